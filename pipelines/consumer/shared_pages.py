@@ -89,7 +89,7 @@ class SharedShard:
         return [record for _, record in list(self._kept)[:limit]]
 
     async def wait(self, seconds: float) -> None:
-        """Wait until something is published, for a while."""
+        """Wait for a published page, for `seconds` at most."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._news.wait()
