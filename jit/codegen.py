@@ -1,6 +1,6 @@
 """The Python source of an operation: a function for each selection of fields, and one for each field's values.
 
-The usual values are taken in the generated code; whatever is unusual about one is left to `completing`. The text of a
+The usual values are taken in the generated code; whatever is unusual about one is left to `completion`. The text of a
 function has only what kinds of fields follow one another: names, keys and fields are given to it, so that equal texts,
 which most are, are compiled once.
 """

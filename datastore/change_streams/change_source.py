@@ -11,7 +11,7 @@ class Sink(Protocol):
     """Who is told a table's changes, in order. Nothing here waits."""
 
     def begin(self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float) -> None:
-        """Begin after these positions (see `positions`) of the shards of a stream (its ARN).
+        """Begin after these positions (see `checkpoints`) of the shards of a stream (its ARN).
 
         Another stream invalidates all that came before. Shards that are known continue where they are.
         Called before the first change, and never when changes were lost: that is `lost`. `parents` are those of the

@@ -1,6 +1,6 @@
 """Passes the bytes of admitted connections on to an embedded engine that listens for itself.
 
-This is for systems that cannot close the engine's own port to others (see `engine_seccomp` for those that can).
+This is for systems that cannot close the engine's own port to others (see `seccomp` for those that can).
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 The engine listens on TCP alone, where every user of the machine, and every page in a browser, could connect to it. It
 therefore runs under a seccomp filter, which any process may set for its children. The filter stops its
 `bind`, `listen`, `accept` and `connect` until they are answered here: its listening socket is replaced by one end
-of a socket pair, and what it accepts is connections that were admitted before (see `engine_listener`). Nothing else can
+of a socket pair, and what it accepts is connections that were admitted before (see `listener`). Nothing else can
 connect to it, and it can connect to nothing. The bytes of a connection that was handed over go straight to the engine.
 
 https://man7.org/linux/man-pages/man2/seccomp_unotify.2.html

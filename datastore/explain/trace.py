@@ -1,4 +1,4 @@
-"""Who asks the store for what. It is noted only for operations that are to be explained (see `explaining`)."""
+"""The trace of an explained operation: which field caused which call (see `report`)."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from contextvars import ContextVar

@@ -1,8 +1,8 @@
-"""Cuts pages of a home feed from entries and from posts as they are as entries, in the order of time.
+"""Pages of a home feed in the order of time, from stored entries and from posts that are merged at read time.
 
-Moments have two forms (`keyspace.two_forms`), so the order of the table's keys is not that of time within a second. All
-comparisons are of canonical keys. An entry in one form and the same post's in the other have one canonical key, and are
-one. A page reads again what the second of its cursor holds, and leaves out what earlier pages had.
+Moments have two forms (`model.timestamp_forms`), so the table's keys are not in the order of time within a second. All
+comparisons use canonical keys: a post that is stored as an entry in one form and merged in the other is listed once. A
+page reads the second of its cursor again, and leaves out the entries of earlier pages.
 """
 
 from collections.abc import Sequence

@@ -44,7 +44,7 @@ class FeedEntry(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """An author whose posts of `since` (as `moments.iso` has it) and later are merged into a feed when it is read."""
+    """An author whose posts of `since` (ISO 8601) and later are merged into a feed when it is read."""
 
     author_id: str
     since: str
@@ -61,7 +61,7 @@ def is_source(item_keys: Mapping[str, str]) -> bool:
 def entry_item(
     user_id: str, author_id: str, moment: str, post_id: str, *, followers_only: bool = False
 ) -> dict[str, Any]:
-    """An entry as it is stored, or would be. `moment` is when the post was written, as `moments.iso` has it."""
+    """An entry as it is stored, or would be. `moment` is when the post was written, as `timestamps.iso` has it."""
     key = keys.entry(user_id, moment, post_id)
     item = {
         "PK": key.partition,

@@ -72,7 +72,7 @@ class Decoder:
         return None if self._process is None else self._process.pid
 
     def examine(self, file: str, content: bytes, declared: PictureType) -> Picture:
-        """What a file shows; see `picture_decoding.examine`. One call at a time.
+        """What a file shows; see `image_processing.examine`. One call at a time.
 
         Raises `BadUserInput` if the file is no picture, takes too much time or memory, or crashes the process, and
         `Unavailable` if the machine is at fault.

@@ -1,6 +1,6 @@
 """The types and limits of pictures, and the reasons for refusing a file.
 
-`picture_decoding` decodes them, in a process of its own (`decoder_process`). This module imports no decoder.
+`image_processing` decodes them, in a process of its own (`decoder_process`). This module imports no decoder.
 """
 
 from dataclasses import dataclass

@@ -52,7 +52,7 @@ class PointReads(Batches[Address, Found | None]):
 
     Answers in key order with None for what does not exist. A key that stays unprocessed until the deadline is
     `Throttled`, never None. Belongs to one request: what it read is remembered for that request alone. Of what others
-    of this process read it takes what `sharing` lets it have (see `shared_reads`).
+    of this process read it takes what `sharing` lets it have (see `read_cache`).
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What one request is served of the reads that others of its process have sent (see `shared_reads`)."""
+"""One request's share of the point reads of other requests of its process (see `read_cache`)."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any

@@ -79,7 +79,7 @@ class QueryPage:
 
 
 class Store:
-    """A request's view of the store. Point reads of one tick go out as one BatchGetItem (see `loading`).
+    """A request's view of the store. Point reads of one tick go out as one BatchGetItem (see `point_reads`).
 
     `sharing` tells which reads of other requests serve this one; it may be set until the first is made. `repeats` tells
     that all that is written may have been written before, by another process that is gone.
@@ -271,7 +271,7 @@ class Store:
     async def write_all(
         self, where: AccessPattern | Table, *, puts: Sequence[Mapping[str, Any]] = (), deletes: Sequence[Key] = ()
     ) -> None:
-        """Put and delete any number of items, unconditionally: see `writing`. Of two with one key the last counts."""
+        """Put and delete any number of items unconditionally (see `batch_write`). The last of equal keys counts."""
         table = _table(where)
         requests = {self._checked_key(table, item): {"PutRequest": {"Item": encode_item(item)}} for item in puts}
         requests |= {key: {"DeleteRequest": {"Key": self._key(table, key)}} for key in deletes}

@@ -1,7 +1,7 @@
 """Puts posts into the feeds of their author's followers, and takes deleted ones out.
 
-What a feed holds follows from what is there now: a handler looks, writes, and looks again (see `walks`). Whether the
-post is still there is looked at before and after all followers. Authors with too many followers are promoted instead.
+A feed depends on the present follows and posts: a handler reads, writes, and reads again (see `follower_fan_out`).
+The post is read before and after all followers. Authors with too many followers are promoted instead.
 """
 
 import asyncio

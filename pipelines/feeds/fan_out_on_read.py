@@ -1,18 +1,19 @@
-"""Authors with too many followers for a fan-out: their posts are merged into feeds when those are read.
+"""Fan-out on read: the posts of authors with too many followers are merged into feeds when those are read.
 
-The author is marked (`merging_since`), then each follower gets a source, then the author is marked again
-(`merged_since`). A source holds since when its user follows, and a feed merges all posts of the author since then, also
-those that were fanned out: what is in a feed twice has one key, and is shown once. So nobody misses a post if
+The promotion of an author marks the author (`merging_since`), gives each follower a source, and marks the author again
+(`merged_since`). A source holds the time since which its user follows. A feed merges all posts of the author since that
+time, including those that were fanned out: an entry and a merged post have one key, and are shown once. No reader
+misses a post, for two reasons:
 
-- each follower has a source once `merged_since` is set. Who follows before the walk reads their page gets one from the
-  walk. Who follows after it finds the first mark, and gets one by that (see `followings`); both read consistently, and
-  the mark is older than the walk.
-- no fan-out is left out before that. One that finds `merged_since` is left out. One that finds the first mark alone
-  finishes the promotion and is left out then. One that found neither, or was begun before, runs to its end.
+- Each follower has a source once `merged_since` is set. The walk over the followers gives a source to those who follow
+  before it reads their page. Those who follow later find the first mark and get a source by it (see `follow_backfill`);
+  both read consistently, and the mark is older than the walk.
+- No fan-out is left out before that. A fan-out that finds `merged_since` is left out. A fan-out that finds the first
+  mark alone completes the promotion and is then left out. One that found neither, or began earlier, runs to its end.
 
-A post that is deleted must be taken out of feeds if it was ever fanned out. That was begun before the first mark, thus
-the post was written before that, by a clock that may have gone wrong by some minutes: `merged_since` is so much later,
-and only of posts before it entries are looked for. An author never goes back.
+A deleted post must be removed from feeds if it was ever fanned out. Its fan-out began before the first mark, so the
+post is older than the mark, by a clock that may be off by some minutes. `merged_since` is later by these minutes, and
+entries are searched only for posts before it. An author is never demoted.
 """
 
 from datetime import timedelta

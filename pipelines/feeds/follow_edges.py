@@ -1,7 +1,8 @@
 """Completion of follows that other programs wrote: adds the follower's side, on which counts and feeds depend.
 
-Counts, feeds, notifications and the visibility of posts depend on the follower's side (see `followings`). This gateway
-writes and deletes both sides in one transaction. Other programs write and delete only the edge that document 002 lists.
+Counts, feeds, notifications and the visibility of posts depend on the follower's side (see `follow_backfill`). This
+gateway writes and deletes both sides in one transaction. Other programs write and delete only the edge that
+document 002 lists.
 """
 
 from collections.abc import Callable, Sequence

@@ -81,7 +81,7 @@ class Shared(Generic[Event]):
     reads how things stand, in the context of whom it is told. Whoever joins later is told that too, and then what comes
     `since`. `check` raises for those who may not be told an event. `key` tells which waiting one a newer one replaces.
     `seen` are the versions that the events have told, where they have some, and `left` those at which something was
-    told of for the last time; `known` is what goes with the place of a first event (see `progress`).
+    told of for the last time; `known` is what goes with the place of a first event (see `resume_position`).
 
     Who asks may be asked in the contexts that `first` and `check` are given, and before this is made: not by `events`.
 

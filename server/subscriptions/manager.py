@@ -1,6 +1,6 @@
-"""Subscriptions: how they begin, and who is told their events.
+"""The begin of subscriptions, and the delivery of their events.
 
-Those that are equal have one source and one execution of each event (`groups`). Others are executed by themselves.
+Equal subscriptions share one source and one execution of each event (`broadcast_group`). Others are executed alone.
 """
 
 import asyncio

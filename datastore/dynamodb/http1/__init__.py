@@ -1,7 +1,7 @@
-"""HTTP/1.1 as a client of DynamoDB speaks it: POST after POST over few connections that are kept.
+"""An HTTP/1.1 client for DynamoDB: POST requests over a small pool of kept connections.
 
-`pool.py` has the connections and who waits for one, `connection.py` is one of them, `connecting.py` opens it,
-and `proxies.py` finds its way through a proxy.
+`pool.Pool` hands out connections and queues callers. `connection` is one connection, which `connector` opens, with TLS
+where needed. `proxies` tunnels through an HTTP proxy.
 """
 
 from datastore.dynamodb.http1.connector import Origin

@@ -28,7 +28,7 @@ def shard(post_id: str, follower_id: str) -> str:
 
 
 def entry(user_id: str, moment: str, post_id: str) -> Key:
-    """The place of a post in a user's feed; `moment` is when it was written, in ISO 8601 as `moments.iso` has it."""
+    """Return the key of a post in a user's feed. `moment` is the time of the post in ISO 8601."""
     return Key(feed(user_id), join(moment, shard(post_id, user_id), "POST", post_id))
 
 
