@@ -17,9 +17,9 @@ R = TypeVar("R")
 
 
 class Subscription(Generic[T]):
-    """One subscriber's events: iterate it in one task, inside `async with` (or call `aclose`).
+    """The events of one subscriber. Iterate it in one task, inside `async with` (or call `aclose`).
 
-    `left_out` counts the events that a newer one replaced while they waited, for the one that was given last.
+    `left_out` is the number of waiting events that the last returned event replaced.
     """
 
     def __init__(
@@ -39,7 +39,7 @@ class Subscription(Generic[T]):
         self.left_out = 0
 
     def __len__(self) -> int:
-        """How many events wait."""
+        """Return the number of waiting events."""
         return len(self._backlog)
 
     def __bool__(self) -> bool:
@@ -60,11 +60,11 @@ class Subscription(Generic[T]):
         return event
 
     def offer(self, record: Any) -> None:
-        """Take what `select` makes of a record. Whatever goes wrong ends this subscription and nothing else."""
+        """Enqueue the event that `select` makes of a record. An error ends this subscription and no other."""
         self.take_from(self._select, record)
 
     def take_from(self, select: Callable[[Any], T | None], record: Any) -> None:
-        """Take what a `select` makes of a record, as `offer` does."""
+        """Enqueue the event that the given `select` makes of a record, as `offer` does."""
         try:
             event = select(record)
             if event is not None:
@@ -80,7 +80,7 @@ class Subscription(Generic[T]):
         self._wake.set()
 
     def end(self, problem: Exception | None = None) -> None:
-        """No more events. Those that wait are still delivered, then the iteration ends, or raises `problem`."""
+        """Accept no more events. After the waiting events the iteration ends, or raises `problem`."""
         if not self._ended:
             self._ended, self._problem = True, problem
             self._forget(self)
@@ -100,7 +100,7 @@ class Subscription(Generic[T]):
 
 
 class Joined(Generic[T]):
-    """Records of another topic for a subscription: it ends when that topic ends."""
+    """A second topic of a subscription, which ends when that topic ends."""
 
     def __init__(
         self, subscription: Subscription[T], select: Callable[[Any], T | None], forget: Callable[[Any], None]
@@ -126,9 +126,9 @@ class Joined(Generic[T]):
 
 
 class Hub(Generic[R]):
-    """Subscriptions by topic. Publishing costs one `select` for each subscriber of the topic.
+    """A broadcaster with subscriptions by topic. Publishing costs one `select` for each subscriber of the topic.
 
-    `before` hears of each record before any subscriber does.
+    `before` is called with each record before the subscribers receive it.
     """
 
     def __init__(self, before: Callable[[R], None] = lambda _: None) -> None:
@@ -143,9 +143,9 @@ class Hub(Generic[R]):
         keeping: Keeping = Keeping(),  # noqa: B008 - a tuple
         key: Callable[[T], Hashable] | None = None,
     ) -> Subscription[T]:
-        """Events from now on. `select` makes a record into an event, or skips it with None; it runs while publishing.
+        """Return a subscription to records from now on. `select` makes events of records, or skips them with None.
 
-        `key` is for the policy LATEST; without it only the newest event of all waits.
+        `key` is for the policy LATEST: of each key the newest event waits; without `key`, the newest of all.
         """
         backlog: Backlog[T] = Backlog(keeping)
         subscription = Subscription(select, backlog, key or (lambda _: None), lambda one: self._forget(topic, one))
@@ -153,7 +153,7 @@ class Hub(Generic[R]):
         return subscription
 
     def join(self, topic: str, subscription: Subscription[T], select: Callable[[R], T | None]) -> Joined[T]:
-        """Add events of another topic to a subscription, in the order in which they come, until the context is left."""
+        """Add the events of another topic to a subscription, in the order of arrival, until the context is left."""
         joined = Joined(subscription, select, lambda one: self._forget(topic, one))
         self._topics.setdefault(topic, {})[id(joined)] = joined
         return joined
@@ -164,7 +164,7 @@ class Hub(Generic[R]):
             subscription.offer(record)
 
     def end(self, topic: str, problem: Exception | None = None) -> None:
-        """End all subscriptions of a topic; each gets what waits for it first."""
+        """End all subscriptions of a topic. Each first receives its waiting events."""
         for subscription in tuple(self._topics.get(topic, {}).values()):
             subscription.end(problem)
 

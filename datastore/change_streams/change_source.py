@@ -1,4 +1,4 @@
-"""What brings a table's changes, and what is told them."""
+"""Protocols of a source of a table's changes, and of the sink that receives them."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol
@@ -8,13 +8,13 @@ if TYPE_CHECKING:
 
 
 class Sink(Protocol):
-    """Who is told a table's changes, in order. Nothing here waits."""
+    """A receiver of a table's changes, in order. No method waits."""
 
     def begin(self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float) -> None:
         """Begin after these positions (see `checkpoints`) of the shards of a stream (its ARN).
 
-        Another stream invalidates all that came before. Shards that are known continue where they are.
-        Called before the first change, and never when changes were lost: that is `lost`. `parents` are those of the
+        Another stream invalidates all earlier positions. Known shards continue at their positions. A source calls this
+        before the first change, and calls `lost` instead if changes were lost. `parents` are those of the
         shards, None for one that has no parent. Shards that were joined at their end were joined no earlier than at
         `since` (seconds since 1970), or read without a record up to then.
         """
@@ -23,25 +23,25 @@ class Sink(Protocol):
         """Begin a shard at its first record, after its parent has been read to its end."""
 
     def tell(self, shard: str, change: "Change", *, parent: str | None = None, is_past: bool = False) -> None:
-        """A change of a shard. `is_past`: it is no news, and only remembered for those who were away."""
+        """Receive a change of a shard. With `is_past` only clients that resume receive it; it is no new change."""
 
     def answered(self, shard: str) -> None:
         """Note that the shard answered without records."""
 
     def lost(self, problem: Exception) -> None:
-        """There will be no more, for this problem. Not told when the source is stopped."""
+        """Receive the error that ended the source. A source that is stopped does not call it."""
 
 
 class Source(Protocol):
-    """Tells a sink a table's changes from when it is made until it is stopped, or has a problem."""
+    """A source of a table's changes, which calls a sink until it is stopped or fails with `problem`."""
 
     problem: Exception | None
 
     @property
     def is_attached(self) -> bool:
-        """Whether every write from now on will be told."""
+        """Whether the sink will receive every write from now on."""
 
     async def attached(self) -> None:
-        """Returns once it is. Raises the problem."""
+        """Return once `is_attached`. Raises the error that ended the source."""
 
     async def stop(self) -> None: ...

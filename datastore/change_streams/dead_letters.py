@@ -1,4 +1,4 @@
-"""Dead letters: the records of a stream that could not be handled, each with its error (FEED-P3)."""
+"""A dead-letter queue: the records of a stream that could not be handled, each with its error (FEED-P3)."""
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ SEQUENCE_DIGITS = 40  # the most that DynamoDB gives
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record as the stream gave it, and what became of it.
+    """A record of a stream, and the error of its handler.
 
     `moment` and `sequence` (padded) are the change's own, as far as they are known; `whole` is False when the record
     was too big to be kept with its images. `id` is the same each time the same record is buried for the same handler.
@@ -54,7 +54,7 @@ class DeadLetter:
 
     @property
     def item_keys(self) -> Any:
-        """The keys of the changed item, in DynamoDB's notation; None when the record tells none."""
+        """Return the keys of the changed item, in DynamoDB's notation; None if the record has none."""
         body = self.record.get("dynamodb")
         return body.get("Keys") if isinstance(body, Mapping) else None
 
@@ -62,7 +62,7 @@ class DeadLetter:
 def letter_of(
     table: str, handler: str, record: Mapping[str, Any], problem: Exception, attempts: int, now: datetime
 ) -> DeadLetter:
-    """The letter for a record that a handler could not handle."""
+    """Return the dead letter for a record that a handler could not handle."""
     return DeadLetter(
         table=table,
         id=_id(handler, record),
@@ -78,13 +78,13 @@ def letter_of(
 
 
 class DeadLetters:
-    """The letters of all tables."""
+    """The dead letters of all tables."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def bury(self, letter: DeadLetter) -> None:
-        """FEED-P3: keep it for `KEPT`; in place of one for the same record and handler."""
+        """FEED-P3: store a letter for `KEPT`, in place of an earlier one for the same record and handler."""
         text = orjson.dumps(letter.record)
         if len(text) > MOST_BYTES:
             await self._store.put(keys.BURY, _item(letter, _without_images(letter.record), whole=False))
@@ -97,14 +97,14 @@ class DeadLetters:
             await self._store.put(keys.BURY, _item(letter, _without_images(letter.record), whole=False))
 
     async def forget(self, letter: DeadLetter) -> None:
-        """FEED-P3: it was replayed."""
+        """FEED-P3: delete a letter that was replayed."""
         await self._store.delete(keys.UNBURY, letter.key)
 
 
 async def every_letter(open_store: Callable[[], Store], table: str, now: datetime) -> AsyncIterator[DeadLetter]:
-    """FEED-P3: a table's letters, oldest first, without those that have expired.
+    """FEED-P3: yield a table's letters, oldest first, without expired ones.
 
-    Each page is read by a store of its own: there may be many, and whoever asks may be long with each letter.
+    A new store reads each page, since the caller may take long for each letter.
     """
     values = {"partition": keys.dead_letters(table), "now": to_seconds(now)}
     start: Item | None = None
@@ -134,7 +134,7 @@ def letter_from(item: Mapping[str, Any]) -> DeadLetter:
 
 
 def _item(letter: DeadLetter, record: bytes, *, whole: bool) -> dict[str, Any]:
-    # The record is kept as text: what is wrong with it may be just that it holds no attribute values.
+    # The record is stored as text: it may be invalid because its attribute values are.
     return {
         "PK": letter.key.partition,
         "SK": letter.key.sort,
@@ -150,7 +150,7 @@ def _item(letter: DeadLetter, record: bytes, *, whole: bool) -> dict[str, Any]:
 
 
 def _without_images(record: Mapping[str, Any]) -> bytes:
-    """What still tells which change it was. An item's keys have at most three kilobytes."""
+    """Return the parts that identify the change. An item's keys have at most three kilobytes."""
     body = record.get("dynamodb")
     kept = {"eventName": str(record.get("eventName", "?"))[:100]}
     if not isinstance(body, Mapping):
@@ -169,11 +169,11 @@ def _padded(sequence: str | None) -> str:
 
 
 def _id(handler: str, record: Mapping[str, Any]) -> str:
-    """By what makes the record this one; by all of it where that is missing."""
+    """Return an id made from the sequence number and the keys, or from the whole record without them."""
     body = record.get("dynamodb")
     sequence = sequence_of(record)
-    told = record if sequence is None or not isinstance(body, Mapping) else (sequence, body.get("Keys"))
-    return sha256(orjson.dumps((handler, told), option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
+    identity = record if sequence is None or not isinstance(body, Mapping) else (sequence, body.get("Keys"))
+    return sha256(orjson.dumps((handler, identity), option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]
 
 
 def _text(problem: Exception) -> str:

@@ -1,8 +1,8 @@
-"""Effects of stream records: delivered at least once, applied exactly once.
+"""An idempotent consumer's effects: records are delivered at least once, their effects applied exactly once.
 
-Each effect has a name. A mark of that name is put in the same transaction as what the effect changes, if it is not
-there: the second time nothing happens. Marks are kept far longer than a stream (24 hours), and than dead letters,
-which may be buried a day late and are deleted up to some days after they expire.
+Each effect has a name. One transaction writes a mark of that name, on the condition that it does not exist, and the
+effect's changes: a repeat changes nothing. Marks are kept longer than a stream keeps records (24 hours) and than dead
+letters, which may be stored a day late and are deleted up to some days after they expire.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html
 """
 
@@ -28,7 +28,7 @@ Address = tuple[Table, Key]
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """What an effect does to one item: numbers to ADD, values to SET. The item comes into being where it is not.
+    """An effect's change of one item: numbers to ADD and values to SET. A missing item is created.
 
     `only_if` is a condition without values: if it does not hold, the write is left out. `newest` names one of the
     values to SET: an item with a later value keeps all its values, and only numbers are added. All writes to one item
@@ -45,24 +45,23 @@ class Write:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What shall happen once. Its name is the same each time the record comes."""
+    """Changes to be applied once. The name is the same at each delivery of the record."""
 
     name: str
     writes: tuple[Write, ...]
 
 
 def name_of(handler: str, change: Change) -> str:
-    """The name of what a handler does about a change: the same however often the change is delivered."""
+    """Return the name of a handler's effect of a change, the same at each delivery."""
     text = "\0".join((change.table, change.keys["PK"], change.keys["SK"], change.sequence))
     return f"{handler}:{sha256(text.encode()).hexdigest()[:32]}"
 
 
 async def apply(store: Store, effects: Sequence[Effect], now: datetime) -> None:
-    """Apply those effects that were not applied before, in few transactions: writes to one item become one.
+    """Apply the effects that were not applied before, in few transactions: writes to one item are merged.
 
-    Of several of one name the first counts, as it would if they came in batches of their own. Raises what the store
-    raises for a transaction, and leaves those behind it alone; what was applied until then stays, and is passed over
-    the next time.
+    Of effects with one name the first counts. Raises the store's error for a transaction, without the transactions
+    after it. Effects that were applied by then are skipped the next time.
     """
     unique: dict[str, Effect] = {}
     for effect in effects:
@@ -72,7 +71,7 @@ async def apply(store: Store, effects: Sequence[Effect], now: datetime) -> None:
 
 
 def _packs(effects: Iterable[Effect]) -> Iterator[list[Effect]]:
-    """As many effects together as a transaction takes, in their order."""
+    """Yield groups of effects, in order, each as large as a transaction allows."""
     pack: list[Effect] = []
     touched: set[Address] = set()
     for effect in effects:
@@ -102,7 +101,7 @@ async def _apply(store: Store, pack: list[Effect], now: datetime) -> None:
                 raise
         stopped = [left[at - len(pack)] for at in failed if at >= len(pack)]
         gone |= {_address(write) for write in stopped if not write.newest}
-        # One that was deleted since is written whole.
+        # An item that was deleted since is written whole.
         newer ^= {_address(write) for write in stopped if write.newest}
         pack = [effect for at, effect in enumerate(pack) if at not in failed]
 

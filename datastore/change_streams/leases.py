@@ -1,6 +1,6 @@
-"""Leases of a stream's shards: who reads which, and how far it has been handled (FEED-P1).
+"""Leases of a stream's shards with their checkpoints (FEED-P1).
 
-A lease is held by its fence, which grows with each taking: what a former holder does by an old fence fails.
+Each taking of a lease increments its fencing token: writes of a former holder, with an old token, fail.
 """
 
 from collections.abc import Mapping
@@ -23,9 +23,9 @@ KEPT_ENDED = timedelta(hours=26)
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease as it stands. `owner` is None when it is free; `checkpoint` is the last sequence number handled.
+    """A lease of a shard. `owner` is None when it is free; `checkpoint` is the last sequence number handled.
 
-    `held_until` (epoch seconds, by the holder's clock) tells others that the holder is alive as long as it moves.
+    The holder renews `held_until` (epoch seconds, by its clock). An unchanged value shows that the holder has ended.
     """
 
     shard_id: str
@@ -37,7 +37,7 @@ class Lease:
 
 
 class Leases:
-    """The leases of one stream, in the name of one owner: an instance of a consumer."""
+    """The leases of one stream, as one instance of a consumer (`owner`) takes and holds them."""
 
     def __init__(self, store: Store, stream: str, owner: str, now: datetime, seconds: float = LIFETIME_SECONDS) -> None:
         self._store = store
@@ -47,20 +47,20 @@ class Leases:
         self._seconds = seconds
 
     async def all(self) -> list[Lease]:
-        """FEED-P1: the leases there are, those of ended shards too."""
+        """FEED-P1: return all leases, including those of ended shards."""
         found = self._store.query_all(keys.LEASES, {"partition": keys.leases(self._stream)})
         return readable(lease_from, [item async for item in found])
 
     async def take(self, shard_id: str, seen: Lease | None) -> Lease | None:
-        """FEED-P1: the lease, now one's own; None when it is no longer as it was seen (None: there was none).
+        """FEED-P1: take a lease and return it; None if it differs from `seen` (None: it did not exist).
 
-        None too for one that ended meanwhile, which is given back.
+        Return None also for a shard that has ended in the meantime, whose lease is released.
         """
         fence, held = (0, None) if seen is None else (seen.fence, seen.held_until)
         values = {"seen": fence, "held": held or 0, "owner": self._owner, "one": 1, "until": self._until()}
         written = await self._update(keys.TAKE_LEASE, shard_id, **values)
         lease = None if written.item is None else lease_from(written.item)
-        # The answer to an earlier try may have been lost.
+        # The response to an earlier attempt may have been lost.
         is_mine = written.ok or (lease is not None and (lease.owner, lease.fence) == (self._owner, fence + 1))
         if lease is None or not is_mine:
             return None
@@ -70,26 +70,26 @@ class Leases:
         return lease
 
     async def hold(self, lease: Lease) -> Lease | None:
-        """FEED-P1: the lease, held for longer; None when it is no longer one's own: whoever held it must stop."""
+        """FEED-P1: renew a lease and return it; None if another owner has taken it: this instance must stop."""
         values = {**self._mine(lease), "until": self._until(lease)}
         written = await self._update(keys.HOLD_LEASE, lease.shard_id, **values)
         return replace(lease, held_until=values["until"]) if written.ok else None
 
     async def checkpoint(self, lease: Lease, sequence: str) -> Lease | None:
-        """FEED-P1: the lease with this checkpoint, and held as by `hold`; None when it is no longer one's own."""
+        """FEED-P1: store a checkpoint, renew the lease and return it; None if another owner has taken it."""
         values = {**self._mine(lease), "until": self._until(lease), "checkpoint": sequence}
         written = await self._update(keys.CHECKPOINT, lease.shard_id, **values)
         return replace(lease, checkpoint=sequence, held_until=values["until"]) if written.ok else None
 
     async def end(self, lease: Lease) -> bool:
-        """FEED-P1: the shard has been handled to its end; its children may be. False when it is no longer one's own."""
+        """FEED-P1: note that the shard is handled to its end. Return False if another owner has taken the lease."""
         values = {**self._mine(lease), "yes": True, "gone": to_seconds(self._now + KEPT_ENDED)}
         written = await self._update(keys.END_SHARD, lease.shard_id, **values)
         ended_before = written.item is not None and written.item.get("ended") is True
         return written.ok or (written.repeated and ended_before)
 
     async def release(self, lease: Lease) -> bool:
-        """FEED-P1: give it back. False when it is no longer one's own."""
+        """FEED-P1: release a lease. Return False if another owner has taken it."""
         return (await self._update(keys.RELEASE_LEASE, lease.shard_id, **self._mine(lease))).ok
 
     async def _update(self, pattern: AccessPattern, shard_id: str, **values: Any) -> Written:
@@ -101,7 +101,7 @@ class Leases:
     def _until(self, before: Lease | None = None) -> float:
         until = (self._now + timedelta(seconds=self._seconds)).timestamp()
         if before is not None and before.held_until is not None:
-            until = max(until, before.held_until + STEP_SECONDS)  # it moves, also when the clock is put back
+            until = max(until, before.held_until + STEP_SECONDS)  # it increases also when the clock is set back
         return round(until, 3)
 
 
