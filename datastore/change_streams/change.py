@@ -11,7 +11,7 @@ TTL_PRINCIPAL = "dynamodb.amazonaws.com"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One change of one item. `time` is DynamoDB's, to about a second. `by_ttl`: the item expired."""
+    """A change of one item. `time` is DynamoDB's, to about a second. `by_ttl`: TTL deleted the item."""
 
     table: str
     kind: Literal["INSERT", "MODIFY", "REMOVE"]

@@ -1,4 +1,4 @@
-"""Seismic events: the record, and the item that the table keeps of it."""
+"""Seismic events: their records, and their items in the table."""
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -76,7 +76,7 @@ def is_event(item: Mapping[str, Any]) -> bool:
     return str(item["pk"]).startswith("EVENT#") and item["sk"] == "EVENT" and not is_alias(item)
 
 
-# The item's names for the record's fields, as the document has them.
+# The attributes of the record's fields, as document 003 names them.
 ATTRIBUTES = {
     "event_id": "eventId",
     "occurred_at_ms": "eventTsMs",
@@ -100,14 +100,14 @@ OPTIONAL = ("type", "status", "updated_at_ms", "alert", "tsunami", "significance
 
 
 def attributes_of(fields: frozenset[str] | None) -> Sequence[str] | None:
-    """Return the attributes that make events with these fields; None, which is all, for None."""
+    """Return the attributes that these fields need; None, for all attributes, if `fields` is None."""
     if fields is None:
         return None
     return (*EARTHQUAKES.key_attributes(keys.EVENTS_BY_DAY.index), *(ATTRIBUTES[name] for name in sorted(fields)))
 
 
 def event_item(earthquake: Earthquake) -> Item:
-    """The event as the table keeps it."""
+    """Return the item of an event."""
     key = keys.event(earthquake.event_id)
     bucket = day_bucket(earthquake.occurred_at)
     optional = {ATTRIBUTES[name]: getattr(earthquake, name) for name in OPTIONAL}
@@ -137,7 +137,7 @@ def event_with(fields: frozenset[str]) -> Decoder[Earthquake]:
 
 
 def _sound(name: str, is_sound: Callable[[Any], bool]) -> Callable[[Any], Any]:
-    """What answers a value as it is. Raises `ValueError` for what others have put in its place."""
+    """Return a function that returns a valid value unchanged and raises `ValueError` for any other."""
 
     def checked(value: Any) -> Any:
         if not is_sound(value):
@@ -148,7 +148,7 @@ def _sound(name: str, is_sound: Callable[[Any], bool]) -> Callable[[Any], Any]:
 
 
 def _if(is_sound: Callable[[Any], bool]) -> Callable[[Any], Any]:
-    """Return a function that answers a sound value as it is, and None for any other: the attribute is optional."""
+    """Return a function that returns a valid value unchanged, and None for any other: the attribute is optional."""
     return lambda value: value if is_sound(value) else None
 
 

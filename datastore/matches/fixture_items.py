@@ -28,12 +28,12 @@ from datastore.model.versioning import REVISION
 from datastore.session.optimistic_locking import version
 
 PHASE_NAMES = {phase.value: phase for phase in MatchPhase}
-# The texts that stand for an unknown phase.
+# The texts of an unknown phase.
 NO_PHASE = ("", MatchPhase.UNKNOWN.value)
 
 
 def _text_of(kind: Any) -> Callable[[str | None], Any]:
-    """What reads a value that is kept as JSON."""
+    """Return a function that decodes an attribute that holds JSON."""
     decode = msgspec.json.Decoder(kind).decode
     return lambda text: None if text is None else decode(text)
 
@@ -47,7 +47,7 @@ def _status(stored: str | None) -> str:
 
 
 def _phase(status: str, stored: str | None) -> MatchPhase:
-    """A word that was new when it was stored may be known by now, as lists read it."""
+    """Return the phase of a stored text, which an earlier release may not have known."""
     return phase_of(status) if stored is None or stored in NO_PHASE else PHASE_NAMES[stored]
 
 
@@ -64,7 +64,7 @@ def _follow_on(stored: bool | None, innings: tuple[InningsScore, ...]) -> bool:
 
 
 def _bats_again(innings: tuple[InningsScore, ...]) -> bool:
-    """Whether a side batted twice in a row. Before a super over that is no follow-on: the side that chased begins."""
+    """Return whether a side batted twice in a row. In a super over that is no follow-on: the chasing side begins."""
     return any(two.team_id == one.team_id and not two.super_over for one, two in pairwise(innings))
 
 
@@ -101,7 +101,7 @@ def facts_of(match: Match) -> Item:
 
 
 def state_of(match: Match) -> Item:
-    """What changes while a match is played."""
+    """Return the attributes that change while a match is played."""
     return {
         "status": match.status,
         "phase": match.phase.value,
@@ -202,7 +202,7 @@ _KNOWN = frozenset(chain(_OTHERS, *_PARTS))
 
 @lru_cache(256)
 def shown_of(fields: frozenset[str]) -> Decoder[Match]:
-    """What makes a match of an item of the table where these fields of it are shown."""
+    """Return the decoder for an item of the table of which these fields are shown."""
     if not fields <= _KNOWN:
         return match_from  # for a display state all of a match counts
     left = [values for shown_by, values in _PARTS.items() if fields.isdisjoint(shown_by)]

@@ -12,20 +12,20 @@ from graphql.language import ArgumentNode, DirectiveNode, ListValueNode, Node, O
 
 
 class Given(NamedTuple):
-    """What an estimate goes by: the variables, with their defaults, and the moment."""
+    """The input of an estimate: the variables, with their defaults, and the moment."""
 
     variables: Mapping[str, Any]
     now: datetime
 
 
-# A number, or how to find it.
+# A number, or the function that computes it.
 Amount = float | Callable[[Given], float]
 Condition = Callable[[Given], bool] | None
 Values = dict[str, Any] | Callable[[Given], dict[str, Any]]
 
 
 def arguments_of(definition: GraphQLField, nodes: Iterable[ArgumentNode]) -> Values:
-    """The values of a field's arguments, those that were left out by their defaults."""
+    """Return the values of a field's arguments, with the defaults of those that are left out."""
     defaults = {
         name: argument.default_value
         for name, argument in definition.args.items()
@@ -48,7 +48,7 @@ def value_of(node: ValueNode, variables: Mapping[str, Any]) -> Any:
     try:
         value = value_from_ast_untyped(node, dict(variables))
     except ValueError:
-        # Ids may be such numbers: what holds one is as long as it is.
+        # Such numbers may be ids. A list keeps its length, and an object its fields.
         if isinstance(node, ListValueNode):
             return [value_of(value, variables) for value in node.values]
         if isinstance(node, ObjectValueNode):
@@ -71,7 +71,7 @@ def has_variable(node: Node) -> bool:
 
 
 def condition_of(directives: Iterable[DirectiveNode]) -> Condition:
-    """When a selection counts, by its `@skip` and `@include`."""
+    """Return the condition on which a selection is executed, from its `@skip` and `@include`."""
     found: Condition = None
     for directive in directives:
         if directive.name.value not in ("skip", "include") or not directive.arguments:
