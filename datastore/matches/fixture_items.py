@@ -47,7 +47,7 @@ def _status(stored: str | None) -> str:
 
 
 def _phase(status: str, stored: str | None) -> MatchPhase:
-    """Return the phase of a stored text, which an earlier release may not have known."""
+    """Return the stored phase, or the phase that the status implies where an earlier release did not know it."""
     return phase_of(status) if stored is None or stored in NO_PHASE else PHASE_NAMES[stored]
 
 
