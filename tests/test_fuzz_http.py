@@ -1,5 +1,6 @@
 """HTTP as nobody honest speaks it: see `fuzzing`. The same examples each time; `make fuzz` runs others, for longer."""
 
+import gc
 import time
 from collections.abc import Iterator
 from itertools import chain
@@ -13,6 +14,7 @@ from fuzzing.running import fuzz
 from fuzzing.sockets import HANDSHAKE, check_frames, serve_sockets
 from fuzzing.steps import Do, Send, Step, Steps, Wait, in_pieces, whole
 from fuzzing.targets import HTTP, NEIGHBOURS, RIGS
+from fuzzing.wire import Work
 
 from server.admission.connection_limits import Patience
 
@@ -303,3 +305,26 @@ def test_an_application_that_holds_up_others_is_found() -> None:
     with pytest.raises(Broken, match="others wait"):
         rig.check(whole(b"GET /burn HTTP/1.1\r\nHost: here\r\n\r\n"))
     rig.close()
+
+
+def test_the_garbage_collector_does_not_run_while_work_is_counted() -> None:
+    def collected(phase: str, info: dict[str, int]) -> None:
+        collections.append(phase)
+
+    collections: list[str] = []
+    work, thresholds = Work(), gc.get_threshold()
+    gc.callbacks.append(collected)
+    gc.set_threshold(1)
+    try:
+        work.begin(0)
+        before = len(collections)
+        allocated = [[number] for number in range(100)]
+        after = len(collections)
+        work.end(0)
+    finally:
+        gc.callbacks.remove(collected)
+        gc.set_threshold(*thresholds)
+    assert len(allocated) == 100
+    assert after == before
+    assert work.excess is None
+    assert gc.isenabled()
