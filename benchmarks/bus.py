@@ -24,7 +24,7 @@ from benchmarks.measuring import median_ratio
 from benchmarks.rivals import PeersMissing
 from benchmarks.text_table import table
 from datastore.change_streams.change_feed import ChangeFeed
-from datastore.change_streams.change_subscription import Following
+from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.relay.bus import Bus
 from datastore.change_streams.shards.shard_reader import Wire
 from datastore.change_streams.shards.stream_reader import Change
@@ -224,7 +224,7 @@ async def _redis_seconds(url: str) -> float:
 @asynccontextmanager
 async def _following(
     wire: Wire, prefix: str, url: str | None, processes: int, poll_interval: float = POLL_SECONDS
-) -> AsyncIterator[list[Following[Change]]]:
+) -> AsyncIterator[list[ChangeSubscription[Change]]]:
     """Followers in as many processes as far as the bus can tell; the first relays."""
     if url is not None:
         await _wait_for(url)
@@ -266,7 +266,7 @@ async def _latencies(url: str | None, writes: int) -> tuple[tuple[float, float],
     return _spread(told[0]), _spread(told[1])
 
 
-async def _next(events: Following[Change]) -> float:
+async def _next(events: ChangeSubscription[Change]) -> float:
     await anext(events)
     return time.perf_counter()
 

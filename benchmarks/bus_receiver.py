@@ -14,12 +14,12 @@ from typing import Any
 from benchmarks.child import Child, obey, started
 from benchmarks.measuring import run
 from datastore.change_streams.change_feed import ChangeFeed
-from datastore.change_streams.change_subscription import Following
+from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.relay.bus import Bus
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import StoreOptions, open_database
 from datastore.keyspace.sightings import BLIP
-from datastore.queues import Keeping
+from datastore.queues import QueueLimits
 
 MOST_WAITING = 1_000_000
 
@@ -62,14 +62,14 @@ async def _serve(engine: str, url: str | None) -> None:
         relays, directly = told("gateway_bus_tables_relayed"), told("gateway_bus_tables_direct")
         return Seen(changes, time.process_time(), relays, directly)
 
-    async def count(following: Following[Any]) -> None:
+    async def count(following: ChangeSubscription[Any]) -> None:
         nonlocal changes
         async for _ in following:
             changes += 1
 
     async with open_database(StoreOptions(store=engine)) as database:
         feed = ChangeFeed(database.client, bus=bus)
-        async with feed.follow(BLIP, _itself, keeping=Keeping(most=MOST_WAITING)) as following:
+        async with feed.follow(BLIP, _itself, keeping=QueueLimits(most=MOST_WAITING)) as following:
             counting = asyncio.create_task(count(following))
             await obey(see)
             counting.cancel()

@@ -24,7 +24,7 @@ from benchmarks.data import AREA, NOON, PAGE, open_store, sighting_keys
 from benchmarks.measuring import Call, closed_loop, cpu_per_call, median_ratio
 from datastore.dynamodb.client import Client, Endpoint
 from datastore.dynamodb.codec import decode_item, encode_item
-from datastore.dynamodb.http1 import Answer, Origin, Pool
+from datastore.dynamodb.http1 import HttpOrigin, HttpResponse, Pool
 from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.keyspace import sightings as keys
 from datastore.keyspace.sightings import BLIP
@@ -149,13 +149,13 @@ class _Aiohttp:
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 
-    async def send(self, origin: Origin, head: bytes, body: bytes, deadline: float, *, fresh: bool) -> Answer:
+    async def send(self, origin: HttpOrigin, head: bytes, body: bytes, deadline: float, *, fresh: bool) -> HttpResponse:
         lines = head.decode().split("\r\n")[1:-3]
         headers = dict([line.split(": ", 1) for line in lines])
         url = f"http://{origin.authority}/"
         async with asyncio.timeout_at(deadline):
             async with self._session.post(url, data=body, headers=headers, allow_redirects=False) as response:
-                return Answer(response.status, None, await response.read())
+                return HttpResponse(response.status, None, await response.read())
 
     async def close(self) -> None:
         await self._session.close()

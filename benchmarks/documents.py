@@ -8,7 +8,7 @@ from typing import Any
 import schema
 from benchmarks.hostile_documents import shapes
 from benchmarks.text_table import table
-from server.documents.document_cache import Documents, Rejected
+from server.documents.document_cache import DocumentRejected, Documents
 from server.operations.outcome import described
 
 SIZES = (1_024, 2_048, 4_096, 8_192, 16_384)
@@ -49,7 +49,7 @@ def _least(documents: Documents, text: str, rounds: int) -> tuple[float, str]:
 def _became(documents: Documents, text: str) -> str:
     try:
         estimate = documents.check(text).operations[0].estimate({}).units
-    except Rejected as rejected:
+    except DocumentRejected as rejected:
         return str(described(rejected.errors)[0]["message"])
     return f"accepted: {estimate:g} read units"
 

@@ -17,7 +17,7 @@ from datastore.feeds.follows import Follow, Follows, edge_item
 from datastore.feeds.likes import Likes
 from datastore.feeds.posts import Post, Posts
 from datastore.feeds.users import Users
-from datastore.feeds.visibility import Sight, Viewer, Visibility
+from datastore.feeds.visibility import Viewer, Visibility, VisibilityPolicy
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import UPDATE_USER, user
 from datastore.model.ids import uuid7
@@ -81,7 +81,7 @@ class Writer:
         visibility: Visibility = Visibility.PUBLIC,
     ) -> Post:
         store, number = open_store(self._client), self._number()
-        posts = Posts(store, moment, Sight(store, Viewer(author_id)))
+        posts = Posts(store, moment, VisibilityPolicy(store, Viewer(author_id)))
         media = f"https://images.example.org/posts/{post_id}.jpg"
         text = words(number, tags)
         return await posts.create(post_id, author_id=author_id, text=text, visibility=visibility, media_ref=media)

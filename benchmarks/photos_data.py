@@ -16,7 +16,7 @@ from datastore.keyspace.photos.table import SPARKS
 from datastore.model.ids import uuid7
 from datastore.model.timestamps import iso
 from datastore.photos.face_tags import face_item
-from datastore.photos.faces import BoundingBox, Face
+from datastore.photos.faces import Face, FaceBoundingBox
 from datastore.photos.persons import Person, person_item
 from datastore.photos.photos import FaceOnPhoto, Photo, photo_item
 
@@ -119,7 +119,7 @@ def _faces(photo: Photo) -> Iterator[Face]:
             image_id=photo.image_id,
             person_id=face.person_id,
             confidence=0.98,
-            bounding_box=BoundingBox(round(0.05 + 0.09 * place, 2), 0.3, 0.08, 0.12),
+            bounding_box=FaceBoundingBox(round(0.05 + 0.09 * place, 2), 0.3, 0.08, 0.12),
             created_at=photo.taken_at,
             photo_sort=photo.key.sort,
         )

@@ -17,7 +17,7 @@ from pathlib import Path
 from benchmarks.data import NOON
 from datastore.feeds.search_entries import post_entry, version_of
 from datastore.model.timestamps import iso
-from datastore.search import Audience, Entry, Kind
+from datastore.search import Audience, Kind, SearchEntry
 from datastore.search.queries import query_of
 from datastore.search.sqlite_index import SqliteIndex
 
@@ -46,7 +46,7 @@ class Texts:
     def words(self, count: int) -> list[str]:
         return self.chance.choices(self._words, self._weights, k=count)
 
-    def post(self, number: int) -> Entry:
+    def post(self, number: int) -> SearchEntry:
         words = self.words(self.chance.randint(*WORDS))
         item = {
             "text": " ".join(words),
@@ -89,7 +89,7 @@ async def measured(index: SqliteIndex, queries: Iterable[str]) -> list[float]:
     return took
 
 
-async def fill(posts: int, texts: Texts, write: Callable[[list[Entry]], object]) -> float:
+async def fill(posts: int, texts: Texts, write: Callable[[list[SearchEntry]], object]) -> float:
     """Write posts to the index. Return the CPU time of each in microseconds."""
     began = time.process_time()
     for at in range(0, posts, BATCH):

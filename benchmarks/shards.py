@@ -28,7 +28,7 @@ from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.client import Client, Endpoint
 from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
-from datastore.queues import Keeping
+from datastore.queues import QueueLimits
 
 POLL_SECONDS = 0.25
 PROBE_SECONDS = 0.02
@@ -91,7 +91,7 @@ async def measure(url: str, seconds: float, bus: Bus | None) -> Measured:
             changes += 1
             lag = time.time() - change.time.timestamp()
 
-        async with feed.follow(ACTIVE_MATCHES, count, keeping=Keeping(most=1)):
+        async with feed.follow(ACTIVE_MATCHES, count, keeping=QueueLimits(most=1)):
             await asyncio.sleep(WARM_UP_SECONDS)
             before, changes = await client.call("ListStreams", {}), 0
             cpu, began = time.process_time(), time.monotonic()

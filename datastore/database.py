@@ -17,7 +17,7 @@ from botocore.credentials import ReadOnlyCredentials
 from datastore.dynamodb.boto_signing import sign_at_store_time
 from datastore.dynamodb.client import Client, Endpoint
 from datastore.dynamodb.endpoints import EndpointUnknown, addresses, administration, aws_host, is_aws
-from datastore.dynamodb.http1 import Origin, ProxyUnusable
+from datastore.dynamodb.http1 import HttpOrigin, ProxyUnusable
 from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.engine.access_key import KeyUnusable, key_in_environment
 from datastore.engine.engine import Engine
@@ -221,7 +221,7 @@ def _check_proxies(endpoint: Endpoint) -> None:
     """What is wrong with the environment's proxies is reported before the first request."""
     try:
         for url in (endpoint.tables(), endpoint.streams()):
-            Origin.of(url)
+            HttpOrigin.of(url)
     except ProxyUnusable as problem:
         raise StoreMisconfigured(str(problem)) from None
 

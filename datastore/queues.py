@@ -13,7 +13,7 @@ T = TypeVar("T")
 WAITING_EVENTS = 1000
 
 
-class Policy(StrEnum):
+class OverflowPolicy(StrEnum):
     """What happens to a subscriber that does not keep up.
 
     CLOSE: its iteration raises `SlowSubscriber`. LATEST: of each key only the newest event waits; it is ended only when
@@ -27,26 +27,28 @@ class Policy(StrEnum):
     @property
     def tells(self) -> str:
         """What a client is told the number of, where something was left out."""
-        return "dropped" if self is Policy.BUFFER else "conflated"
+        return "dropped" if self is OverflowPolicy.BUFFER else "conflated"
 
 
-class Keeping(NamedTuple):
+class QueueLimits(NamedTuple):
     """What is kept for a subscriber that does not keep up: by this policy, so many events at the most."""
 
-    policy: Policy = Policy.CLOSE
+    policy: OverflowPolicy = OverflowPolicy.CLOSE
     most: int = WAITING_EVENTS
 
     @classmethod
-    def of(cls, policy: Policy, buffer: int) -> "Keeping":
-        return cls(policy, buffer if policy is Policy.BUFFER else WAITING_EVENTS)
+    def of(cls, policy: OverflowPolicy, buffer: int) -> "QueueLimits":
+        return cls(policy, buffer if policy is OverflowPolicy.BUFFER else WAITING_EVENTS)
 
     @property
-    def before(self) -> "Keeping":
+    def before(self) -> "QueueLimits":
         """What is kept on the way to the subscriber, where others are waited for: there nothing is dropped."""
-        return Keeping(Policy.LATEST if self.policy is Policy.LATEST else Policy.CLOSE, WAITING_EVENTS)
+        return QueueLimits(
+            OverflowPolicy.LATEST if self.policy is OverflowPolicy.LATEST else OverflowPolicy.CLOSE, WAITING_EVENTS
+        )
 
 
-class Room:
+class ByteBudget:
     """Bytes that may wait for one reader, in all that it follows; 0 is without limit."""
 
     __slots__ = ("most", "used")
@@ -61,13 +63,13 @@ class Room:
         return not self.most or not left or left + size <= self.most
 
 
-class _Waiting(NamedTuple, Generic[T]):
+class _QueuedEvent(NamedTuple, Generic[T]):
     event: T
     size: int
     left_out: int
 
 
-class Backlog(Generic[T]):
+class BoundedQueue(Generic[T]):
     """What waits for one subscriber, within the room of its reader.
 
     What takes the place of another goes to the end of the line: what is taken is in the order in which it came, so
@@ -76,10 +78,10 @@ class Backlog(Generic[T]):
 
     __slots__ = ("_count", "_dropped", "_dropped_last", "_keeping", "_line", "_room")
 
-    def __init__(self, keeping: Keeping, room: Room | None = None) -> None:
+    def __init__(self, keeping: QueueLimits, room: ByteBudget | None = None) -> None:
         self._keeping = keeping
-        self._room = room or Room()
-        self._line: OrderedDict[Hashable, _Waiting[T]] = OrderedDict()
+        self._room = room or ByteBudget()
+        self._line: OrderedDict[Hashable, _QueuedEvent[T]] = OrderedDict()
         self._count = 0
         self._dropped = 0  # before the first that waits
         self._dropped_last = 0  # after the last
@@ -98,13 +100,13 @@ class Backlog(Generic[T]):
         `left_out` is how many it stands for beside itself. Raises `SlowSubscriber`, and keeps what waits, when there is
         no place for it.
         """
-        if self._keeping.policy is Policy.BUFFER:
+        if self._keeping.policy is OverflowPolicy.BUFFER:
             if not self._can_have_place(size):  # other subscriptions of the reader take it up
                 self._dropped_last += 1 + left_out
                 return [event]
             gone = self._make_place(size)
             left_out, self._dropped_last = left_out + self._dropped_last, 0
-        elif self._keeping.policy is Policy.LATEST:
+        elif self._keeping.policy is OverflowPolicy.LATEST:
             gone = []
             replaced = self._line.get(key)
             if not self._has_place(size, replaced):
@@ -117,10 +119,10 @@ class Backlog(Generic[T]):
             gone = []
             if not self._has_place(size):
                 raise self._slow()
-        if self._keeping.policy is not Policy.LATEST:
+        if self._keeping.policy is not OverflowPolicy.LATEST:
             self._count += 1
             key = self._count
-        self._line[key] = _Waiting(event, size, left_out)
+        self._line[key] = _QueuedEvent(event, size, left_out)
         self._room.used += size
         return gone
 
@@ -148,7 +150,7 @@ class Backlog(Generic[T]):
             gone.append(oldest.event)
         return gone
 
-    def _has_place(self, size: int, instead: _Waiting[T] | None = None) -> bool:
+    def _has_place(self, size: int, instead: _QueuedEvent[T] | None = None) -> bool:
         if instead is not None:
             return self._room.fits(size, instead.size)
         return len(self._line) < self._keeping.most and self._room.fits(size)
@@ -157,7 +159,7 @@ class Backlog(Generic[T]):
         """Whether there is place, or would be if nothing waited here."""
         return self._has_place(size) or self._room.fits(size, sum(one.size for one in self._line.values()))
 
-    def _leave(self, waiting: _Waiting[T]) -> None:
+    def _leave(self, waiting: _QueuedEvent[T]) -> None:
         self._room.used -= waiting.size
 
     def _slow(self) -> SlowSubscriber:

@@ -3,6 +3,6 @@
 `CompiledExecutor` is given to graphql-core, `strawberry_fields.StrawberryExecutor` to a schema of Strawberry.
 """
 
-from jit.executor import CompiledExecutor, Operation, operation_of
+from jit.executor import CachedOperation, CompiledExecutor, operation_of
 
-__all__ = ["CompiledExecutor", "Operation", "operation_of"]
+__all__ = ["CachedOperation", "CompiledExecutor", "operation_of"]

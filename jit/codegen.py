@@ -23,9 +23,9 @@ from graphql import (
 
 from jit.collect_fields import any_holds
 from jit.completion import adopt_all, failed_item, items_from, leaves, ordered, resolved
-from jit.execution import Known, Waiting
+from jit.execution import PendingField, SharedValue
 from jit.field_plan import FieldPlan, Finish, Select
-from jit.field_resolvers import Attribute, Direct, Itself, Raw, default, keywords
+from jit.field_resolvers import AttributeResolver, Direct, Itself, Raw, default, keywords
 
 # In all texts together: some 3 MB with what they are compiled to. One that is longer than the second, a selection of
 # some fifty fields, is hardly ever equal to another, and would have many that are forgotten.
@@ -42,10 +42,10 @@ EXACT = {
     GraphQLFloat: "{0}.__class__ is float and {0} - {0} == 0.0",
 }
 _NAMES: dict[str, Any] = {
-    "Known": Known,
+    "Known": SharedValue,
     "TEXTS": frozenset([str]),
     "Undefined": Undefined,
-    "Waiting": Waiting,
+    "Waiting": PendingField,
     "adopt_all": adopt_all,
     "any_holds": any_holds,
     "default": default,
@@ -118,7 +118,7 @@ class _Function:
         return _KEPT.made(text)(*self.given.values())
 
 
-class _Kept:
+class _CodeCache:
     """What texts are compiled to, those last that were asked for last."""
 
     def __init__(self, most: int, longest: int) -> None:
@@ -142,7 +142,7 @@ class _Kept:
         return make
 
 
-_KEPT = _Kept(CHARACTERS_KEPT, LONGEST_KEPT)
+_KEPT = _CodeCache(CHARACTERS_KEPT, LONGEST_KEPT)
 
 
 def _compiled(text: str) -> Callable[..., Any]:
@@ -279,7 +279,7 @@ def _call(function: _Function, plan: FieldPlan, place: str) -> tuple[str, bool]:
     """How the field is resolved, and whether that is a coroutine for certain."""
     p, resolver = f"P{plan.number}", plan.resolver
     match resolver:
-        case Attribute():
+        case AttributeResolver():
             return f"o.{resolver.name}", False
         case Itself():
             return "o", False
@@ -345,7 +345,7 @@ def _is_attribute_leaf(plan: FieldPlan) -> bool:
 def _attribute(plan: FieldPlan) -> str | None:
     """The attribute that has the value, if one has."""
     match plan.resolver:
-        case Attribute(name):
+        case AttributeResolver(name):
             return name
         case Direct(at_hand=name) if not plan.takes_arguments:
             return name
@@ -378,4 +378,6 @@ def _usual(plan: FieldPlan, value: str) -> str:
     else:
         test = f"{value}.__class__ in K{plan.number}"
     # None is not at hand.
-    return f"{value} is None or {test}" if not plan.required[0] and isinstance(plan.resolver, Attribute) else test
+    return (
+        f"{value} is None or {test}" if not plan.required[0] and isinstance(plan.resolver, AttributeResolver) else test
+    )

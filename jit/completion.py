@@ -15,23 +15,23 @@ from graphql.pyutils.is_awaitable import is_async_iterable
 from graphql.type import is_leaf_type, is_list_type, is_object_type
 from strawberry.execution import optimized_is_awaitable as is_awaitable
 
-from jit.coroutine_driver import Strand
+from jit.coroutine_driver import CoroutineDriver
 from jit.field_plan import FieldPlan
 from jit.field_resolvers import attribute
 from jit.paths import Path, keys_of
 
 if TYPE_CHECKING:
-    from jit.execution import Run
+    from jit.execution import Execution
 
 
-def resolved(run: "Run", plan: FieldPlan, value: Any, path: Path) -> Any:
+def resolved(run: "Execution", plan: FieldPlan, value: Any, path: Path) -> Any:
     """What a resolver answered, completed, or what stands in its place while it is awaited."""
     if is_awaitable(value):
         return run.start(plan, value, path)
     return complete(run, plan, 0, value, path)
 
 
-def complete(run: "Run", plan: FieldPlan, depth: int, value: Any, path: Path) -> Any:
+def complete(run: "Execution", plan: FieldPlan, depth: int, value: Any, path: Path) -> Any:
     """Complete a value of the type that the field has within so many lists."""
     if isinstance(value, Exception):
         raise value
@@ -63,12 +63,12 @@ def _leaf(plan: FieldPlan, kind: Any, value: Any) -> Any:
 # Lists
 
 
-def _list(run: "Run", plan: FieldPlan, depth: int, value: Any, path: Path) -> Any:
+def _list(run: "Execution", plan: FieldPlan, depth: int, value: Any, path: Path) -> Any:
     if is_async_iterable(value):
         items: list[Any] = []
         arriving = _arriving(run, plan, depth + 1, items, value.__aiter__(), path)
         waiting = run.start(plan, arriving, path, depth, _as_they_are)
-        if isinstance(waiting, Strand):
+        if isinstance(waiting, CoroutineDriver):
             waiting.items = items  # type: ignore[attr-defined]
         return waiting
     if not is_iterable(value):
@@ -77,7 +77,7 @@ def _list(run: "Run", plan: FieldPlan, depth: int, value: Any, path: Path) -> An
 
 
 async def _arriving(
-    run: "Run", plan: FieldPlan, depth: int, done: list[Any], iterator: AsyncIterator[Any], path: Path
+    run: "Execution", plan: FieldPlan, depth: int, done: list[Any], iterator: AsyncIterator[Any], path: Path
 ) -> list[Any]:
     """The list, each of its items completed when it comes; one that takes the list with it ends the iteration."""
     try:
@@ -95,11 +95,13 @@ async def _arriving(
         raise
 
 
-def _as_they_are(run: "Run", plan: FieldPlan, items: Any, path: Path, _: Any) -> Any:
+def _as_they_are(run: "Execution", plan: FieldPlan, items: Any, path: Path, _: Any) -> Any:
     return items
 
 
-def items_from(run: "Run", plan: FieldPlan, depth: int, done: list[Any], rest: Iterator[Any], path: Path) -> list[Any]:
+def items_from(
+    run: "Execution", plan: FieldPlan, depth: int, done: list[Any], rest: Iterator[Any], path: Path
+) -> list[Any]:
     """The list, of which the first items are done, with the rest of its items completed."""
     try:
         for item in rest:
@@ -110,7 +112,7 @@ def items_from(run: "Run", plan: FieldPlan, depth: int, done: list[Any], rest: I
     return done
 
 
-def _add_item(run: "Run", plan: FieldPlan, depth: int, item: Any, done: list[Any], path: Path) -> None:
+def _add_item(run: "Execution", plan: FieldPlan, depth: int, item: Any, done: list[Any], path: Path) -> None:
     place = (path, len(done))
     try:
         if is_awaitable(item):
@@ -119,19 +121,19 @@ def _add_item(run: "Run", plan: FieldPlan, depth: int, item: Any, done: list[Any
             completed = complete(run, plan, depth, item, place)
     except Exception as error:
         completed = run.failed(error, plan, place, depth)
-    if isinstance(completed, Strand):
+    if isinstance(completed, CoroutineDriver):
         completed.out = done  # type: ignore[attr-defined]
     done.append(completed)
 
 
 def _finish_item(depth: int) -> Any:
-    def finish(run: "Run", plan: FieldPlan, item: Any, path: Path, _: Any) -> Any:
+    def finish(run: "Execution", plan: FieldPlan, item: Any, path: Path, _: Any) -> Any:
         return complete(run, plan, depth, item, path)
 
     return finish
 
 
-def failed_item(run: "Run", error: Exception, plan: FieldPlan, path: Path, items: Any) -> None:
+def failed_item(run: "Execution", error: Exception, plan: FieldPlan, path: Path, items: Any) -> None:
     """An item of a list failed: it is null, or all of the list is."""
     try:
         run.failed(error, plan, path, 1)
@@ -140,7 +142,7 @@ def failed_item(run: "Run", error: Exception, plan: FieldPlan, path: Path, items
         raise
 
 
-def leaves(run: "Run", plans: tuple[FieldPlan, ...], source: Any, path: Path | None) -> list[Any]:
+def leaves(run: "Execution", plans: tuple[FieldPlan, ...], source: Any, path: Path | None) -> list[Any]:
     """The attributes of an object one by one, each with what may be wrong about it."""
     found = []
     for plan in plans:
@@ -153,7 +155,7 @@ def leaves(run: "Run", plans: tuple[FieldPlan, ...], source: Any, path: Path | N
     return found
 
 
-def ordered(run: "Run", plans: tuple[FieldPlan, ...], found: dict[str, Any]) -> dict[str, Any]:
+def ordered(run: "Execution", plans: tuple[FieldPlan, ...], found: dict[str, Any]) -> dict[str, Any]:
     """The answer of an object with its keys in the order that follows from the variables."""
     included = [plan for plan in plans if plan.key in found]
     included.sort(key=lambda plan: plan.place(run.variables))
@@ -163,11 +165,11 @@ def ordered(run: "Run", plans: tuple[FieldPlan, ...], found: dict[str, Any]) -> 
 def adopt_all(out: dict[str, Any], values: Iterable[Any]) -> None:
     """Tell what is awaited among these values of an object that it belongs there."""
     for value in values:
-        if isinstance(value, Strand):
+        if isinstance(value, CoroutineDriver):
             value.out = out  # type: ignore[attr-defined]
 
 
-def _let_go(run: "Run", rest: Iterator[Any], error: Exception) -> None:
+def _let_go(run: "Execution", rest: Iterator[Any], error: Exception) -> None:
     """Of a list that is null by this error: nobody awaits its items, nor looks at how they failed.
 
     What was awaited and failed takes the others that are awaited with it, as graphql-core has it; what failed
@@ -192,14 +194,14 @@ def _look_at(future: asyncio.Future[Any]) -> None:
 # Objects
 
 
-def _object(run: "Run", plan: FieldPlan, depth: int, kind: GraphQLObjectType, value: Any, path: Path) -> Any:
+def _object(run: "Execution", plan: FieldPlan, depth: int, kind: GraphQLObjectType, value: Any, path: Path) -> Any:
     if kind.is_type_of is None:
         plan.note_plain(value)
         return plan.select(kind)(run, value, path)
     is_one = kind.is_type_of(value, run.info(plan, path))
     if is_awaitable(is_one):
 
-        def finish(run: "Run", plan: FieldPlan, is_one: Any, path: Path, _: Any) -> Any:
+        def finish(run: "Execution", plan: FieldPlan, is_one: Any, path: Path, _: Any) -> Any:
             return _checked(run, plan, kind, is_one, value, path)
 
         return run.start(plan, is_one, path, depth, finish)
@@ -209,19 +211,19 @@ def _object(run: "Run", plan: FieldPlan, depth: int, kind: GraphQLObjectType, va
     return answer
 
 
-def _checked(run: "Run", plan: FieldPlan, kind: GraphQLObjectType, is_one: Any, value: Any, path: Path) -> Any:
+def _checked(run: "Execution", plan: FieldPlan, kind: GraphQLObjectType, is_one: Any, value: Any, path: Path) -> Any:
     if not is_one:
         raise GraphQLError(f"Expected value of type '{kind}' but got: {inspect(value)}.", plan.nodes(run.variables))
     return plan.select(kind)(run, value, path)
 
 
-def _abstract(run: "Run", plan: FieldPlan, depth: int, kind: Any, value: Any, path: Path) -> Any:
+def _abstract(run: "Execution", plan: FieldPlan, depth: int, kind: Any, value: Any, path: Path) -> Any:
     info = run.info(plan, path)
     resolve_type = kind.resolve_type or run.executor.type_resolver
     name = resolve_type(value, info, kind)
     if is_awaitable(name):
 
-        def finish(run: "Run", plan: FieldPlan, name: Any, path: Path, _: Any) -> Any:
+        def finish(run: "Execution", plan: FieldPlan, name: Any, path: Path, _: Any) -> Any:
             return _of_type(run, plan, depth, kind, name, value, path)
 
         return run.start(plan, name, path, depth, finish)
@@ -229,7 +231,7 @@ def _abstract(run: "Run", plan: FieldPlan, depth: int, kind: Any, value: Any, pa
 
 
 def _of_type(
-    run: "Run", plan: FieldPlan, depth: int, kind: GraphQLAbstractType, name: Any, value: Any, path: Path
+    run: "Execution", plan: FieldPlan, depth: int, kind: GraphQLAbstractType, name: Any, value: Any, path: Path
 ) -> Any:
     """Complete a value of an interface or a union whose type was told by its name."""
     details = [FieldDetails(node, None) for node in plan.nodes(run.variables)]

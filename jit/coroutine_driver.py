@@ -16,7 +16,7 @@ _current: dict[Any, Any] | None = None if hasattr(tasks, "_swap_current_task") e
 _swap: Any = getattr(tasks, "_swap_current_task", None)
 
 
-class Strand:
+class CoroutineDriver:
     """An awaitable on its way to `value`.
 
     `begin` takes the first step; while it has to wait, `ended(error)` is called when it is over, with what it raised.

@@ -10,15 +10,15 @@ from graphql.execution import Executor, default_field_resolver
 from graphql.execution.values import VariableValues
 
 from jit.completion import complete
-from jit.coroutine_driver import Strand
+from jit.coroutine_driver import CoroutineDriver
 from jit.field_plan import FieldPlan, Finish
 from jit.paths import Path, core_path, keys_of, lies_in
 
 if TYPE_CHECKING:
-    from jit.operation import Program
+    from jit.operation import CompiledOperation
 
 
-class Waiting(Strand):
+class PendingField(CoroutineDriver):
     """A value that is awaited: it stands in its own place (`out[path[1]]`) until it is there.
 
     Of a list whose items are still to come, `items` are those that came. `followers` are other places that wait for
@@ -30,8 +30,10 @@ class Waiting(Strand):
     shared: dict[Hashable, Any]
     of: Hashable
 
-    def __init__(self, run: "Run", plan: FieldPlan, awaitable: Any, path: Path, depth: int, finish: Finish) -> None:
-        Strand.__init__(self, awaitable, run.loop)
+    def __init__(
+        self, run: "Execution", plan: FieldPlan, awaitable: Any, path: Path, depth: int, finish: Finish
+    ) -> None:
+        CoroutineDriver.__init__(self, awaitable, run.loop)
         self.run = run
         self.plan = plan
         self.path = path
@@ -56,7 +58,7 @@ class Waiting(Strand):
                 run.fail(problem, self.plan, self.path, self.depth, self.out)
             else:
                 self.out[self.path[1]] = value
-                if value.__class__ is Waiting:
+                if value.__class__ is PendingField:
                     value.out = self.out
         else:
             run.fail(error, self.plan, self.path, self.depth, self.out)
@@ -67,17 +69,17 @@ class Waiting(Strand):
         if not live and run.idle is not None and not run.idle.done():
             run.idle.set_result(None)
 
-    def _learn(self, error: BaseException | None) -> "Known | None":
+    def _learn(self, error: BaseException | None) -> "SharedValue | None":
         """What was resolved for several places is there; or it failed, and who asks from now on has it tried anew."""
         if error is not None:
             self.forget()
             return None
-        known = Known(self.value)
+        known = SharedValue(self.value)
         if self.shared.get(self.of) is self:
             self.shared[self.of] = known
         return known
 
-    def _tell_followers(self, known: "Known | None", error: BaseException | None) -> None:
+    def _tell_followers(self, known: "SharedValue | None", error: BaseException | None) -> None:
         """In their order. Those that are given up meanwhile leave the list."""
         run, followers = self.run, self.followers
         assert followers is not None, "Asked before."
@@ -93,7 +95,7 @@ class Waiting(Strand):
                     except BaseException as problem:
                         run.fail(problem, plan, path, 0, out)
                         continue
-                    if value.__class__ is Waiting:
+                    if value.__class__ is PendingField:
                         value.out = out
                 out[plan.key] = value
             else:
@@ -120,7 +122,7 @@ class Waiting(Strand):
 Follower = tuple[FieldPlan, dict[str, Any], Path | None]
 
 
-class Known:
+class SharedValue:
     """A value that is the same at several places, with what is answered for it wherever that is `FieldPlan.alike`."""
 
     __slots__ = ("answers", "value")
@@ -129,22 +131,22 @@ class Known:
         self.value = value
         self.answers: dict[object, Any] = {}
 
-    def answer(self, run: "Run", plan: FieldPlan, path: Path) -> Any:
+    def answer(self, run: "Execution", plan: FieldPlan, path: Path) -> Any:
         """What is answered at this place. `answers` has what is the very same object wherever it is answered."""
         errors = len(run.errors)
         found = plan.finish(run, plan, self.value, path, complete_awaited)
         if plan.alike is None or found.__class__ is not dict or len(run.errors) > errors:
             return found
-        if not any(value.__class__ is Waiting for value in found.values()):  # it may fail, and that at each place
+        if not any(value.__class__ is PendingField for value in found.values()):  # it may fail, and that at each place
             self.answers[plan.alike] = found
         return found
 
-    def finish(self, run: "Run", plan: FieldPlan, _value: Any, path: Path, _otherwise: Any) -> Any:
+    def finish(self, run: "Execution", plan: FieldPlan, _value: Any, path: Path, _otherwise: Any) -> Any:
         """As `FieldPlan.finish`."""
         return self.answer(run, plan, path)
 
 
-class Run:
+class Execution:
     """One execution. `data` is the answer as far as it is known, `errors` those that were found."""
 
     __slots__ = (
@@ -171,12 +173,12 @@ class Run:
 
     def __init__(
         self,
-        program: "Program",
+        program: "CompiledOperation",
         root: Any,
         context: Any,
         variables: dict[str, Any],
         raw_variables: dict[str, Any] | None,
-        build_executor: Callable[["Run"], "Executor[Any]"],
+        build_executor: Callable[["Execution"], "Executor[Any]"],
         executor: "Executor[Any] | None" = None,
     ) -> None:
         self.program = program
@@ -190,7 +192,7 @@ class Run:
         self.errors: list[GraphQLError] = []
         # What was raised last by something that is awaited, before it had to wait.
         self.failed_at_once: Exception | None = None
-        self.live: set[Waiting] = set()
+        self.live: set[PendingField] = set()
         # By group of fields, and by what is the same where they are resolved alike.
         self.shared: defaultdict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
         self.arguments: dict[FieldPlan, dict[str, Any]] = {}
@@ -230,7 +232,7 @@ class Run:
         """The finished value if the awaitable need not wait, else what stands in its place until then."""
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
-        waiting = Waiting(self, plan, awaitable, path, depth, finish or plan.finish)
+        waiting = PendingField(self, plan, awaitable, path, depth, finish or plan.finish)
         try:
             if waiting.begin():
                 self.live.add(waiting)
@@ -283,7 +285,7 @@ class Run:
             place = place[key]
             if place is None:
                 return False
-            if place.__class__ is Waiting:
+            if place.__class__ is PendingField:
                 place = place.items
         if place[keys[-1]] is None:
             return False
@@ -318,17 +320,17 @@ class Run:
         self.give_up()
 
     def lead(self, plan: FieldPlan, shared: dict[Hashable, Any], of: Hashable, awaitable: Any, path: Path) -> Any:
-        """As `start`, for all fields that are resolved alike: `shared[of]` is `Known`, or who waits for it."""
+        """As `start`, for all fields that are resolved alike: `shared[of]` is `SharedValue`, or who waits for it."""
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
-        waiting = Waiting(self, plan, awaitable, path, 0, plan.finish)
+        waiting = PendingField(self, plan, awaitable, path, 0, plan.finish)
         try:
             if waiting.begin():
                 waiting.shared, waiting.of, waiting.followers = shared, of, []
                 shared[of] = waiting
                 self.live.add(waiting)
                 return waiting
-            known = shared[of] = Known(waiting.value)
+            known = shared[of] = SharedValue(waiting.value)
             return known.answer(self, plan, path)
         except Exception as error:
             self.failed_at_once = error
@@ -358,6 +360,6 @@ class Run:
         return self.result()
 
 
-def complete_awaited(run: Run, plan: FieldPlan, value: Any, path: Path) -> Any:
+def complete_awaited(run: Execution, plan: FieldPlan, value: Any, path: Path) -> Any:
     """What was awaited is taken as it is, also when it could be awaited again."""
     return complete(run, plan, 0, value, path)

@@ -13,10 +13,10 @@ from graphql.pyutils.is_awaitable import is_async_iterable, is_awaitable
 from strawberry.execution import optimized_is_awaitable
 
 from jit.collect_fields import Unsupported
-from jit.execution import Run
+from jit.execution import Execution
 from jit.field_plan import FieldPlan
 from jit.field_resolvers import Resolver, of_field
-from jit.operation import Fragments, Program
+from jit.operation import CompiledOperation, Fragments
 
 OPERATIONS_KEPT = 256
 # In all programs together: some 50 MB, were no two of them alike, beside the documents they are of. Those that were not
@@ -34,7 +34,7 @@ class CompiledExecutor(Executor[Any]):
 
     compile_after: ClassVar[int] = 2
     types_by_class: ClassVar[bool] = False
-    _operations: ClassVar[OrderedDict[Any, "Operation"]] = OrderedDict()
+    _operations: ClassVar[OrderedDict[Any, "CachedOperation"]] = OrderedDict()
 
     @classmethod
     def resolver_of(cls, plan: FieldPlan) -> Resolver:
@@ -44,7 +44,7 @@ class CompiledExecutor(Executor[Any]):
     def execute_operation(self, serially: bool | None = None) -> Any:
         """The result, or an awaitable of it."""
         program = self._operation().program() if self._is_usual() else None
-        run: Run | None = None
+        run: Execution | None = None
         if program is not None:
             run = program.begun(self.root_value, self.context_value, None, lambda _: self, self)
         if program is None or run is None:
@@ -62,12 +62,14 @@ class CompiledExecutor(Executor[Any]):
             and _has_loop()
         )
 
-    def _operation(self) -> "Operation":
+    def _operation(self) -> "CachedOperation":
         key = (type(self), id(self.schema), id(self.operation), *map(id, self.fragment_definitions.values()))
         operations = self._operations
         found = operations.get(key)
         if found is None:
-            found = operations[key] = Operation(type(self), self.schema, self.fragment_definitions, self.operation)
+            found = operations[key] = CachedOperation(
+                type(self), self.schema, self.fragment_definitions, self.operation
+            )
             if len(operations) > OPERATIONS_KEPT:
                 operations.popitem(last=False)
         else:
@@ -75,7 +77,7 @@ class CompiledExecutor(Executor[Any]):
         return found
 
 
-class Operation:
+class CachedOperation:
     """An operation of a validated document, and its program once it has one."""
 
     def __init__(
@@ -90,9 +92,9 @@ class Operation:
         self._fragments = fragments
         self._node = operation
         self._left = executor_class.compile_after
-        self._program: Program | None = None
+        self._program: CompiledOperation | None = None
 
-    def program(self) -> Program | None:
+    def program(self) -> CompiledOperation | None:
         """None until it has been asked for often enough, and for what is not compiled."""
         if self._left > 0:
             self._left -= 1
@@ -107,10 +109,10 @@ class Operation:
         self._program = None
         self._left = self._executor_class.compile_after
 
-    def _compiled(self) -> Program | None:
+    def _compiled(self) -> CompiledOperation | None:
         cls = self._executor_class
         try:
-            return Program(
+            return CompiledOperation(
                 self._schema,
                 self._fragments,
                 self._node,
@@ -120,7 +122,7 @@ class Operation:
         except (Unsupported, RecursionError):
             return None
 
-    def _build_executor(self, run: Run) -> Executor[Any]:
+    def _build_executor(self, run: Execution) -> Executor[Any]:
         document = DocumentNode(definitions=(self._node, *self._fragments.values()))
         executor = self._executor_class.build(self._schema, document, run.root, run.context, run.raw_variables)
         assert isinstance(executor, Executor), "The variables were good a moment ago."
@@ -151,15 +153,15 @@ class Operation:
         return program.run(run, serially=self._node.operation is OperationType.MUTATION)
 
 
-class _Kept:
+class _OperationCache:
     """The operations that have programs, those last that were executed last; none is kept alive by it."""
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._known: OrderedDict[int, tuple[ReferenceType[Operation], int]] = OrderedDict()
+        self._known: OrderedDict[int, tuple[ReferenceType[CachedOperation], int]] = OrderedDict()
         self._fields = 0
 
-    def used(self, operation: Operation, fields: int) -> None:
+    def used(self, operation: CachedOperation, fields: int) -> None:
         """It has a program with so many fields. Others are forgotten where there are too many."""
         key = id(operation)
         if key in self._known:
@@ -178,7 +180,7 @@ class _Kept:
         self._fields -= known[1] if known is not None else 0
 
 
-_KEPT = _Kept(FIELDS_KEPT)
+_KEPT = _OperationCache(FIELDS_KEPT)
 
 
 def operation_of(
@@ -186,10 +188,10 @@ def operation_of(
     schema: GraphQLSchema,
     document: DocumentNode,
     operation: OperationDefinitionNode,
-) -> Operation:
+) -> CachedOperation:
     """An operation of a document, to be kept beside it."""
     fragments = {part.name.value: part for part in document.definitions if isinstance(part, FragmentDefinitionNode)}
-    return Operation(executor_class, schema, fragments, operation)
+    return CachedOperation(executor_class, schema, fragments, operation)
 
 
 def _has_loop() -> bool:

@@ -26,18 +26,18 @@ from graphql.language import ListValueNode, ObjectValueNode
 from jit.collect_fields import Condition, Occurrence, holds
 
 if TYPE_CHECKING:
-    from jit.execution import Run
-    from jit.operation import Program
+    from jit.execution import Execution
+    from jit.operation import CompiledOperation
     from jit.paths import Path
 
 UNCHANGING = (str, int, float, bool, type(None), Enum, datetime, date, time, Decimal, UUID)
 NO_VARIABLES = VariableValues({}, {})
 # Makes of a value that was resolved the one that is answered: `finish(run, plan, value, path, otherwise)`.
 Finish = Callable[..., Any]
-Select = Callable[["Run", Any, "Path | None"], dict[str, Any]]
+Select = Callable[["Execution", Any, "Path | None"], dict[str, Any]]
 
 
-def unusual(run: "Run", plan: "FieldPlan", value: Any, path: "Path", otherwise: Callable[..., Any]) -> Any:
+def unusual(run: "Execution", plan: "FieldPlan", value: Any, path: "Path", otherwise: Callable[..., Any]) -> Any:
     """Finishes a value of a field of which nothing is known yet."""
     return otherwise(run, plan, value, path)
 
@@ -85,7 +85,7 @@ class FieldPlan:
 
     def __init__(
         self,
-        program: "Program",
+        program: "CompiledOperation",
         parent: "FieldPlan | None",
         parent_type: GraphQLObjectType,
         key: str,
@@ -159,7 +159,7 @@ class FieldPlan:
         """Where among the fields of its selection it is first asked for with these variables."""
         return next(place for _, condition, place in self.occurrences if holds(condition, variables))
 
-    def arguments(self, run: "Run") -> dict[str, Any]:
+    def arguments(self, run: "Execution") -> dict[str, Any]:
         """Coerced once: for good when they are constant, else for each execution. Raises `GraphQLError`.
 
         What a resolver could change is its own, as it is with graphql-core.
@@ -175,7 +175,7 @@ class FieldPlan:
             return found
         return found | {name: _copied(found[name]) for name in self._changing if name in found}
 
-    def _coerced(self, run: "Run") -> dict[str, Any]:
+    def _coerced(self, run: "Execution") -> dict[str, Any]:
         variables = run.variable_values if self.uses_variables else NO_VARIABLES
         node = self.nodes(run.variables)[0]  # an error tells its place
         found = get_argument_values(self.field, node, variables, None, run.hide_suggestions)

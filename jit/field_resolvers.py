@@ -7,10 +7,10 @@ from jit.field_plan import FieldPlan
 from jit.paths import Path
 
 if TYPE_CHECKING:
-    from jit.execution import Run
+    from jit.execution import Execution
 
 
-class Attribute(NamedTuple):
+class AttributeResolver(NamedTuple):
     """By nothing but an attribute of the object."""
 
     name: str
@@ -34,8 +34,8 @@ class Direct(NamedTuple):
     takes_self: bool
     parents: tuple[str, ...]
     info: str | None
-    info_class: Callable[["Run", FieldPlan, Path], Any]
-    convert: Callable[["Run", FieldPlan, Path, dict[str, Any]], tuple[dict[str, Any], bool]]
+    info_class: Callable[["Execution", FieldPlan, Path], Any]
+    convert: Callable[["Execution", FieldPlan, Path, dict[str, Any]], tuple[dict[str, Any], bool]]
     same_for: tuple[Hashable, str] | None = None
     at_hand: str | None = None
 
@@ -50,10 +50,10 @@ class Default(NamedTuple):
     """By graphql-core's default, or the executor's own."""
 
 
-Resolver = Attribute | Itself | Direct | Raw | Default
+Resolver = AttributeResolver | Itself | Direct | Raw | Default
 
 
-def default(run: "Run", plan: FieldPlan, source: Any, path: Path) -> Any:
+def default(run: "Execution", plan: FieldPlan, source: Any, path: Path) -> Any:
     """As `graphql.default_field_resolver`, with `info` for those alone who are called."""
     if run.field_resolver is not None:
         return run.field_resolver(source, run.info(plan, path), **_arguments(run, plan))
@@ -62,14 +62,14 @@ def default(run: "Run", plan: FieldPlan, source: Any, path: Path) -> Any:
     return value(run.info(plan, path), **arguments) if callable(value) else value
 
 
-def _arguments(run: "Run", plan: FieldPlan) -> dict[str, Any]:
+def _arguments(run: "Execution", plan: FieldPlan) -> dict[str, Any]:
     return plan.arguments(run) if plan.takes_arguments else {}
 
 
-def attribute(run: "Run", plan: FieldPlan, source: Any, path: Path) -> Any:
+def attribute(run: "Execution", plan: FieldPlan, source: Any, path: Path) -> Any:
     """What an object has for a field that it may have at hand."""
-    resolver: Attribute | Direct = plan.resolver
-    if isinstance(resolver, Attribute):
+    resolver: AttributeResolver | Direct = plan.resolver
+    if isinstance(resolver, AttributeResolver):
         return getattr(source, resolver.name)
     value = getattr(source, resolver.at_hand or "")
     if value is not None:
@@ -81,7 +81,7 @@ def attribute(run: "Run", plan: FieldPlan, source: Any, path: Path) -> Any:
     return resolver.function(*given, **named)
 
 
-def keywords(run: "Run", plan: FieldPlan, path: Path) -> dict[str, Any]:
+def keywords(run: "Execution", plan: FieldPlan, path: Path) -> dict[str, Any]:
     """The arguments for a function that is called directly."""
     known: dict[str, Any] | None = run.keywords.get(plan)
     if known is not None:

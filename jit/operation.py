@@ -19,9 +19,9 @@ from jit import codegen as source
 from jit import collect_fields as selections
 from jit.collect_fields import ALWAYS, Unsupported
 from jit.completion import adopt_all
-from jit.execution import Run
+from jit.execution import Execution
 from jit.field_plan import FieldPlan, Select
-from jit.field_resolvers import Attribute, Resolver
+from jit.field_resolvers import AttributeResolver, Resolver
 from jit.variables import UsualVariables
 
 # Each takes some 2.5 KB, and up to 0.07 ms to compile: as long as graphql-core needs to execute it a few times. All of
@@ -32,7 +32,7 @@ OfField = Callable[[FieldPlan], Resolver]
 Fragments = dict[str, FragmentDefinitionNode]
 
 
-class Program:
+class CompiledOperation:
     """An operation of a validated document, compiled for a schema. Raises `Unsupported` for what is not compiled.
 
     `resolver_of` tells how its fields are resolved. `types_by_class`: whether a value is of a type follows from its
@@ -114,9 +114,9 @@ class Program:
         root: Any,
         context: Any,
         given: dict[str, Any] | None,
-        build_executor: Callable[[Run], "Executor[Any]"],
+        build_executor: Callable[[Execution], "Executor[Any]"],
         executor: "Executor[Any] | None" = None,
-    ) -> Run | None:
+    ) -> Execution | None:
         """An execution with these variables; None where graphql-core has to look at them.
 
         `build_executor` makes graphql-core's executor for it, should it be needed.
@@ -127,9 +127,9 @@ class Program:
         for name in self._conditional:
             if variables.get(name).__class__ is not bool:
                 return None
-        return Run(self, root, context, variables, given, build_executor, executor)
+        return Execution(self, root, context, variables, given, build_executor, executor)
 
-    def run(self, run: Run, *, serially: bool) -> ExecutionResult | Awaitable[ExecutionResult]:
+    def run(self, run: Execution, *, serially: bool) -> ExecutionResult | Awaitable[ExecutionResult]:
         """Execute it; an awaitable where something has to be waited for."""
         if not self._roots:
             run.data = {}
@@ -142,7 +142,7 @@ class Program:
                 return self._go_on(rest, run)
         return run.awaited() if run.live else run.result()
 
-    async def _go_on(self, rest: Iterator[Select], run: Run) -> ExecutionResult:
+    async def _go_on(self, rest: Iterator[Select], run: Execution) -> ExecutionResult:
         await run.settled()
         for root in rest:
             if run.is_nulled:
@@ -151,7 +151,7 @@ class Program:
             await run.settled()
         return run.result()
 
-    def _root(self, root: Select, run: Run) -> None:
+    def _root(self, root: Select, run: Execution) -> None:
         run.shared.clear()  # what a mutation before this one made of it
         try:
             part = root(run, run.root, None)
@@ -170,4 +170,6 @@ class Program:
 
 def _is_alike_anywhere(plan: FieldPlan) -> bool:
     """Whether the field of an object is answered alike, and at once, wherever the object stands."""
-    return isinstance(plan.resolver, str) or (isinstance(plan.resolver, Attribute) and plan.leaf and not plan.depth)
+    return isinstance(plan.resolver, str) or (
+        isinstance(plan.resolver, AttributeResolver) and plan.leaf and not plan.depth
+    )

@@ -17,10 +17,10 @@ from strawberry.types.enum import StrawberryEnumDefinition, has_enum_definition
 from strawberry.types.field import StrawberryField
 from strawberry.types.info import Info
 
-from jit.execution import Run
+from jit.execution import Execution
 from jit.executor import CompiledExecutor
 from jit.field_plan import UNCHANGING, FieldPlan
-from jit.field_resolvers import Attribute, Direct, Itself, Resolver, of_field
+from jit.field_resolvers import AttributeResolver, Direct, Itself, Resolver, of_field
 from jit.paths import Path
 
 # In the metadata of a field: see `resolvers.Direct`.
@@ -42,7 +42,7 @@ class DirectInfo(Info[Any, Any]):
 
     _raw: GraphQLResolveInfo[Any] | None = None
 
-    def __init__(self, run: Run, plan: FieldPlan, path: Path) -> None:
+    def __init__(self, run: Execution, plan: FieldPlan, path: Path) -> None:
         self.run = run
         self.plan = plan
         self._path = path
@@ -91,7 +91,7 @@ def _direct(plan: FieldPlan) -> Resolver | None:
         return None
     resolver = field.base_resolver
     if resolver is None:
-        return Attribute(field.python_name) if field.default_resolver is getattr else None
+        return AttributeResolver(field.python_name) if field.default_resolver is getattr else None
     function = resolver.wrapped_func
     if not callable(function):
         return None
@@ -127,7 +127,9 @@ class _Arguments:
         self._field = field
         self._names: dict[str, str] | None = None
 
-    def __call__(self, run: Run, plan: FieldPlan, path: Path, arguments: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    def __call__(
+        self, run: Execution, plan: FieldPlan, path: Path, arguments: dict[str, Any]
+    ) -> tuple[dict[str, Any], bool]:
         names = self._names
         if names is None:
             names = self._names = self._given_as_they_are(_strawberry_schema(run))
@@ -151,7 +153,7 @@ class _Arguments:
         return {schema.config.name_converter.from_argument(one): one.python_name for one in arguments}
 
 
-def _strawberry_schema(run: Run) -> Any:
+def _strawberry_schema(run: Execution) -> Any:
     return run.program.schema._strawberry_schema  # type: ignore[attr-defined]
 
 

@@ -31,7 +31,7 @@ from datastore.search.sqlite_index import SqliteIndex
 from datastore.session.cursors import Cursors
 from datastore.session.metering import Deadline, Meter
 from datastore.session.read_cache import ProcessReads
-from datastore.session.scan_cache import RememberedScans
+from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.periodic import keep, stop
@@ -39,14 +39,14 @@ from pipelines.earthquakes.client_ingests import ClientIngests
 from pipelines.earthquakes.ingest import EarthquakeIngest
 from pipelines.feeds.search import SearchMetrics
 from pipelines.matches.live.metrics import PollFigures
-from pipelines.matches.setup import Source, pipeline_setup
+from pipelines.matches.setup import MatchSource, pipeline_setup
 from resolvers.shared.authorization import Identity
-from resolvers.shared.context import Context, Places, Services
+from resolvers.shared.context import Context, Services, SightingPlaces
 from runtime.jobs import LOCAL_POLL_SECONDS, POLL_SECONDS, Background, Job, metrics_served, serve_metrics
 from server.observability.store_metrics import StoreMetrics
 from server.operations.lifecycle import Observe
 from server.settings import KEEP_METADATA, Settings
-from server.wiring import Edge
+from server.wiring import ServerComponents
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ def _build_schema() -> strawberry.Schema:
     return schema.build()
 
 
-class Part(StrEnum):
+class ProcessPart(StrEnum):
     """Of what is done on a host: all, what clients ask for, or what runs without being asked."""
 
     WHOLE = "whole"
@@ -88,11 +88,11 @@ class Gateway:
         now: Callable[[], datetime] = utc_now,
         new_id: Callable[[], str] = new_id,
         observers: Collection[Observe] = (),
-        part: Part = Part.WHOLE,
+        part: ProcessPart = ProcessPart.WHOLE,
     ) -> None:
         self.settings = settings
         self._part = part
-        self._matches = pipeline_setup(Source(settings.matches or Source.NONE))
+        self._matches = pipeline_setup(MatchSource(settings.matches or MatchSource.NONE))
         self._store = store
         self._now = now
         self._new_id = new_id
@@ -112,7 +112,7 @@ class Gateway:
             base_url=lambda: settings.reached_at,
             others=_encoded(settings.other_secrets),
         )
-        self.edge = Edge(
+        self.edge = ServerComponents(
             settings,
             store,
             self.objects,
@@ -147,7 +147,7 @@ class Gateway:
     @asynccontextmanager
     async def running(self, *, jobs: bool = True) -> AsyncIterator["Gateway"]:
         """Open the store, and all that works behind a serving gateway (`jobs`); close everything in the end."""
-        serves = jobs and self._part is not Part.JOBS
+        serves = jobs and self._part is not ProcessPart.JOBS
         if serves:
             self.edge.known.load()
         async with AsyncExitStack() as stack:
@@ -182,10 +182,15 @@ class Gateway:
             stack.push_async_callback(self.services.remembered.aclose)
             stack.push_async_callback(self.services.pictures.aclose)
             stack.push_async_callback(for_clients.finish)
-            if self._part is Part.WHOLE:
+            if self._part is ProcessPart.WHOLE:
                 port, host = self.settings.metrics_port, self.settings.metrics_host
                 stack.enter_context(metrics_served(self.metrics, port, host))
-            if jobs and self._part is not Part.SERVING and self._store.memory and isinstance(self.search, SqliteIndex):
+            if (
+                jobs
+                and self._part is not ProcessPart.SERVING
+                and self._store.memory
+                and isinstance(self.search, SqliteIndex)
+            ):
                 self.search.discard()  # the tables that it was built from are in memory, too
             if jobs:
                 stack.push_async_callback(stop, [asyncio.create_task(keep(job)) for job in self._jobs()])
@@ -222,7 +227,7 @@ class Gateway:
     async def _prepare_store(self) -> None:
         """An embedded store has no administrator: its tables are made, and its demo data loaded, as needed."""
         assert self.database is not None
-        if self._part is not Part.WHOLE:
+        if self._part is not ProcessPart.WHOLE:
             return  # it was done before
         if self._store.embedded:
             await self.database.create_tables()
@@ -237,11 +242,11 @@ class Gateway:
             logger.warning("The demo data could not be loaded (`gateway.py seed` loads it): %s", problem)
 
     def _jobs(self) -> Iterator[Job]:
-        if self._part is not Part.JOBS and self.edge.known.watch is not None:
+        if self._part is not ProcessPart.JOBS and self.edge.known.watch is not None:
             yield self.edge.known.watch
-        if self._part is not Part.WHOLE and self.settings.metrics_port is not None:
+        if self._part is not ProcessPart.WHOLE and self.settings.metrics_port is not None:
             yield partial(serve_metrics, self.metrics, self.settings.metrics_port, self.settings.metrics_host)
-        if self._part is not Part.SERVING:
+        if self._part is not ProcessPart.SERVING:
             yield from self.background.jobs()
 
     def open_store(self, seconds: float | None = None, meter: Meter | None = None) -> Store:
@@ -254,7 +259,9 @@ class Gateway:
 
     def _is_followed(self, table: Table) -> bool:
         """Whether somebody follows a table here; what other processes have to tell is not known, and may be much."""
-        return self._part is Part.JOBS or (self.services is not None and self.services.changes.followers(table) > 0)
+        return self._part is ProcessPart.JOBS or (
+            self.services is not None and self.services.changes.followers(table) > 0
+        )
 
     def _make_ingest(self, logs: RequestLogs) -> EarthquakeIngest:
         assert self.database is not None
@@ -295,10 +302,10 @@ class Gateway:
             prefix=self._store.prefix,
             cursors=Cursors(self.settings.secret.encode(), _encoded(self.settings.other_secrets)),
             changes=changes,
-            remembered=RememberedScans(self.open_store, self._now),
+            remembered=ScanCache(self.open_store, self._now),
             request_logs=logs,
             ingest=ingests.run,
-            places=Places(self.settings.areas, self.settings.categories),
+            places=SightingPlaces(self.settings.areas, self.settings.categories),
             now=self._now,
             new_id=self._new_id,
             user_ids=_user_ids(self.settings),

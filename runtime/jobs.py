@@ -26,12 +26,12 @@ from datastore.objects import ObjectStore
 from datastore.search import NoIndex, SearchIndex
 from datastore.search.sqlite_index import SqliteIndex
 from datastore.session.metering import Meter
-from datastore.session.scan_cache import RememberedScans
+from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 from pipelines.consumer.consumer import Consumer
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.periodic import every
-from pipelines.consumer.shard_worker import Pace
+from pipelines.consumer.shard_worker import ConsumerIntervals
 from pipelines.demo.scene import Demo
 from pipelines.earthquakes.ingest import EarthquakeIngest
 from pipelines.earthquakes.statistics import EarthquakeStatisticsPipeline
@@ -41,7 +41,7 @@ from pipelines.feeds.search_rebuild import Rebuild, RebuildProgress
 from pipelines.matches.live.metrics import PollFigures
 from pipelines.matches.pipeline import CricketPipeline
 from pipelines.matches.providers.provider import Provider
-from pipelines.matches.setup import PipelineSetup, Source
+from pipelines.matches.setup import MatchSource, PipelineSetup
 from pipelines.photos.janitor import Janitor
 from server.settings import Misconfigured, Settings
 
@@ -60,7 +60,7 @@ Job = Callable[[], Coroutine[Any, Any, None]]
 logger = logging.getLogger(__name__)
 
 
-class OpenStore(Protocol):
+class OpenJobStore(Protocol):
     def __call__(self, seconds: float | None = None, meter: Meter | None = None) -> Store: ...
 
 
@@ -75,10 +75,10 @@ class Background:
     objects: ObjectStore
     search: SearchIndex
     search_metrics: SearchMetrics
-    open_store: OpenStore
+    open_store: OpenJobStore
     matches: PipelineSetup
     ingest: EarthquakeIngest
-    remembered: RememberedScans
+    remembered: ScanCache
     metrics: StreamMetrics
     polling: PollFigures
     now: Callable[[], datetime]
@@ -91,7 +91,7 @@ class Background:
             yield partial(sweep_forever, self.client, TABLES, self.store.prefix, self.now)
         if self.settings.demo:
             yield self.demo().live
-        if self.matches.source is not Source.NONE:
+        if self.matches.source is not MatchSource.NONE:
             yield self.cricket(self.matches).run
         if self.settings.feed_pipeline:
             feed = self.feed_pipeline()
@@ -210,16 +210,16 @@ class Background:
             self.remembered.invalidate(table)
 
 
-def pipeline_pace(aws: bool, poll_interval: float | None) -> Pace:
+def pipeline_pace(aws: bool, poll_interval: float | None) -> ConsumerIntervals:
     """How often the pipeline reads a shard that has nothing new: as often as it is set, within what AWS allows."""
     seconds = poll_interval or POLL_SECONDS
-    return Pace(poll_seconds=max(seconds, AWS_PIPELINE_POLL_SECONDS) if aws else seconds)
+    return ConsumerIntervals(poll_seconds=max(seconds, AWS_PIPELINE_POLL_SECONDS) if aws else seconds)
 
 
-def search_pace(aws: bool, poll_interval: float | None) -> Pace:
+def search_pace(aws: bool, poll_interval: float | None) -> ConsumerIntervals:
     """Return the pace of the search consumer: on AWS it leaves most reads of a shard to the other readers."""
     seconds = poll_interval or POLL_SECONDS
-    return Pace(poll_seconds=max(seconds, AWS_SEARCH_POLL_SECONDS) if aws else seconds)
+    return ConsumerIntervals(poll_seconds=max(seconds, AWS_SEARCH_POLL_SECONDS) if aws else seconds)
 
 
 # Figures

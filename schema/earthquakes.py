@@ -25,7 +25,9 @@ strawberry.enum(
     SeismicRegion,
     description="A region of the world: a rectangle, the first in a fixed list that holds the epicentre.",
 )
-strawberry.enum(earthquake_events.EventKind, name="SeismicEventKind", description="Which seismic events are listed.")
+strawberry.enum(
+    earthquake_events.SeismicEventKind, name="SeismicEventKind", description="Which seismic events are listed."
+)
 strawberry.enum(records.LogType, description="What a request log is about.")
 
 

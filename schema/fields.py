@@ -6,9 +6,9 @@ from typing import Any
 import strawberry
 
 from datastore.model.access_patterns import NOT_SAID, AccessPattern, Extent
-from datastore.queues import Policy
+from datastore.queues import OverflowPolicy
 from datastore.session.pagination import SortOrder
-from schema.version_conflicts import TellCurrent
+from schema.version_conflicts import ConflictVersions
 
 VERSION = (
     "Grows with every change that an update can make, for `expectedVersion`; 0 where nothing was changed here yet. "
@@ -16,7 +16,7 @@ VERSION = (
 )
 strawberry.enum(SortOrder, description="Which end of a list comes first.")
 strawberry.enum(
-    Policy,
+    OverflowPolicy,
     name="WhenSlow",
     description=(
         "What happens when more events wait for a subscriber that reads too slowly than may. CLOSE: it ends with "
@@ -53,7 +53,7 @@ def ask(
         graphql_type=graphql_type,
         description=_described(description, patterns),
         metadata=metadata,
-        extensions=[TellCurrent()] if any(pattern.guard for pattern in patterns) else [],
+        extensions=[ConflictVersions()] if any(pattern.guard for pattern in patterns) else [],
     )
 
 

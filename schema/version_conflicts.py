@@ -20,7 +20,7 @@ from strawberry.types import Info
 from datastore.session.optimistic_locking import Outdated
 
 
-class TellCurrent(FieldExtension):
+class ConflictVersions(FieldExtension):
     """Adds `current` to the extensions of `Outdated`, as the field's own type would answer it to this caller."""
 
     async def resolve_async(self, next_: AsyncExtensionResolver, source: Any, info: Info, **kwargs: Any) -> Any:

@@ -20,7 +20,7 @@ from server.http.cycle import cycle_of
 from server.operations.outcome import encode, masked, told_error
 from server.security.cors import CrossOrigin
 from server.security.security_headers import SecurityHeaders
-from server.wiring import Edge
+from server.wiring import ServerComponents
 
 GRAPHQL = "/graphql"
 READY_SECONDS = 2.0
@@ -33,7 +33,7 @@ MOST_VISIT_BYTES = 2048
 class Behind(Protocol):
     """What stands behind the addresses."""
 
-    edge: Edge
+    edge: ServerComponents
 
     def running(self) -> AbstractAsyncContextManager[Any]:
         """Open for as long as the server serves."""

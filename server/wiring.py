@@ -68,7 +68,7 @@ class OpenStore(Protocol):
     def __call__(self, seconds: float, meter: Meter | None = None) -> Store: ...
 
 
-class Edge:
+class ServerComponents:
     """One of each for the process. `now` and `new_id` are where time and chance come from.
 
     `clock` tells the same moments in seconds since 1970: it is looked at for every event that is delivered.

@@ -9,12 +9,12 @@ from typing import Any
 from redis_server import RedisServer
 
 from datastore.change_streams.change_feed import ChangeFeed
-from datastore.change_streams.change_subscription import Following
+from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.relay.bus import Bus
 from datastore.change_streams.shards.shard_reader import Wire
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.keyspace.sightings import BLIP
-from datastore.queues import Keeping
+from datastore.queues import QueueLimits
 
 KEYS = 7
 
@@ -80,9 +80,9 @@ class Hosts:
         self._stack.push_async_callback(process.close)
         return process
 
-    async def follow(self, process: Process) -> Following[int]:
+    async def follow(self, process: Process) -> ChangeSubscription[int]:
         return await self._stack.enter_async_context(
-            process.feed.follow(BLIP, number_of, keeping=Keeping(most=100_000))
+            process.feed.follow(BLIP, number_of, keeping=QueueLimits(most=100_000))
         )
 
     async def write(self, many: int = 1) -> list[int]:
@@ -101,7 +101,7 @@ def number_of(change: Change) -> int:
     return number
 
 
-async def take(events: Following[int], many: int) -> list[int]:
+async def take(events: ChangeSubscription[int], many: int) -> list[int]:
     async with asyncio.timeout(20):
         return [await anext(events) for _ in range(many)]
 

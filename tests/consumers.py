@@ -21,16 +21,18 @@ from datastore.errors import Unavailable
 from datastore.keyspace.feeds import pipeline as keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.session.store import Store
-from pipelines.consumer.batches import Batches
+from pipelines.consumer.batches import BatchProcessor
 from pipelines.consumer.consumer import Consumer
 from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
-from pipelines.consumer.shard_worker import Pace
+from pipelines.consumer.shard_worker import ConsumerIntervals
 
 NO_MORE = "The process is no more."
 AT_ONCE = Backoff(first=0.0, most=0.0, tries=6)
 SOON = Backoff(first=0.01, most=0.05, tries=4)
-QUICK = Pace(poll_seconds=0.01, lease_seconds=1.0, hold_seconds=0.1, discover_seconds=0.1, stop_seconds=5, outage=SOON)
+QUICK = ConsumerIntervals(
+    poll_seconds=0.01, lease_seconds=1.0, hold_seconds=0.1, discover_seconds=0.1, stop_seconds=5, outage=SOON
+)
 
 
 class Noting:
@@ -103,7 +105,7 @@ class Instance:
         *handlers: Handler,
         wire: Wire | None = None,
         client: Client | None = None,
-        pace: Pace = QUICK,
+        pace: ConsumerIntervals = QUICK,
         name: str = "",
     ) -> None:
         self.name = name or uuid.uuid4().hex
@@ -111,7 +113,7 @@ class Instance:
         self._database = database
         self._client = client
         self._dead = False
-        batches = Batches(handlers, self._store, now, self.metrics, retries=AT_ONCE, outage=SOON)
+        batches = BatchProcessor(handlers, self._store, now, self.metrics, retries=AT_ONCE, outage=SOON)
         self.consumer = Consumer(
             _Cuttable(wire or client or database.client, lambda: self._dead),
             FEED,

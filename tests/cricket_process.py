@@ -12,7 +12,7 @@ from datastore.database import StoreOptions, open_database
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.demo.match import demo_match
-from pipelines.matches.pipeline import CricketPipeline, Pace
+from pipelines.matches.pipeline import CricketPipeline, PollIntervals
 from pipelines.matches.providers.cricsheet.reader import read
 from pipelines.matches.providers.recordings import Recording
 from pipelines.matches.providers.replay import ReplayProvider
@@ -38,7 +38,9 @@ async def main(engine: str, prefix: str, match_id: str, instance_id: str, *numbe
         def open_store() -> Store:
             return Store(database.client, prefix=prefix, deadline=Deadline(20), token=lambda: str(uuid.uuid4()))
 
-        pace = Pace(tick_seconds=0.05, reconcile_seconds=0.1, lock_seconds=lock_seconds, linger=timedelta(hours=1))
+        pace = PollIntervals(
+            tick_seconds=0.05, reconcile_seconds=0.1, lock_seconds=lock_seconds, linger=timedelta(hours=1)
+        )
         pipeline = CricketPipeline(provider, open_store, LoggedDelivery(), instance_id=instance_id, now=now, pace=pace)
         async with pipeline.open():
             print("Ready", flush=True)

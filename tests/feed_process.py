@@ -13,10 +13,10 @@ from process_clock import process_clock
 from datastore.database import StoreOptions, open_database
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from pipelines.consumer.shard_worker import Pace
+from pipelines.consumer.shard_worker import ConsumerIntervals
 from pipelines.feeds.pipeline import FeedPipeline
 
-QUICK = Pace(poll_seconds=0.02, lease_seconds=0.6, hold_seconds=0.2, discover_seconds=0.2, batch=100)
+QUICK = ConsumerIntervals(poll_seconds=0.02, lease_seconds=0.6, hold_seconds=0.2, discover_seconds=0.2, batch=100)
 
 
 def utc_now() -> datetime:
@@ -28,12 +28,12 @@ def instance_of(process_id: int | None) -> str:
     return f"process-{process_id}"
 
 
-def run(engine: str, prefix: str, pace: Pace = QUICK) -> None:
+def run(engine: str, prefix: str, pace: ConsumerIntervals = QUICK) -> None:
     """Until killed."""
     asyncio.run(_run(engine, prefix, pace))
 
 
-async def _run(engine: str, prefix: str, pace: Pace, now: Callable[[], datetime] = utc_now) -> None:
+async def _run(engine: str, prefix: str, pace: ConsumerIntervals, now: Callable[[], datetime] = utc_now) -> None:
     async with open_database(StoreOptions(store=engine, prefix=prefix)) as database:
 
         def open_store() -> Store:

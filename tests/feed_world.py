@@ -14,13 +14,13 @@ from datastore.change_streams.shards.stream_reader import Change, decode_change
 from datastore.database import Database
 from datastore.dynamodb.client import Client
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.prepared_request import Prepared
+from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.feeds.follows import Follow, Follows, edge_item, following_from, is_following
 from datastore.feeds.home_feeds import HomeFeeds, entry_from, is_entry, is_source, source_from
 from datastore.feeds.posts import Post, Posts, is_live, is_post, post_from
 from datastore.feeds.users import Users
-from datastore.feeds.visibility import Sight, Viewer, Visibility
-from datastore.infrastructure.iam_roles import LAMBDA_FEED, Role
+from datastore.feeds.visibility import Viewer, Visibility, VisibilityPolicy
+from datastore.infrastructure.iam_roles import LAMBDA_FEED, IamRole
 from datastore.keyspace.feeds.home_feeds import entry_parts
 from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
@@ -47,7 +47,7 @@ class Wire(Client):
     """
 
     def __init__(
-        self, client: Client, last: int | None = None, before: Hook | None = None, role: Role | None = LAMBDA_FEED
+        self, client: Client, last: int | None = None, before: Hook | None = None, role: IamRole | None = LAMBDA_FEED
     ) -> None:
         self._client = client
         self._last = last
@@ -61,14 +61,14 @@ class Wire(Client):
     async def call(
         self,
         operation: str,
-        request: Mapping[str, Any] | Prepared,
+        request: Mapping[str, Any] | PreparedRequest,
         /,
         *,
         timeout: float = 5,  # noqa: ASYNC109
         meter: Meter | None = None,
         **purpose: Any,
     ) -> dict[str, Any]:
-        payload = request.payload if isinstance(request, Prepared) else request
+        payload = request.payload if isinstance(request, PreparedRequest) else request
         if self._role is not None:
             assert refused(self._role, operation, payload) == []
         if self._before is not None:
@@ -136,11 +136,11 @@ class World:
         await self.store().write_all(FEED, puts=[edge_item(Follow(one, author, since)) for one in followers])
 
     async def write(self, post_id: str, author: str, visibility: Visibility = Visibility.PUBLIC) -> Post:
-        posts = Posts(self.store(), self._tick(), Sight(self.store(), Viewer(author)))
+        posts = Posts(self.store(), self._tick(), VisibilityPolicy(self.store(), Viewer(author)))
         return await posts.create(post_id, author_id=author, text="Hello #world", visibility=visibility)
 
     async def delete(self, post_id: str, author: str) -> None:
-        await Posts(self.store(), self._tick(), Sight(self.store(), Viewer(author))).delete(post_id, author)
+        await Posts(self.store(), self._tick(), VisibilityPolicy(self.store(), Viewer(author))).delete(post_id, author)
 
     def _tick(self) -> datetime:
         self.clock.forward(seconds=1)

@@ -15,7 +15,7 @@ import orjson
 from botocore.validate import ParamValidator
 
 from datastore.dynamodb.client import ITEM_OPERATIONS, STREAM_OPERATIONS, Client
-from datastore.dynamodb.prepared_request import Prepared
+from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.keyspace import TABLES
 from datastore.model.access_patterns import Table
 
@@ -284,10 +284,10 @@ class RequestWatch:
         """Look at every call from now on."""
         call: Callable[..., Any] = Client.call
 
-        async def watched(client: Client, operation: str, request: Request | Prepared, /, **options: Any) -> Any:
+        async def watched(client: Client, operation: str, request: Request | PreparedRequest, /, **options: Any) -> Any:
             if operation in CHECKED:
                 self.seen += 1
-                payload = request.payload if isinstance(request, Prepared) else request
+                payload = request.payload if isinstance(request, PreparedRequest) else request
                 broken = violations(operation, payload)
                 self.found += broken
                 assert not (broken and self.refuses), broken

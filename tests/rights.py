@@ -5,7 +5,7 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any
 
-from datastore.infrastructure.iam_roles import Role
+from datastore.infrastructure.iam_roles import IamRole
 from datastore.infrastructure.policies import named, policy
 
 REGION, ACCOUNT = "eu-central-1", "123456789012"
@@ -41,12 +41,12 @@ def _declared(table: str) -> str:
 
 
 @cache
-def policy_of(role: Role) -> dict[str, Any]:
+def policy_of(role: IamRole) -> dict[str, Any]:
     return policy(role, named(prefix="", region=REGION, account=ACCOUNT, bucket="photos"))
 
 
 @cache
-def allows(role: Role, action: str, arn: str) -> bool:
+def allows(role: IamRole, action: str, arn: str) -> bool:
     """Whether a statement of the role's policy has the action with such a resource."""
     return any(
         action in statement["Action"] and any(_covers(resource, arn) for resource in statement["Resource"])
@@ -62,6 +62,6 @@ def _covers(resource: str, arn: str) -> bool:
     return not arn or resource == f"{_arn(table)}/stream/*"
 
 
-def refused(role: Role, operation: str, request: Mapping[str, Any]) -> list[Need]:
+def refused(role: IamRole, operation: str, request: Mapping[str, Any]) -> list[Need]:
     """What AWS would not let the role do of a call."""
     return [need for need in needs(operation, request) if not allows(role, *need)]

@@ -15,7 +15,7 @@ from test_sighting_subscriptions import foreign_sighting, raw_put
 from datastore.errors import Throttled, Unavailable
 from datastore.keyspace.sightings import BLIP
 from resolvers.shared.authorization import Role
-from server.admission.quotas import Places
+from server.admission.quotas import KeyedQuota
 from server.admission.settings import Capacity
 from server.documents.variables import characters_in
 from server.http.body import Bodies
@@ -239,7 +239,7 @@ def test_characters_of_variables_are_counted_in_names_lists_and_objects() -> Non
 async def test_a_large_subscription_takes_more_places(
     served: Served, monkeypatch: pytest.MonkeyPatch, large: str
 ) -> None:
-    monkeypatch.setattr(served.gateway.edge.runner._streams, "_places", Places("subscriptions", 100, 4))
+    monkeypatch.setattr(served.gateway.edge.runner._streams, "_places", KeyedQuota("subscriptions", 100, 4))
     first = await served.listen(large, user="ada")
     second = await served.listen("subscription {sightingReported {area}}", user="ada")
     refused = await second.message()
@@ -250,7 +250,7 @@ async def test_a_large_subscription_takes_more_places(
 
 
 def test_places_are_taken_and_given_back_in_their_number() -> None:
-    places = Places("places", 10, 6)
+    places = KeyedQuota("places", 10, 6)
 
     places.take("a", 6)
     with pytest.raises(Throttled):

@@ -22,12 +22,12 @@ from store_engines import ROOT
 from time_ahead import jump
 
 from datastore.dynamodb.retry.backoff import Backoff
-from datastore.matches.cricket import CricketEvent, EventKind, MatchPhase
+from datastore.matches.cricket import CricketEvent, CricketEventKind, MatchPhase
 from datastore.matches.display import DisplayBatter, DisplayBowler, DisplaySide, DisplayState
 from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
 from pipelines.matches.push.apns_credentials import ApnsCredentials, CredentialsError
 from pipelines.matches.push.apns_payload import collapse_id, content_state, end, start, update
-from pipelines.matches.push.push_delivery import LoggedDelivery, Outcome, Push, Sent
+from pipelines.matches.push.push_delivery import LoggedDelivery, Push, PushOutcome, Sent
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 PEM = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
@@ -60,7 +60,7 @@ def display(**changes: Any) -> DisplayState:
     return replace(state, **changes)
 
 
-def event(kind: EventKind, text: str = "Out!") -> CricketEvent:
+def event(kind: CricketEventKind, text: str = "Out!") -> CricketEvent:
     return CricketEvent(f"m1:{kind}:{text}", kind, text)
 
 
@@ -121,11 +121,11 @@ def first_then(*answers: Answer | Fault) -> Callable[[Request], Answer | Fault]:
 
 
 async def test_a_push_is_sent_as_apns_wants_it(server: ApnsServer, delivery: ApnsDelivery) -> None:
-    wicket = update(display(), NOON, [event(EventKind.WICKET, "Kishan c Dhoni b Jadeja 4")])
+    wicket = update(display(), NOON, [event(CricketEventKind.WICKET, "Kishan c Dhoni b Jadeja 4")])
 
     sent = await delivery.send(TOKEN, wicket)
 
-    assert sent == Sent(Outcome.DELIVERED)
+    assert sent == Sent(PushOutcome.DELIVERED)
     (request,) = server.requests
     assert request.token == TOKEN
     assert {name: value for name, value in request.headers.items() if name.startswith("apns")} == {
@@ -149,14 +149,14 @@ async def test_a_push_is_sent_as_apns_wants_it(server: ApnsServer, delivery: Apn
     ("kinds", "priority", "alert"),
     [
         ([], 5, None),
-        ([EventKind.FOUR], 5, None),
-        ([EventKind.INNINGS_BREAK], 5, "innings_break"),
-        ([EventKind.FIFTY], 10, "fifty"),
-        ([EventKind.WICKET, EventKind.INNINGS_BREAK, EventKind.RESULT], 10, "result"),
-        ([EventKind.HUNDRED, EventKind.WICKET], 10, "wicket"),
+        ([CricketEventKind.FOUR], 5, None),
+        ([CricketEventKind.INNINGS_BREAK], 5, "innings_break"),
+        ([CricketEventKind.FIFTY], 10, "fifty"),
+        ([CricketEventKind.WICKET, CricketEventKind.INNINGS_BREAK, CricketEventKind.RESULT], 10, "result"),
+        ([CricketEventKind.HUNDRED, CricketEventKind.WICKET], 10, "wicket"),
     ],
 )
-def test_what_matters_goes_at_once_and_rings(kinds: list[EventKind], priority: int, alert: str | None) -> None:
+def test_what_matters_goes_at_once_and_rings(kinds: list[CricketEventKind], priority: int, alert: str | None) -> None:
     notification = update(display(), NOON, [event(kind, kind.value) for kind in kinds])
 
     told = orjson.loads(notification.body)["aps"].get("alert", {}).get("body")
@@ -207,7 +207,7 @@ LONG = "Ω" * 400
     ],
 )
 def test_a_payload_is_shortened_in_order_of_importance(texts: dict[str, Any], kept: dict[str, Any]) -> None:
-    notification = update(display(**texts), NOON, [event(EventKind.WICKET)])
+    notification = update(display(**texts), NOON, [event(CricketEventKind.WICKET)])
 
     aps = orjson.loads(notification.body)["aps"]
     assert len(notification.body) <= 4096
@@ -238,7 +238,7 @@ teams = st.builds(DisplaySide, team_id=st.text(max_size=100), name=anything, cod
     anything,
 )
 def test_every_payload_fits(state: DisplayState, text: str) -> None:
-    events = [event(EventKind.WICKET, text)]
+    events = [event(CricketEventKind.WICKET, text)]
 
     for notification in (update(state, NOON, events), end(state, NOON, events), start(state, NOON)):
         assert len(notification.body) <= 4096
@@ -287,7 +287,7 @@ async def test_an_expired_provider_token_is_renewed_once_however_many_sends_hear
 
     summary = await delivery.send_all(pushes(50))
 
-    assert summary.outcomes == {Outcome.DELIVERED: 50}
+    assert summary.outcomes == {PushOutcome.DELIVERED: 50}
     assert len({request.bearer for request in server.requests} - {old}) == 1
 
 
@@ -299,7 +299,7 @@ async def test_refused_credentials_are_told_once_and_nothing_more_is_sent_for_a_
     first = await delivery.send(TOKEN, UPDATE)
     summary = await delivery.send_all(pushes(500))
 
-    assert first == Sent(Outcome.FAILED, "InvalidProviderToken")
+    assert first == Sent(PushOutcome.FAILED, "InvalidProviderToken")
     assert summary.reasons == {"InvalidProviderToken": 500}
     assert len(server.requests) == 1
     assert [record.levelname for record in caplog.records] == ["ERROR"]
@@ -336,17 +336,17 @@ def test_credentials_that_cannot_be_right_are_refused_by_name(wrong: dict[str, s
 @pytest.mark.parametrize(
     ("status", "reason", "outcome"),
     [
-        (410, "Unregistered", Outcome.REJECTED),
-        (410, "ExpiredToken", Outcome.REJECTED),
-        (400, "BadDeviceToken", Outcome.REJECTED),
-        (400, "DeviceTokenNotForTopic", Outcome.REJECTED),
-        (400, "BadTopic", Outcome.FAILED),
-        (413, "PayloadTooLarge", Outcome.FAILED),
-        (404, None, Outcome.FAILED),
+        (410, "Unregistered", PushOutcome.REJECTED),
+        (410, "ExpiredToken", PushOutcome.REJECTED),
+        (400, "BadDeviceToken", PushOutcome.REJECTED),
+        (400, "DeviceTokenNotForTopic", PushOutcome.REJECTED),
+        (400, "BadTopic", PushOutcome.FAILED),
+        (413, "PayloadTooLarge", PushOutcome.FAILED),
+        (404, None, PushOutcome.FAILED),
     ],
 )
 async def test_an_answer_that_will_not_change_is_not_asked_for_again(
-    server: ApnsServer, delivery: ApnsDelivery, status: int, reason: str | None, outcome: Outcome
+    server: ApnsServer, delivery: ApnsDelivery, status: int, reason: str | None, outcome: PushOutcome
 ) -> None:
     server.answer = lambda _: Answer(status, reason)
 
@@ -376,7 +376,7 @@ async def test_what_may_pass_is_tried_again(
 
     sent = await delivery.send(TOKEN, UPDATE)
 
-    assert sent.outcome is Outcome.DELIVERED
+    assert sent.outcome is PushOutcome.DELIVERED
     # What a GOAWAY says was not looked at httpx sends again by itself.
     assert len(trouble) - trouble[1:].count(Fault.GOAWAY) <= sent.retries <= len(trouble)
 
@@ -386,7 +386,7 @@ async def test_it_is_not_tried_for_ever(server: ApnsServer, delivery: ApnsDelive
 
     sent = await delivery.send(TOKEN, UPDATE)
 
-    assert sent == Sent(Outcome.FAILED, "ServiceUnavailable", 3)
+    assert sent == Sent(PushOutcome.FAILED, "ServiceUnavailable", 3)
     assert len(server.requests) == 4
 
 
@@ -398,7 +398,7 @@ async def test_retry_after_is_waited_for(server: ApnsServer, delivery: ApnsDeliv
 
     sent = await delivery.send(TOKEN, UPDATE)
 
-    assert sent == Sent(Outcome.DELIVERED, None, 1)
+    assert sent == Sent(PushOutcome.DELIVERED, None, 1)
     assert asyncio.get_running_loop().time() - began >= 1
 
 
@@ -409,7 +409,7 @@ async def test_a_wait_that_is_longer_than_a_push_lives_is_not_waited_for(
 
     sent = await delivery.send(TOKEN, UPDATE)
 
-    assert sent == Sent(Outcome.FAILED, "TooManyRequests", 0)
+    assert sent == Sent(PushOutcome.FAILED, "TooManyRequests", 0)
 
 
 async def test_without_a_server_it_fails_and_recovers_with_it(clock: Clock) -> None:
@@ -419,7 +419,7 @@ async def test_without_a_server_it_fails_and_recovers_with_it(clock: Clock) -> N
 
     sent = await delivery.send(TOKEN, UPDATE)
 
-    assert sent == Sent(Outcome.FAILED, "NoAnswer", 3)
+    assert sent == Sent(PushOutcome.FAILED, "NoAnswer", 3)
     await delivery.aclose()
 
 
@@ -431,7 +431,7 @@ async def test_streams_that_hang_do_not_use_a_connection_up(server: ApnsServer, 
 
     summary = await delivery.send_all(pushes(130))
 
-    assert summary.outcomes == {Outcome.DELIVERED: 130}
+    assert summary.outcomes == {PushOutcome.DELIVERED: 130}
     assert summary.retries >= 100
     # The one that hung, and another: not one for each.
     assert server.connections == 2
@@ -452,7 +452,7 @@ async def test_a_thousand_are_sent_over_one_connection_a_hundred_at_a_time(
 
     summary = await make(ApnsLimits()).send_all(counted())
 
-    assert summary.outcomes == {Outcome.DELIVERED: 1000}
+    assert summary.outcomes == {PushOutcome.DELIVERED: 1000}
     assert server.delivered == {f"{number:064x}": 1 for number in range(1000)}
     assert 10 < server.peak <= 100
     # No more is taken from the iterator than is being sent.
@@ -475,7 +475,7 @@ async def test_a_server_that_takes_one_stream_at_a_time_is_served(server: ApnsSe
 
     summary = await delivery.send_all(pushes(40))
 
-    assert summary.outcomes == {Outcome.DELIVERED: 40}
+    assert summary.outcomes == {PushOutcome.DELIVERED: 40}
     assert server.peak == 1
 
 
@@ -494,7 +494,7 @@ async def test_a_connection_that_is_closed_now_and_then_costs_retries_and_no_pus
 
     summary = await make(limits).send_all(pushes(400))
 
-    assert summary.outcomes == {Outcome.DELIVERED: 400}
+    assert summary.outcomes == {PushOutcome.DELIVERED: 400}
     assert summary.retries >= 1
     assert set(server.delivered) == {f"{number:064x}" for number in range(400)}
 
@@ -507,12 +507,12 @@ async def test_each_push_tells_how_it_ended_and_one_listeners_trouble_stops_noth
 
     async def settle(sent: Sent) -> None:
         heard.append(sent)
-        if sent.outcome is Outcome.REJECTED:
+        if sent.outcome is PushOutcome.REJECTED:
             raise ZeroDivisionError
 
     summary = await delivery.send_all(pushes(8, settle))
 
-    assert summary.outcomes == {Outcome.DELIVERED: 7, Outcome.REJECTED: 1}
+    assert summary.outcomes == {PushOutcome.DELIVERED: 7, PushOutcome.REJECTED: 1}
     assert len(heard) == 8
     assert "ZeroDivisionError" in caplog.text
     assert str(summary) == "7 delivered, 1 rejected, 1 × Unregistered"
@@ -546,7 +546,7 @@ async def test_a_batch_can_be_cancelled(server: ApnsServer, make: Callable[..., 
         await batch
 
     server.answer = lambda _: Answer()
-    assert (await delivery.send_all(pushes(10))).outcomes == {Outcome.DELIVERED: 10}
+    assert (await delivery.send_all(pushes(10))).outcomes == {PushOutcome.DELIVERED: 10}
 
 
 # What logs show
@@ -578,7 +578,7 @@ async def test_without_credentials_what_would_be_sent_is_logged_once(caplog: pyt
 
     summary = await LoggedDelivery().send_all(pushes(1000, settle))
 
-    assert summary.outcomes == {Outcome.LOGGED: 1000}
+    assert summary.outcomes == {PushOutcome.LOGGED: 1000}
     assert len(heard) == 1000
     (record,) = caplog.records
     assert "Would send to 1000 devices" in record.getMessage()

@@ -18,7 +18,7 @@ from datastore.errors import BadUserInput, Throttled, Timeout, Unavailable
 from datastore.keyspace.feeds.pipeline import BURY
 from datastore.keyspace.feeds.table import FEED
 from pipelines.consumer import failures as outages
-from pipelines.consumer.batches import RETRIES, Batches
+from pipelines.consumer.batches import RETRIES, BatchProcessor
 from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
 
@@ -30,8 +30,8 @@ def batches_of(
     for_ever: bool = True,
     client: Client | None = None,
     metrics: StreamMetrics | None = None,
-) -> Batches:
-    return Batches(
+) -> BatchProcessor:
+    return BatchProcessor(
         handlers,
         lambda: store_of(database, client),
         now,

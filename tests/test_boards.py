@@ -15,11 +15,11 @@ from datastore.change_streams.exactly_once import Effect, Write
 from datastore.database import Database
 from datastore.dynamodb.client import Client
 from datastore.errors import Throttled
-from datastore.feeds.leaderboard_snapshots import Board, Boards, Member
+from datastore.feeds.leaderboard_snapshots import Board, BoardMember, Boards
 from datastore.keyspace.feeds import leaderboards as keys
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.model.timestamps import to_seconds
-from pipelines.feeds.leaderboard_refresh import CONFLICTS, KEPT, SHOWN, Period, Renewal, merge
+from pipelines.feeds.leaderboard_refresh import CONFLICTS, KEPT, SHOWN, LeaderboardRefresh, Period, merge
 
 DAY: Period = (keys.TAGS, "2026-06-25")
 MONTH: Period = (keys.AUTHORS, "2026-06")
@@ -35,7 +35,7 @@ async def renew(
     uniform: Callable[[], float] = random.random,
 ) -> None:
     """As a process of its own does it: it knows nothing of others."""
-    await Renewal(shown=shown, uniform=uniform).renew(boards, touched)
+    await LeaderboardRefresh(shown=shown, uniform=uniform).renew(boards, touched)
 
 
 async def add(database: Database, steps: Iterable[tuple[str, int]], period: Period = DAY) -> None:
@@ -70,8 +70,8 @@ async def top(database: Database, size: int) -> list[tuple[str, int]]:
     return sorted(counts, key=lambda count: (-count[1], count[0]))[:size]
 
 
-def tag(name: str, posts: int) -> Member:
-    return Member(name, posts, {"posts": posts})
+def tag(name: str, posts: int) -> BoardMember:
+    return BoardMember(name, posts, {"posts": posts})
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -269,7 +269,7 @@ async def test_a_put_whose_answer_is_lost_is_not_taken_for_anothers(
 
 
 async def test_those_of_one_process_take_turns(database: Database) -> None:
-    renewal = Renewal()
+    renewal = LeaderboardRefresh()
     stores = [store_of(database) for _ in range(8)]
     await add(database, [(f"t{number}", 1) for number in range(8)])
 

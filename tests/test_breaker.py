@@ -26,15 +26,15 @@ from fault_proxy import (
 
 from datastore.database import Database
 from datastore.dynamodb.client import Client
-from datastore.dynamodb.http1 import Limits
+from datastore.dynamodb.http1 import HttpLimits
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.retry.budget import RetryBudget
-from datastore.dynamodb.retry.circuit_breaker import Breaker, State, Terms
+from datastore.dynamodb.retry.circuit_breaker import BreakerConfig, BreakerState, CircuitBreaker
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.sightings import BLIP
 
-SOON = Terms(patience=0.1, first=0.01, interval=0.02)
+SOON = BreakerConfig(patience=0.1, first=0.01, interval=0.02)
 # It stays with those who wait.
 PATIENT = replace(SOON, patience=60)
 ASKED = {"Limit": 2}
@@ -125,7 +125,7 @@ async def test_what_streams_cost_is_not_paid_by_tables(proxy: Proxy) -> None:
 
 
 async def test_a_write_that_never_left_the_line_may_be_sent_again(proxy: Proxy, database: Database) -> None:
-    async with client_of(proxy, limits=Limits(connections=1)) as client:
+    async with client_of(proxy, limits=HttpLimits(connections=1)) as client:
         proxy.faults.append(hang)
         first = asyncio.create_task(ask(client))
         await until(lambda: len(proxy.seen) == 1)
@@ -145,7 +145,7 @@ async def test_a_store_that_stays_away_is_asked_by_one_probe_at_a_time(proxy: Pr
         assert set(await asyncio.gather(*[ask(client) for _ in range(20)])) == {"UNAVAILABLE"}
         tries = asked(proxy)
         assert tries <= 20 + SOON.failures
-        assert (client.breakers["tables"].state, client.breakers["tables"].opened) == (State.OPEN, 1)
+        assert (client.breakers["tables"].state, client.breakers["tables"].opened) == (BreakerState.OPEN, 1)
 
         with pytest.raises(Unavailable) as refused:
             await client.call("ListTables", ASKED)
@@ -161,11 +161,11 @@ async def test_a_store_that_stays_away_is_asked_by_one_probe_at_a_time(proxy: Pr
 async def test_the_first_answer_closes_it(proxy: Proxy) -> None:
     async with client_of(proxy, terms=SOON) as client:
         await proxy.go_away()
-        while client.breakers["tables"].state is not State.OPEN:
+        while client.breakers["tables"].state is not BreakerState.OPEN:
             assert await ask(client) == "UNAVAILABLE"
         await proxy.come_back()
         # Nobody asks meanwhile.
-        await until(lambda: client.breakers["tables"].state is State.CLOSED)
+        await until(lambda: client.breakers["tables"].state is BreakerState.CLOSED)
 
         assert await ask(client) == "OK"
         assert asked(proxy) == 1
@@ -175,7 +175,7 @@ async def test_who_asks_while_it_is_away_for_a_moment_waits_and_is_answered(prox
     async with client_of(proxy, terms=PATIENT, backoff=replace(QUICK, tries=8), budget=RetryBudget(25)) as client:
         await proxy.go_away()
         asking = [asyncio.create_task(ask(client)) for _ in range(50)]
-        await until(lambda: client.breakers["tables"].state is State.WAITING)
+        await until(lambda: client.breakers["tables"].state is BreakerState.WAITING)
         asking += [asyncio.create_task(ask(client)) for _ in range(50)]
         await asyncio.sleep(0)
         await proxy.come_back()
@@ -195,12 +195,12 @@ async def test_who_waits_has_a_deadline(proxy: Proxy) -> None:
 
 
 async def test_silence_is_enough_to_look_whether_it_is_there(proxy: Proxy) -> None:
-    async with client_of(proxy, terms=SOON, limits=Limits(silence=0.1)) as client:
+    async with client_of(proxy, terms=SOON, limits=HttpLimits(silence=0.1)) as client:
         proxy.always = hang
         assert await ask(client) == "UNAVAILABLE"
         assert asked(proxy) == 1
         proxy.always = None
-        await until(lambda: client.breakers["tables"].state is State.CLOSED)
+        await until(lambda: client.breakers["tables"].state is BreakerState.CLOSED)
 
 
 async def test_a_table_that_is_throttled_keeps_nobody_from_others(proxy: Proxy, database: Database) -> None:
@@ -212,7 +212,7 @@ async def test_a_table_that_is_throttled_keeps_nobody_from_others(proxy: Proxy, 
                 await client.call("Scan", {"TableName": database.prefix + FEED.name})
             assert (await client.call("Scan", {"TableName": database.prefix + BLIP.name}))["Count"] == 0
 
-        assert client.breakers["tables"].state is State.CLOSED
+        assert client.breakers["tables"].state is BreakerState.CLOSED
     assert proxy.reached == {"Scan": 5 * QUICK.tries + 5}
 
 
@@ -224,19 +224,19 @@ async def test_what_is_refused_shows_that_it_is_there(proxy: Proxy) -> None:
             with pytest.raises(Exception, match="400"):
                 await client.call("ListTables", ASKED)
 
-        assert client.breakers["tables"].state is State.CLOSED
+        assert client.breakers["tables"].state is BreakerState.CLOSED
 
 
 async def test_streams_have_one_of_their_own(proxy: Proxy) -> None:
     proxy.always = FaultMix({"reset": 1.0}, 1, Only(("ListStreams",)))
 
     async with client_of(proxy, terms=SOON) as client:
-        while client.breakers["streams"].state is not State.OPEN:
+        while client.breakers["streams"].state is not BreakerState.OPEN:
             with pytest.raises(Unavailable):
                 await client.call("ListStreams", ASKED)
         assert await ask(client) == "OK"
         proxy.always = None
-        await until(lambda: client.breakers["streams"].state is State.CLOSED)
+        await until(lambda: client.breakers["streams"].state is BreakerState.CLOSED)
 
 
 async def test_who_leaves_before_silence_is_told_shows_that_it_hangs(proxy: Proxy) -> None:
@@ -261,7 +261,7 @@ async def test_who_leaves_at_once_shows_nothing(proxy: Proxy) -> None:
 
 
 async def test_tries_from_before_it_came_back_tell_nothing_new(proxy: Proxy) -> None:
-    async with client_of(proxy, terms=PATIENT, limits=Limits(silence=0.3), backoff=Backoff(tries=1)) as client:
+    async with client_of(proxy, terms=PATIENT, limits=HttpLimits(silence=0.3), backoff=Backoff(tries=1)) as client:
         breaker = client.breakers["tables"]
         proxy.always = hang
         first = asyncio.create_task(ask(client))
@@ -286,7 +286,7 @@ async def test_an_answer_that_comes_while_no_probe_gets_through_closes_it(proxy:
         return await forward(proxy, seen)
 
     terms = replace(PATIENT, probe=60)
-    async with client_of(proxy, terms=terms, limits=Limits(silence=60), backoff=QUICK) as client:
+    async with client_of(proxy, terms=terms, limits=HttpLimits(silence=60), backoff=QUICK) as client:
         proxy.faults.append(late)
         asking = asyncio.create_task(ask(client))
         await until(lambda: asked(proxy) == 1)
@@ -309,7 +309,7 @@ async def test_a_probe_that_fails_in_an_unknown_way_is_not_the_last(caplog: pyte
             raise answer
         return answer
 
-    breaker = Breaker(probe, SOON)
+    breaker = CircuitBreaker(probe, SOON)
     breaker.failed(asyncio.get_running_loop().time(), silent=True)
     await until(lambda: not breaker.away)
     assert [record.exc_info is not None for record in caplog.records] == [True]

@@ -13,13 +13,13 @@ from redis_server import RedisServer
 
 from datastore.change_streams.relay.lua import BYTES_KEPT, CHANGES_KEPT, ENTRY_BYTES
 from datastore.change_streams.relay.redis_connection import (
-    BusAway,
-    BusRefuses,
-    Connection,
-    LeaseLost,
-    OutOfOrder,
+    BusRefused,
+    BusUnavailable,
+    RelayConnection,
     Relayed,
-    State,
+    RelayLeaseLost,
+    RelayState,
+    UnexpectedPosition,
 )
 from datastore.change_streams.shards.checkpoints import Reached, joined, lacking
 
@@ -34,33 +34,33 @@ def redis() -> Iterator[RedisServer]:
 
 
 @pytest.fixture
-async def bus(redis: RedisServer) -> AsyncIterator[Connection]:
+async def bus(redis: RedisServer) -> AsyncIterator[RelayConnection]:
     async with opened(redis) as connection:
         yield connection
 
 
 @asynccontextmanager
-async def opened(redis: RedisServer, lease_seconds: float = 60.0) -> AsyncIterator[Connection]:
+async def opened(redis: RedisServer, lease_seconds: float = 60.0) -> AsyncIterator[RelayConnection]:
     redis.client.flushall()
-    connection = Connection(redis.url, "t__", patience=5.0, lease_seconds=lease_seconds)
+    connection = RelayConnection(redis.url, "t__", patience=5.0, lease_seconds=lease_seconds)
     try:
         yield connection
     finally:
         await connection.aclose()
 
 
-async def begun(bus: Connection, instance: str = "one", **shards: str) -> State:
+async def begun(bus: RelayConnection, instance: str = "one", **shards: str) -> RelayState:
     """The state after a process has begun an order."""
     lease = (await bus.claim("Blip", instance)).lease
     await bus.begin("Blip", lease, "e1", Reached("arn", shards or {"s": HERE}))
     return await bus.claim("Blip", instance)
 
 
-async def relayed(bus: Connection) -> list[str]:
+async def relayed(bus: RelayConnection) -> list[str]:
     return [number for entry in await entries(bus) for number in numbers(entry)]
 
 
-async def entries(bus: Connection) -> list[Relayed]:
+async def entries(bus: RelayConnection) -> list[Relayed]:
     return [entry for _, entry in (await bus.read({"Blip": "0-0"})).get("Blip", []) if isinstance(entry, Relayed)]
 
 
@@ -72,7 +72,7 @@ def page(*numbers: str) -> list[tuple[str, bytes]]:
     return [(number, b'{"n":%s}' % number.encode()) for number in numbers]
 
 
-async def test_a_table_is_held_by_one_process_until_it_gives_it_up(bus: Connection) -> None:
+async def test_a_table_is_held_by_one_process_until_it_gives_it_up(bus: RelayConnection) -> None:
     one = await bus.claim("Blip", "one")
     assert one.is_held_by("one")
     assert (await bus.claim("Blip", "other")).is_held_by("one")
@@ -86,11 +86,11 @@ async def test_a_table_is_held_by_one_process_until_it_gives_it_up(bus: Connecti
     assert fence(other) > fence(one)
 
 
-def fence(state: State) -> int:
+def fence(state: RelayState) -> int:
     return int(state.lease.partition(":")[0])
 
 
-async def test_fences_grow_though_redis_forgets(bus: Connection, redis: RedisServer) -> None:
+async def test_fences_grow_though_redis_forgets(bus: RelayConnection, redis: RedisServer) -> None:
     fences = []
     for _ in range(5):
         fences.append(fence(await bus.claim("Blip", "one")))
@@ -105,11 +105,11 @@ async def test_a_holder_that_was_paused_past_its_lease_appends_nothing(redis: Re
             while (await bus.claim("Blip", "other")).is_held_by("one"):  # noqa: ASYNC110 - it is Redis's time
                 await asyncio.sleep(0.01)
 
-        with pytest.raises(LeaseLost):
+        with pytest.raises(RelayLeaseLost):
             await bus.append("Blip", paused.lease, "e1", "s", HERE, page("1"))
-        with pytest.raises(LeaseLost):
+        with pytest.raises(RelayLeaseLost):
             await bus.begin("Blip", paused.lease, "e2", Reached("arn", {}))
-        with pytest.raises(LeaseLost):
+        with pytest.raises(RelayLeaseLost):
             await bus.attach("Blip", paused.lease, "e1")
         await bus.release("Blip", paused.lease)
         assert (await bus.claim("Blip", "other")).epoch == "e1"
@@ -123,11 +123,11 @@ async def test_a_lease_lapses_though_nobody_else_wants_it(redis: RedisServer) ->
             while (await bus.claim("Blip", "other", wanted=False)).lease:  # noqa: ASYNC110 - it is Redis's time
                 await asyncio.sleep(0.01)
 
-        with pytest.raises(LeaseLost):
+        with pytest.raises(RelayLeaseLost):
             await bus.append("Blip", paused.lease, "e1", "s", HERE, page("1"))
 
 
-async def test_numbers_of_forty_digits_are_told_apart(bus: Connection) -> None:
+async def test_numbers_of_forty_digits_are_told_apart(bus: RelayConnection) -> None:
     state = await begun(bus)
     all_ = ["9", "10", "9" * 39, "1" + "0" * 39, "1" + "0" * 38 + "1"]
     for number, follows in zip(all_, [HERE, *all_], strict=False):
@@ -136,20 +136,20 @@ async def test_numbers_of_forty_digits_are_told_apart(bus: Connection) -> None:
     assert await relayed(bus) == all_
 
 
-async def test_a_page_that_follows_what_is_not_noted_is_not_appended(bus: Connection) -> None:
+async def test_a_page_that_follows_what_is_not_noted_is_not_appended(bus: RelayConnection) -> None:
     state = await begun(bus)
     for follows in ("5", joined("another", "iterator")):
-        with pytest.raises(OutOfOrder):
+        with pytest.raises(UnexpectedPosition):
             await bus.append("Blip", state.lease, "e1", "s", follows, page("6"))
-    with pytest.raises(OutOfOrder):
+    with pytest.raises(UnexpectedPosition):
         await bus.append("Blip", state.lease, "e2", "s", HERE, page("6"))
     assert await bus.append("Blip", state.lease, "e1", "s", joined("o", "a later iterator"), page("6")) == 1
-    with pytest.raises(OutOfOrder):
+    with pytest.raises(UnexpectedPosition):
         await bus.append("Blip", state.lease, "e1", "s", HERE, page("7"))
     assert await relayed(bus) == ["6"]
 
 
-async def test_changes_of_a_page_share_entries_up_to_a_size(bus: Connection) -> None:
+async def test_changes_of_a_page_share_entries_up_to_a_size(bus: RelayConnection) -> None:
     state = await begun(bus)
     await bus.append("Blip", state.lease, "e1", "s", HERE, page("1", "2", "3"))
     large = [(number, b'{"n":%s,"x":"%s"}' % (number.encode(), b"x" * (ENTRY_BYTES // 2 - 20))) for number in "345678"]
@@ -164,7 +164,7 @@ async def test_changes_of_a_page_share_entries_up_to_a_size(bus: Connection) -> 
     ("size", "many", "kept"), [(10, 1000, CHANGES_KEPT), (100_000, 1, BYTES_KEPT // 100_000)], ids=["many", "large"]
 )
 async def test_the_oldest_go_when_there_are_too_many_or_too_large_ones(
-    bus: Connection, redis: RedisServer, size: int, many: int, kept: int
+    bus: RelayConnection, redis: RedisServer, size: int, many: int, kept: int
 ) -> None:
     state = await begun(bus, s="0")
     key = "{gateway:bus:t__}Blip:changes"
@@ -180,7 +180,7 @@ async def test_the_oldest_go_when_there_are_too_many_or_too_large_ones(
     assert kept - many < len(there) <= kept
 
 
-async def test_all_goes_when_nobody_holds_the_table_any_more(bus: Connection, redis: RedisServer) -> None:
+async def test_all_goes_when_nobody_holds_the_table_any_more(bus: RelayConnection, redis: RedisServer) -> None:
     state = await begun(bus)
     await bus.append("Blip", state.lease, "e1", "s", HERE, page("1"))
     for key in redis.client.scan_iter():
@@ -193,7 +193,7 @@ async def test_all_goes_when_nobody_holds_the_table_any_more(bus: Connection, re
     assert min(redis.client.pttl(key) for key in redis.client.scan_iter()) > 10_000
 
 
-async def test_iterators_move_on_until_there_is_a_record(bus: Connection) -> None:
+async def test_iterators_move_on_until_there_is_a_record(bus: RelayConnection) -> None:
     await begun(bus)
     later = joined("o", "later")
     await bus.claim("Blip", "one", idle=Reached("arn", {"s": later}))
@@ -205,7 +205,7 @@ async def test_iterators_move_on_until_there_is_a_record(bus: Connection) -> Non
     assert (await bus.claim("Blip", "one")).positions == {"s": "1"}
 
 
-async def test_shards_that_are_listed_no_longer_are_forgotten(bus: Connection) -> None:
+async def test_shards_that_are_listed_no_longer_are_forgotten(bus: RelayConnection) -> None:
     await begun(bus, s=HERE, gone="5")
     await bus.forget("Blip", ["gone"])
     assert (await bus.claim("Blip", "one")).positions == {"s": HERE}
@@ -213,12 +213,12 @@ async def test_shards_that_are_listed_no_longer_are_forgotten(bus: Connection) -
 
 @pytest.mark.parametrize("instance", ["one", "other"])
 async def test_a_full_redis_is_seen_by_who_holds_and_by_who_does_not(
-    bus: Connection, redis: RedisServer, instance: str
+    bus: RelayConnection, redis: RedisServer, instance: str
 ) -> None:
     await begun(bus)
     redis.client.config_set("maxmemory", 1)
     try:
-        with pytest.raises(BusRefuses, match="OutOfMemory"):
+        with pytest.raises(BusRefused, match="OutOfMemory"):
             await bus.claim("Blip", instance)
     finally:
         redis.client.config_set("maxmemory", 0)
@@ -226,8 +226,8 @@ async def test_a_full_redis_is_seen_by_who_holds_and_by_who_does_not(
 
 
 async def test_an_address_without_redis_is_told_without_its_password() -> None:
-    connection = Connection("redis://user:hidden-word@127.0.0.1:1", "t__")
-    with pytest.raises(BusAway) as told:
+    connection = RelayConnection("redis://user:hidden-word@127.0.0.1:1", "t__")
+    with pytest.raises(BusUnavailable) as told:
         await connection.probe()
     assert "hidden-word" not in repr(told.value) + repr(told.value.__cause__)
     await connection.aclose()
@@ -250,7 +250,7 @@ steps = st.lists(
 class Holder:
     """Reads a stream whose records are numbered 1, 2, 3… and appends what it reads, as long as it believes it may."""
 
-    def __init__(self, bus: Connection, name: str) -> None:
+    def __init__(self, bus: RelayConnection, name: str) -> None:
         self.bus = bus
         self.name = name
         self.lease = ""
@@ -300,7 +300,7 @@ async def holders_in_turn(redis: RedisServer, taken: list[Step]) -> None:
                 if not holder.lease:
                     continue
                 if name != newest:
-                    with pytest.raises(LeaseLost):
+                    with pytest.raises(RelayLeaseLost):
                         await holder.append(many, moves=True)
                     continue
                 reached = holder.at + many

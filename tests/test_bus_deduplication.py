@@ -9,8 +9,8 @@ import orjson
 import pytest
 
 from datastore.change_streams.relay.deduplication import Deduplicator
-from datastore.change_streams.relay.redis_connection import Relayed, State
-from datastore.change_streams.replay.replay_log import Log
+from datastore.change_streams.relay.redis_connection import Relayed, RelayState
+from datastore.change_streams.replay.replay_log import ReplayLog
 from datastore.change_streams.replay.resume_token import key_of
 from datastore.change_streams.shards.checkpoints import START, Reached
 from datastore.change_streams.shards.stream_reader import Change, decode_change
@@ -56,7 +56,7 @@ def deduplicator(heard: Heard) -> Deduplicator:
     deduplicator.begin("arn", {}, {}, 0)
     deduplicator.shards = {"parent": "9"}
     take(deduplicator, entry([100, 101]))
-    deduplicator.agree(State("", "1-1", "e", "arn", "", 2, {"parent": "9"}), dict(deduplicator.shards))
+    deduplicator.agree(RelayState("", "1-1", "e", "arn", "", 2, {"parent": "9"}), dict(deduplicator.shards))
     assert deduplicator.shards == {"parent": "9"}
     heard.changes.clear()
     return deduplicator
@@ -103,7 +103,7 @@ async def test_the_log_begins_at_the_first_entry_of_the_bus(past: list[tuple[int
     heard = Heard()
     positions: list[dict[str, str]] = []
     heard.begin = lambda stream, at, parents, since: positions.append(at)  # type: ignore[method-assign, misc]
-    state = State("", "1-1", "e", "arn", "", 9, {"child": "9"})
+    state = RelayState("", "1-1", "e", "arn", "", 9, {"child": "9"})
     sink = Deduplicator("t", heard, lambda _, problem: pytest.fail(repr(problem)), now)
     await sink.adopt(state, [entry(numbers, begun) for numbers in past])
     assert positions == [{"child": begun}]
@@ -111,10 +111,10 @@ async def test_the_log_begins_at_the_first_entry_of_the_bus(past: list[tuple[int
 
 async def test_children_begin_after_the_last_entry_of_their_parent() -> None:
     """The bus has entries of one child, and none of the other."""
-    log = Log(lambda _: None, lambda _: None, None)  # type: ignore[arg-type]
+    log = ReplayLog(lambda _: None, lambda _: None, None)  # type: ignore[arg-type]
     deduplicator = Deduplicator("t", log, lambda _, problem: pytest.fail(repr(problem)), now)
     parents = {"child": "parent", "other": "parent"}
-    state = State("", "1-1", "e", "arn", "", 3, {"parent": "9", "child": "11", "other": START}, parents)
+    state = RelayState("", "1-1", "e", "arn", "", 3, {"parent": "9", "child": "11", "other": START}, parents)
     of_parent = Relayed("1-1", "e", "parent", "7", 0, orjson.dumps([record(8), record(9)]))
     await deduplicator.adopt(state, [of_parent, replace(entry([10, 11]), parent="parent")])
     first, *_ = log._recent.entries

@@ -14,7 +14,7 @@ from datastore.change_streams.relay.redis_connection import (
     PAGE_BYTES,
     PAST_BYTES,
     BusSlow,
-    Connection,
+    RelayConnection,
     Relayed,
 )
 
@@ -82,7 +82,7 @@ async def test_pages_that_come_too_slowly_become_smaller_and_grow_again(redis: R
     fill(redis, 2 * ENTRIES, 10_000)
     line = Line(redis.port)
     async with line.open() as url:
-        bus = Connection(url, "t__", patience=0.2)
+        bus = RelayConnection(url, "t__", patience=0.2)
         assert len((await bus.read({"Blip": "0-0"}))["Blip"]) == ENTRIES
         line.bytes_per_second = 1_000_000
         tried = 0
@@ -106,7 +106,7 @@ async def test_a_page_has_one_entry_at_least(redis: RedisServer, monkeypatch: py
     line = Line(redis.port)
     line.bytes_per_second = 1
     async with line.open() as url:
-        bus = Connection(url, "t__", patience=1)
+        bus = RelayConnection(url, "t__", patience=1)
         bus._patience = 0.01
         for _ in range(8):
             with pytest.raises(BusSlow):
@@ -117,7 +117,7 @@ async def test_a_page_has_one_entry_at_least(redis: RedisServer, monkeypatch: py
 
 async def test_pages_of_large_entries_become_smaller(redis: RedisServer) -> None:
     fill(redis, ENTRIES, ENTRY_BYTES)
-    bus = Connection(redis.url, "t__", patience=5)
+    bus = RelayConnection(redis.url, "t__", patience=5)
     sizes = []
     for _ in range(4):
         page = (await bus.read({"Blip": "0-0"}))["Blip"]
@@ -129,7 +129,7 @@ async def test_pages_of_large_entries_become_smaller(redis: RedisServer) -> None
 async def test_what_came_before_is_held_up_to_so_many_bytes(redis: RedisServer) -> None:
     """Whoever wrote it, and kept more than he should."""
     fill(redis, 40, 1_000_000)
-    bus = Connection(redis.url, "t__", patience=5)
+    bus = RelayConnection(redis.url, "t__", patience=5)
     past = await bus.past("Blip", round(time.time() * 1000) - 60_000, redis.client.xrevrange(KEY, count=1)[0][0])
     await bus.aclose()
     held = [len(entry.records) for entry in past if isinstance(entry, Relayed)]

@@ -14,8 +14,8 @@ from store_engines import ROOT
 from test_bus_pages import Line
 
 import datastore.change_streams.shards.stream_reader as module
-from datastore.change_streams.change_subscription import Following
-from datastore.change_streams.relay.redis_connection import Connection
+from datastore.change_streams.change_subscription import ChangeSubscription
+from datastore.change_streams.relay.redis_connection import RelayConnection
 from datastore.change_streams.shards.checkpoints import Reached
 from datastore.errors import Unavailable
 
@@ -41,7 +41,7 @@ async def hosts(script: Script, redis: RedisServer) -> AsyncIterator[Hosts]:
 class Two:
     """Processes that follow a table by the bus."""
 
-    def __init__(self, script: Script, processes: list[Process], following: list[Following[int]]) -> None:
+    def __init__(self, script: Script, processes: list[Process], following: list[ChangeSubscription[int]]) -> None:
         self.script = script
         self.processes = processes
         self.following = following
@@ -247,7 +247,7 @@ async def test_the_rights_that_the_documentation_names_are_enough(redis: RedisSe
     rules = [*named[1].split(), *named[2].split()]
     redis.client.execute_command("ACL", "SETUSER", "bus", "on", ">word", *rules)
     url = redis.url.replace("//", "//bus:word@")
-    bus = Connection(url, "t__", patience=5)
+    bus = RelayConnection(url, "t__", patience=5)
     await bus.probe()
     lease = (await bus.claim("Blip", "one")).lease
     await bus.begin("Blip", lease, "e", Reached("arn", {"s": "1"}))

@@ -13,7 +13,7 @@ from bus_hosts import KEYS, Hosts, Process, take
 from redis_server import RedisServer
 from split_stream import SplitStream
 
-from datastore.change_streams.change_subscription import Following
+from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.database import Database
 from datastore.keyspace.sightings import BLIP
 
@@ -47,7 +47,7 @@ class Follower:
     `last` is the number told last of each key.
     """
 
-    events: Following[int]
+    events: ChangeSubscription[int]
     expected: list[int] = field(default_factory=list)
     last: dict[int, int] = field(default_factory=dict)
 

@@ -19,7 +19,7 @@ from datastore.keyspace.earthquakes import EVENT
 from datastore.model.access_patterns import Who
 from resolvers.shared.authorization import Role
 from server.admission.settings import Capacity
-from server.documents.cache_control import Ages
+from server.documents.cache_control import CacheControl
 from server.documents.document_cache import Documents
 from server.documents.persisted.manifest import sha256_of
 from server.documents.settings import DocumentSettings, DocumentsMode
@@ -184,8 +184,8 @@ def documents() -> Documents:
 
 
 @pytest.fixture(scope="module")
-def ages(documents: Documents) -> Ages:
-    return Ages(documents.schema)
+def ages(documents: Documents) -> CacheControl:
+    return CacheControl(documents.schema)
 
 
 @pytest.mark.parametrize(
@@ -215,7 +215,7 @@ def ages(documents: Documents) -> Ages:
     ids=lambda value: str(value)[:60],
 )
 def test_an_answer_is_as_short_lived_as_its_shortest_lived_field(
-    documents: Documents, ages: Ages, text: str, expected: int
+    documents: Documents, ages: CacheControl, text: str, expected: int
 ) -> None:
     operation = documents.prepare(text).operation(None)
 
@@ -245,7 +245,7 @@ def test_a_field_of_an_interface_is_as_short_lived_as_that_of_any_type_that_has_
         animal: Animal = aged(30, Animal)
 
     documents = Documents(strawberry.Schema(Query, types=[Cat, Dog]))
-    ages = Ages(documents.schema)
+    ages = CacheControl(documents.schema)
 
     def age(text: str) -> int:
         return ages.of(documents.prepare(text).operation(None))

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastore.change_streams.replay import replay_log as change_log
-from datastore.change_streams.replay.replay_log import Log, PlaceRefused, Wanted
-from datastore.change_streams.replay.resume_token import MOST_SHARDS, Place, decode, idle, key_of
-from datastore.change_streams.replay.runs import Entry
+from datastore.change_streams.replay.replay_log import MissingRange, ReplayLog, ResumeTokenRefused
+from datastore.change_streams.replay.resume_token import MOST_SHARDS, ResumeToken, decode, idle, key_of
+from datastore.change_streams.replay.runs import LogEntry
 from datastore.change_streams.shards.checkpoints import joined
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.errors import Unavailable
@@ -32,7 +32,7 @@ def big(sequence: int) -> Change:
     return Change("t", "INSERT", {"pk": "k"}, None, {"t": "x" * 1000}, str(sequence), datetime.now(UTC), False)
 
 
-Read = Callable[[Wanted], Any]
+Read = Callable[[MissingRange], Any]
 
 
 class Older:
@@ -45,7 +45,7 @@ class Older:
     async def shards(self, stream: str) -> dict[str, str | None]:
         return {"s": None}
 
-    async def read(self, stream: str, wanted: list[Wanted]) -> list[tuple[str, Change]] | None:
+    async def read(self, stream: str, wanted: list[MissingRange]) -> list[tuple[str, Change]] | None:
         await asyncio.sleep(0)
         (one,) = wanted
         self.asked.append((int(one.start), one.before()))
@@ -54,23 +54,23 @@ class Older:
         return None if found is None else [(one.shard, change) for change in found]
 
 
-def all_before(one: Wanted) -> list[Change]:
+def all_before(one: MissingRange) -> list[Change]:
     return [change(number) for number in range(int(one.start) + 1, one.before() or 100)]
 
 
-def nothing(_: Wanted) -> None:
+def nothing(_: MissingRange) -> None:
     return None
 
 
-def log(published: list[Entry], **bounds: float) -> Log:
-    return Log(published.append, lambda _: None, Older(nothing), **bounds)
+def log(published: list[LogEntry], **bounds: float) -> ReplayLog:
+    return ReplayLog(published.append, lambda _: None, Older(nothing), **bounds)
 
 
-def at(sequence: int) -> Place:
-    return Place.at(STREAM, NOW + sequence, {S: str(sequence)})
+def at(sequence: int) -> ResumeToken:
+    return ResumeToken.at(STREAM, NOW + sequence, {S: str(sequence)})
 
 
-def told_after(log: Log, place: Place) -> list[int] | None:
+def told_after(log: ReplayLog, place: ResumeToken) -> list[int] | None:
     """Return all later changes that are not in `seen`, read three at a time."""
     number, seen = log.number_of(place), log.seen_by(place)
     if number is None:
@@ -85,10 +85,10 @@ def told_after(log: Log, place: Place) -> list[int] | None:
     return None if entries is None else found
 
 
-def begun(read: Read = nothing, **bounds: float) -> tuple[Log, Older]:
+def begun(read: Read = nothing, **bounds: float) -> tuple[ReplayLog, Older]:
     """Return a log that joined a single shard at its end and begins with change 100."""
     older = Older(read)
-    kept = Log(lambda _: None, lambda _: None, older, **bounds)
+    kept = ReplayLog(lambda _: None, lambda _: None, older, **bounds)
     kept.begin("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
     kept.tell("s", change(100))
     return kept, older
@@ -114,7 +114,7 @@ class Stream:
                 self.parents |= dict.fromkeys(self.open[-2:], ended)
             self.told.append((chance.choice(self.open), number))
 
-    def tell(self, log: Log, chance: random.Random) -> None:
+    def tell(self, log: ReplayLog, chance: random.Random) -> None:
         """All of it, as a reader does: children are begun when their parent has ended, before they have a record."""
         for shard, number in self._shuffled(chance):
             for ended in reversed(self._ancestors(shard)):
@@ -143,7 +143,7 @@ class Stream:
 def test_any_position_of_any_process_is_followed_by_all_changes_or_too_old(seed: int, many: int, most: int) -> None:
     chance = random.Random(seed)
     stream = Stream(chance, many)
-    here, elsewhere = list[Entry](), list[Entry]()
+    here, elsewhere = list[LogEntry](), list[LogEntry]()
     kept, other = log(here, most_changes=most), log(elsewhere)
     for one in (kept, other):
         one.begin("arn", {"a": "", "b": ""}, {"a": None, "b": None}, NOW)
@@ -177,7 +177,7 @@ def test_any_position_of_any_process_is_followed_by_all_changes_or_too_old(seed:
     time=st.integers(0, 2**32 - 1),
 )
 def test_a_position_is_decoded_to_what_was_encoded(positions: dict[bytes, str], time: int) -> None:
-    place = Place.at(STREAM, time, positions)
+    place = ResumeToken.at(STREAM, time, positions)
     again = decode(place.encode())
     assert (again.stream, again.time, again.positions) == (STREAM, time, positions)
     assert again == place
@@ -187,13 +187,13 @@ def test_a_position_is_decoded_to_what_was_encoded(positions: dict[bytes, str], 
 def test_a_position_is_small() -> None:
     key = bytes(5)
     of_aws = {key + bytes((number,)): "4" * 21 for number in range(MOST_SHARDS)}
-    assert len(Place.at(STREAM, NOW, of_aws).encode()) == 11 + 16 * MOST_SHARDS
-    assert len(Place.at(STREAM, NOW, {**of_aws, b"others": "1"}).encode()) == 11
+    assert len(ResumeToken.at(STREAM, NOW, of_aws).encode()) == 11 + 16 * MOST_SHARDS
+    assert len(ResumeToken.at(STREAM, NOW, {**of_aws, b"others": "1"}).encode()) == 11
 
 
 @pytest.mark.parametrize("cut", range(1, 40))
 def test_bytes_that_are_cut_short_are_refused_or_another_position(cut: int) -> None:
-    whole = Place.at(STREAM, NOW, {b"shard1": "0" * 17 + "4309", b"shard2": "7"}).encode()
+    whole = ResumeToken.at(STREAM, NOW, {b"shard1": "0" * 17 + "4309", b"shard2": "7"}).encode()
     try:
         place = decode(whole[:-cut])
     except ValueError:
@@ -204,7 +204,7 @@ def test_bytes_that_are_cut_short_are_refused_or_another_position(cut: int) -> N
 @pytest.mark.parametrize("bounds", [{"most_bytes": 2000}, {"kept_seconds": 10.0}])
 def test_it_is_bounded_by_bytes_and_by_age(bounds: dict[str, float]) -> None:
     before = sum(isinstance(one, Change) for one in gc.get_objects())
-    published: list[Entry] = []
+    published: list[LogEntry] = []
     seconds = iter(range(1000))
     kept = log(published, clock=lambda: float(next(seconds)), **bounds)  # type: ignore[arg-type]
     kept.begin("arn", {"s": ""}, {"s": None}, NOW)
@@ -217,7 +217,7 @@ def test_it_is_bounded_by_bytes_and_by_age(bounds: dict[str, float]) -> None:
 
 
 def test_another_stream_knows_no_place_of_the_one_before() -> None:
-    published: list[Entry] = []
+    published: list[LogEntry] = []
     kept = log(published)
     kept.begin("arn", {"s": ""}, {"s": None}, NOW)
     kept.tell("s", change(5))
@@ -277,7 +277,7 @@ async def test_who_is_behind_goes_on_though_more_is_read_for_another() -> None:
 
 
 async def test_what_is_read_again_is_bounded_by_bytes() -> None:
-    def read(one: Wanted) -> list[Change]:
+    def read(one: MissingRange) -> list[Change]:
         return [big(number) for number in range(int(one.start) + 1, one.before() or 0)]
 
     kept, _ = begun(read, most_bytes=20_000)
@@ -326,7 +326,7 @@ async def test_a_closed_log_ends_all_waits() -> None:
 async def test_who_waits_while_the_stream_cannot_be_read_keeps_the_place() -> None:
     is_away = True
 
-    def read(one: Wanted) -> list[Change]:
+    def read(one: MissingRange) -> list[Change]:
         if is_away:
             raise Unavailable("It is away.")
         return all_before(one)
@@ -347,9 +347,9 @@ async def test_who_waits_too_long_keeps_the_place(monkeypatch: pytest.MonkeyPatc
 
 
 async def test_places_that_the_stream_refuses_spoil_no_others() -> None:
-    def read(one: Wanted) -> list[Change]:
+    def read(one: MissingRange) -> list[Change]:
         if int(one.start) in range(60, 100):
-            raise PlaceRefused(one.key)
+            raise ResumeTokenRefused(one.key)
         return all_before(one)
 
     kept, _ = begun(read)
@@ -361,7 +361,7 @@ async def test_places_that_the_stream_refuses_spoil_no_others() -> None:
 
 @pytest.mark.parametrize("is_told", [True, False])
 async def test_who_is_behind_in_what_was_read_again_is_told_when_that_is_forgotten(is_told: bool) -> None:
-    kept = Log(lambda _: None, lambda _: None, Older(all_before), kept_seconds=0.02)
+    kept = ReplayLog(lambda _: None, lambda _: None, Older(all_before), kept_seconds=0.02)
     kept.begin("arn", {"s": "99"}, {"s": None}, NOW)
     if is_told:
         kept.tell("s", change(100))
@@ -377,7 +377,7 @@ async def test_who_is_behind_in_what_was_read_again_is_told_when_that_is_forgott
 
 async def test_a_joined_shard_takes_the_position_of_other_processes_once_it_has_answered() -> None:
     """Otherwise a client that resumes there would receive the records before the first answer twice."""
-    kept = Log(lambda _: None, lambda _: None, Older(lambda _: []))
+    kept = ReplayLog(lambda _: None, lambda _: None, Older(lambda _: []))
     kept.begin("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
     waiting = asyncio.create_task(kept.reach(at(50)))
     for _ in range(change_log.ANSWERS):
@@ -391,8 +391,8 @@ async def test_a_joined_shard_takes_the_position_of_other_processes_once_it_has_
 
 async def test_a_reader_that_begins_before_the_position_of_others_delivers_nothing_twice() -> None:
     """So it does once the iterator of a shard has expired that it joined at its end."""
-    published: list[Entry] = []
-    kept = Log(published.append, lambda _: None, Older(lambda _: []))
+    published: list[LogEntry] = []
+    kept = ReplayLog(published.append, lambda _: None, Older(lambda _: []))
     kept.begin("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
     waiting = asyncio.create_task(kept.reach(at(50)))
     while not waiting.done():
@@ -404,7 +404,7 @@ async def test_a_reader_that_begins_before_the_position_of_others_delivers_nothi
 
 
 async def test_records_of_a_joined_shard_before_its_first_answer_are_delivered_once() -> None:
-    kept = Log(lambda _: None, lambda _: None, Older(lambda _: [change(51)]))
+    kept = ReplayLog(lambda _: None, lambda _: None, Older(lambda _: [change(51)]))
     kept.begin("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
     waiting = asyncio.create_task(kept.reach(at(50)))
     for _ in range(20):
@@ -421,9 +421,9 @@ async def test_a_shard_that_is_newer_than_the_last_listing_is_no_reason_to_start
     listed: dict[str, str | None] = {"s": None}
     older = Older(nothing)
     monkeypatch.setattr(older, "shards", lambda stream: asyncio.sleep(0, dict(listed)))
-    kept = Log(lambda _: None, lambda _: None, older)
+    kept = ReplayLog(lambda _: None, lambda _: None, older)
     kept.begin("arn", {"s": "99"}, {"s": None}, NOW)
-    unknown = Place.at(STREAM, NOW, {key_of("arn", "child"): "100"})
+    unknown = ResumeToken.at(STREAM, NOW, {key_of("arn", "child"): "100"})
     assert await kept.reach(unknown) is None
     listed["child"] = "s"
     waiting = asyncio.create_task(kept.reach(unknown))

@@ -20,9 +20,9 @@ from scripted_stream import Script, Shard
 
 from datastore.change_streams import change_feed as changes_module
 from datastore.change_streams.change_feed import ChangeFeed
-from datastore.change_streams.change_subscription import Following
-from datastore.change_streams.replay.backfill import OlderChanges
-from datastore.change_streams.replay.replay_log import PlaceRefused, Wanted
+from datastore.change_streams.change_subscription import ChangeSubscription
+from datastore.change_streams.replay.backfill import Backfill
+from datastore.change_streams.replay.replay_log import MissingRange, ResumeTokenRefused
 from datastore.change_streams.replay.resume_token import key_of
 from datastore.change_streams.shards import stream_reader as module
 from datastore.change_streams.shards.read_pace import FIRST_INTERVAL_SECONDS, JITTER
@@ -32,7 +32,7 @@ from datastore.dynamodb.client import RequestRefused
 from datastore.engine.programs import EngineMissing, find_binary
 from datastore.errors import SlowSubscriber, TableMissing, Throttled, Timeout, Unavailable
 from datastore.model.access_patterns import Table
-from datastore.queues import Keeping, Policy
+from datastore.queues import OverflowPolicy, QueueLimits
 
 BLIP = Table("Blip", "pk", "sk", stream="NEW_AND_OLD_IMAGES")
 MUTE = Table("Mute", "pk", "sk")
@@ -174,7 +174,7 @@ def number_of(change: Change) -> int:
     return number
 
 
-async def take(events: Following[Any], number: int) -> list[Any]:
+async def take(events: ChangeSubscription[Any], number: int) -> list[Any]:
     async with asyncio.timeout(8):
         return [await anext(events) for _ in range(number)]
 
@@ -254,7 +254,7 @@ async def test_followers_of_a_running_reader_miss_nothing(engine: Engine, sessio
     joined: list[int] = []
 
     async def follow() -> list[int]:
-        async with feed.follow(BLIP, number_of, keeping=Keeping(most=100_000)) as events:
+        async with feed.follow(BLIP, number_of, keeping=QueueLimits(most=100_000)) as events:
             joined.append(bound := writer.begun + 1)
             await written.wait()
             seen = await take(events, 1)
@@ -289,7 +289,7 @@ async def test_each_key_comes_in_order(engine: Engine, session: aiohttp.ClientSe
         for number in range(40):
             engine.put(number, key)
 
-    async with feed_of(engine, session).follow(BLIP, every, keeping=Keeping(most=1000)) as events:
+    async with feed_of(engine, session).follow(BLIP, every, keeping=QueueLimits(most=1000)) as events:
         await asyncio.gather(*(asyncio.to_thread(write, key) for key in "abcd"))
         seen = await take(events, 160)
     for key in "abcd":
@@ -299,9 +299,9 @@ async def test_each_key_comes_in_order(engine: Engine, session: aiohttp.ClientSe
 async def test_a_follower_that_stops_reading_is_disconnected(engine: Engine, session: aiohttp.ClientSession) -> None:
     feed = feed_of(engine, session)
     async with (
-        feed.follow(BLIP, number_of, keeping=Keeping(most=5)) as stuck,
+        feed.follow(BLIP, number_of, keeping=QueueLimits(most=5)) as stuck,
         feed.follow(BLIP, number_of) as sound,
-        feed.follow(BLIP, number_of, keeping=Keeping(Policy.LATEST, 1)) as newest,
+        feed.follow(BLIP, number_of, keeping=QueueLimits(OverflowPolicy.LATEST, 1)) as newest,
     ):
         for number in range(30):
             await asyncio.to_thread(engine.put, number)
@@ -361,7 +361,7 @@ async def test_a_table_without_a_stream_is_refused(engine: Engine, session: aioh
 
 
 async def test_nothing_is_lost_when_the_engine_is_killed(durable: Engine, session: aiohttp.ClientSession) -> None:
-    async with feed_of(durable, session).follow(BLIP, number_of, keeping=Keeping(most=1000)) as events:
+    async with feed_of(durable, session).follow(BLIP, number_of, keeping=QueueLimits(most=1000)) as events:
         expected: list[int] = []
         for round_ in range(2):
             for number in range(round_ * 40, round_ * 40 + 40):
@@ -421,7 +421,7 @@ async def test_only_open_shards_are_joined() -> None:
 
 async def test_children_are_read_after_their_parent() -> None:
     script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of, keeping=Keeping(most=10_000)) as events:
+    async with scripted(script).follow(BLIP, number_of, keeping=QueueLimits(most=10_000)) as events:
         expected = [script.write("a", "x") for _ in range(2500)]
         script.shards |= {"b": Shard("a"), "c": Shard("a"), "e": Shard("b")}
         script.shards["a"].closed = script.shards["b"].closed = True
@@ -628,7 +628,7 @@ async def test_an_expired_item_is_marked(spelling: str) -> None:
 
 async def test_a_burst_does_not_disconnect_a_follower_that_keeps_up() -> None:
     script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of, keeping=Keeping(most=8)) as events:
+    async with scripted(script).follow(BLIP, number_of, keeping=QueueLimits(most=8)) as events:
         for _ in range(3000):
             script.write("a", "x")
         assert await take(events, 3000) == list(range(99, 3099))
@@ -748,9 +748,9 @@ async def test_what_came_before_the_log_is_read_from_the_stream(engine: Engine, 
         assert await take(events, 1499) == [*range(2, 1501)]
 
 
-async def read(older: OlderChanges, after: int, before: Callable[[], int | None]) -> list[Change] | None:
+async def read(older: Backfill, after: int, before: Callable[[], int | None]) -> list[Change] | None:
     """What the shard a has after a sequence."""
-    wanted = Wanted(key_of("arn:1", "a"), "a", None, str(after), False, before)
+    wanted = MissingRange(key_of("arn:1", "a"), "a", None, str(after), False, before)
     found = await older.read("arn:1", [wanted])
     return None if found is None else [change for _, change in found]
 
@@ -761,7 +761,7 @@ async def test_what_came_before_is_found_behind_many_empty_pages(is_known: bool)
     script = Script(a=Shard())
     numbers = [script.write("a", "x") for _ in range(5)]
     script.shards["a"].empty = 40 if is_known else 20
-    older = OlderChanges(script, empty_seconds=0)
+    older = Backfill(script, empty_seconds=0)
     found = await read(older, numbers[0], lambda: numbers[4] if is_known else None)
     assert found is not None
     assert [number_of(change) for change in found] == (numbers[1:4] if is_known else numbers[1:])
@@ -771,7 +771,7 @@ async def test_what_is_not_reached_in_time_is_too_old() -> None:
     script = Script(a=Shard())
     first, last = script.write("a", "x"), script.write("a", "x")
     script.shards["a"].empty = 1_000_000_000
-    assert await read(OlderChanges(script, seconds=0.05), first, lambda: last + 1) is None
+    assert await read(Backfill(script, seconds=0.05), first, lambda: last + 1) is None
 
 
 async def test_what_is_written_on_and_on_is_read_only_up_to_what_is_told() -> None:
@@ -783,7 +783,7 @@ async def test_what_is_written_on_and_on_is_read_only_up_to_what_is_told() -> No
         reads.append(script.write("a", "x"))
         return reads[0] if len(reads) > 5 else None
 
-    found = await read(OlderChanges(script, empty_seconds=0), numbers[0], before)
+    found = await read(Backfill(script, empty_seconds=0), numbers[0], before)
     assert found is not None
     assert {*numbers[1:]} <= {number_of(change) for change in found}
     assert len(found) < 20
@@ -793,7 +793,7 @@ async def test_what_comes_behind_more_empty_pages_than_an_end_has_is_found_withi
     script = Script(a=Shard())
     numbers = [script.write("a", "x") for _ in range(2)]
     script.shards["a"].empty = 30
-    found = await read(OlderChanges(script, empty_seconds=1.0), numbers[0], lambda: None)
+    found = await read(Backfill(script, empty_seconds=1.0), numbers[0], lambda: None)
     assert found is not None
     assert [number_of(change) for change in found] == numbers[1:]
 
@@ -811,7 +811,7 @@ async def test_throttled_reads_of_older_changes_are_repeated_at_a_lower_rate(mon
         return await call(operation, payload, timeout=timeout)
 
     monkeypatch.setattr(script, "call", timed)
-    found = await read(OlderChanges(script, empty_seconds=0), numbers[0], lambda: numbers[2])
+    found = await read(Backfill(script, empty_seconds=0), numbers[0], lambda: numbers[2])
 
     assert found is not None
     assert [number_of(change) for change in found] == numbers[1:2]
@@ -830,7 +830,7 @@ async def test_an_outage_while_older_changes_are_read_is_waited_out() -> None:
     numbers = [script.write("a", "x") for _ in range(3)]
     script.fail("GetShardIterator", *FAULTS)
     script.fail("GetRecords", *FAULTS)
-    older = OlderChanges(script, seconds=0.3, empty_seconds=0)  # less than the outage takes
+    older = Backfill(script, seconds=0.3, empty_seconds=0)  # less than the outage takes
     found = await read(older, numbers[0], lambda: numbers[2])
     assert found is not None
     assert [number_of(change) for change in found] == numbers[1:2]
@@ -841,7 +841,7 @@ async def test_an_outage_that_goes_on_is_no_reason_to_start_over() -> None:
     number = script.write("a", "x")
     script.fail("GetRecords", *FAULTS * 1000)
     with pytest.raises(Unavailable) as told:
-        await read(OlderChanges(script, patience=0.15), number, lambda: None)
+        await read(Backfill(script, patience=0.15), number, lambda: None)
     assert told.value.extensions == {"code": "UNAVAILABLE", "retryable": True}
     assert "GetRecords" in script.calls
 
@@ -850,9 +850,9 @@ async def test_an_outage_that_goes_on_is_no_reason_to_start_over() -> None:
 async def test_what_the_stream_says_of_a_place_is_final(name: str, is_refused: bool) -> None:
     script = Script(a=Shard())
     script.fail("GetShardIterator", RequestRefused(name, "no"))
-    reading = read(OlderChanges(script), 5, lambda: None)
+    reading = read(Backfill(script), 5, lambda: None)
     if is_refused:
-        with pytest.raises(PlaceRefused):
+        with pytest.raises(ResumeTokenRefused):
             await reading
     else:
         assert await reading is None

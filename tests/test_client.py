@@ -30,8 +30,8 @@ from hypothesis import strategies as st
 
 from datastore.database import Database, StoreMisconfigured, StoreOptions, open_database
 from datastore.dynamodb.client import Client, RequestRefused
-from datastore.dynamodb.http1 import Limits
-from datastore.dynamodb.prepared_request import Prepared
+from datastore.dynamodb.http1 import HttpLimits
+from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.keyspace.sightings import BLIP
@@ -83,7 +83,7 @@ async def test_a_prepared_request_is_sent_as_it_is_and_metered_like_any(
     payload = {"TableName": table, "IndexName": "TrendingIndex", "Limit": 1, "ReturnConsumedCapacity": "TOTAL"}
     meter, other = Meter(), Meter()
 
-    answer = await client.call("Scan", Prepared(orjson.dumps(payload), (table,), "TrendingIndex"), meter=meter)
+    answer = await client.call("Scan", PreparedRequest(orjson.dumps(payload), (table,), "TrendingIndex"), meter=meter)
 
     assert answer == await client.call("Scan", payload, meter=other)
     assert [seen.body for seen in proxy.seen] == [payload, payload]
@@ -161,7 +161,7 @@ async def test_a_store_that_hangs_is_given_up_at_the_deadline(client: Client, pr
 async def test_a_try_that_hangs_is_cut_short_and_the_next_one_answers(proxy: Proxy) -> None:
     proxy.faults.append(hang)
 
-    async with client_of(proxy, limits=Limits(silence=0.4)) as client, taking(0.3, 0.9):
+    async with client_of(proxy, limits=HttpLimits(silence=0.4)) as client, taking(0.3, 0.9):
         await client.call("ListTables", {"Limit": 2}, timeout=5)
 
     # Between the two it was asked whether it is there.
@@ -211,7 +211,7 @@ async def test_a_deadline_that_has_passed_sends_nothing(client: Client, proxy: P
 
 
 async def test_a_cancelled_call_leaves_no_connection_and_the_pool_goes_on(proxy: Proxy) -> None:
-    async with client_of(proxy, limits=Limits(connections=1)) as client:
+    async with client_of(proxy, limits=HttpLimits(connections=1)) as client:
         for _ in range(3):
             proxy.faults.append(hang)
             call = asyncio.create_task(client.call("ListTables", {}))
@@ -232,7 +232,7 @@ async def test_many_calls_share_few_connections_and_none_is_tried_twice(proxy: P
 
     proxy.always = slowly
     meter = Meter()
-    async with client_of(proxy, limits=Limits(connections=4)) as client:
+    async with client_of(proxy, limits=HttpLimits(connections=4)) as client:
         calls = [client.call("ListTables", {"Limit": 1}, meter=meter, timeout=30) for _ in range(200)]
         answers = await asyncio.gather(*calls)
 

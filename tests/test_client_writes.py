@@ -14,7 +14,7 @@ from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key
 from datastore.session.metering import Deadline, Meter
-from datastore.session.store import Action, Store, Written
+from datastore.session.store import Action, Store, WriteResult
 
 COUNTED = AccessPattern(
     "TEST-W9",
@@ -76,7 +76,7 @@ async def test_an_insert_whose_answer_is_lost_is_recognised_as_ours(
 
     written = await store_on(client, database).put(PUT_NEW, item)
 
-    assert written == Written(False, item, repeated=True)
+    assert written == WriteResult(False, item, repeated=True)
     assert proxy.operations() == ["PutItem", "PutItem"]
 
 
@@ -85,10 +85,10 @@ async def test_an_insert_that_was_throttled_before_it_failed_is_not_ours(
 ) -> None:
     item = {"PK": "A", "SK": "B", "value": 1}
     store = store_on(client, database)
-    assert await store.put(PUT_NEW, item) == Written(True, item)
+    assert await store.put(PUT_NEW, item) == WriteResult(True, item)
     proxy.faults.extend([TRANSIENT["throttled"], plain(429)])
 
-    assert await store.put(PUT_NEW, item) == Written(False, item, repeated=False)
+    assert await store.put(PUT_NEW, item) == WriteResult(False, item, repeated=False)
 
 
 async def test_a_condition_that_fails_answers_the_item_that_is_there(
@@ -99,7 +99,7 @@ async def test_a_condition_that_fails_answers_the_item_that_is_there(
 
     written = await store.put(PUT_NEW, {"PK": "A", "SK": "B", "value": 2})
 
-    assert written == Written(False, {"PK": "A", "SK": "B", "value": 1})
+    assert written == WriteResult(False, {"PK": "A", "SK": "B", "value": 1})
     assert proxy.operations() == ["PutItem", "PutItem"]
 
 

@@ -9,7 +9,7 @@ from weakref import ref
 import pytest
 from graphql import ExecutionResult, GraphQLSchema, build_schema, parse
 
-from jit import CompiledExecutor, Operation, executor, operation_of
+from jit import CachedOperation, CompiledExecutor, executor, operation_of
 from jit import codegen as source
 
 SCHEMA: GraphQLSchema = build_schema("type Query { me: Query name: String others: [Query] none: Query }")
@@ -19,7 +19,7 @@ class Compiling(CompiledExecutor):
     compile_after = 1
 
 
-def operation(text: str) -> Operation:
+def operation(text: str) -> CachedOperation:
     document = parse(text, no_location=True)
     return operation_of(Compiling, SCHEMA, document, document.definitions[0])  # type: ignore[arg-type]
 
@@ -28,7 +28,7 @@ def root() -> dict[str, Any]:
     return {"name": "x", "me": {"name": "y", "me": {"name": "z"}}, "others": [], "none": None}
 
 
-async def executed(made: Operation) -> Any:
+async def executed(made: CachedOperation) -> Any:
     result = made.execute(None, root=root())
     assert isinstance(result, ExecutionResult)
     assert result.errors is None
@@ -88,7 +88,7 @@ async def test_programs_go_without_the_collector_once_nobody_has_them() -> None:
 
 
 async def test_those_that_were_not_executed_for_the_longest_time_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "_KEPT", executor._Kept(10))
+    monkeypatch.setattr(executor, "_KEPT", executor._OperationCache(10))
     first, second, third = [operation(f"{{ a{number}: name b: name c: name d: name }}") for number in range(3)]
     programs = [made.program() for made in (first, second)]
     assert first.program() is programs[0]
@@ -99,7 +99,7 @@ async def test_those_that_were_not_executed_for_the_longest_time_are_forgotten(m
 
 
 def test_what_differs_in_names_alone_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_KEPT", source._Kept(10_000, 10_000))
+    monkeypatch.setattr(source, "_KEPT", source._CodeCache(10_000, 10_000))
     first = operation("query ($a: Boolean!) { x: name me @include(if: $a) { name } }").program()
     texts = set(source._KEPT._known)
     second = operation("query ($other: Boolean!) { name y: me @include(if: $other) { name } }").program()
@@ -109,7 +109,7 @@ def test_what_differs_in_names_alone_is_compiled_once(monkeypatch: pytest.Monkey
 
 
 def test_so_many_characters_of_text_are_kept() -> None:
-    kept = source._Kept(80, 60)
+    kept = source._CodeCache(80, 60)
     texts = [f"def make(k{number}): return k{number}" for number in range(5)]  # 23 characters each
     for text in texts:
         kept.made(text)

@@ -20,7 +20,7 @@ from graphql.execution import Executor
 from random_values import CALM
 
 from jit import CompiledExecutor
-from jit.execution import Waiting
+from jit.execution import PendingField
 
 
 class Compiled(CompiledExecutor):
@@ -108,7 +108,7 @@ async def test_what_is_resolved_once_for_several_places_is_answered_as_if_it_wer
 
 
 async def test_who_follows_what_is_given_up_already_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Waiting, "forget", lambda _: None)
+    monkeypatch.setattr(PendingField, "forget", lambda _: None)
 
     for seed in range(ENOUGH):
         if await random_sharing.told_apart(seed):

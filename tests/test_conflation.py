@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from datastore.errors import SlowSubscriber
-from datastore.matches.cricket import CricketEvent, EventKind, MatchPhase
-from datastore.matches.live_state import LiveScore, Part
+from datastore.matches.cricket import CricketEvent, CricketEventKind, MatchPhase
+from datastore.matches.live_state import LiveScore, LiveStatePart
 from resolvers.matches.conflation import conflated
 from resolvers.matches.match_update import PATIENT, MatchUpdate
-from resolvers.shared.resume_position import Progress
+from resolvers.shared.resume_position import SubscriptionProgress
 
 LIVE = LiveScore("1st Innings", MatchPhase.LIVE)
 INTERVAL = 0.4
 LONG = 60.0
 
 
-def update(version: int, *kinds: EventKind, match_id: str = "m1", snapshot: bool = False) -> MatchUpdate:
+def update(version: int, *kinds: CricketEventKind, match_id: str = "m1", snapshot: bool = False) -> MatchUpdate:
     """A version with an event of each kind."""
     events = tuple(CricketEvent(f"{match_id}:{version}:{kind.value}", kind, kind.value) for kind in kinds)
-    return MatchUpdate(match_id, "IPL", version, LIVE, snapshot, (Part.SCORE,), events)
+    return MatchUpdate(match_id, "IPL", version, LIVE, snapshot, (LiveStatePart.SCORE,), events)
 
 
 class Source:
@@ -80,7 +80,9 @@ async def test_the_first_batch_comes_at_once_also_an_empty_one() -> None:
     for first in ((), (update(3, snapshot=True),)):
         source = Source()
         source.tell(*first)
-        async with aclosing(conflated(source.updates(), LONG, Progress(), Progress())) as batches:
+        async with aclosing(
+            conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
+        ) as batches:
             assert await soon(batches) == list(first)
 
 
@@ -91,9 +93,9 @@ async def test_without_an_interval_every_batch_passes_as_it_is() -> None:
         source.tell(*batch)
     source.end()
 
-    assert [batch async for batch in conflated(source.updates(), 0, Progress(), Progress())] == [
-        list(batch) for batch in told
-    ]
+    assert [
+        batch async for batch in conflated(source.updates(), 0, SubscriptionProgress(), SubscriptionProgress())
+    ] == [list(batch) for batch in told]
     assert source.closed
 
 
@@ -101,24 +103,30 @@ async def test_what_may_wait_comes_as_one_when_the_interval_is_over() -> None:
     loop = asyncio.get_running_loop()
     source = Source()
     source.tell(update(1, snapshot=True))
-    async with aclosing(conflated(source.updates(), INTERVAL, Progress(), Progress())) as batches:
+    async with aclosing(
+        conflated(source.updates(), INTERVAL, SubscriptionProgress(), SubscriptionProgress())
+    ) as batches:
         since = loop.time()
         await soon(batches)
         for version in (2, 3, 4):
-            source.tell(update(version, EventKind.FOUR if version == 3 else EventKind.MAIDEN))
+            source.tell(update(version, CricketEventKind.FOUR if version == 3 else CricketEventKind.MAIDEN))
 
         (one,) = await anext(batches)
 
         assert loop.time() - since >= INTERVAL
         assert (one.version, one.conflated, one.is_snapshot) == (4, 2, False)
-        assert [event.kind for event in one.events] == [EventKind.MAIDEN, EventKind.FOUR, EventKind.MAIDEN]
-        assert one.changed == (Part.SCORE,)
+        assert [event.kind for event in one.events] == [
+            CricketEventKind.MAIDEN,
+            CricketEventKind.FOUR,
+            CricketEventKind.MAIDEN,
+        ]
+        assert one.changed == (LiveStatePart.SCORE,)
 
 
 async def test_after_a_quiet_interval_an_update_comes_at_once() -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    async with aclosing(conflated(source.updates(), 0.02, Progress(), Progress())) as batches:
+    async with aclosing(conflated(source.updates(), 0.02, SubscriptionProgress(), SubscriptionProgress())) as batches:
         await soon(batches)
         await asyncio.sleep(0.03)
         source.tell(update(2))
@@ -126,29 +134,31 @@ async def test_after_a_quiet_interval_an_update_comes_at_once() -> None:
         assert versions(await soon(batches)) == [("m1", 2, 0)]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in EventKind if kind not in PATIENT])
-async def test_what_is_urgent_comes_at_once_with_what_waited(kind: EventKind) -> None:
+@pytest.mark.parametrize("kind", [kind for kind in CricketEventKind if kind not in PATIENT])
+async def test_what_is_urgent_comes_at_once_with_what_waited(kind: CricketEventKind) -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    async with aclosing(conflated(source.updates(), LONG, Progress(), Progress())) as batches:
+    async with aclosing(conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())) as batches:
         await soon(batches)
-        source.tell(update(2, EventKind.SIX))
+        source.tell(update(2, CricketEventKind.SIX))
         source.tell(update(3))
         source.tell(update(4, kind))
 
         (one,) = await soon(batches)
 
         assert (one.version, one.conflated) == (4, 2)
-        assert [event.kind for event in one.events] == [EventKind.SIX, kind]
+        assert [event.kind for event in one.events] == [CricketEventKind.SIX, kind]
 
 
 async def test_one_match_does_not_hurry_another() -> None:
     source = Source()
     source.tell(update(1, snapshot=True), update(1, match_id="m2", snapshot=True))
-    async with aclosing(conflated(source.updates(), INTERVAL, Progress(), Progress())) as batches:
+    async with aclosing(
+        conflated(source.updates(), INTERVAL, SubscriptionProgress(), SubscriptionProgress())
+    ) as batches:
         await soon(batches)
         source.tell(update(2, match_id="m2"))
-        source.tell(update(2, EventKind.WICKET))
+        source.tell(update(2, CricketEventKind.WICKET))
         source.tell(update(3, match_id="m2"))
 
         assert versions(await soon(batches)) == [("m1", 2, 0)]
@@ -158,7 +168,9 @@ async def test_one_match_does_not_hurry_another() -> None:
 async def test_matches_that_wait_come_together() -> None:
     source = Source()
     source.tell(*[update(1, match_id=f"m{number}", snapshot=True) for number in range(5)])
-    async with aclosing(conflated(source.updates(), INTERVAL, Progress(), Progress())) as batches:
+    async with aclosing(
+        conflated(source.updates(), INTERVAL, SubscriptionProgress(), SubscriptionProgress())
+    ) as batches:
         await soon(batches)
         for version in (2, 3):
             for number in range(5):
@@ -170,9 +182,9 @@ async def test_matches_that_wait_come_together() -> None:
 async def test_a_snapshot_takes_the_place_of_what_waits_but_for_its_events() -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    async with aclosing(conflated(source.updates(), LONG, Progress(), Progress())) as batches:
+    async with aclosing(conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())) as batches:
         await soon(batches)
-        source.tell(update(2, EventKind.FOUR))
+        source.tell(update(2, CricketEventKind.FOUR))
         source.tell(update(9, snapshot=True))
 
         (one,) = await soon(batches)
@@ -188,7 +200,10 @@ async def test_what_waits_at_the_end_is_told_before_it() -> None:
     source.tell(update(3))
     source.end()
 
-    batches = [versions(batch) async for batch in conflated(source.updates(), LONG, Progress(), Progress())]
+    batches = [
+        versions(batch)
+        async for batch in conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
+    ]
 
     assert batches == [[("m1", 1, 0)], [("m1", 3, 1)]]
     assert source.closed
@@ -197,9 +212,9 @@ async def test_what_waits_at_the_end_is_told_before_it() -> None:
 async def test_what_waits_when_something_fails_is_told_before_the_failure() -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    source.tell(update(2, EventKind.FOUR))
+    source.tell(update(2, CricketEventKind.FOUR))
     source.end(SlowSubscriber("too slow", behind=1001))
-    batches = conflated(source.updates(), LONG, Progress(), Progress())
+    batches = conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
 
     await anext(batches)
     assert versions(await anext(batches)) == [("m1", 2, 0)]
@@ -215,7 +230,7 @@ async def test_a_failure_before_the_first_batch_is_told() -> None:
     source.end(LookupError("no such match"))
 
     with pytest.raises(LookupError, match="no such match"):
-        await anext(conflated(source.updates(), LONG, Progress(), Progress()))
+        await anext(conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress()))
     assert source.closed
 
 
@@ -223,7 +238,7 @@ async def test_a_failure_before_the_first_batch_is_told() -> None:
 async def test_closed_while_it_waits_it_closes_its_source(waiting: bool) -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    batches = conflated(source.updates(), LONG, Progress(), Progress())
+    batches = conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
     await soon(batches)
     if waiting:
         source.tell(update(2))
@@ -240,7 +255,7 @@ async def test_closed_while_it_waits_it_closes_its_source(waiting: bool) -> None
 async def test_closed_between_two_batches_it_closes_its_source() -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    batches = conflated(source.updates(), LONG, Progress(), Progress())
+    batches = conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
     await soon(batches)
 
     await batches.aclose()
@@ -251,7 +266,7 @@ async def test_closed_between_two_batches_it_closes_its_source() -> None:
 async def test_closed_before_it_was_told_of_a_failure_it_leaves_none_behind() -> None:
     source = Source()
     source.tell(update(1, snapshot=True))
-    batches = conflated(source.updates(), 0, Progress(), Progress())
+    batches = conflated(source.updates(), 0, SubscriptionProgress(), SubscriptionProgress())
     await anext(batches)
     source.end(SlowSubscriber("too slow", behind=1001))
     await asyncio.sleep(0.01)
@@ -263,7 +278,7 @@ async def test_closed_before_it_was_told_of_a_failure_it_leaves_none_behind() ->
 
 async def test_whatever_comes_when_no_event_is_lost_and_versions_add_up() -> None:
     chance = random.Random(7)
-    kinds = list(EventKind)
+    kinds = list(CricketEventKind)
     source = Source()
     source.tell(*[update(1, match_id=f"m{number}", snapshot=True) for number in range(3)])
     told: dict[str, list[str]] = {f"m{number}": [] for number in range(3)}
@@ -284,7 +299,7 @@ async def test_whatever_comes_when_no_event_is_lost_and_versions_add_up() -> Non
     heard: dict[str, list[str]] = {match_id: [] for match_id in told}
     seen = dict.fromkeys(told, 0)
     sizes = 0
-    async for batch in conflated(source.updates(), 0.01, Progress(), Progress()):
+    async for batch in conflated(source.updates(), 0.01, SubscriptionProgress(), SubscriptionProgress()):
         assert len({one.match_id for one in batch}) == len(batch)
         for one in batch:
             assert one.version == seen[one.match_id] + 1 + one.conflated

@@ -32,7 +32,7 @@ from datastore.dynamodb.client import Client, RequestRefused
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
-from pipelines.consumer.lease_balancer import Sharing, Taking
+from pipelines.consumer.lease_balancer import LeaseBalancer, Taking
 from pipelines.feeds.handlers import feed_handlers
 
 
@@ -427,7 +427,7 @@ def shards(*names: str) -> list[ListedShard]:
 
 def takings(listed: Sequence[ListedShard], *leases: Lease, working: Sequence[str] = (), later: float = 0.0) -> Any:
     """What "me" takes, having seen the leases unchanged for so long."""
-    sharing = Sharing("me", 10.0)
+    sharing = LeaseBalancer("me", 10.0)
     sharing.look(leases, 100.0)
     sharing.look(leases, 100.0 + later)
     return sharing.takings(listed, leases, working, 100.0 + later)
@@ -441,14 +441,14 @@ def test_a_free_lease_is_taken_at_once_and_anothers_after_its_life() -> None:
 
 
 def test_a_process_that_was_frozen_after_it_read_the_leases_takes_none_for_that() -> None:
-    sharing, held = Sharing("me", 10.0), Lease("a", 1, "other", 100.0)
+    sharing, held = LeaseBalancer("me", 10.0), Lease("a", 1, "other", 100.0)
     sharing.look([held], 0.0)
     sharing.look([held], 20.0)  # they were read at 2.9 seconds
     assert sharing.takings(shards("a"), [held], (), 2.9) == []
 
 
 def test_what_anothers_clock_says_counts_for_nothing_as_long_as_it_moves() -> None:
-    sharing, listed = Sharing("me", 10.0), shards("a")
+    sharing, listed = LeaseBalancer("me", 10.0), shards("a")
     for step in range(30):
         lease = Lease("a", 1, "other", 5.0 * step)
         sharing.look([lease], 5.0 * step)

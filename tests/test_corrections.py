@@ -16,7 +16,7 @@ from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import (
     Ball,
     CricketEvent,
-    EventKind,
+    CricketEventKind,
     Extras,
     Match,
     MatchPhase,
@@ -125,7 +125,7 @@ class Live:
     async def texts(self, snapshot: MatchSnapshot) -> list[str]:
         return [event.text for event in await self.tick(snapshot)]
 
-    async def kinds(self, snapshot: MatchSnapshot) -> list[EventKind]:
+    async def kinds(self, snapshot: MatchSnapshot) -> list[CricketEventKind]:
         return [event.kind for event in await self.tick(snapshot)]
 
     async def state(self) -> ActiveMatch:
@@ -165,7 +165,7 @@ async def test_an_amended_ball_is_a_correction_and_nothing_else(live: Live, new:
     await live.tick(told(*OVER))
     [event] = await live.tick(told(*amended(2, new)))
 
-    assert (event.kind, event.text, event.ball, event.innings) == (EventKind.CORRECTION, text, new, 1)
+    assert (event.kind, event.text, event.ball, event.innings) == (CricketEventKind.CORRECTION, text, new, 1)
     assert (await live.state()).live.innings[0].runs == told(*amended(2, new)).match.innings[0].runs
     assert await live.tick(told(*amended(2, new))) == []
 
@@ -176,7 +176,7 @@ async def test_a_wicket_that_is_added_is_told(live: Live) -> None:
     correction, wicket = await live.tick(told(*OVER[:2], out(3, kind="caught", fielders=("B2",))))
 
     assert correction.text == "Correction at 0.3: no run, now R1 caught by B2"
-    assert (wicket.kind, wicket.text, wicket.score) == (EventKind.WICKET, "WICKET! R1 c B2 b B11", "4/1")
+    assert (wicket.kind, wicket.text, wicket.score) == (CricketEventKind.WICKET, "WICKET! R1 c B2 b B11", "4/1")
 
 
 async def test_a_four_that_becomes_a_six_is_told(live: Live) -> None:
@@ -269,7 +269,7 @@ async def test_balls_that_get_other_ids_are_no_news(live: Live) -> None:
     assert await live.tick(told(*[replace(one, ball_id=one.ball_id - 90_000) for one in OVER])) == []
     more = [replace(ball(place, 4), ball_id=20_000 + place) for place in (7, 8)]
     renumbered = [replace(one, ball_id=one.ball_id - 90_000) for one in OVER]
-    assert await live.kinds(told(*renumbered, *more)) == [EventKind.FOUR] * 2
+    assert await live.kinds(told(*renumbered, *more)) == [CricketEventKind.FOUR] * 2
 
 
 async def test_a_whole_over_is_taken_back(live: Live) -> None:
@@ -278,7 +278,7 @@ async def test_a_whole_over_is_taken_back(live: Live) -> None:
 
     events = await live.tick(told(*more))
 
-    assert [event.kind for event in events] == [EventKind.CORRECTION] * 6
+    assert [event.kind for event in events] == [CricketEventKind.CORRECTION] * 6
     assert (await live.state()).live.innings[0].runs == 0
 
 
@@ -332,7 +332,7 @@ async def test_runs_taken_back_without_balls(live: Live) -> None:
 
     [event] = await live.tick(fewer)
 
-    assert (event.kind, event.text) == (EventKind.CORRECTION, "Correction: 11/1 (1) is now 9/1 (1)")
+    assert (event.kind, event.text) == (CricketEventKind.CORRECTION, "Correction: 11/1 (1) is now 9/1 (1)")
     assert (await live.state()).live.innings[0].runs == 9
 
 
@@ -356,7 +356,7 @@ async def test_an_innings_is_taken_back(live: Live) -> None:
     assert [score.number for score in (await live.state()).live.innings] == [1]
     assert await live.texts(told(*OVER, *second, status="2nd Innings")) == []
     more = told(*OVER, *second, ball(3, 4, innings=2), status="2nd Innings")
-    assert await live.kinds(more) == [EventKind.FOUR]
+    assert await live.kinds(more) == [CricketEventKind.FOUR]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
@@ -368,7 +368,7 @@ async def test_an_answer_without_balls_takes_nothing_back(live: Live, restarts: 
 
     assert await live.tick(replace(told(*OVER), balls=())) == []
     assert (await live.state()).live.recent_balls == balls
-    assert await live.kinds(told(*OVER, out(7, "R3"))) == [EventKind.WICKET]
+    assert await live.kinds(told(*OVER, out(7, "R3"))) == [CricketEventKind.WICKET]
 
 
 async def test_a_stale_answer_right_after_a_takeover_is_doubted(live: Live, served: Served) -> None:
@@ -397,7 +397,7 @@ async def test_without_cache_and_balls_the_first_whole_answer_is_no_news(live: L
 
     assert await live.tick(replace(told(*balls), balls=())) == []
     assert await live.tick(told(*balls)) == []
-    assert await live.kinds(told(*balls, ball(50, 6))) == [EventKind.SIX]
+    assert await live.kinds(told(*balls, ball(50, 6))) == [CricketEventKind.SIX]
 
 
 async def test_without_cache_a_ball_among_the_last_is_corrected(live: Live, served: Served) -> None:
@@ -428,10 +428,10 @@ async def test_totals_that_lag_behind_their_balls_or_lead_them(live: Live) -> No
     lagging = replace(told(*OVER[:3]), balls=OVER[:4])
     leading = totals(told(*OVER[:4]), runs=10)
 
-    assert await live.kinds(lagging) == [EventKind.WICKET]
+    assert await live.kinds(lagging) == [CricketEventKind.WICKET]
     assert await live.kinds(told(*OVER[:4])) == []
     assert await live.kinds(leading) == []
-    assert await live.kinds(told(*OVER)) == [EventKind.SIX]
+    assert await live.kinds(told(*OVER)) == [CricketEventKind.SIX]
     assert (await live.state()).live.innings[0].runs == 11
 
 
@@ -515,7 +515,7 @@ async def test_an_abandoned_match_that_goes_on_later(live: Live) -> None:
 
     assert await live.texts(told(*OVER, status="Aban.")) == ["Match abandoned"]
     assert await live.texts(told(*OVER)) == ["Correction: the match goes on (Match abandoned)"]
-    assert await live.kinds(told(*OVER, out(7, "R3"))) == [EventKind.WICKET]
+    assert await live.kinds(told(*OVER, out(7, "R3"))) == [CricketEventKind.WICKET]
     assert await live.texts(told(*OVER, out(7, "R3"), status="Aban.")) == ["Match abandoned"]
 
 
@@ -524,7 +524,7 @@ async def test_a_status_nobody_knows_changes_nothing_but_the_status(live: Live) 
 
     assert await live.tick(told(*OVER, status="Bad light, umpires confer")) == []
     assert (await live.state()).live.phase is MatchPhase.UNKNOWN
-    assert await live.kinds(told(*OVER, out(7, "R3"), status="Bad light, umpires confer")) == [EventKind.WICKET]
+    assert await live.kinds(told(*OVER, out(7, "R3"), status="Bad light, umpires confer")) == [CricketEventKind.WICKET]
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
@@ -535,7 +535,7 @@ async def test_a_match_listed_again_does_not_tell_again_what_it_told(
     balls = (*OVER, ball(1, 4, innings=2))
     end = told(*balls, status="Finished", target=Target(12, "20"), result=won("Reds won", "reds"))
     await live.tick(told(*OVER, status="Innings Break", target=Target(12, "20")))
-    assert EventKind.RESULT in await live.kinds(end)
+    assert CricketEventKind.RESULT in await live.kinds(end)
     await live.instance.orchestrator.finish(await live.state())
     if is_forgotten:
         await ActiveMatches(served.store(), served.clock()).delete("m")
@@ -545,8 +545,8 @@ async def test_a_match_listed_again_does_not_tell_again_what_it_told(
 
     assert await live.tick(end) == []
     assert await live.kinds(told(*balls, ball(2, 6, innings=2), status="2nd Innings")) == [
-        EventKind.SIX,
-        EventKind.CORRECTION,
+        CricketEventKind.SIX,
+        CricketEventKind.CORRECTION,
     ]
 
 
@@ -654,7 +654,7 @@ def test_whatever_scorers_do_no_wicket_is_lost_and_no_event_told_twice(edits: It
     tick(told(*script.balls, begun=1))
     ids = [event.event_id for event in said]
     assert len(ids) == len(set(ids))
-    wickets = [event.player_id for event in said if event.kind is EventKind.WICKET]
+    wickets = [event.player_id for event in said if event.kind is CricketEventKind.WICKET]
     assert set(wickets) == ever_out
     assert len(wickets) == len(ever_out)
     assert active.live.innings == told(*script.balls, begun=1).match.innings

@@ -27,7 +27,7 @@ from upload_forms import complete, sent
 from upload_steps import uploaded
 
 from datastore.errors import DomainError, Unavailable
-from datastore.photos.decoder import Decoder, Limits
+from datastore.photos.decoder import DecoderLimits, DecoderProcess
 from datastore.photos.decoder_messages import BadMessage, read_message, write_message
 from datastore.photos.decoder_pool import DecoderPool
 from datastore.photos.image_segments import MOST_SEGMENTS
@@ -37,7 +37,7 @@ JPEG, PNG, WEBP = PictureType.JPEG, PictureType.PNG, PictureType.WEBP
 FAULTY = (sys.executable, "-B", "-m", "tests.faulty_decoder")
 ON_LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere these limits are not kept")
 
-Make = Callable[..., Decoder]
+Make = Callable[..., DecoderProcess]
 
 
 @pytest.fixture
@@ -45,8 +45,8 @@ def make() -> Iterator[Make]:
     """Make decoders that are closed in the end."""
     made = []
 
-    def make(*command: str, **limits: Any) -> Decoder:
-        made.append(Decoder(Limits(**limits), (*FAULTY, *command)))
+    def make(*command: str, **limits: Any) -> DecoderProcess:
+        made.append(DecoderProcess(DecoderLimits(**limits), (*FAULTY, *command)))
         return made[-1]
 
     yield make
@@ -54,7 +54,7 @@ def make() -> Iterator[Make]:
         decoder.close()
 
 
-def failure(decoder: Decoder, content: bytes, declared: PictureType = JPEG) -> DomainError:
+def failure(decoder: DecoderProcess, content: bytes, declared: PictureType = JPEG) -> DomainError:
     with pytest.raises(DomainError) as caught:
         decoder.examine("original", content, declared)
     return caught.value
@@ -138,7 +138,7 @@ def test_forty_megapixels_of_webp_fit_into_the_memory_of_a_decoder() -> None:
     content = encoded("WEBP", 8_000, 5_000, lossless=True, method=0)
     size = len(content) + 8 + 24 * 2**20
     content = content[:4] + struct.pack("<I", size - 8) + content[8:] + b"abcd" + struct.pack("<I", 24 * 2**20)
-    decoder = Decoder()
+    decoder = DecoderProcess()
     try:
         picture = decoder.examine("original", content + bytes(24 * 2**20), WEBP)
     finally:
@@ -218,7 +218,7 @@ def test_a_process_decodes_so_many_pictures(make: Make) -> None:
 @pytest.mark.parametrize("fault", ["exit", "sleep", "missing"])
 def test_a_decoder_that_does_not_start_is_told(fault: str) -> None:
     command = ("/nowhere/python",) if fault == "missing" else (*FAULTY, fault)
-    decoder = Decoder(Limits(start_seconds=1.0 if fault == "sleep" else 60.0), command)
+    decoder = DecoderProcess(DecoderLimits(start_seconds=1.0 if fault == "sleep" else 60.0), command)
 
     for _ in range(2):
         assert told(failure(decoder, jpeg())) == ("UNAVAILABLE", None, True)
@@ -283,10 +283,10 @@ def test_a_decoder_ends_with_a_gateway_that_is_killed(then: str) -> None:
 
 
 async def test_closing_ends_decoders_and_those_who_wait_for_them() -> None:
-    decoders: list[Decoder] = []
+    decoders: list[DecoderProcess] = []
 
-    def made() -> Decoder:
-        decoders.append(Decoder(Limits(), FAULTY))
+    def made() -> DecoderProcess:
+        decoders.append(DecoderProcess(DecoderLimits(), FAULTY))
         return decoders[-1]
 
     places = DecoderPool(made)

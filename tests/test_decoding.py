@@ -15,7 +15,7 @@ from strawberry.utils.str_converters import to_snake_case
 
 import schema as api
 from datastore.dynamodb.codec import decode_item, encode_item
-from datastore.dynamodb.record_decoder import Decoder, derived, number, text
+from datastore.dynamodb.record_decoder import RecordDecoder, derived, number, text
 from datastore.dynamodb.records import DAMAGE, parsed, raw_parsed
 from datastore.earthquakes.events import ATTRIBUTES, EARLIEST_MS, LATEST_MS, Earthquake, event_from, event_item
 from datastore.errors import Internal
@@ -221,7 +221,7 @@ def league_by_hand(item: Mapping[str, Any]) -> League:
     )
 
 
-BY_HAND: dict[Decoder[Any], Any] = {
+BY_HAND: dict[RecordDecoder[Any], Any] = {
     user_from: user_by_hand,
     post_from: post_by_hand,
     comment_from: comment_by_hand,
@@ -235,7 +235,7 @@ BY_HAND: dict[Decoder[Any], Any] = {
     team_from: team_by_hand,
     league_from: league_by_hand,
 }
-SOUND: dict[Decoder[Any], dict[str, Any]] = {
+SOUND: dict[RecordDecoder[Any], dict[str, Any]] = {
     user_from: {"PK": "USER#ada", "name": "Ada", "created_at": "2026-06-25T14:30:00.000Z", "bio": "x", "posts": 3},
     post_from: {
         "PK": "POST#p",
@@ -305,7 +305,7 @@ def told(made: Any) -> Any:
 @pytest.mark.parametrize("convert", BY_HAND, ids=lambda convert: convert.name)
 @settings(max_examples=60)
 @given(data=st.data())
-def test_a_record_is_what_its_item_says_however_it_is_read(convert: Decoder[Any], data: st.DataObject) -> None:
+def test_a_record_is_what_its_item_says_however_it_is_read(convert: RecordDecoder[Any], data: st.DataObject) -> None:
     """Some attributes are missing, and some are of any type."""
     item = dict(SOUND[convert])
     for name in data.draw(st.lists(st.sampled_from([*item, *MORE]), max_size=3, unique=True)):
@@ -445,11 +445,13 @@ def test_a_record_without_a_value_that_it_needs_is_refused_when_it_is_declared()
     with pytest.raises(TypeError, match="`created_at`"):
         user_from.without(frozenset({"version", "created_at"}))
     with pytest.raises(TypeError, match="`second`"):
-        Decoder(lambda first, second: (first, second), first=text("first"), _second=text("second"))
+        RecordDecoder(lambda first, second: (first, second), first=text("first"), _second=text("second"))
 
 
 def test_numbers_keep_what_they_are() -> None:
-    convert = Decoder(lambda value, twice: (value, twice), value=number("n"), twice=derived(lambda n: [n, n], "value"))
+    convert = RecordDecoder(
+        lambda value, twice: (value, twice), value=number("n"), twice=derived(lambda n: [n, n], "value")
+    )
     texts_of_numbers = [
         "0",
         "-7",
@@ -468,7 +470,9 @@ def test_numbers_keep_what_they_are() -> None:
 
 
 def test_a_missing_attribute_without_a_default_is_damage() -> None:
-    convert = Decoder(lambda name, at: (name, at), name=text("name", default=text("title")), at=text("at", from_iso))
+    convert = RecordDecoder(
+        lambda name, at: (name, at), name=text("name", default=text("title")), at=text("at", from_iso)
+    )
 
     assert convert.raw({"title": {"S": "x"}, "at": {"S": "2026-06-25T12:00:00.000Z"}}) == (
         "x",

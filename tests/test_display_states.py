@@ -19,7 +19,7 @@ from datastore.matches.cricket import (
     BattingLine,
     BowlingLine,
     CricketEvent,
-    EventKind,
+    CricketEventKind,
     Extras,
     InningsScore,
     Match,
@@ -30,7 +30,7 @@ from datastore.matches.cricket import (
     Toss,
     Wicket,
 )
-from datastore.matches.display import DisplayState, Names, ball_text, display_state
+from datastore.matches.display import DisplayState, MatchNames, ball_text, display_state
 from datastore.matches.display_states import DisplayStates, display_state_item
 from datastore.matches.fixture_items import match_item
 from datastore.matches.leagues import League
@@ -41,7 +41,7 @@ from datastore.session.store import Store
 
 MUMBAI = Team("1", "Mumbai", "MUM")
 CHENNAI = Team("2", "Chennai", "CHE")
-NAMES = Names(MUMBAI, CHENNAI, League("9", "Premier League", "IPL"))
+NAMES = MatchNames(MUMBAI, CHENNAI, League("9", "Premier League", "IPL"))
 LEAGUE_ITEM = {"leagueId": "9", "name": "Premier League", "code": "IPL", "active": True}
 
 # What a match is
@@ -111,7 +111,10 @@ def test_a_chase_is_shown_with_all_that_a_widget_has_room_for() -> None:
                 ball(6, 2),
             ),
         ),
-        events=(CricketEvent("e1", EventKind.FOUR, "Four by Sharma"), CricketEvent("e2", EventKind.FIFTY, "Fifty")),
+        events=(
+            CricketEvent("e1", CricketEventKind.FOUR, "Four by Sharma"),
+            CricketEvent("e2", CricketEventKind.FIFTY, "Fifty"),
+        ),
     )
 
     state = shown(active)
@@ -231,7 +234,7 @@ def test_nobody_bats_between_innings_and_no_batter_is_shown_after_a_match() -> N
 
 
 def test_unknown_teams_and_leagues_are_shown_by_what_is_known() -> None:
-    state = display_state(fixture(), in_chase(), Names(), "2")
+    state = display_state(fixture(), in_chase(), MatchNames(), "2")
 
     assert (state.team.name, state.team.code, state.league) == ("Team 2", "2", "IPL")
     assert state.headline == "1 120/3 (15.4)"
@@ -350,7 +353,7 @@ async def test_a_state_is_built_anew_once_its_time_has_passed_though_it_is_still
 
 async def test_a_version_that_is_told_again_without_its_events_leaves_what_is_kept(served: Served) -> None:
     states = DisplayStates(served.store(), NOON)
-    out = CricketEvent("m1:wicket", EventKind.WICKET, "Kishan is out")
+    out = CricketEvent("m1:wicket", CricketEventKind.WICKET, "Kishan is out")
     await states.refresh(fixture(), replace(in_chase(7), events=(out,)), names=NAMES)
 
     again = await states.refresh(fixture(), in_chase(7), names=NAMES)

@@ -12,7 +12,7 @@ from transports import codes, over, persisted
 from datastore.errors import Unavailable
 from datastore.gateway.persisted_documents import KnownDocuments
 from resolvers.shared.authorization import Role
-from server.admission.load_shedding import Load
+from server.admission.load_shedding import LoadShedder
 from server.admission.settings import Capacity
 from server.documents.persisted.manifest import sha256_of
 from server.documents.persisted.trusted import KNOWN_SECONDS, DocumentTable
@@ -120,7 +120,7 @@ async def test_a_document_that_is_known_outlasts_too_many_look_ups() -> None:
             await stalled.wait()
         return AREAS
 
-    table = DocumentTable(read, lambda: now, load=Load(1, what="documents to look up", queue_seconds=0))
+    table = DocumentTable(read, lambda: now, load=LoadShedder(1, what="documents to look up", queue_seconds=0))
     assert await table.text("areas", ANYBODY) == AREAS
     waiting = asyncio.create_task(table.text("other", ANYBODY))
     await asyncio.sleep(0)

@@ -17,8 +17,8 @@ from datastore.model.log_redaction import without_emails
 from resolvers.shared.authorization import Role
 from server.documents import document_cache as prepared
 from server.documents.cost.introspection import Sizes
-from server.documents.document_cache import Documents, Rejected
-from server.documents.limits import Counts, DocumentLimits, for_trusted
+from server.documents.document_cache import DocumentRejected, Documents
+from server.documents.limits import DocumentCounts, DocumentLimits, for_trusted
 from server.documents.settings import DocumentSettings, document_settings
 from server.http.graphiql import examples
 from server.operations.outcome import described
@@ -56,7 +56,7 @@ def documents() -> Documents:
 
 
 def refusal(documents: Documents, text: str) -> dict[str, Any]:
-    with pytest.raises(Rejected) as rejected:
+    with pytest.raises(DocumentRejected) as rejected:
         documents.prepare(text)
     return described(rejected.value.errors)[0]
 
@@ -78,7 +78,7 @@ def test_fields_that_fragments_multiply_are_counted_without_being_visited_again(
         f" b: posts {{nodes {{author {{...F{level + 1}}}}}}}}}"
         for level in range(30)
     )
-    counts = Counts(
+    counts = DocumentCounts(
         parse(f'{{user(id: "a") {{...F0}}}}{levels}fragment F30 on User {{name}}'), Sizes(api.build()._schema)
     )
 
@@ -174,7 +174,7 @@ def test_no_less_introspection_is_expected_than_is_answered(text: str) -> None:
     result = graphql_sync(schema, text)
     assert result.errors is None
 
-    assert Counts(parse(text), Sizes(schema)).found["introspection_values"] >= values_in(result.data) - 1
+    assert DocumentCounts(parse(text), Sizes(schema)).found["introspection_values"] >= values_in(result.data) - 1
 
 
 class TestIntrospectionOff:
@@ -262,7 +262,7 @@ def told_by(documents: Documents, text: str) -> Callable[[], object]:
     def tell() -> object:
         try:
             return documents.check(text).operations[0].estimate({})
-        except Rejected as rejected:
+        except DocumentRejected as rejected:
             return described(rejected.errors)
 
     return tell
@@ -370,7 +370,7 @@ def test_what_is_too_much_for_strangers_is_not_for_trusted_documents(measure: st
     def exceeded(*, trusted: bool) -> object:
         try:
             prepared.prepare(text, trusted=trusted)
-        except Rejected as rejected:  # also for what is wrong otherwise
+        except DocumentRejected as rejected:  # also for what is wrong otherwise
             return described(rejected.errors)[0]["extensions"].get("measure")
         return None
 

@@ -12,7 +12,7 @@ from conftest import NOON, Served
 from earthquake_samples import put_item, put_raw, quake, store
 
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.queues import Policy
+from datastore.queues import OverflowPolicy
 from resolvers.earthquakes.earthquakes import earthquake_detected
 from resolvers.shared.context import Info
 from resolvers.shared.node_ids import global_id
@@ -398,7 +398,7 @@ async def test_who_asks_for_the_latest_gets_the_newest_of_those_that_wait(served
     context = served.gateway.open_context(None)
     info = cast(Info, SimpleNamespace(context=context))
     quick = await served.listen("subscription { earthquakeDetected { eventId } }")
-    async with aclosing(aiter(await earthquake_detected(info, when_slow=Policy.LATEST))) as slow:
+    async with aclosing(aiter(await earthquake_detected(info, when_slow=OverflowPolicy.LATEST))) as slow:
         first = asyncio.create_task(anext(slow))
         await served.settle(EARTHQUAKES, 2)
 

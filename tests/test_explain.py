@@ -23,10 +23,10 @@ from test_home_feeds import entry, put
 
 from datastore.database import StoreOptions
 from datastore.dynamodb.client import STREAM_OPERATIONS
-from datastore.dynamodb.prepared_request import Prepared
+from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.errors import Forbidden, Unauthenticated
 from datastore.explain.report import MOST_CALLS, MOST_KEYS, explained
-from datastore.explain.trace import Ask, Details, Hit
+from datastore.explain.trace import Details, SharedRead, TracedRead
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.sightings import BLIP
@@ -544,13 +544,13 @@ FIELDS = st.sampled_from(["a", "a.b", "c", None])
 KEYS = st.lists(st.tuples(FIELDS, st.sampled_from(["feed", "blip"])), min_size=1, max_size=30)
 
 
-def call_of(operation: str, asks: list[Ask], units: dict[str, float], began: float = 0.0) -> Call:
+def call_of(operation: str, asks: list[TracedRead], units: dict[str, float], began: float = 0.0) -> Call:
     tables = {ask.table: None for ask in asks}
     keys = [{"PK": {"S": f"k{number}"}} for number in range(len(asks))]
     details = Details(tuple(asks), 0, 0, 0, {f"x-{table}": (units.get(table, 0.0), 0.0) for table in tables})
     request: dict[str, Any] = {"RequestItems": {f"x-{table}": {"Keys": keys} for table in tables}}
     told = sum(read for read, _ in details.units.values())
-    return Call(operation, Prepared.of(request), began=began, units=told, details=details)
+    return Call(operation, PreparedRequest.of(request), began=began, units=told, details=details)
 
 
 @given(st.lists(st.tuples(KEYS, HALVES, HALVES), max_size=5), st.lists(FIELDS, max_size=5))
@@ -559,9 +559,9 @@ def test_the_shares_of_the_fields_are_the_whole(
 ) -> None:
     meter = Meter()
     for keys, feed, blip in batches:
-        asks = [Ask(path, "P-1", table) for path, table in keys]
+        asks = [TracedRead(path, "P-1", table) for path, table in keys]
         meter.calls.append(call_of("BatchGetItem", asks, {"feed": feed, "blip": blip}))
-    meter.hits = [Hit(path, "P-1", None) for path in hits]
+    meter.hits = [SharedRead(path, "P-1", None) for path in hits]
 
     told = explained(meter, prefix="x-", estimate=0.0, source=None, hide=str)
 
@@ -575,7 +575,7 @@ def test_the_shares_of_the_fields_are_the_whole(
 def test_what_is_told_of_very_much_is_bounded_and_says_so() -> None:
     meter = Meter()
     for number in range(MOST_CALLS + 7):
-        asks = [Ask(f"field{number}", "P-1", "feed") for _ in range(MOST_KEYS + 3)]
+        asks = [TracedRead(f"field{number}", "P-1", "feed") for _ in range(MOST_KEYS + 3)]
         meter.calls.append(call_of("BatchGetItem", asks, {"feed": 51.5}, began=number))
 
     told = explained(meter, prefix="x-", estimate=0.0, source=None, hide=str)

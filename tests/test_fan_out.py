@@ -13,7 +13,7 @@ from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
 from datastore.feeds.visibility import Visibility
 from pipelines.feeds.fan_out import FanOut
-from pipelines.feeds.follow_backfill import Followings
+from pipelines.feeds.follow_backfill import FollowBackfill
 
 FANS = [f"fan{number}" for number in range(7)]
 
@@ -36,7 +36,7 @@ async def handle(world: World, changes: Sequence[Change] | None = None, wire: Wi
     try:
         for handler in (
             FanOut(lambda: world.store(wire), world.clock, page=3),
-            Followings(lambda: world.store(wire), world.clock, page=3),
+            FollowBackfill(lambda: world.store(wire), world.clock, page=3),
         ):
             await handler.handle(changes)
     finally:
@@ -384,7 +384,7 @@ async def test_a_follow_that_was_made_anew_by_a_clock_behind_and_taken_back_leav
     await world.follow("eve", "ada")
     await world.changes()
     leave = once(leaving(world, "eve"), is_entry_write)
-    await Followings(lambda: world.store(Wire(world.database.client, before=leave)), world.clock).handle(changes)
+    await FollowBackfill(lambda: world.store(Wire(world.database.client, before=leave)), world.clock).handle(changes)
 
     assert await world.entries() == set()
 

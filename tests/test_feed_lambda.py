@@ -17,7 +17,7 @@ from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds.table import FEED
 from pipelines.consumer.aws_lambda import MARGIN_SECONDS, OUTAGE, PIECE, LambdaHandler
-from pipelines.consumer.batches import RETRIES, Batches
+from pipelines.consumer.batches import RETRIES, BatchProcessor
 from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.feeds import aws_lambda
@@ -44,10 +44,10 @@ class Function:
         self._handler = LambdaHandler(FEED.name, self._open)
 
     @asynccontextmanager
-    async def _open(self) -> AsyncIterator[Batches]:
+    async def _open(self) -> AsyncIterator[BatchProcessor]:
         self.opened += 1
         async with open_database(self._options) as database:
-            yield Batches(
+            yield BatchProcessor(
                 self._handlers,
                 lambda: store_of(database),
                 now,

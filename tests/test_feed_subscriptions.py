@@ -13,7 +13,7 @@ from test_home_feeds import entry
 from test_notifications import notification_item
 
 from datastore.dynamodb.codec import Item
-from datastore.feeds.home_feeds import HomeFeeds, Source, source_item
+from datastore.feeds.home_feeds import HomeFeeds, MergedAuthor, source_item
 from datastore.feeds.posts import Post, Posts
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.composite_keys import Key
@@ -129,7 +129,7 @@ async def test_what_happens_while_the_sources_are_read_counts(served: Served, mo
     await put(served, source_item("ada", "big", iso(NOON)), gone)
     read = HomeFeeds.sources_at_start
 
-    async def slowly(feeds: HomeFeeds, user_id: str) -> list[Source]:
+    async def slowly(feeds: HomeFeeds, user_id: str) -> list[MergedAuthor]:
         found = await read(feeds, user_id)
         marker = await listening(served, RECEIVED % "", beside=1)
         await remove(served, gone)

@@ -26,10 +26,10 @@ from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import StoreOptions
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.feeds.table import FEED
-from pipelines.consumer.batches import Batches
+from pipelines.consumer.batches import BatchProcessor
 from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
-from pipelines.consumer.redrive import Replay
+from pipelines.consumer.redrive import Redrive
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.feeds.handlers import feed_handlers
 
@@ -93,7 +93,7 @@ async def test_handlers_that_fail_at_random_lose_and_double_nothing(served: Serv
     async with pipeline(served, handlers):
         await workload.run(OPERATIONS)
         await wait(served)
-    replay = Replay(handlers_of(served), served.store, feed_process.utc_now)
+    replay = Redrive(handlers_of(served), served.store, feed_process.utc_now)
     letters = await buried(served)
     for letter in letters:
         assert await replay.replay(letter) is None
@@ -183,7 +183,9 @@ async def second_reader(served: Served, handlers: Sequence[Handler]) -> AsyncIte
     """One more who reads the whole stream, without a lease, now ahead and now behind."""
     assert served.gateway.database is not None
     client, prefix = served.gateway.database.client, served.gateway.database.prefix
-    batches = Batches(handlers, served.store, feed_process.utc_now, StreamMetrics(), retries=AT_ONCE, outage=SOON)
+    batches = BatchProcessor(
+        handlers, served.store, feed_process.utc_now, StreamMetrics(), retries=AT_ONCE, outage=SOON
+    )
     stream = await stream_of(client, FEED.name, prefix)
     (shard,) = await shards_of(client, stream)
     cursor = ShardCursor(client, stream, shard.id, None)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from datastore.session.dataloader import Batches
+from datastore.session.dataloader import CancellableDataLoader
 
 
-class Doubled(Batches[int, int]):
+class Doubled(CancellableDataLoader[int, int]):
     """Twice each number, once it may be told."""
 
     def __init__(self) -> None:
@@ -23,7 +23,7 @@ class Doubled(Batches[int, int]):
         return [2 * key for key in keys]
 
 
-class Halved(Batches[int, int]):
+class Halved(CancellableDataLoader[int, int]):
     """Half of each number; odd ones fail, the first time that they are asked for."""
 
     def __init__(self) -> None:

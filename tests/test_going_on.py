@@ -13,7 +13,7 @@ from scripted_stream import Script, Shard
 import datastore.change_streams.shards.stream_reader as module
 from datastore.change_streams.shards.checkpoints import Reached, joined
 from datastore.change_streams.shards.stream_reader import Change, ChangesLost, StreamReader
-from datastore.dynamodb.retry.outage_log import AGAIN_SECONDS, SOON_SECONDS, Outage
+from datastore.dynamodb.retry.outage_log import AGAIN_SECONDS, SOON_SECONDS, OutageLog
 from datastore.errors import TableMissing, Unavailable
 from datastore.keyspace.sightings import BLIP
 
@@ -133,7 +133,7 @@ async def test_who_goes_on_does_not_wait_for_a_table_that_is_missing(go: Go) -> 
 
 def test_an_outage_is_told_when_it_begins_now_and_then_and_when_it_ends() -> None:
     now, told = 0.0, list[str]()
-    outage = Outage(lambda problem: told.append(str(problem)), lambda: told.append("ended"), lambda: now)
+    outage = OutageLog(lambda problem: told.append(str(problem)), lambda: told.append("ended"), lambda: now)
     for number in range(3):
         outage.goes_on(ValueError(f"first {number}"))
     now += AGAIN_SECONDS
@@ -145,7 +145,7 @@ def test_an_outage_is_told_when_it_begins_now_and_then_and_when_it_ends() -> Non
 
 def test_an_outage_that_comes_back_at_once_is_told_when_it_lasts() -> None:
     now, told = 0.0, list[str]()
-    outage = Outage(lambda problem: told.append(str(problem)), lambda: told.append("ended"), lambda: now)
+    outage = OutageLog(lambda problem: told.append(str(problem)), lambda: told.append("ended"), lambda: now)
     for _ in range(100):
         outage.goes_on(ValueError("back"))
         outage.ends()

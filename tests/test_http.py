@@ -14,11 +14,11 @@ from graphql import GraphQLError
 from http_server import served, until
 
 from datastore.errors import Conflict, NotFound, Unauthenticated, Unavailable
-from datastore.model.ids import Origin
+from datastore.model.ids import IdSource
 from datastore.session.metering import Meter
-from datastore.session.read_cache import Sharing
+from datastore.session.read_cache import ReadFreshness
 from resolvers.shared.authorization import Identity, Role
-from resolvers.shared.resume_position import Progress
+from resolvers.shared.resume_position import SubscriptionProgress
 from server.documents.document_cache import Documents
 from server.http.endpoint import GraphQLHTTP
 from server.http.protocol import UVICORN_OPTIONS
@@ -33,7 +33,7 @@ class Toy:
 
     knows_who_asks = True
     stands_for: Callable[[], int]
-    progress: Progress | None = None
+    progress: SubscriptionProgress | None = None
 
     def __init__(self, identity: Identity | None) -> None:
         self.identity = identity
@@ -45,10 +45,10 @@ class Toy:
     def close(self) -> None:
         pass
 
-    def share(self, sharing: Sharing) -> None:
+    def share(self, sharing: ReadFreshness) -> None:
         pass
 
-    def make_from(self, origin: Origin) -> None:
+    def make_from(self, origin: IdSource) -> None:
         pass
 
     def told(self) -> None:

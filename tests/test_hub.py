@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from datastore.change_streams.broadcast import Hub, Subscription
+from datastore.change_streams.broadcast import Broadcaster, TopicSubscription
 from datastore.errors import SlowSubscriber
-from datastore.queues import Backlog, Keeping, Policy, Room
+from datastore.queues import BoundedQueue, ByteBudget, OverflowPolicy, QueueLimits
 
 
 def same(number: int) -> int:
@@ -21,7 +21,7 @@ async def drain(events: AsyncIterator[int], number: int) -> list[int]:
 
 
 async def test_a_subscriber_gets_its_topic_in_order() -> None:
-    hub: Hub[int] = Hub()
+    hub: Broadcaster[int] = Broadcaster()
     async with hub.subscribe("a", same) as events:
         for number in range(3):
             hub.publish("a", number)
@@ -30,7 +30,7 @@ async def test_a_subscriber_gets_its_topic_in_order() -> None:
 
 
 async def test_select_maps_and_skips() -> None:
-    hub: Hub[int] = Hub()
+    hub: Broadcaster[int] = Broadcaster()
     async with hub.subscribe("a", lambda number: f"<{number}>" if number % 2 else None) as events:
         for number in range(4):
             hub.publish("a", number)
@@ -38,7 +38,7 @@ async def test_select_maps_and_skips() -> None:
 
 
 async def test_a_waiting_subscriber_is_woken() -> None:
-    hub: Hub[int] = Hub()
+    hub: Broadcaster[int] = Broadcaster()
     async with hub.subscribe("a", same) as events:
         waiting = asyncio.create_task(drain(events, 1))
         await asyncio.sleep(0)
@@ -47,9 +47,9 @@ async def test_a_waiting_subscriber_is_woken() -> None:
 
 
 async def test_a_slow_subscriber_is_disconnected_and_others_are_not() -> None:
-    hub: Hub[int] = Hub()
-    slow = hub.subscribe("a", same, keeping=Keeping(most=3))
-    wide = hub.subscribe("a", same, keeping=Keeping(most=10))
+    hub: Broadcaster[int] = Broadcaster()
+    slow = hub.subscribe("a", same, keeping=QueueLimits(most=3))
+    wide = hub.subscribe("a", same, keeping=QueueLimits(most=10))
     for number in range(6):
         hub.publish("a", number)
     with pytest.raises(SlowSubscriber, match="4 changes behind") as caught:
@@ -60,16 +60,18 @@ async def test_a_slow_subscriber_is_disconnected_and_others_are_not() -> None:
 
 
 async def test_exactly_full_is_not_slow() -> None:
-    hub: Hub[int] = Hub()
-    async with hub.subscribe("a", same, keeping=Keeping(most=3)) as events:
+    hub: Broadcaster[int] = Broadcaster()
+    async with hub.subscribe("a", same, keeping=QueueLimits(most=3)) as events:
         for number in range(3):
             hub.publish("a", number)
         assert await drain(events, 3) == [0, 1, 2]
 
 
 async def test_latest_keeps_the_newest_of_each_key() -> None:
-    hub: Hub[int] = Hub()
-    async with hub.subscribe("a", same, keeping=Keeping(Policy.LATEST, 2), key=lambda number: number % 2) as events:
+    hub: Broadcaster[int] = Broadcaster()
+    async with hub.subscribe(
+        "a", same, keeping=QueueLimits(OverflowPolicy.LATEST, 2), key=lambda number: number % 2
+    ) as events:
         for number in range(100):
             hub.publish("a", number)
         assert await drain(events, 2) == [98, 99]
@@ -77,26 +79,26 @@ async def test_latest_keeps_the_newest_of_each_key() -> None:
 
 
 async def test_latest_without_a_key_keeps_one() -> None:
-    hub: Hub[int] = Hub()
-    async with hub.subscribe("a", same, keeping=Keeping(Policy.LATEST, 1)) as events:
+    hub: Broadcaster[int] = Broadcaster()
+    async with hub.subscribe("a", same, keeping=QueueLimits(OverflowPolicy.LATEST, 1)) as events:
         for number in range(10):
             hub.publish("a", number)
         assert await drain(events, 1) == [9]
 
 
 async def test_latest_is_bounded_by_its_keys() -> None:
-    hub: Hub[int] = Hub()
-    events = hub.subscribe("a", same, keeping=Keeping(Policy.LATEST, 5), key=same)
+    hub: Broadcaster[int] = Broadcaster()
+    events = hub.subscribe("a", same, keeping=QueueLimits(OverflowPolicy.LATEST, 5), key=same)
     for number in range(6):
         hub.publish("a", number)
     with pytest.raises(SlowSubscriber):
         await anext(events)
 
 
-@pytest.mark.parametrize("policy", Policy)
-async def test_a_select_that_raises_ends_only_its_subscriber(policy: Policy) -> None:
-    hub: Hub[int] = Hub()
-    broken: Subscription[float] = hub.subscribe("a", lambda number: 1 / number, keeping=Keeping(policy))
+@pytest.mark.parametrize("policy", OverflowPolicy)
+async def test_a_select_that_raises_ends_only_its_subscriber(policy: OverflowPolicy) -> None:
+    hub: Broadcaster[int] = Broadcaster()
+    broken: TopicSubscription[float] = hub.subscribe("a", lambda number: 1 / number, keeping=QueueLimits(policy))
     sound = hub.subscribe("a", same)
     for number in (1, 0, 2):
         hub.publish("a", number)
@@ -108,15 +110,15 @@ async def test_a_select_that_raises_ends_only_its_subscriber(policy: Policy) -> 
 
 
 async def test_a_key_that_raises_ends_only_its_subscriber() -> None:
-    hub: Hub[int] = Hub()
-    broken = hub.subscribe("a", same, keeping=Keeping(Policy.LATEST), key=lambda number: 1 // number)
+    hub: Broadcaster[int] = Broadcaster()
+    broken = hub.subscribe("a", same, keeping=QueueLimits(OverflowPolicy.LATEST), key=lambda number: 1 // number)
     hub.publish("a", 0)
     with pytest.raises(ZeroDivisionError):
         await anext(broken)
 
 
 async def test_end_delivers_what_waits_first() -> None:
-    hub: Hub[int] = Hub()
+    hub: Broadcaster[int] = Broadcaster()
     plain, told = hub.subscribe("a", same), hub.subscribe("a", same)
     hub.publish("a", 1)
     plain.end()
@@ -129,7 +131,7 @@ async def test_end_delivers_what_waits_first() -> None:
 
 
 async def test_whoever_leaves_is_forgotten_at_once() -> None:
-    hub: Hub[int] = Hub()
+    hub: Broadcaster[int] = Broadcaster()
     entered = asyncio.Event()
 
     async def follow() -> None:
@@ -149,7 +151,7 @@ async def test_whoever_leaves_is_forgotten_at_once() -> None:
 
 
 async def test_a_timeout_of_one_step_loses_nothing() -> None:
-    hub: Hub[int] = Hub()
+    hub: Broadcaster[int] = Broadcaster()
     async with hub.subscribe("a", same) as events:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(anext(events), 0.001)
@@ -158,8 +160,8 @@ async def test_a_timeout_of_one_step_loses_nothing() -> None:
 
 
 async def test_a_subscriber_may_leave_while_it_is_being_published_to() -> None:
-    hub: Hub[int] = Hub()
-    others: list[Subscription[int]] = []
+    hub: Broadcaster[int] = Broadcaster()
+    others: list[TopicSubscription[int]] = []
 
     def leave(number: int) -> int:
         others.pop().end()
@@ -175,7 +177,7 @@ async def test_a_subscriber_may_leave_while_it_is_being_published_to() -> None:
 class Model:
     """What a backlog does, told in lists: what waits, what was left out for each, and what was dropped."""
 
-    def __init__(self, keeping: Keeping, most_bytes: int) -> None:
+    def __init__(self, keeping: QueueLimits, most_bytes: int) -> None:
         self.keeping = keeping
         self.most_bytes = most_bytes
         self.line: list[tuple[int, int, int, int]] = []  # number, key, size, left out
@@ -187,10 +189,10 @@ class Model:
 
     def add(self, number: int, key: int, size: int, others: int) -> bool:
         left_out, line = 0, list(self.line)
-        if self.keeping.policy is Policy.LATEST:
+        if self.keeping.policy is OverflowPolicy.LATEST:
             left_out = sum(1 + one[3] for one in line if one[1] == key)
             line = [one for one in line if one[1] != key]
-        if self.keeping.policy is Policy.BUFFER:
+        if self.keeping.policy is OverflowPolicy.BUFFER:
             if not self.holds([], size, others):
                 self.dropped_last += 1
                 return True
@@ -210,8 +212,8 @@ class Model:
 
 
 def test_what_waits_is_not_dropped_for_one_that_has_no_place_even_so() -> None:
-    room = Room(100)
-    backlog = Backlog[str](Keeping(Policy.BUFFER, 10), room)
+    room = ByteBudget(100)
+    backlog = BoundedQueue[str](QueueLimits(OverflowPolicy.BUFFER, 10), room)
     for name in "ab":
         assert backlog.add(name, size=10) == []
     room.used += 75  # another subscription of the reader
@@ -223,13 +225,13 @@ def test_what_waits_is_not_dropped_for_one_that_has_no_place_even_so() -> None:
     assert backlog.is_told
 
 
-@pytest.mark.parametrize("policy", Policy)
+@pytest.mark.parametrize("policy", OverflowPolicy)
 @pytest.mark.parametrize("seed", range(40))
-def test_a_backlog_tells_exactly_what_it_has_left_out(policy: Policy, seed: int) -> None:
+def test_a_backlog_tells_exactly_what_it_has_left_out(policy: OverflowPolicy, seed: int) -> None:
     chance = random.Random(seed)
-    keeping, most_bytes = Keeping(policy, chance.randint(1, 6)), chance.choice([50, 200, 10_000])
-    room = Room(most_bytes)
-    backlog, model = Backlog[int](keeping, room), Model(keeping, most_bytes)
+    keeping, most_bytes = QueueLimits(policy, chance.randint(1, 6)), chance.choice([50, 200, 10_000])
+    room = ByteBudget(most_bytes)
+    backlog, model = BoundedQueue[int](keeping, room), Model(keeping, most_bytes)
     added = gone = told = taken = refused = others = 0
     for number in range(300):
         if chance.random() < 0.1:
@@ -255,6 +257,6 @@ def test_a_backlog_tells_exactly_what_it_has_left_out(policy: Policy, seed: int)
     waiting = sum(one[3] for one in model.line) + model.dropped + model.dropped_last
     assert gone == told + waiting
     assert added == taken + gone + len(backlog)
-    assert gone == 0 if policy is Policy.CLOSE else gone > 0
-    assert refused == 0 if policy is Policy.BUFFER else True
+    assert gone == 0 if policy is OverflowPolicy.CLOSE else gone > 0
+    assert refused == 0 if policy is OverflowPolicy.BUFFER else True
     assert [number for number, *_ in model.line] == [backlog.take()[0] for _ in range(len(backlog))]

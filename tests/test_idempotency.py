@@ -31,10 +31,10 @@ from datastore.errors import (
     Unauthenticated,
     Unavailable,
 )
-from datastore.gateway.idempotency_records import LARGEST_ANSWER, Answers, Claim
+from datastore.gateway.idempotency_records import LARGEST_ANSWER, Claim, IdempotencyRecords
 from datastore.keyspace.gateway import answers as keys
 from datastore.keyspace.gateway.table import GATEWAY
-from datastore.model.ids import Origin
+from datastore.model.ids import IdSource
 from datastore.session.metering import Deadline, Meter
 from datastore.session.store import Store
 from resolvers.shared.authorization import Identity, Role
@@ -51,7 +51,7 @@ ENGINE_SETTINGS = settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 LEASE = timedelta(seconds=60)
-GONE = Origin(NOON, "gone")
+GONE = IdSource(NOON, "gone")
 
 
 def request(key: str = "k", text: str = "mutation { a }", user: str = "ada", **variables: Any) -> Request:
@@ -78,7 +78,7 @@ class Work:
     def __post_init__(self) -> None:
         self.may_go_on.set()
 
-    async def __call__(self, origin: Origin) -> Outcome:
+    async def __call__(self, origin: IdSource) -> Outcome:
         self.times += 1
         number = self.times
         await self.may_go_on.wait()
@@ -93,11 +93,11 @@ class Process:
     store: Callable[[float, Meter], Store]
     clock: Clock
 
-    async def ask(self, asked: Request, work: Callable[[Origin], Awaitable[Outcome]]) -> Outcome:
+    async def ask(self, asked: Request, work: Callable[[IdSource], Awaitable[Outcome]]) -> Outcome:
         return await self.once.answered(asked, work, Meter())
 
-    def answers(self) -> Answers:
-        return Answers(self.store(10, Meter()), self.clock, LEASE)
+    def answers(self) -> IdempotencyRecords:
+        return IdempotencyRecords(self.store(10, Meter()), self.clock, LEASE)
 
 
 @pytest.fixture(autouse=True)
@@ -154,7 +154,7 @@ async def test_an_operation_that_was_stopped_is_kept_if_it_may_have_written(proc
 
 
 async def test_what_is_not_begun_leaves_the_key_free(processes: tuple[Process, Process]) -> None:
-    async def shed(_: Origin) -> Outcome:
+    async def shed(_: IdSource) -> Outcome:
         raise Unavailable("Too busy.")
 
     with pytest.raises(Unavailable, match="Too busy"):
@@ -238,7 +238,7 @@ async def test_who_takes_a_claim_over_makes_of_it_what_its_holder_made(
     """However often it is taken over; and a key that is free again is begun anew."""
     origins = []
 
-    async def fail(origin: Origin) -> Outcome:
+    async def fail(origin: IdSource) -> Outcome:
         origins.append(origin)
         await processes[0].store(10, Meter()).write_all(GATEWAY, puts=[await left_claim(processes[0])])
         raise Throttled("x")
@@ -266,7 +266,7 @@ async def test_a_claim_of_an_earlier_version_is_taken_over(processes: tuple[Proc
     """It has neither moment nor seed: what is made is new."""
     origins = []
 
-    async def work(origin: Origin) -> Outcome:
+    async def work(origin: IdSource) -> Outcome:
         origins.append(origin)
         return Outcome({"a": 1}, wrote=True)
 
@@ -515,7 +515,7 @@ async def test_each_key_answers_as_it_first_did_until_it_expires(
             del kept[step.key]
             known = None
 
-        async def run(_: Origin, kind: str = step.kind) -> Outcome:
+        async def run(_: IdSource, kind: str = step.kind) -> Outcome:
             nonlocal executed
             if kind == "shed":
                 raise Unavailable("Too busy.")

@@ -17,12 +17,12 @@ from test_match_updates import advance, begun
 from test_resume import told_all, write_until
 
 from datastore.change_streams.replay.resume_token import UNKNOWN
-from datastore.change_streams.replay.signed_resume_ids import Resume
+from datastore.change_streams.replay.signed_resume_ids import ResumeRequest
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.matches.cricket import CricketEvent, EventKind
-from resolvers.shared.resume_position import Mark, Progress
+from datastore.matches.cricket import CricketEvent, CricketEventKind
+from resolvers.shared.resume_position import ResumePosition, SubscriptionProgress
 from server.settings import Settings
-from server.subscriptions.event_execution import Maker
+from server.subscriptions.event_execution import EventExecutor
 
 CUTS = int(os.environ.get("RESUME_CUTS", "15"))
 STRONG = "subscription { earthquakeDetected(minMagnitude: 6) { eventId } }"
@@ -112,7 +112,7 @@ async def test_each_version_counts_once_to_one_who_is_cut_at_places(
 
     async def write(number: int) -> None:
         name = "m1" if number % 4 == 0 else "m2"
-        kind = EventKind.FOUR if number % 3 else EventKind.WICKET
+        kind = CricketEventKind.FOUR if number % 3 else CricketEventKind.WICKET
         state = await advance(served, name, CricketEvent(f"{name}:{number}", kind, "…"))
         if name == "m1":
             written[0] = state.version
@@ -176,14 +176,14 @@ async def test_who_did_not_ask_for_places_is_told_none(served: Served) -> None:
 async def test_no_place_is_told_while_an_event_is_being_made(
     served: Served, transport: type[Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_go_on, really = asyncio.Event(), Maker.made
+    may_go_on, really = asyncio.Event(), EventExecutor.made
 
     async def made(*arguments: Any) -> Any:
         if arguments[2] is not None:
             await may_go_on.wait()
         return await really(*arguments)
 
-    monkeypatch.setattr(Maker, "made", made)
+    monkeypatch.setattr(EventExecutor, "made", made)
     client = transport(served.http, STRONG, {})
     async with client.connected(served.url) as events:
         assert await anext(events) == {"begun": True}
@@ -245,8 +245,8 @@ def test_no_place_is_told_before_the_client_knows_that_it_has_missed_something()
         place=None,
         last_place=None,
     )
-    progress = Progress(Resume(UNKNOWN, ""))
+    progress = SubscriptionProgress(ResumeRequest(UNKNOWN, ""))
     progress.begin(cast(Any, following), 5, tells_first=False)
     assert progress.standing is None
     progress.told_resync()
-    assert progress.standing == Mark(5, cast(Any, None))
+    assert progress.standing == ResumePosition(5, cast(Any, None))

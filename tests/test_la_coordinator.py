@@ -16,7 +16,7 @@ from datastore.database import Database
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.matches.live_activities import ACTIVITIES_OF_USER, LIVE_ACTIVITIES
 from datastore.keyspace.matches.live_activities import live_activity as session_key
-from datastore.matches.cricket import CricketEvent, EventKind, MatchPhase, Result, ResultKind
+from datastore.matches.cricket import CricketEvent, CricketEventKind, MatchPhase, Result, ResultKind
 from datastore.matches.devices import Devices, Platform
 from datastore.matches.display import display_state
 from datastore.matches.display_states import DisplayStates
@@ -28,7 +28,7 @@ from datastore.session.metering import Call, Deadline
 from datastore.session.store import Store
 from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
 from pipelines.matches.push.live_activities import LACoordinator
-from pipelines.matches.push.push_delivery import LoggedDelivery, Outcome
+from pipelines.matches.push.push_delivery import LoggedDelivery, PushOutcome
 from pipelines.matches.push.push_queue import MatchChange
 
 MATCH = fixture(version=7)
@@ -45,11 +45,11 @@ def change(version: int = 7, *events: CricketEvent, at: datetime = NOON) -> Matc
     return MatchChange(MATCH, states, events, frozenset(event.event_id for event in events))
 
 
-def event(kind: EventKind, text: str = "", innings: int = 2) -> CricketEvent:
+def event(kind: CricketEventKind, text: str = "", innings: int = 2) -> CricketEvent:
     return CricketEvent(f"m1:{kind}:{text}", kind, text or kind.value, innings=innings)
 
 
-WICKET = event(EventKind.WICKET, "Kishan is out")
+WICKET = event(CricketEventKind.WICKET, "Kishan is out")
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ async def test_while_a_delivery_runs_only_the_newest_change_waits_and_no_wicket_
     await coordinator.deliver(change(7))
     await until(lambda: len(server.requests) == 1)
     await coordinator.deliver(change(8, WICKET))
-    await coordinator.deliver(change(10, event(EventKind.FOUR)))
+    await coordinator.deliver(change(10, event(CricketEventKind.FOUR)))
     await coordinator.deliver(change(9))
     await coordinator.idle()
 
@@ -246,7 +246,7 @@ async def test_of_the_events_only_those_ring_that_may(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     await register(open_store(), "ada")
-    fifty, four = event(EventKind.FIFTY), event(EventKind.FOUR)
+    fifty, four = event(CricketEventKind.FIFTY), event(CricketEventKind.FOUR)
     quiet = change(7, WICKET, fifty, four)
 
     await coordinator.deliver(replaced(quiet, rings=frozenset({fifty.event_id, four.event_id})))
@@ -268,7 +268,9 @@ async def test_a_push_has_the_moment_of_its_state_whenever_it_is_sent(
     await _begin_for_a_follower(open_store())
     clock.forward(seconds=40)
 
-    await coordinator.deliver(change(7, event(EventKind.INNINGS_START, innings=1), at=NOON + timedelta(seconds=1.9)))
+    await coordinator.deliver(
+        change(7, event(CricketEventKind.INNINGS_START, innings=1), at=NOON + timedelta(seconds=1.9))
+    )
     await coordinator.idle()
     await coordinator.end(FINISHED, change(9).states)
 
@@ -306,7 +308,7 @@ async def test_an_older_version_is_not_sent_after_a_newer_one(
     await register(open_store(), "ada")
 
     for version in (8, 7, 9):
-        await coordinator.deliver(change(version, event(EventKind.WICKET, f"out {version}")))
+        await coordinator.deliver(change(version, event(CricketEventKind.WICKET, f"out {version}")))
         await coordinator.idle()
 
     assert rings(server) == [(8, "out 8"), (9, "out 9")]
@@ -404,10 +406,10 @@ async def test_followers_without_a_session_are_asked_in_when_the_match_begins(
         await _device(open_store(), user, push_to_start=f"start-{user}")
     await _device(open_store(), "fan-02", push_to_start=None)
 
-    await coordinator.deliver(change(7, event(EventKind.INNINGS_START, innings=1)))
+    await coordinator.deliver(change(7, event(CricketEventKind.INNINGS_START, innings=1)))
     await coordinator.deliver(change(8))
     await coordinator.idle()
-    await coordinator.deliver(change(9, event(EventKind.INNINGS_START, innings=2)))
+    await coordinator.deliver(change(9, event(CricketEventKind.INNINGS_START, innings=2)))
     await coordinator.idle()
 
     assert {token: shown for token, shown in told(server).items() if token != "ada"} == {
@@ -428,7 +430,7 @@ async def test_a_push_to_start_token_that_is_rejected_is_forgotten_unless_there_
         Answer() if request.token in ("ada", "start-well") else Answer(410, "Unregistered", delay=0.2)
     )
 
-    await coordinator.deliver(change(7, event(EventKind.INNINGS_START, innings=1)))
+    await coordinator.deliver(change(7, event(CricketEventKind.INNINGS_START, innings=1)))
     await until(lambda: len(server.requests) == 4)
     await Devices(open_store(), NOON).update_push_to_start_token("renewed", "device-renewed", "new")
     await coordinator.idle()
@@ -459,7 +461,7 @@ async def test_at_the_end_every_session_is_told_and_ended(
 
     summary = await coordinator.end(FINISHED)
 
-    assert summary.outcomes == {Outcome.DELIVERED: 1, Outcome.REJECTED: 1}
+    assert summary.outcomes == {PushOutcome.DELIVERED: 1, PushOutcome.REJECTED: 1}
     assert told(server) == {"ada": ["end MUM 9"], "bob": ["end CHE 9"]}
     assert server.requests[0].aps["dismissal-date"] == int(NOON.timestamp()) + 3600
     assert server.requests[0].aps["content-state"]["situation"] == "Mumbai won"
@@ -486,7 +488,7 @@ async def test_the_end_waits_for_what_runs_and_takes_the_place_of_what_waits(
 
     await coordinator.deliver(change(7))
     await until(lambda: len(server.requests) == 1)
-    await coordinator.deliver(change(8, event(EventKind.RESULT, "Mumbai won by 7 wickets")))
+    await coordinator.deliver(change(8, event(CricketEventKind.RESULT, "Mumbai won by 7 wickets")))
     await coordinator.end(FINISHED, change(9).states)
     await coordinator.idle()
 
@@ -506,8 +508,8 @@ async def test_an_end_that_did_not_reach_all_goes_on_when_asked_again(
     server.answer = lambda _: Answer()
     then = await coordinator.end(FINISHED, change(9).states)
 
-    assert (partly.outcomes, left) == ({Outcome.DELIVERED: 1, Outcome.FAILED: 1}, ["bob"])
-    assert then.outcomes == {Outcome.DELIVERED: 1}
+    assert (partly.outcomes, left) == ({PushOutcome.DELIVERED: 1, PushOutcome.FAILED: 1}, ["bob"])
+    assert then.outcomes == {PushOutcome.DELIVERED: 1}
     assert await sessions(open_store()) == []
 
 
@@ -526,7 +528,7 @@ async def test_the_end_of_a_thousand_sessions_that_cannot_be_reached_is_bounded(
         await until(lambda: len(server.requests) >= 100)
         summary = await coordinator.end(FINISHED, change(9).states)
 
-    assert summary.outcomes == {Outcome.FAILED: 1000}
+    assert summary.outcomes == {PushOutcome.FAILED: 1000}
     assert summary.reasons["NotInTime"] >= 400
     assert len(told(server)) < 600
     assert len(await sessions(open_store())) == 1000

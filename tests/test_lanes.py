@@ -6,20 +6,20 @@ from collections.abc import Hashable
 import pytest
 
 from datastore.errors import SlowSubscriber
-from datastore.queues import Keeping, Policy
-from server.subscriptions.keyed_worker import Lanes
+from datastore.queues import OverflowPolicy, QueueLimits
+from server.subscriptions.keyed_worker import KeyedWorkers
 
-CLOSE = Keeping()
+CLOSE = QueueLimits()
 
 
 class Doing:
     """Lanes whose work is a key and a number, which is done when the key may go."""
 
-    def __init__(self, keeping: Keeping = CLOSE, busy: int = 2) -> None:
+    def __init__(self, keeping: QueueLimits = CLOSE, busy: int = 2) -> None:
         self.done: list[tuple[str, int]] = []
         self.left_out = 0
         self.may_go: dict[str, asyncio.Event] = {}
-        self.lanes = Lanes[str, tuple[str, int]](keeping, busy, self._do)
+        self.lanes = KeyedWorkers[str, tuple[str, int]](keeping, busy, self._do)
 
     async def _do(self, work: tuple[str, int], left_out: int) -> None:
         await self.may_go.setdefault(work[0], asyncio.Event()).wait()
@@ -67,7 +67,7 @@ async def test_there_is_room_while_few_are_busy() -> None:
 
 
 async def test_too_much_for_a_lane_ends_what_waits_in_it() -> None:
-    doing = Doing(Keeping(most=2))
+    doing = Doing(QueueLimits(most=2))
     async with asyncio.TaskGroup() as tasks:
         doing.put(tasks, "a", 1)
         await asyncio.sleep(0)  # it is being done
@@ -79,7 +79,7 @@ async def test_too_much_for_a_lane_ends_what_waits_in_it() -> None:
 
 
 async def test_of_what_waits_the_latest_may_do() -> None:
-    doing = Doing(Keeping(Policy.LATEST))
+    doing = Doing(QueueLimits(OverflowPolicy.LATEST))
     async with asyncio.TaskGroup() as tasks:
         doing.put(tasks, "a", 1)
         await asyncio.sleep(0)

@@ -19,7 +19,7 @@ from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, TICK, acti
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.live_state import ActiveStatus, active_match_item
 from datastore.session.metering import Deadline
-from datastore.session.scan_cache import RememberedScans
+from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 from pipelines.matches.live.poller import Tick
 
@@ -193,7 +193,7 @@ async def test_while_the_index_cannot_be_read_a_scan_finds_the_matches(
         def open_store() -> Store:
             return Store(client, prefix=prefix, deadline=Deadline(10.0), token=lambda: "token")
 
-        remembered = RememberedScans(open_store, clock)
+        remembered = ScanCache(open_store, clock)
 
         async def ask() -> list[str]:
             before = len(proxy.seen)

@@ -12,7 +12,7 @@ from photo_items import livestream, photo, put, user
 from datastore.dynamodb.codec import Item
 from datastore.model.ids import uuid7
 from datastore.photos.livestreams import Livestreams
-from datastore.session.store import Written
+from datastore.session.store import WriteResult
 from resolvers.shared.authorization import Role
 
 ALL = " fragment All on Livestream { livestreamId title description streamUrl startTime endTime createdAt state }"
@@ -275,7 +275,7 @@ async def test_of_changes_at_once_none_is_lost_and_none_makes_it_end_before_it_b
 
     async def write_after_all_reads(
         self: Livestreams, item: Item, changes: Mapping[str, Any], expected: int | None
-    ) -> Written:
+    ) -> WriteResult:
         if next(tries) < 3:
             await all_have_read.wait()
         return await write(self, item, changes, expected)

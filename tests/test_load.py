@@ -16,8 +16,8 @@ from datastore.database import StoreOptions
 from datastore.errors import Throttled, Unavailable
 from datastore.keyspace.sightings import BLIP
 from resolvers.shared.authorization import Role
-from server.admission.load_shedding import IN_HAND, LATE_TURNS, Load
-from server.admission.quotas import Places
+from server.admission.load_shedding import IN_HAND, LATE_TURNS, LoadShedder
+from server.admission.quotas import KeyedQuota
 from server.settings import Settings
 
 READ = '{ sightings(area: "Harbor", first: 1) { edges { node { sightingId } } } }'
@@ -28,7 +28,7 @@ LISTEN = "subscription { sightingReported { sightingId } }"
 
 
 @asynccontextmanager
-async def working(load: Load, count: int) -> AsyncIterator[asyncio.Event]:
+async def working(load: LoadShedder, count: int) -> AsyncIterator[asyncio.Event]:
     """So many operations, begun and not yet ended."""
     ended = asyncio.Event()
 
@@ -46,7 +46,7 @@ async def working(load: Load, count: int) -> AsyncIterator[asyncio.Event]:
 
 
 async def test_as_many_wait_as_are_executed_and_no_more() -> None:
-    load = Load(3, queue_seconds=60)
+    load = LoadShedder(3, queue_seconds=60)
     async with working(load, 6) as ended:
         assert (load.running, load.waiting) == (3, 3)
         with pytest.raises(Unavailable) as refusal:
@@ -62,7 +62,7 @@ async def test_as_many_wait_as_are_executed_and_no_more() -> None:
 
 
 async def test_nobody_waits_long() -> None:
-    load = Load(1, queue_seconds=0.01)
+    load = LoadShedder(1, queue_seconds=0.01)
     async with working(load, 1):
         with pytest.raises(Unavailable, match="none ended soon"):
             async with load.turn():
@@ -73,7 +73,7 @@ async def test_nobody_waits_long() -> None:
 
 
 async def test_those_who_wait_come_before_those_who_come_later() -> None:
-    load, order = Load(1, queue_seconds=60), list[str]()
+    load, order = LoadShedder(1, queue_seconds=60), list[str]()
 
     async def work(name: str) -> None:
         async with load.turn():
@@ -90,7 +90,7 @@ async def test_those_who_wait_come_before_those_who_come_later() -> None:
 
 
 async def test_who_stops_waiting_leaves_no_trace() -> None:
-    load = Load(1, queue_seconds=60)
+    load = LoadShedder(1, queue_seconds=60)
     async with working(load, 2) as ended:
         waiting = asyncio.create_task(load.turn().__aenter__())
         waiting.cancel()
@@ -102,7 +102,7 @@ async def test_who_stops_waiting_leaves_no_trace() -> None:
 
 
 async def test_a_loop_that_is_late_takes_nothing_on() -> None:
-    load = Load(100, lag_seconds=0.5)
+    load = LoadShedder(100, lag_seconds=0.5)
     load.note(0.6)
     load.check()  # one large answer
     for _ in range(LATE_TURNS):
@@ -114,7 +114,7 @@ async def test_a_loop_that_is_late_takes_nothing_on() -> None:
 
 
 async def test_a_caller_has_turns_of_his_own() -> None:
-    load = Load(100, each=2, queue_seconds=0.01)
+    load = LoadShedder(100, each=2, queue_seconds=0.01)
     ended = asyncio.Event()
 
     async def work(caller: str) -> str:
@@ -150,7 +150,7 @@ async def test_a_caller_has_turns_of_his_own() -> None:
 
 
 async def test_places() -> None:
-    places = Places("things", 3, 2)
+    places = KeyedQuota("things", 3, 2)
     places.take("a")
     with places.taken("a"):
         with pytest.raises(Throttled, match="A caller may have 2 things at once"):

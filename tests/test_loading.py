@@ -12,8 +12,8 @@ from fault_proxy import Fault, Proxy, Seen, forward, hang, plain, refuse, reset,
 
 from datastore.database import Database
 from datastore.dynamodb.client import Client, RequestRefused
-from datastore.dynamodb.lazy_item import Found
-from datastore.dynamodb.record_decoder import Decoder
+from datastore.dynamodb.lazy_item import LazyItem
+from datastore.dynamodb.record_decoder import RecordDecoder
 from datastore.dynamodb.record_decoder import number as number_attribute
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
@@ -392,7 +392,7 @@ async def test_of_many_read_at_once_each_has_its_own_answer(
 
     found = await store.find_all(BLIPS, keys)
 
-    shown = [one.item if isinstance(one, Found) else type(one) for one in found]
+    shown = [one.item if isinstance(one, LazyItem) else type(one) for one in found]
     assert shown == [item(1), BadUserInput, type(None), item(3), item(1)]
     assert [keys_asked(seen, database) for seen in proxy.seen] == [["S#1", "S#2", "S#3"]]
 
@@ -404,7 +404,7 @@ async def test_of_many_read_at_once_each_has_its_own_answer(
     assert [isinstance(one, Exception) for one in failed] == [True] * 5
     proxy.always = None
     again = await failing.find_all(BLIPS, [blip(3)])
-    assert [one.item for one in again if isinstance(one, Found)] == [item(3)]
+    assert [one.item for one in again if isinstance(one, LazyItem)] == [item(3)]
 
 
 # --- Parts of items ---------------------------------------------------------------------------------------------------
@@ -427,7 +427,7 @@ async def fill_with_more(database: Database, numbers: Sequence[int]) -> None:
 
 async def read_parts(store: Store, numbers: Sequence[int], part: tuple[str, ...] = PART) -> list[Any]:
     found = await store.find_all(BLIPS, [blip(number) for number in numbers], part)
-    return [one.item if isinstance(one, Found) else one for one in found]
+    return [one.item if isinstance(one, LazyItem) else one for one in found]
 
 
 async def test_what_is_not_wanted_of_items_is_not_brought(
@@ -500,7 +500,7 @@ async def test_a_record_is_made_once_however_many_read_it(database: Database, op
         made.append(number)
         return [number]
 
-    decoder = Decoder(build, number=number_attribute("number"))
+    decoder = RecordDecoder(build, number=number_attribute("number"))
     store = open_store()
 
     found = await asyncio.gather(*[store.find(BLIPS, blip(1)) for _ in range(3)])

@@ -14,7 +14,7 @@ from websockets.http11 import Request as Handshake
 
 from datastore.objects.local import LocalObjects
 from server.app import application
-from server.http.media_types import MOST_ACCEPT_BYTES, MOST_RANGES, Wanted, wanted
+from server.http.media_types import MOST_ACCEPT_BYTES, MOST_RANGES, AcceptedTypes, wanted
 from server.settings import Settings
 from server.websocket.rejected_handshakes import LISTS, MOST_LIST_BYTES, Handshakes
 
@@ -143,15 +143,15 @@ async def test_a_long_url_takes_little_work(served: Served, kind: str, path: str
 @pytest.mark.parametrize(
     ("accept", "found"),
     [
-        ("application/json" + " " * (MOST_ACCEPT_BYTES - 16), Wanted("application/json")),
-        ("application/json" + " " * (MOST_ACCEPT_BYTES - 15), Wanted(None)),
-        (",".join(["a/b"] * (MOST_RANGES - 1) + ["application/json"]), Wanted("application/json")),
-        (",".join(["a/b"] * MOST_RANGES + ["application/json"]), Wanted(None)),
-        ("," * 900 + "application/json" + "," * 100, Wanted("application/json")),  # RFC 9110, 5.6.1.2
-        (", ,", Wanted(None)),
+        ("application/json" + " " * (MOST_ACCEPT_BYTES - 16), AcceptedTypes("application/json")),
+        ("application/json" + " " * (MOST_ACCEPT_BYTES - 15), AcceptedTypes(None)),
+        (",".join(["a/b"] * (MOST_RANGES - 1) + ["application/json"]), AcceptedTypes("application/json")),
+        (",".join(["a/b"] * MOST_RANGES + ["application/json"]), AcceptedTypes(None)),
+        ("," * 900 + "application/json" + "," * 100, AcceptedTypes("application/json")),  # RFC 9110, 5.6.1.2
+        (", ,", AcceptedTypes(None)),
     ],
 )
-def test_an_accept_is_read_up_to_its_limits(accept: str, found: Wanted) -> None:
+def test_an_accept_is_read_up_to_its_limits(accept: str, found: AcceptedTypes) -> None:
     assert wanted(accept) == found
 
 

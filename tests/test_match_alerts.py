@@ -11,7 +11,7 @@ from test_orchestrator import Scripted
 from datastore.matches.live_activities import LiveActivities
 from pipelines.matches.live.poller import LiveChange
 from pipelines.matches.pipeline import CricketPipeline
-from pipelines.matches.push.push_delivery import LoggedDelivery, Push, Summary
+from pipelines.matches.push.push_delivery import LoggedDelivery, Push, PushSummary
 
 
 class Noted(LoggedDelivery):
@@ -20,7 +20,7 @@ class Noted(LoggedDelivery):
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []
 
-    async def send_all(self, pushes: AsyncIterable[Push]) -> Summary:
+    async def send_all(self, pushes: AsyncIterable[Push]) -> PushSummary:
         async def noted() -> AsyncIterator[Push]:
             async for push in pushes:
                 self.sent.append(orjson.loads(push.notification.body)["aps"])

@@ -9,9 +9,9 @@ from cricket_events import events
 from cricket_samples import BLUES, RECORDINGS, REDS, Json, ball, blues, innings, match, over, real_data
 from msgspec.structs import replace
 
-from datastore.matches.cricket import CricketEvent, EventKind
+from datastore.matches.cricket import CricketEvent, CricketEventKind
 from datastore.matches.live_state import ActiveMatch, begun
-from pipelines.matches.live.diff import Found, MatchWatch
+from pipelines.matches.live.diff import MatchDiff, MatchWatch
 from pipelines.matches.providers.cricsheet.reader import load, read
 from pipelines.matches.providers.recordings import Recording
 from pipelines.matches.providers.replay import ReplayProvider
@@ -37,7 +37,7 @@ async def heard(recording: Recording, balls_per_tick: int = 1) -> list[CricketEv
     return told
 
 
-def written(active: ActiveMatch, found: Found) -> ActiveMatch:
+def written(active: ActiveMatch, found: MatchDiff) -> ActiveMatch:
     """The state after a tick."""
     return replace(
         active,
@@ -48,13 +48,13 @@ def written(active: ActiveMatch, found: Found) -> ActiveMatch:
     )
 
 
-async def lines(document: Json, *kinds: EventKind) -> list[tuple[str, str | None]]:
+async def lines(document: Json, *kinds: CricketEventKind) -> list[tuple[str, str | None]]:
     """The events of these kinds, or of all: in words, and the score."""
     told = await heard(read(document, match_id="m"))
     return [(event.text, event.score) for event in told if event.kind in kinds or not kinds]
 
 
-async def first(*overs: Json, kinds: tuple[EventKind, ...] = (), **more: Any) -> list[tuple[str, str | None]]:
+async def first(*overs: Json, kinds: tuple[CricketEventKind, ...] = (), **more: Any) -> list[tuple[str, str | None]]:
     """The same of an innings of the Reds."""
     start = () if kinds else (("Reds bat: innings 1 begins", None),)
     end = () if kinds else (("Reds won by 3 runs", None),)
@@ -145,7 +145,7 @@ async def test_real_penalty_runs_before_an_innings(file: str, number: int, runs:
 
     of_innings = [one for one in recording.balls if one.innings == number]
     for event in told:
-        if event.ball is not None and event.innings == number and event.kind is not EventKind.CORRECTION:
+        if event.ball is not None and event.innings == number and event.kind is not CricketEventKind.CORRECTION:
             upto = [one for one in of_innings if one.ball_id <= event.ball.ball_id]
             out = sum(len(one.wickets) for one in upto)
             assert event.score == f"{runs + sum(one.runs for one in upto)}/{out}"
@@ -154,7 +154,7 @@ async def test_real_penalty_runs_before_an_innings(file: str, number: int, runs:
 
 async def test_milestones_of_a_batter() -> None:
     sixes = [over(index, *[ball(6)] * 6) for index in range(6)]
-    kinds = (EventKind.FIFTY, EventKind.HUNDRED, EventKind.MILESTONE)
+    kinds = (CricketEventKind.FIFTY, CricketEventKind.HUNDRED, CricketEventKind.MILESTONE)
 
     assert await first(*sixes, kinds=kinds) == [
         ("R1 reaches 50", "54/0"),
@@ -170,7 +170,7 @@ async def test_a_milestone_is_of_an_innings() -> None:
 
     told = await heard(read(document, match_id="m"))
 
-    assert not [event for event in told if event.kind is EventKind.FIFTY]
+    assert not [event for event in told if event.kind is CricketEventKind.FIFTY]
 
 
 async def test_a_batter_who_retires_and_comes_back_goes_on_counting() -> None:
@@ -184,7 +184,7 @@ async def test_a_batter_who_retires_and_comes_back_goes_on_counting() -> None:
         )
     )
 
-    assert await lines(document, EventKind.FIFTY) == [("R1 reaches 50", "80/1")]
+    assert await lines(document, CricketEventKind.FIFTY) == [("R1 reaches 50", "80/1")]
 
 
 async def test_a_partnership_ends_when_one_retires() -> None:
@@ -199,7 +199,7 @@ async def test_a_partnership_ends_when_one_retires() -> None:
         )
     )
 
-    told = await lines(document, EventKind.PARTNERSHIP)
+    told = await lines(document, CricketEventKind.PARTNERSHIP)
 
     assert told == [("50 partnership between R3 and R2", "102/0")]
     assert sum(kind == "PARTNERSHIP" for kind, *_ in events(document).elements()) == 1
@@ -211,7 +211,7 @@ async def test_a_partnership_counts_extras_and_ends_with_a_wicket() -> None:
         innings(REDS, over(0, *wides, ball(4), ball(1)), over(1, ball(out="R1"), ball(6, batter="R3"), *[DOT] * 4))
     )
 
-    assert await lines(document, EventKind.PARTNERSHIP) == [("50 partnership between R1 and R2", "50/0")]
+    assert await lines(document, CricketEventKind.PARTNERSHIP) == [("50 partnership between R1 and R2", "50/0")]
 
 
 MAIDEN = ("A maiden over from B11", "0/0")
@@ -232,7 +232,7 @@ MAIDEN = ("A maiden over from B11", "0/0")
     ],
 )
 async def test_maidens(balls: list[Json], is_maiden: bool) -> None:
-    found = await first(over(0, *balls), kinds=(EventKind.MAIDEN,))
+    found = await first(over(0, *balls), kinds=(CricketEventKind.MAIDEN,))
 
     assert [text for text, _ in found] == ["A maiden over from B11"] * is_maiden
 
@@ -240,7 +240,7 @@ async def test_maidens(balls: list[Json], is_maiden: bool) -> None:
 async def test_a_maiden_is_of_one_bowler_in_overs_of_five_too() -> None:
     document = match(innings(REDS, over(0, *DOTS[:5]), over(1, *[ball(by="B10")] * 5)), balls_per_over=5)
 
-    assert await lines(document, EventKind.MAIDEN) == [
+    assert await lines(document, CricketEventKind.MAIDEN) == [
         ("A maiden over from B11", "0/0"),
         ("A maiden over from B10", "0/0"),
     ]
@@ -260,7 +260,7 @@ def out(**more: Any) -> Json:
     return ball(**{"out": "R1"} | more)
 
 
-HAT_TRICK = (EventKind.HAT_TRICK,)
+HAT_TRICK = (CricketEventKind.HAT_TRICK,)
 
 
 @pytest.mark.parametrize(
@@ -315,7 +315,13 @@ async def test_super_overs_have_targets_of_their_own() -> None:
         outcome={"result": "tie", "eliminator": BLUES},
     )
 
-    told = await lines(document, EventKind.TARGET, EventKind.SUPER_OVER, EventKind.INNINGS_BREAK, EventKind.RESULT)
+    told = await lines(
+        document,
+        CricketEventKind.TARGET,
+        CricketEventKind.SUPER_OVER,
+        CricketEventKind.INNINGS_BREAK,
+        CricketEventKind.RESULT,
+    )
 
     assert [text for text, _ in told] == [
         "Innings break: Reds 6/0",
@@ -340,8 +346,8 @@ async def test_a_declaration_and_a_rain_rule() -> None:
         outcome={"winner": REDS, "by": {"runs": 3}, "method": "D/L"},
     )
 
-    assert await lines(declared, EventKind.INNINGS_BREAK) == [("Innings break: Reds 6/0d", "6/0d")]
-    assert await lines(rain, EventKind.TARGET, EventKind.RESULT) == [
+    assert await lines(declared, CricketEventKind.INNINGS_BREAK) == [("Innings break: Reds 6/0d", "6/0d")]
+    assert await lines(rain, CricketEventKind.TARGET, CricketEventKind.RESULT) == [
         ("Target 64 from 7 overs (D/L)", None),
         ("Reds won by 3 runs (D/L)", None),
     ]
@@ -350,7 +356,7 @@ async def test_a_declaration_and_a_rain_rule() -> None:
 async def test_a_match_without_a_result_is_interrupted_first() -> None:
     document = match(innings(REDS, over(0, DOT)), outcome={"result": "no result"})
 
-    assert await lines(document, EventKind.RAIN, EventKind.RESULT) == [
+    assert await lines(document, CricketEventKind.RAIN, CricketEventKind.RESULT) == [
         ("Play is interrupted (Int.)", None),
         ("No result", None),
     ]

@@ -16,7 +16,7 @@ from test_contract import every_call
 
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, active_match
-from datastore.matches.cricket import CricketEvent, EventKind
+from datastore.matches.cricket import CricketEvent, CricketEventKind
 from datastore.matches.leagues import League, Leagues
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, active_match_item
 from pipelines.matches.live.poller import Tick
@@ -143,7 +143,7 @@ async def test_an_update_says_what_happened_and_how_the_match_stands(served: Ser
     await begun(served, "m1")
     listener = await follow(served)
     assert await version_of(listener) == (1, True)
-    wicket = CricketEvent("m1:7:wicket", EventKind.WICKET, "WICKET! A Batter b A Bowler", 1, "120/3", value=None)
+    wicket = CricketEvent("m1:7:wicket", CricketEventKind.WICKET, "WICKET! A Batter b A Bowler", 1, "120/3", value=None)
 
     await advance(served, "m1", wicket)
     update = (await listener.event())["matchUpdates"]
@@ -579,8 +579,8 @@ async def test_one_match_is_conflated_likewise(served: Served) -> None:
     query = 'subscription { matchUpdates(matchId: "m1", minIntervalMs: 60000) { version conflated events { kind } } }'
     listener = await follow(served, query)
     assert (await listener.event())["matchUpdates"]["version"] == 1
-    four = CricketEvent("m1:1:four", EventKind.FOUR, "FOUR!")
-    result = CricketEvent("m1:result", EventKind.RESULT, "Won by 3 runs")
+    four = CricketEvent("m1:1:four", CricketEventKind.FOUR, "FOUR!")
+    result = CricketEvent("m1:result", CricketEventKind.RESULT, "Won by 3 runs")
 
     for events in ((four,), (), (result,)):
         await advance(served, "m1", *events)

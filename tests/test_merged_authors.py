@@ -12,7 +12,7 @@ from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
 from datastore.model.timestamps import iso
 from pipelines.feeds.fan_out import FanOut
-from pipelines.feeds.follow_backfill import Followings
+from pipelines.feeds.follow_backfill import FollowBackfill
 
 FANS = [f"fan{number}" for number in range(5)]
 MOST = 3
@@ -43,7 +43,7 @@ async def handle(world: World, changes: Sequence[Change] | None = None, wire: Wi
     try:
         for handler in (
             FanOut(lambda: world.store(wire), world.clock, most_followers=MOST, page=2),
-            Followings(lambda: world.store(wire), world.clock, page=2),
+            FollowBackfill(lambda: world.store(wire), world.clock, page=2),
         ):
             await handler.handle(changes)
     finally:

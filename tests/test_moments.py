@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from datastore.dynamodb.record_decoder import Decoder, text
+from datastore.dynamodb.record_decoder import RecordDecoder, text
 from datastore.model.timestamps import from_iso
 from schema.scalars import SCALARS, shown
 
@@ -44,7 +44,7 @@ def in_kathmandu() -> Iterator[None]:
 @given(moment=st.datetimes(datetime(1000, 1, 2), datetime(9000, 1, 1)))  # noqa: DTZ001 - the point is that they have no zone
 @example(moment=datetime(2026, 6, 25))  # noqa: DTZ001
 def test_a_stored_moment_without_an_offset_is_in_utc(moment: datetime) -> None:
-    read = Decoder(lambda at: at, at=text("at", from_iso))
+    read = RecordDecoder(lambda at: at, at=text("at", from_iso))
     wanted = moment.replace(tzinfo=UTC)
 
     assert from_iso(moment.isoformat()) == wanted

@@ -30,14 +30,14 @@ from datastore.feeds.notifications import LIFETIME, Notification, is_notificatio
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.timestamps import to_seconds
 from datastore.session.metering import Call
-from pipelines.feeds.notifications import Notifications
+from pipelines.feeds.notifications import NotificationHandler
 
 MINUTE = timedelta(minutes=1)
 DAY = timedelta(days=1)
 
 
-def handler(database: Database, client: Client | None = None, clock: Clock | None = None) -> Notifications:
-    return Notifications(lambda: store_of(database, client), clock or Clock())
+def handler(database: Database, client: Client | None = None, clock: Clock | None = None) -> NotificationHandler:
+    return NotificationHandler(lambda: store_of(database, client), clock or Clock())
 
 
 async def tell(database: Database, *items: Item) -> None:
@@ -417,7 +417,7 @@ def deleted_comment(comment: Item) -> Item:
 
 async def calls_for(database: Database, changes: Sequence[Change]) -> list[Call]:
     store = store_of(database)
-    await Notifications(lambda: store, Clock()).handle(changes)
+    await NotificationHandler(lambda: store, Clock()).handle(changes)
     return store.meter.calls
 
 

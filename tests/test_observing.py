@@ -20,7 +20,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 from store_engines import ROOT
 
-from datastore.dynamodb.prepared_request import Prepared
+from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.errors import NotFound
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.session.metering import Call
@@ -269,7 +269,7 @@ async def test_figures_of_operations_and_calls(served: Served) -> None:
 def test_in_which_order_a_batch_asks_for_tables_makes_no_figures_of_its_own() -> None:
     metrics = OperationMetrics(CollectorRegistry(), "p-")
     for tables in permutations(["p-feed", "p-teams", "p-leagues"]):
-        metrics.call(Call("BatchGetItem", Prepared(b"", tables)))
+        metrics.call(Call("BatchGetItem", PreparedRequest(b"", tables)))
     assert len(metrics._of_calls) == 1
 
 

@@ -23,7 +23,7 @@ from datastore.session.store import Store
 from pipelines.demo.match import demo_match
 from pipelines.demo.matches import DemoProvider
 from pipelines.matches.live.poller import LiveChange
-from pipelines.matches.pipeline import CricketPipeline, Pace
+from pipelines.matches.pipeline import CricketPipeline, PollIntervals
 from pipelines.matches.providers.cricsheet.reader import read
 from pipelines.matches.providers.provider import ProviderUnavailable
 from pipelines.matches.providers.replay import ReplayProvider
@@ -511,7 +511,7 @@ async def test_sessions_are_ended_with_the_match_through_the_whole_pipeline(serv
         LoggedDelivery(),
         instance_id="one",
         now=served.clock,
-        pace=Pace(tick_seconds=0.0, reconcile_seconds=0.02, linger=timedelta(0)),
+        pace=PollIntervals(tick_seconds=0.0, reconcile_seconds=0.02, linger=timedelta(0)),
         on_change=changes.append,
     )
     sessions = LiveActivities(served.store(), served.clock())

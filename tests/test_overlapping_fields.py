@@ -14,7 +14,7 @@ from graphql.validation import (
 
 import schema as api
 from server.documents.limits import DocumentLimits
-from server.documents.overlapping_fields import Merging, TooComplex
+from server.documents.overlapping_fields import OverlapCheck, TooComplex
 from server.documents.validation import invalid
 
 SCHEMA = build_schema(random_documents.SCHEMA)
@@ -22,7 +22,7 @@ UNBOUNDED = 10**9
 
 
 def told(text: str) -> list[str]:
-    return [error.message for error in Merging(SCHEMA, parse(text), UNBOUNDED).conflicts()]
+    return [error.message for error in OverlapCheck(SCHEMA, parse(text), UNBOUNDED).conflicts()]
 
 
 def test_what_is_refused_is_what_the_reference_refuses() -> None:
@@ -101,7 +101,7 @@ def test_the_steps_grow_with_the_document(part: str) -> None:
     end = "} fragment F on Me {role userId}" if "F" in part else "}"
 
     def steps(times: int) -> int:
-        merging = Merging(api.build()._schema, parse("{" + part * times + end), UNBOUNDED)
+        merging = OverlapCheck(api.build()._schema, parse("{" + part * times + end), UNBOUNDED)
         assert list(merging.conflicts()) == []
         return merging.steps
 
@@ -112,7 +112,7 @@ def test_the_steps_grow_with_the_document(part: str) -> None:
 def test_what_takes_too_many_steps_is_given_up() -> None:
     fields = " ".join(f"f{number}: name" for number in range(100))
     parents = " ".join(f"a{number}: cat {{...F n{number}: id}}" for number in range(100))
-    merging = Merging(SCHEMA, parse(f"{{{parents}}} fragment F on Cat {{{fields}}}"), 4_000)
+    merging = OverlapCheck(SCHEMA, parse(f"{{{parents}}} fragment F on Cat {{{fields}}}"), 4_000)
 
     with pytest.raises(TooComplex):
         list(merging.conflicts())

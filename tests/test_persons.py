@@ -8,8 +8,8 @@ from conftest import Served
 from photo_items import ADA, ask_as, face, person, photo, put, user
 from photo_steps import CREATE, RENAME, assert_consistent, done, one, stored, tag
 
-from datastore.photos.optimistic_update import Current
-from datastore.photos.rename_person import Naming
+from datastore.photos.optimistic_update import OptimisticUpdate
+from datastore.photos.rename_person import PersonRename
 from resolvers.shared.authorization import Role
 
 OWN = "01900000-0000-7000-8000-000000000001"
@@ -173,22 +173,22 @@ async def test_who_is_not_there_cannot_be_changed(served: Served) -> None:
 
 
 async def test_of_two_names_given_to_one_id_at_once_one_stays(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    person_now, only = Current.person, Naming._only
+    person_now, only = OptimisticUpdate.person, PersonRename._only
     looked, wrote = (Together(2) for _ in range(2))
 
-    async def look(current: Current, person_id: str, *of: Any, **how: Any) -> Any:
+    async def look(current: OptimisticUpdate, person_id: str, *of: Any, **how: Any) -> Any:
         """Nobody writes before both have looked."""
         found = await person_now(current, person_id, *of, **how)
         await looked.wait()
         return found
 
-    async def look_again(naming: Naming, person_id: str) -> Any:
+    async def look_again(naming: PersonRename, person_id: str) -> Any:
         """Nor looks again before both have written."""
         await wrote.wait()
         return await only(naming, person_id)
 
-    monkeypatch.setattr(Current, "person", look)
-    monkeypatch.setattr(Naming, "_only", look_again)
+    monkeypatch.setattr(OptimisticUpdate, "person", look)
+    monkeypatch.setattr(PersonRename, "_only", look_again)
     named = await asyncio.gather(*[create(served, name=name, personId=OWN) for name in ("Bob", "Ann")])
 
     assert [told["name"] for told in named] == ["Ann", "Ann"]
@@ -219,7 +219,7 @@ async def test_a_name_that_comes_late_does_not_stand_against_who_has_faces_or_ca
         return None
 
     with monkeypatch.context() as early:
-        early.setattr(Current, "person", not_yet)
+        early.setattr(OptimisticUpdate, "person", not_yet)
         answer = await ask_as(served, CREATE, role=Role.ADMIN, input={"name": "Ann", "personId": OWN})
 
     assert answer.data["createPerson"]["name"] == "Zed"

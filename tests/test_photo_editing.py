@@ -13,8 +13,8 @@ from photo_steps import DELETE, UPDATE, assert_consistent, done, one, stored, ta
 from datastore.errors import Unavailable
 from datastore.model.access_patterns import AccessPattern
 from datastore.photos import update_photo as editing
-from datastore.photos.file_deletion_outbox import Removals
-from datastore.photos.optimistic_update import Current
+from datastore.photos.file_deletion_outbox import FileDeletionOutbox
+from datastore.photos.optimistic_update import OptimisticUpdate
 from datastore.session.store import Action, Store
 from resolvers.shared.authorization import Role
 
@@ -301,7 +301,7 @@ async def test_what_cannot_be_removed_now_is_removed_later(
     }
     assert ADA not in caplog.text
 
-    assert await Removals(served.store(), objects(served)).finish_all() == 1
+    assert await FileDeletionOutbox(served.store(), objects(served)).finish_all() == 1
 
     assert await files(served) == [False, False]
     assert await stored(served) == [user(uploadCount=0)]
@@ -315,7 +315,7 @@ async def test_files_that_are_to_be_removed_already_are_not_forgotten_by_a_delet
         await objects(served).write(file, b"a picture", content_type="image/jpeg")
 
     await done(served, DELETE, id="i")
-    await Removals(served.store(), objects(served)).finish_all()
+    await FileDeletionOutbox(served.store(), objects(served)).finish_all()
 
     assert [await objects(served).read(file, most_bytes=100) for file in (earlier, *FILES)] == [None] * 3
     assert await stored(served) == [user(uploadCount=0)]
@@ -351,15 +351,15 @@ async def test_a_count_that_begins_while_a_photo_is_deleted_gives_its_place_back
     served: Served, monkeypatch: pytest.MonkeyPatch, count: Any
 ) -> None:
     await put(served, user(**count), photo("i"))
-    commit, begun = Current.commit, list[bool]()
+    commit, begun = OptimisticUpdate.commit, list[bool]()
 
-    async def after(current: Current, pattern: AccessPattern, actions: Sequence[Action]) -> None:
+    async def after(current: OptimisticUpdate, pattern: AccessPattern, actions: Sequence[Action]) -> None:
         if not begun:
             begun.append(True)
             await put(served, user(uploadCount=1))
         await commit(current, pattern, actions)
 
-    monkeypatch.setattr(Current, "commit", after)
+    monkeypatch.setattr(OptimisticUpdate, "commit", after)
     assert await done(served, DELETE, id="i") is not None
 
     assert await stored(served) == [user(uploadCount=0)]

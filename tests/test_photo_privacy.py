@@ -23,7 +23,7 @@ from datastore.model.ids import uuid7
 from datastore.model.log_redaction import without_emails
 from datastore.model.timestamps import iso, to_seconds
 from datastore.photos.users import PhotoUser, photo_user_from
-from datastore.queues import Keeping
+from datastore.queues import QueueLimits
 from resolvers.shared.authorization import Role
 from resolvers.shared.event_source import follow
 from resolvers.shared.node_ids import global_id
@@ -339,7 +339,7 @@ async def test_a_change_that_cannot_be_read_is_told_without_the_email(
             raise ValueError(f"{change.new['email']} has no date")
         return str(change.new["imageId"])
 
-    events = follow(served.gateway.open_context(None), SPARKS, select, Keeping())
+    events = follow(served.gateway.open_context(None), SPARKS, select, QueueLimits())
     first = asyncio.ensure_future(anext(events))
     await served.settle(SPARKS)
     await put(served, user(OWNER))

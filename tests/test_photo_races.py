@@ -13,8 +13,8 @@ from datastore.dynamodb.retry.backoff import Backoff
 from datastore.model.access_patterns import AccessPattern
 from datastore.photos import optimistic_update as current
 from datastore.photos.lookups import Lookups
-from datastore.photos.merge_persons import Merging
-from datastore.photos.optimistic_update import Changed, Current
+from datastore.photos.merge_persons import PersonMerge
+from datastore.photos.optimistic_update import Changed, OptimisticUpdate
 from datastore.session.store import Action
 from resolvers.shared.authorization import Role
 
@@ -61,7 +61,7 @@ async def merges_back(served: Served, at: str) -> Any:
 async def begins(served: Served, one: str, into: str) -> None:
     """A merge that is cut off."""
     store = served.store()
-    await Merging(store, Lookups(store), served.clock())._begin(one, into)
+    await PersonMerge(store, Lookups(store), served.clock())._begin(one, into)
 
 
 # What finds nothing after what.
@@ -75,15 +75,15 @@ class Between:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._left = 0
         self._what: Callable[[], Awaitable[Any]] | None = None
-        commit = Current.commit
+        commit = OptimisticUpdate.commit
 
-        async def after(current: Current, pattern: AccessPattern, actions: Sequence[Action]) -> None:
+        async def after(current: OptimisticUpdate, pattern: AccessPattern, actions: Sequence[Action]) -> None:
             self._left -= 1
             if self._left == 0 and self._what is not None:
                 await self._what()
             await commit(current, pattern, actions)
 
-        monkeypatch.setattr(Current, "commit", after)
+        monkeypatch.setattr(OptimisticUpdate, "commit", after)
 
     async def run(self, outer: Awaitable[Answer], inner: Callable[[], Awaitable[Any]], transaction: int) -> Answer:
         """The outer one's answer, with the inner one done before its first, second, … transaction."""
@@ -139,11 +139,11 @@ async def test_what_changes_too_often_is_told_and_may_be_tried_again(
     await place(served, 1)
     before = await stored(served)
 
-    async def changed(_: Current, __: AccessPattern, ___: Sequence[Action]) -> None:
+    async def changed(_: OptimisticUpdate, __: AccessPattern, ___: Sequence[Action]) -> None:
         raise Changed
 
     monkeypatch.setattr(current, "CHANGES", Backoff(first=0.0, most=0.0, tries=3))
-    monkeypatch.setattr(Current, "commit", changed)
+    monkeypatch.setattr(OptimisticUpdate, "commit", changed)
 
     for operation in (tags, untags, renames, deletes, merges):
         answer = await operation(served, "0")

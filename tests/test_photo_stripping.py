@@ -22,7 +22,7 @@ from datastore.database import StoreOptions
 from datastore.errors import Unavailable
 from datastore.keyspace.photos import stripping as keys
 from datastore.objects import ObjectStore
-from pipelines.photos.stripping import Stripping, Summary
+from pipelines.photos.stripping import Stripping, StrippingSummary
 from server.settings import Settings
 
 PHOTOS = 7
@@ -221,7 +221,7 @@ def stripping(library: Library, step: str, interrupt: Write) -> Stripping:
     return Stripping(library.served.store, objects, page=1)
 
 
-def nobody(_: Summary) -> None:
+def nobody(_: StrippingSummary) -> None:
     pass
 
 

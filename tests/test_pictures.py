@@ -19,7 +19,7 @@ from datastore.errors import BadUserInput
 from datastore.photos import decoder_pool
 from datastore.photos import image_segments as segments
 from datastore.photos import image_types as pictures
-from datastore.photos.decoder import Decoder
+from datastore.photos.decoder import DecoderProcess
 from datastore.photos.decoder_pool import DecoderPool
 from datastore.photos.image_processing import examine
 from datastore.photos.image_types import Picture, PictureType
@@ -344,7 +344,7 @@ class Looking:
         self.going = self.most = 0
         self.free = threading.Event()
         self._guard = threading.Lock()
-        monkeypatch.setattr(Decoder, "examine", lambda _, *arguments: self._slow(*arguments))
+        monkeypatch.setattr(DecoderProcess, "examine", lambda _, *arguments: self._slow(*arguments))
 
     def _slow(self, name: str, _content: bytes, _declared: PictureType) -> Picture:
         with self._guard:

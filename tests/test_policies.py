@@ -33,7 +33,7 @@ from datastore.change_streams.dead_letters import DeadLetters, letter_of
 from datastore.change_streams.shards.stream_reader import encode_change
 from datastore.database import Database, StoreOptions, open_database
 from datastore.dynamodb.client import Client
-from datastore.dynamodb.prepared_request import Prepared
+from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.earthquakes.events import event_item
 from datastore.infrastructure.iam_roles import (
     DEAD_LETTERS,
@@ -48,7 +48,7 @@ from datastore.infrastructure.iam_roles import (
     ROLES,
     TABLES_ROLE,
     Files,
-    Role,
+    IamRole,
 )
 from datastore.infrastructure.policies import LONGEST, MOST_CHARACTERS, policies
 from datastore.infrastructure.tables import definition
@@ -90,7 +90,7 @@ def test_what_transactions_do_is_declared_where_there_are_some() -> None:
 
 
 @roles
-def test_a_policy_names_what_it_allows(role: Role) -> None:
+def test_a_policy_names_what_it_allows(role: IamRole) -> None:
     for statement in policy_of(role)["Statement"]:
         assert statement["Effect"] == "Allow"
         assert not [action for action in statement["Action"] if "*" in action]
@@ -99,7 +99,7 @@ def test_a_policy_names_what_it_allows(role: Role) -> None:
 
 
 @roles
-def test_each_right_is_needed_by_a_pattern_or_by_what_the_process_is_declared_to_do(role: Role) -> None:
+def test_each_right_is_needed_by_a_pattern_or_by_what_the_process_is_declared_to_do(role: IamRole) -> None:
     needed = {need for pattern in role.patterns for need in _needs(pattern)}
     needed |= {(f"dynamodb:{name}", _arn(table.name)) for table in role.made for name in MAKING}
     needed |= {("dynamodb:DescribeTable", _arn(table.name)) for table in role.described}
@@ -158,7 +158,7 @@ def test_only_declared_scans_are_allowed() -> None:
 
 
 @roles
-def test_managed_policies_are_short_enough_and_say_the_same(role: Role) -> None:
+def test_managed_policies_are_short_enough_and_say_the_same(role: IamRole) -> None:
     parts = policies(role, LONGEST)
 
     assert max(len(json.dumps(part, separators=(",", ":"))) for part in parts) <= MOST_CHARACTERS
@@ -183,7 +183,7 @@ class Watched:
     def note(self, operation: str, request: Mapping[str, Any]) -> None:
         self.calls.append((operation, request))
 
-    def refused(self, role: Role) -> list[tuple[str, str]]:
+    def refused(self, role: IamRole) -> list[tuple[str, str]]:
         assert self.calls
         return [need for call in self.calls for need in refused(role, *call)]
 
@@ -198,10 +198,10 @@ def watched(database: Database, monkeypatch: pytest.MonkeyPatch) -> Watched:
     watched, call, own = Watched(), Client.call, database.client
 
     async def watching(
-        self: Client, operation: str, request: Mapping[str, Any] | Prepared, /, **options: Any
+        self: Client, operation: str, request: Mapping[str, Any] | PreparedRequest, /, **options: Any
     ) -> dict[str, Any]:
         if self is not own:
-            watched.note(operation, request.payload if isinstance(request, Prepared) else request)
+            watched.note(operation, request.payload if isinstance(request, PreparedRequest) else request)
         return await call(self, operation, request, **options)
 
     monkeypatch.setattr(Client, "call", watching)

@@ -11,9 +11,9 @@ import pytest
 from toy_sockets import Peer, serving, unexpected, until, upgrade, world
 
 from server.admission.connection_limits import Connections
-from server.admission.read_fairness import TURN_BYTES, Pace, Paced, Turns
+from server.admission.read_fairness import TURN_BYTES, FairReader, RateLimit, TokenBucket
 from server.admission.settings import Capacity, unlimited
-from server.websocket.connection import Connection
+from server.websocket.connection import WebSocketConnection
 from server.websocket.limits import SocketLimits
 
 PING = bytes([0x89, 0x80, 0, 0, 0, 0])
@@ -51,7 +51,7 @@ async def test_few_frames_are_handled_in_one_turn_however_many_come(
     monkeypatch: pytest.MonkeyPatch, turn: Callable[[], int]
 ) -> None:
     handled: Counter[int] = Counter()
-    monkeypatch.setattr(Connection, "_pong", lambda _self, _data: handled.update([turn()]))
+    monkeypatch.setattr(WebSocketConnection, "_pong", lambda _self, _data: handled.update([turn()]))
     anything, patient = Connections(unlimited()), SocketLimits()
     async with serving(connections=anything, limits=patient) as edge, raw(edge.port) as one, raw(edge.port) as other:
         one.write(PING * 20_000)
@@ -61,8 +61,8 @@ async def test_few_frames_are_handled_in_one_turn_however_many_come(
 
 
 async def test_a_peer_that_is_too_fast_waits_and_the_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    handled: list[Connection] = []
-    monkeypatch.setattr(Connection, "_pong", lambda self, _data: handled.append(self))
+    handled: list[WebSocketConnection] = []
+    monkeypatch.setattr(WebSocketConnection, "_pong", lambda self, _data: handled.append(self))
     slow = Connections(Capacity(websocket_messages=200, websocket_messages_per_second=0.01))
     async with serving(connections=slow, limits=SocketLimits()) as edge, raw(edge.port) as flood:
         flood.write(PING * 100_000)
@@ -87,13 +87,13 @@ async def test_what_had_to_wait_is_read_in_its_order(caplog: pytest.LogCaptureFi
 
 async def test_a_hundred_subscriptions_at_once_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    paced = Paced.wait
+    paced = TokenBucket.wait
 
-    def wait(self: Paced, count: int) -> float:
+    def wait(self: TokenBucket, count: int) -> float:
         waits.append(paced(self, count))
         return waits[-1]
 
-    monkeypatch.setattr(Paced, "wait", wait)
+    monkeypatch.setattr(TokenBucket, "wait", wait)
     async with serving(limits=SocketLimits(), connections=Connections()) as edge, edge.ready() as peer:
         for n in range(100):
             await peer.subscribe(str(n), LISTEN)
@@ -110,18 +110,18 @@ async def pong(peer: Peer) -> Any:
 
 def test_a_pace() -> None:
     now = 0.0
-    paced = Paced(Pace(10, 2), lambda: now)
+    paced = TokenBucket(RateLimit(10, 2), lambda: now)
     assert paced.wait(10) == 0
     assert paced.wait(3) == 1.5
     now = 1.5
     assert paced.wait(0) == 0
     now = 1000
     assert paced.wait(12) == 1
-    assert Paced(Pace(), lambda: now).wait(10**9) == 0
+    assert TokenBucket(RateLimit(), lambda: now).wait(10**9) == 0
 
 
 async def test_turns_go_round_and_survive_one_that_fails() -> None:
-    turns, order = Turns(10), list[str]()
+    turns, order = FairReader(10), list[str]()
     loop = asyncio.get_running_loop()
     told: list[object] = []
     loop.set_exception_handler(lambda _loop, context: told.append(context["exception"]))

@@ -4,7 +4,7 @@ import pytest
 from conftest import NOON, SECRET, UNBOUGHT, Served
 from store_engines import free_port
 
-from datastore.dynamodb.prepared_request import Prepared
+from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.errors import BadUserInput
 from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds.table import FEED
@@ -73,7 +73,7 @@ async def test_pages_are_full_within_the_limit(served: Served) -> None:
 
 
 def call(operation: str, units: float) -> Call:
-    return Call(operation, Prepared(b"{}", ("t",)), units=units)
+    return Call(operation, PreparedRequest(b"{}", ("t",)), units=units)
 
 
 def test_what_was_begun_is_written_to_its_end() -> None:

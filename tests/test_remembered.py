@@ -16,7 +16,7 @@ from datastore.errors import Timeout, Unavailable
 from datastore.keyspace.matches.leagues import ACTIVE_LEAGUES, ALL_LEAGUES, LEAGUES
 from datastore.keyspace.matches.teams import ALL_TEAMS, TEAMS
 from datastore.session.metering import Call, Deadline
-from datastore.session.scan_cache import RememberedScans
+from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 from resolvers.shared.authorization import Role
 
@@ -139,8 +139,8 @@ async def fill(database: Database) -> Callable[..., Awaitable[None]]:
 
 
 @pytest.fixture
-def remembered(open_store: Callable[..., Store], clock: Clock) -> RememberedScans:
-    return RememberedScans(open_store, clock)
+def remembered(open_store: Callable[..., Store], clock: Clock) -> ScanCache:
+    return ScanCache(open_store, clock)
 
 
 def ids(items: Sequence[Item]) -> list[str]:
@@ -159,7 +159,7 @@ def held(release: asyncio.Event) -> Fault:
 
 
 async def test_a_failure_is_told_to_all_who_wait_and_is_not_kept(
-    proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: RememberedScans
+    proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: ScanCache
 ) -> None:
     await fill("1")
     proxy.faults.extend([plain(500)] * 4)
@@ -175,7 +175,7 @@ async def test_a_failure_is_told_to_all_who_wait_and_is_not_kept(
 
 
 async def test_what_cannot_be_converted_is_not_kept_either(
-    open_store: Callable[..., Store], fill: Any, remembered: RememberedScans
+    open_store: Callable[..., Store], fill: Any, remembered: ScanCache
 ) -> None:
     await fill("1")
 
@@ -189,7 +189,7 @@ async def test_what_cannot_be_converted_is_not_kept_either(
 
 
 async def test_who_gives_up_does_not_end_the_scan_of_the_others(
-    proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: RememberedScans
+    proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: ScanCache
 ) -> None:
     await fill("1")
     release = asyncio.Event()
@@ -208,7 +208,7 @@ async def test_who_gives_up_does_not_end_the_scan_of_the_others(
 
 
 async def test_a_scan_whose_only_asker_gave_up_is_kept_for_the_next(
-    proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: RememberedScans
+    proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: ScanCache
 ) -> None:
     await fill("1")
     release = asyncio.Event()
@@ -224,7 +224,7 @@ async def test_a_scan_whose_only_asker_gave_up_is_kept_for_the_next(
 
 
 async def test_an_asker_waits_no_longer_than_its_own_deadline(
-    proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: RememberedScans
+    proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: ScanCache
 ) -> None:
     await fill("1")
     release = asyncio.Event()
@@ -240,7 +240,7 @@ async def test_an_asker_waits_no_longer_than_its_own_deadline(
 
 
 async def test_the_scan_of_an_asker_short_of_time_has_its_own_deadline(
-    proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: RememberedScans
+    proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: ScanCache
 ) -> None:
     await fill("1")
     release = asyncio.Event()
@@ -257,7 +257,7 @@ async def test_the_scan_of_an_asker_short_of_time_has_its_own_deadline(
 async def test_a_scan_without_end_is_ended_by_its_deadline(
     proxy: Proxy, open_store: Callable[..., Store], clock: Clock
 ) -> None:
-    remembered = RememberedScans(lambda: open_store(0.05), clock)
+    remembered = ScanCache(lambda: open_store(0.05), clock)
     proxy.faults.append(hang)
 
     with pytest.raises(Timeout):
@@ -267,7 +267,7 @@ async def test_a_scan_without_end_is_ended_by_its_deadline(
 
 
 async def test_a_write_during_a_scan_is_seen_by_all_who_ask_after_it(
-    proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: RememberedScans
+    proxy: Proxy, open_store: Callable[..., Store], fill: Any, remembered: ScanCache
 ) -> None:
     await fill("1")
     release = asyncio.Event()
@@ -294,7 +294,7 @@ async def test_a_write_during_a_scan_is_seen_by_all_who_ask_after_it(
 
 
 async def test_a_table_that_is_dropped_leaves_the_others(
-    proxy: Proxy, open_store: Callable[..., Store], remembered: RememberedScans
+    proxy: Proxy, open_store: Callable[..., Store], remembered: ScanCache
 ) -> None:
     async def read() -> int:
         for pattern, values in ((ALL_TEAMS, {}), (ALL_LEAGUES, {}), (ACTIVE_LEAGUES, {"active": True})):
@@ -307,9 +307,7 @@ async def test_a_table_that_is_dropped_leaves_the_others(
     assert await read() == 5
 
 
-async def test_the_scan_is_a_call_of_who_began_it(
-    open_store: Callable[..., Store], remembered: RememberedScans
-) -> None:
+async def test_the_scan_is_a_call_of_who_began_it(open_store: Callable[..., Store], remembered: ScanCache) -> None:
     first, second = open_store(), open_store()
 
     await asyncio.gather(*[remembered.scan(store, ALL_TEAMS, ids) for store in (first, second)])
@@ -319,7 +317,7 @@ async def test_the_scan_is_a_call_of_who_began_it(
 
 
 async def test_scans_on_their_way_end_when_the_gateway_stops(
-    proxy: Proxy, open_store: Callable[..., Store], remembered: RememberedScans
+    proxy: Proxy, open_store: Callable[..., Store], remembered: ScanCache
 ) -> None:
     proxy.always = hang
     asker = asyncio.create_task(remembered.scan(open_store(), ALL_TEAMS, ids))

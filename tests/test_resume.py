@@ -27,9 +27,9 @@ from test_notifications import notification_item
 from test_sightings import report
 
 from datastore.change_streams.replay import signed_resume_ids as resume_ids
-from datastore.change_streams.replay.replay_log import Log
+from datastore.change_streams.replay.replay_log import ReplayLog
 from datastore.change_streams.replay.resume_token import UNKNOWN
-from datastore.change_streams.replay.signed_resume_ids import Resume, ResumeIds
+from datastore.change_streams.replay.signed_resume_ids import ResumeIds, ResumeRequest
 from datastore.change_streams.shards.checkpoints import sequence_at
 from datastore.change_streams.shards.shard_reader import ShardCursor, shards_of, stream_of
 from datastore.database import StoreOptions
@@ -37,7 +37,7 @@ from datastore.feeds.home_feeds import source_item
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.matches.fixtures import FIXTURES
-from datastore.matches.cricket import CricketEvent, EventKind
+from datastore.matches.cricket import CricketEvent, CricketEventKind
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import iso
 from resolvers.shared.authorization import Role
@@ -45,7 +45,7 @@ from server.http.sse import EventStreams, StreamLimits
 from server.operations.outcome import Outcome
 from server.operations.request import Caller
 from server.settings import Settings
-from server.subscriptions.event_execution import Maker
+from server.subscriptions.event_execution import EventExecutor
 
 CUTS = int(os.environ.get("RESUME_CUTS", "20"))
 MATCH = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot } }'
@@ -306,7 +306,7 @@ async def test_equal_subscribers_that_go_on_join_the_others(served: Served) -> N
 # Each subscription, and the rights there are when one comes back
 
 
-def read_up_to(log: Log) -> int:
+def read_up_to(log: ReplayLog) -> int:
     """Return the newest sequence in a log."""
     return max([sequence_at(position) or 0 for position in log.last_place.positions.values()])
 
@@ -460,7 +460,7 @@ async def test_scores_that_waited_while_one_was_cut_off_are_not_lost(served: Ser
     async with client.connected(served.url) as events:
         assert (await anext(events))["data"]["liveScores"]["isSnapshot"]
         await advance(served, "m1")  # this waits for a minute
-        await advance(served, "m2", CricketEvent("m2:1", EventKind.WICKET, "WICKET!"))
+        await advance(served, "m2", CricketEvent("m2:1", CricketEventKind.WICKET, "WICKET!"))
         told = (await anext(events))["data"]["liveScores"]["updates"]
         assert told == [{"matchId": "m2", "version": 2, "conflated": 0}]
     await advance(served, "m2")
@@ -484,7 +484,7 @@ async def test_more_matches_than_an_id_can_tell_of_are_told_anew(
             told = (await anext(events))["data"]["liveScores"]
             assert told["isSnapshot"]
             assert len(told["updates"]) == 5
-        assert ResumeIds(SECRET.encode()).open(client.last, b"liveScores?{}") == Resume(UNKNOWN, "")
+        assert ResumeIds(SECRET.encode()).open(client.last, b"liveScores?{}") == ResumeRequest(UNKNOWN, "")
 
 
 async def test_a_herd_that_comes_back_is_told_what_was_missed_once_for_all(
@@ -499,13 +499,13 @@ async def test_a_herd_that_comes_back_is_told_what_was_missed_once_for_all(
         client.last = clients[0].last
     for number in range(3):
         await put_raw(served, f"q{number + 1}")
-    made, really = list[Any](), Maker.made
+    made, really = list[Any](), EventExecutor.made
 
-    async def counted(maker: Maker, member: Any, told: Any, standing: Any) -> Any:
+    async def counted(maker: EventExecutor, member: Any, told: Any, standing: Any) -> Any:
         made.append(told)
         return await really(maker, member, told, standing)
 
-    monkeypatch.setattr(Maker, "made", counted)
+    monkeypatch.setattr(EventExecutor, "made", counted)
 
     async def had(client: Client) -> list[str]:
         async with client.connected(other.url) as events:

@@ -16,8 +16,8 @@ from scripted_stream import Script, Shard
 
 import datastore.change_streams.replay.replay_log as log_module
 from datastore.change_streams.change_feed import ChangeFeed
-from datastore.change_streams.change_subscription import Following
-from datastore.change_streams.replay.resume_token import MOST_SHARDS, Place, decode
+from datastore.change_streams.change_subscription import ChangeSubscription
+from datastore.change_streams.replay.resume_token import MOST_SHARDS, ResumeToken, decode
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.client import RequestRefused
 from datastore.model.access_patterns import Table
@@ -60,7 +60,7 @@ class Feeds:
         self._script = script
         self._stack = stack
         self.had: list[Change] = []
-        self.place: Place | None = None
+        self.place: ResumeToken | None = None
 
     def feed(self, **given: Any) -> ChangeFeed:
         feed = ChangeFeed(
@@ -260,7 +260,7 @@ async def test_a_position_that_stays_ahead_of_the_stream_is_too_old(
         await anext(stays)
         here = stays.place
         (key,) = here.positions
-        client.place = Place.at(here.stream, here.time, {key: "9" * 21})
+        client.place = ResumeToken.at(here.stream, here.time, {key: "9" * 21})
         async with client.following(client.feed()) as events:
             assert events.is_too_old
 
@@ -305,7 +305,7 @@ async def test_a_herd_that_resumes_from_different_positions_has_the_stream_read_
     async with feed.follow(TABLE, lambda change: change):
         script.calls.clear()
 
-        async def resumed(place: Place) -> int:
+        async def resumed(place: ResumeToken) -> int:
             async with feed.follow(TABLE, lambda change: change, after=place) as events:
                 await anext(events)
                 return len(await _rest(events))
@@ -316,14 +316,14 @@ async def test_a_herd_that_resumes_from_different_positions_has_the_stream_read_
     assert script.calls.count("GetShardIterator") <= 8
 
 
-async def _rest(events: Following[Change]) -> list[Change]:
+async def _rest(events: ChangeSubscription[Change]) -> list[Change]:
     found = []
     while (change := await events.missed()) is not None:
         found.append(change)
     return found
 
 
-def _numbers(events: Following[Change]) -> Any:
+def _numbers(events: ChangeSubscription[Change]) -> Any:
     class Numbers:
         async def __anext__(self) -> int:
             return number_of(await anext(events))

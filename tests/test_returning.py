@@ -16,27 +16,27 @@ from test_match_updates import advance, begun
 from test_notifications import notification_item
 from test_resume import QUAKES, told_all
 
-from datastore.change_streams.replay.backfill import OlderChanges
-from datastore.change_streams.replay.resume_token import UNKNOWN, Place, key_of
-from datastore.change_streams.replay.signed_resume_ids import Resume, ResumeIds
+from datastore.change_streams.replay.backfill import Backfill
+from datastore.change_streams.replay.resume_token import UNKNOWN, ResumeToken, key_of
+from datastore.change_streams.replay.signed_resume_ids import ResumeIds, ResumeRequest
 from datastore.change_streams.shards.stream_reader import ChangesLost
 from datastore.errors import SlowSubscriber, Throttled
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.feeds.table import FEED
-from datastore.queues import Keeping, Room
+from datastore.queues import ByteBudget, QueueLimits
 from resolvers.matches.match_update import LiveScores
 from resolvers.matches.version_sequence import SinceScores, VersionSequence
 from resolvers.shared.authorization import Role
-from resolvers.shared.resume_position import Mark, Progress
+from resolvers.shared.resume_position import ResumePosition, SubscriptionProgress
 from server.http.sse import EventStreams, StreamLimits
-from server.operations.billing import MISSED_EVENT_UNITS, Accounts
+from server.operations.billing import MISSED_EVENT_UNITS, Billing
 from server.operations.lifecycle import Report
 from server.operations.outcome import Outcome, Stage, failure
 from server.operations.request import Caller
-from server.subscriptions.broadcast_group import Group
-from server.subscriptions.group_member import Member
-from server.subscriptions.manager import Streams
-from server.subscriptions.replay import Missed, Returning
+from server.subscriptions.broadcast_group import BroadcastGroup
+from server.subscriptions.group_member import GroupMember
+from server.subscriptions.manager import SubscriptionManager
+from server.subscriptions.replay import ReplaySet, ReplaySource
 
 SCORES = "subscription { liveScores { isSnapshot ended updates { matchId version } } }"
 
@@ -47,7 +47,7 @@ async def until(is_so: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
-def group_of(served: Served) -> Group:
+def group_of(served: Served) -> BroadcastGroup:
     (group,) = served.gateway.edge.runner._streams._groups.values()
     return group
 
@@ -57,9 +57,9 @@ async def test_who_comes_back_and_leaves_pays_for_it_and_nobody_else(
     served: Served, monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
     paid, reads, may_go_on = Counter[str | None](), asyncio.Event(), asyncio.Event()
-    really = OlderChanges.read
+    really = Backfill.read
 
-    async def settle(_: Accounts, request: Any, units: float) -> None:
+    async def settle(_: Billing, request: Any, units: float) -> None:
         paid[request.caller.identity and request.caller.identity.user_id] += cast(int, units)
 
     async def read(*arguments: Any) -> Any:
@@ -67,9 +67,9 @@ async def test_who_comes_back_and_leaves_pays_for_it_and_nobody_else(
         await may_go_on.wait()
         return await really(*arguments)
 
-    monkeypatch.setattr(Accounts, "settle", settle)
-    monkeypatch.setattr(Accounts, "settles", lambda _, units: units != 0)
-    monkeypatch.setattr(OlderChanges, "read", read)
+    monkeypatch.setattr(Billing, "settle", settle)
+    monkeypatch.setattr(Billing, "settles", lambda _, units: units != 0)
+    monkeypatch.setattr(Backfill, "read", read)
     for number in range(5):
         await put_raw(served, f"q{number}")
     stays = await served.listen(QUAKES, user="victim")
@@ -84,7 +84,7 @@ async def test_who_comes_back_and_leaves_pays_for_it_and_nobody_else(
         await stays.socket.close()
         await until(lambda: not streams._groups)
     client = OverSocket(served.http, QUAKES, served.headers("eve", Role.USER))
-    before = Place.at(key_of(log.stream, ""), 1, {key: "1"})
+    before = ResumeToken.at(key_of(log.stream, ""), 1, {key: "1"})
     client.last = ResumeIds(SECRET.encode()).sealer(b"earthquakeDetected?{}")(before, "")
     async with client.connected(served.url):
         await asyncio.wait_for(reads.wait(), 10)
@@ -107,14 +107,14 @@ async def test_one_comes_to_be_as_the_others_although_a_match_left_meanwhile(
         await anext(events)
     await advance(served, "m2")
     await told_all(served)
-    inside, may_go_on, really = asyncio.Event(), asyncio.Event(), Group.tell_missed
+    inside, may_go_on, really = asyncio.Event(), asyncio.Event(), BroadcastGroup.tell_missed
 
-    async def tell_missed(group: Group, members: list[Member], told: Any) -> None:
+    async def tell_missed(group: BroadcastGroup, members: list[GroupMember], told: Any) -> None:
         inside.set()
         await may_go_on.wait()
         await really(group, members, told)
 
-    monkeypatch.setattr(Group, "tell_missed", tell_missed)
+    monkeypatch.setattr(BroadcastGroup, "tell_missed", tell_missed)
     versions, ended = dict[str, int](), list[str]()
     async with client.connected(served.url) as events:
         await asyncio.wait_for(inside.wait(), 10)
@@ -149,17 +149,17 @@ class Alone:
     """A group of one, and who listens."""
 
     def __init__(self, at: int = 0, most_bytes: int = 0) -> None:
-        self.keeping = Keeping()
+        self.keeping = QueueLimits()
         self.at = at
-        self.room = Room(most_bytes)
+        self.room = ByteBudget(most_bytes)
         self.told: list[Outcome | None] = []
         self.finished: Outcome | None = None
-        self.member = Member(self, cast(Any, _Anyone()), cast(Any, self))
+        self.member = GroupMember(self, cast(Any, _Anyone()), cast(Any, self))
 
-    def standing(self) -> Mark:
-        return Mark(self.at, UNKNOWN)
+    def standing(self) -> ResumePosition:
+        return ResumePosition(self.at, UNKNOWN)
 
-    def leave(self, _: Member) -> None: ...
+    def leave(self, _: GroupMember) -> None: ...
 
     def deliver(self, outcome: Outcome, _: Any) -> None:
         self.told.append(outcome)
@@ -221,14 +221,14 @@ async def test_nothing_waits_for_one_who_is_told_it_otherwise(served: Served, mo
         await stays.event()
     await put_raw(served, "q1")
     await stays.event()
-    inside, may_go_on, really = asyncio.Event(), asyncio.Event(), Group.tell_missed
+    inside, may_go_on, really = asyncio.Event(), asyncio.Event(), BroadcastGroup.tell_missed
 
-    async def tell_missed(group: Group, members: list[Member], told: Any) -> None:
+    async def tell_missed(group: BroadcastGroup, members: list[GroupMember], told: Any) -> None:
         inside.set()
         await may_go_on.wait()
         await really(group, members, told)
 
-    monkeypatch.setattr(Group, "tell_missed", tell_missed)
+    monkeypatch.setattr(BroadcastGroup, "tell_missed", tell_missed)
     monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 3)
     async with client.connected(served.url) as events:
         await asyncio.wait_for(inside.wait(), 10)
@@ -243,11 +243,13 @@ async def test_nothing_waits_for_one_who_is_told_it_otherwise(served: Served, mo
 
 
 async def test_who_comes_once_others_have_all_is_told_by_itself() -> None:
-    def missed() -> Missed:
-        context = type("Context", (), {"progress": Progress(Resume(UNKNOWN, "")), "close": lambda self: None})()
-        return Missed(cast(Any, None), cast(Any, None), context)
+    def missed() -> ReplaySource:
+        context = type(
+            "Context", (), {"progress": SubscriptionProgress(ResumeRequest(UNKNOWN, "")), "close": lambda self: None}
+        )()
+        return ReplaySource(cast(Any, None), cast(Any, None), context)
 
-    returning = Returning(cast(Any, type("Home", (), {"keep": lambda self, members: None})()), cast(Any, None))
+    returning = ReplaySet(cast(Any, type("Home", (), {"keep": lambda self, members: None})()), cast(Any, None))
     first, second, third = missed(), missed(), missed()
     returning.add(Alone().member, first, now=False)
     returning.add(Alone().member, second, now=False)
@@ -263,15 +265,15 @@ async def test_who_cannot_be_told_how_things_stand_is_told_that_and_others_are_n
     await begun(served, "m1")
     stays = await served.listen(SCORES)
     await stays.event()
-    really, failed = Member.begin, list[Member]()
+    really, failed = GroupMember.begin, list[GroupMember]()
 
-    def begin(member: Member, *arguments: Any) -> None:
+    def begin(member: GroupMember, *arguments: Any) -> None:
         if not failed:
             failed.append(member)
             raise RuntimeError("broken")
         really(member, *arguments)
 
-    monkeypatch.setattr(Member, "begin", begin)
+    monkeypatch.setattr(GroupMember, "begin", begin)
     told = await (await served.listen(SCORES)).message()
     assert told["type"] == "error"
     assert told["payload"][0]["extensions"]["code"] == "INTERNAL"
@@ -345,7 +347,7 @@ async def test_all_places_are_told_though_an_operation_hangs(served: Served, mon
         await asyncio.Event().wait()
 
     hangs = asyncio.Event()
-    monkeypatch.setattr(Streams, "follow", hang)
+    monkeypatch.setattr(SubscriptionManager, "follow", hang)
     await stays.socket.send_json({"id": "4", "type": "subscribe", "payload": {"query": QUAKES}})
     await asyncio.wait_for(hangs.wait(), 10)
     await served.gateway.edge.end_streams(random.Random(8), 0.1)

@@ -17,7 +17,7 @@ from datastore.earthquakes.earthquakes import Earthquakes
 from datastore.model.timestamps import day_bucket
 from datastore.session.pagination import Span
 from pipelines.consumer.metrics import StreamMetrics
-from runtime.container import Gateway, Part
+from runtime.container import Gateway, ProcessPart
 from runtime.jobs import metrics_served, pipeline_pace, serve_metrics
 from server.settings import Settings
 
@@ -44,15 +44,15 @@ def test_the_pipeline_reads_a_shard_of_aws_once_a_second_at_most(store: str, int
 
 
 async def test_what_runs_in_the_background_runs_in_one_of_several_processes() -> None:
-    found: dict[Part, list[str]] = {}
+    found: dict[ProcessPart, list[str]] = {}
     settings = Settings(secret=SECRET, demo=True, matches="demo", feed_pipeline=True, ingest="all_hour")
-    for part in Part:
+    for part in ProcessPart:
         async with Gateway(settings, StoreOptions(), part=part).running(jobs=False) as gateway:
             jobs = [job.func if isinstance(job, partial) else job for job in gateway._jobs()]
             found[part] = [job.__qualname__ for job in jobs]
-    assert len(found[Part.WHOLE]) == 9
-    assert found[Part.JOBS] == found[Part.WHOLE]
-    assert found[Part.SERVING] == []
+    assert len(found[ProcessPart.WHOLE]) == 9
+    assert found[ProcessPart.JOBS] == found[ProcessPart.WHOLE]
+    assert found[ProcessPart.SERVING] == []
 
 
 async def test_a_port_for_figures_is_taken_over_from_a_process_that_ends(

@@ -17,14 +17,14 @@ from test_search import IDS, USERS, find, join, sync, write
 from test_search_index import find as find_in
 from test_search_index import gone, post
 
-from datastore.dynamodb.retry.circuit_breaker import Terms
+from datastore.dynamodb.retry.circuit_breaker import BreakerConfig
 from datastore.errors import Internal, Throttled, Unavailable
 from datastore.search import Kind
 from datastore.search.opensearch_index import AT_ONCE, OpenSearchIndex
 from datastore.search.queries import query_of
 from server.settings import Settings
 
-QUICK = Terms(failures=2, patience=0.01, first=0.01, interval=0.02, probe=1.0)
+QUICK = BreakerConfig(failures=2, patience=0.01, first=0.01, interval=0.02, probe=1.0)
 WORD = query_of("word", tags=True)
 
 

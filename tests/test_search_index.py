@@ -15,7 +15,7 @@ from search_server import search_server
 from datastore.errors import BadUserInput
 from datastore.feeds.search_entries import post_entry, user_entry, version_of
 from datastore.model.timestamps import iso
-from datastore.search import Audience, BuildReplaced, Entry, Hit, Kind, Position, SearchIndex
+from datastore.search import Audience, BuildReplaced, Kind, Position, SearchEntry, SearchHit, SearchIndex
 from datastore.search.opensearch_index import OpenSearchIndex
 from datastore.search.queries import LONGEST_QUERY, Query, query_of
 from datastore.search.sqlite_index import SqliteIndex
@@ -37,17 +37,17 @@ async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
         await made.aclose()
 
 
-def post(id: str, text: str, at: int = 0, *, version: int = 1, **more: object) -> Entry:
+def post(id: str, text: str, at: int = 0, *, version: int = 1, **more: object) -> SearchEntry:
     """Return the entry of a post that was written at this number of seconds after noon."""
     item = {"text": text, "created_at": iso(NOON + timedelta(seconds=at)), "author_id": "ada", "visibility": "public"}
     return post_entry(id, version_of(str(version)), item | more)
 
 
-def gone(id: str, version: int) -> Entry:
+def gone(id: str, version: int) -> SearchEntry:
     return post_entry(id, version_of(str(version)), None)
 
 
-async def put(index: SearchIndex, *entries: Entry) -> None:
+async def put(index: SearchIndex, *entries: SearchEntry) -> None:
     await index.write(Kind.POSTS, entries)
     await seen(index)
 
@@ -59,7 +59,7 @@ async def seen(index: SearchIndex) -> None:
 
 async def hits(
     index: SearchIndex, text: str, limit: int = 50, after: Position | None = None, audience: Audience | None = None
-) -> list[Hit]:
+) -> list[SearchHit]:
     return await index.search(Kind.POSTS, query_of(text, tags=True), limit, after, audience)
 
 
@@ -213,7 +213,7 @@ async def test_an_index_that_was_never_written_is_empty(index: SearchIndex) -> N
 # Rebuilds
 
 
-def scanned(id: str, text: str) -> Entry:
+def scanned(id: str, text: str) -> SearchEntry:
     return post_entry(id, "", {"text": text, "created_at": iso(NOON)})
 
 

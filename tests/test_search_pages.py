@@ -18,11 +18,11 @@ from datastore.dynamodb.codec import Item
 from datastore.feeds import searches
 from datastore.feeds.posts import Post
 from datastore.feeds.search_entries import post_entry, version_of
-from datastore.feeds.searches import MOST_FOLLOWED, MOST_ROUNDS, Found, Searches
-from datastore.feeds.visibility import Sight, Viewer
+from datastore.feeds.searches import MOST_FOLLOWED, MOST_ROUNDS, FoundPage, Searches
+from datastore.feeds.visibility import Viewer, VisibilityPolicy
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.base64url import decode
-from datastore.search import Audience, Hit, Kind, Position, SearchIndex
+from datastore.search import Audience, Kind, Position, SearchHit, SearchIndex
 from datastore.search.opensearch_index import OpenSearchIndex
 from datastore.search.queries import Query, query_of
 from datastore.search.sqlite_index import SqliteIndex
@@ -63,7 +63,7 @@ class Counting:
 
     async def search(
         self, kind: Kind, query: Query, limit: int, after: Position | None = None, audience: Audience | None = None
-    ) -> list[Hit]:
+    ) -> list[SearchHit]:
         hits = await self._index.search(kind, query, limit, after, audience)
         self.limits.append(limit)
         self.candidates.append(len(hits))
@@ -124,12 +124,14 @@ def _id(item: Item) -> str:
 
 
 def searches_of(store: Store, index: Any, caller: str | None) -> Searches:
-    return Searches(index, store, NOON, Sight(store, Viewer(caller)))
+    return Searches(index, store, NOON, VisibilityPolicy(store, Viewer(caller)))
 
 
-async def pages(database: Database, index: SearchIndex, word: str, caller: str | None, size: int) -> list[Found[Post]]:
+async def pages(
+    database: Database, index: SearchIndex, word: str, caller: str | None, size: int
+) -> list[FoundPage[Post]]:
     """Return all pages of a search, each read by a separate request."""
-    found: list[Found[Post]] = []
+    found: list[FoundPage[Post]] = []
     after: Position | None = None
     while len(found) < MOST_PAGES:
         page = await searches_of(store_of(database), index, caller).posts(query_of(word, tags=True), size, after)
@@ -141,7 +143,7 @@ async def pages(database: Database, index: SearchIndex, word: str, caller: str |
     raise AssertionError("the pages do not end")
 
 
-def shown(page: Found[Post]) -> list[str]:
+def shown(page: FoundPage[Post]) -> list[str]:
     return [position.id for position, _ in page.results]
 
 

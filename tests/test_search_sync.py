@@ -21,13 +21,13 @@ from datastore.errors import Unavailable
 from datastore.keyspace.feeds.posts import IS_LIVE
 from datastore.keyspace.feeds.posts import post as post_key
 from datastore.keyspace.feeds.table import FEED
-from datastore.search import BuildReplaced, Entry, Kind, NoIndex
+from datastore.search import BuildReplaced, Kind, NoIndex, SearchEntry
 from datastore.search.factory import search_index
 from datastore.search.queries import query_of
 from datastore.search.sqlite_index import SqliteIndex
 from pipelines.consumer.consumer import Consumer
 from pipelines.consumer.metrics import StreamMetrics
-from pipelines.consumer.redrive import Replay
+from pipelines.consumer.redrive import Redrive
 from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.feeds.search import GROUP, SearchMetrics, SearchPipeline, SearchSync
 from pipelines.feeds.search_rebuild import Rebuild, RebuildProgress
@@ -41,7 +41,7 @@ class Flaky(SqliteIndex):
         self.away = False
         self.writes = 0
 
-    async def write(self, kind: Kind, entries: Sequence[Entry]) -> None:
+    async def write(self, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         self.writes += 1
         if self.away:
             raise Unavailable("The search host is away.")
@@ -247,7 +247,7 @@ async def test_a_dead_letter_of_the_index_is_replayed(database: Database, index:
     letter = letter_of(FEED.name, sync.name, encode_change(change), ValueError("refused"), 6, now())
     await DeadLetters(store_of(database)).bury(letter)
 
-    assert await Replay([sync], lambda: store_of(database), now).replay(letter) is None
+    assert await Redrive([sync], lambda: store_of(database), now).replay(letter) is None
     assert await index.found("hello") == ["p1"]
     assert await letters_of(database) == []
 
@@ -295,7 +295,7 @@ async def test_a_rebuild_indexes_changes_that_the_index_missed(database: Databas
     }
     await put(database, post_item("p1"), user_item("ada"), meta, {"PK": "POST#o", "SK": "TAG#one"})
     await put(database, {"PK": "POST#o", "SK": "COMMENT#1"}, tombstone(post_item("p2")))
-    await index.write(Kind.POSTS, [Entry("stray", "9" * 40, 1, "hello")])
+    await index.write(Kind.POSTS, [SearchEntry("stray", "9" * 40, 1, "hello")])
 
     done = await rebuild(database, index).run()
 
@@ -359,7 +359,7 @@ async def test_a_rebuild_that_another_replaces_stops(database: Database, index: 
 
 
 async def test_the_file_is_the_owners_alone(index: Flaky) -> None:
-    await index.write(Kind.POSTS, [Entry("a", "1", 1, "hello")])
+    await index.write(Kind.POSTS, [SearchEntry("a", "1", 1, "hello")])
 
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [index.path.parent, *index.path.parent.iterdir()]}
     assert modes == {"search": 0o700, "feed.sqlite": 0o600, "feed.sqlite-wal": 0o600, "feed.sqlite-shm": 0o600}
@@ -408,10 +408,10 @@ async def test_processes_share_the_file(index: Flaky) -> None:
     """Each index has its own connections: a search reads one snapshot, which includes the other's writes."""
     other = Flaky(index.path)
     await asyncio.gather(
-        *[one.write(Kind.POSTS, [Entry(f"{n}", "1", n, "hello")]) for n in range(40) for one in (index, other)]
+        *[one.write(Kind.POSTS, [SearchEntry(f"{n}", "1", n, "hello")]) for n in range(40) for one in (index, other)]
     )
     build = await other.begin()
-    await other.fill(build, Kind.POSTS, [Entry("new", "", 1, "hello")])
+    await other.fill(build, Kind.POSTS, [SearchEntry("new", "", 1, "hello")])
     assert len(await index.found("hello")) == 40
     await other.finish(build, "stream", NOON)
     assert await index.found("hello") == ["new"]

@@ -27,7 +27,7 @@ from datastore.change_streams.shards.read_pace import (
     StreamReads,
 )
 from datastore.database import StoreOptions
-from datastore.dynamodb.http1 import Limits
+from datastore.dynamodb.http1 import HttpLimits
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from server.settings import Settings
 
@@ -137,7 +137,7 @@ async def test_reads_of_many_shards_leave_connections_to_others() -> None:
     waiting = [asyncio.ensure_future(reads.read("t", ReadPace(1.0), read)) for _ in range(3 * MOST_AT_ONCE)]
     for _ in range(10):
         await asyncio.sleep(0)
-    assert started == MOST_AT_ONCE < Limits().connections / 2
+    assert started == MOST_AT_ONCE < HttpLimits().connections / 2
     go_on.set()
     assert await asyncio.gather(*waiting) == [1] * 3 * MOST_AT_ONCE
 

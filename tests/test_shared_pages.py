@@ -18,7 +18,7 @@ from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds.table import FEED
-from pipelines.consumer.batches import Batches
+from pipelines.consumer.batches import BatchProcessor
 from pipelines.consumer.consumer import Consumer
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.shared_pages import MOST_RECORDS, SharedPages, SharedShard
@@ -63,7 +63,7 @@ class Follower:
             return store_of(database)
 
         metrics = StreamMetrics()
-        batches = Batches([handler], store, now, metrics, retries=AT_ONCE, outage=SOON)
+        batches = BatchProcessor([handler], store, now, metrics, retries=AT_ONCE, outage=SOON)
         self.consumer = Consumer(
             self.wire,
             FEED,

@@ -13,9 +13,9 @@ from fault_proxy import QUICK, Fault, Proxy, Seen, client_of, hang, leave_half, 
 
 from datastore.database import Database
 from datastore.dynamodb.client import Client
-from datastore.dynamodb.lazy_item import Found
+from datastore.dynamodb.lazy_item import LazyItem
 from datastore.dynamodb.retry.backoff import Backoff
-from datastore.dynamodb.retry.circuit_breaker import Terms
+from datastore.dynamodb.retry.circuit_breaker import BreakerConfig
 from datastore.engine.ttl_sweeper import sweep
 from datastore.errors import DomainError, Throttled, Timeout
 from datastore.keyspace import PATTERNS
@@ -25,7 +25,7 @@ from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Who
 from datastore.model.composite_keys import Key
 from datastore.session.metering import Deadline
-from datastore.session.read_cache import ProcessReads, Sharing
+from datastore.session.read_cache import ProcessReads, ReadFreshness
 from datastore.session.store import Action, Store
 
 READ = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
@@ -55,7 +55,7 @@ def open_store(client: Client, database: Database, clock: Clock) -> Open:
     """Stores of requests of one process, which goes through the proxy."""
     client.shared = ProcessReads(lambda: clock().timestamp())
 
-    def store(sharing: Sharing = Sharing.RECENT, seconds: float = 10) -> Store:
+    def store(sharing: ReadFreshness = ReadFreshness.RECENT, seconds: float = 10) -> Store:
         opened = Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "token")
         opened.sharing = sharing
         return opened
@@ -131,7 +131,7 @@ async def test_a_write_is_seen_by_who_asks_after_it_whatever_is_in_flight(
     before = [asyncio.ensure_future(value(open_store(), pattern)) for pattern in (HOT, LATEST)]
     await gate.holds(2)
 
-    await open_store(Sharing.NEW).put(WRITE, item(2))
+    await open_store(ReadFreshness.NEW).put(WRITE, item(2))
     after = [asyncio.ensure_future(value(open_store(), pattern)) for pattern in (READ, HOT, LATEST)]
 
     assert await asyncio.gather(*after) == [2, 2, 2]
@@ -140,13 +140,13 @@ async def test_a_write_is_seen_by_who_asks_after_it_whatever_is_in_flight(
     assert await value(open_store(), HOT) == 2  # the older one was not kept
 
 
-@pytest.mark.parametrize("sharing", [Sharing.NEW, Sharing.RECENT])
+@pytest.mark.parametrize("sharing", [ReadFreshness.NEW, ReadFreshness.RECENT])
 async def test_who_must_see_the_latest_joins_no_read_that_was_sent_before(
-    proxy: Proxy, open_store: Open, elsewhere: Store, sharing: Sharing
+    proxy: Proxy, open_store: Open, elsewhere: Store, sharing: ReadFreshness
 ) -> None:
     """What others write this process does not hear of: a read of before may miss it."""
     await elsewhere.put(WRITE, item(1))
-    pattern = LATEST if sharing is Sharing.RECENT else READ
+    pattern = LATEST if sharing is ReadFreshness.RECENT else READ
     gate = Gate(proxy)
     before = asyncio.ensure_future(value(open_store(sharing), pattern))
     await gate.holds()
@@ -235,7 +235,7 @@ async def test_what_others_have_brought_is_there_though_ones_own_read_is_late(
     await first
 
     brought, late = await both
-    assert isinstance(brought, Found)
+    assert isinstance(brought, LazyItem)
     assert isinstance(late, Timeout)
 
 
@@ -259,14 +259,14 @@ async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
         await come.wait()
         return await answer(proxy, seen)
 
-    terms = Terms(failures=1 if fault == "is away" else 100, patience=60, first=0.6, interval=0.6)
+    terms = BreakerConfig(failures=1 if fault == "is away" else 100, patience=60, first=0.6, interval=0.6)
     client = client_of(proxy, backoff=QUICK if fault == "is away" else slow, terms=terms)
     client.shared = ProcessReads()
     async with client:
 
         def store(seconds: float) -> Store:
             opened = Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "token")
-            opened.sharing = Sharing.RECENT
+            opened.sharing = ReadFreshness.RECENT
             return opened
 
         proxy.faults.append(late)
@@ -282,7 +282,7 @@ async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
         # Its deadline may be what ends its wait for a store that is away.
         assert failed.code in (told | {"TIMEOUT"} if fault == "is away" else told)
         for found in await asyncio.gather(*others):
-            assert all(isinstance(one, Found) for one in found), found
+            assert all(isinstance(one, LazyItem) for one in found), found
 
 
 async def test_a_failure_is_told_to_those_who_wait_and_to_nobody_after_them(
@@ -312,9 +312,9 @@ async def test_parts_of_an_item_serve_those_who_want_no_more(proxy: Proxy, open_
     whole = await open_store().find_all(READ, keys)
     gate.open()
 
-    assert [found.item["more"] for found in whole if isinstance(found, Found)] == ["x", "x"]
+    assert [found.item["more"] for found in whole if isinstance(found, LazyItem)] == ["x", "x"]
     for parts in (await first, await as_many):
-        assert [sorted(found.item) for found in parts if isinstance(found, Found)] == [["PK", "SK", "value"]] * 2
+        assert [sorted(found.item) for found in parts if isinstance(found, LazyItem)] == [["PK", "SK", "value"]] * 2
     assert same.meter.calls == []
     assert (await same.get(READ, key(1)) or {})["more"] == "x"  # who wants more then reads anew
     assert proxy.operations() == ["BatchGetItem", "BatchGetItem", "GetItem"]
@@ -365,17 +365,19 @@ async def test_what_is_kept_counts_from_when_it_was_asked_for(
 
 
 @pytest.mark.parametrize(
-    ("sharing", "pattern"), [(Sharing.RECENT, READ), (Sharing.RECENT, LATEST), (Sharing.NEW, HOT)], ids=str
+    ("sharing", "pattern"),
+    [(ReadFreshness.RECENT, READ), (ReadFreshness.RECENT, LATEST), (ReadFreshness.NEW, HOT)],
+    ids=str,
 )
 async def test_nothing_kept_is_for_those_who_have_not_said_so(
-    open_store: Open, elsewhere: Store, sharing: Sharing, pattern: AccessPattern
+    open_store: Open, elsewhere: Store, sharing: ReadFreshness, pattern: AccessPattern
 ) -> None:
     await elsewhere.put(WRITE, item(1))
     asker = open_store(sharing)
     assert await value(open_store(), HOT) == 1
     await elsewhere.put(WRITE, item(2))
 
-    assert await value(asker, HOT) == (2 if sharing is Sharing.NEW else 1)
+    assert await value(asker, HOT) == (2 if sharing is ReadFreshness.NEW else 1)
     assert await value(asker, pattern) == 2
 
 
@@ -401,7 +403,7 @@ async def test_a_write_of_this_process_drops_what_is_kept(
     await elsewhere.put(WRITE, item(1))
     assert await value(open_store(), HOT) == 1
 
-    await write(open_store(Sharing.NEW))
+    await write(open_store(ReadFreshness.NEW))
 
     assert await value(open_store(), HOT) == (None if write is WRITES["delete"] else 2)
 
@@ -443,10 +445,10 @@ async def test_what_is_read_just_after_a_write_of_this_process_is_not_kept(
     proxy: Proxy, open_store: Open, clock: Clock, clock_goes: int
 ) -> None:
     """An eventually consistent read may bring what was there before, and whoever asks then shall not see it again."""
-    await open_store(Sharing.NEW).put(WRITE, item(1))
+    await open_store(ReadFreshness.NEW).put(WRITE, item(1))
     clock.forward(seconds=1)
     before = await stale(proxy, open_store)
-    await open_store(Sharing.NEW).put(WRITE, item(2))
+    await open_store(ReadFreshness.NEW).put(WRITE, item(2))
     clock.forward(milliseconds=clock_goes)
     proxy.faults.append(before)
 
@@ -547,13 +549,13 @@ class World:
         async with writes.lock:
             writes.sent += 1
             value = writes.sent
-            store = self._open(Sharing.NEW) if own else self._elsewhere
+            store = self._open(ReadFreshness.NEW) if own else self._elsewhere
             for _ in range(20):
                 try:
                     await store.put(WRITE, item(value, number))
                     break
                 except DomainError:
-                    store = self._open(Sharing.NEW)
+                    store = self._open(ReadFreshness.NEW)
             writes.replaced[writes.acknowledged] = self._clock().timestamp()
             writes.acknowledged = value
             if own:
@@ -562,7 +564,7 @@ class World:
     async def _read(self, number: int) -> None:
         writes = self._writes[number]
         pattern = self._random.choice([READ, HOT, HOT, LATEST])
-        sharing = self._random.choice([Sharing.RECENT, Sharing.RECENT, Sharing.NEW])
+        sharing = self._random.choice([ReadFreshness.RECENT, ReadFreshness.RECENT, ReadFreshness.NEW])
         store = self._open(sharing, seconds=self._random.choice([0.03, 0.3, 0.3]))
         began, own, latest = self._clock().timestamp(), writes.by_this_process, writes.acknowledged
         if self._random.random() < 0.1:
@@ -574,7 +576,7 @@ class World:
         self.brought += 1
         assert found <= writes.sent
         assert found >= own
-        if sharing is Sharing.NEW or pattern is LATEST:
+        if sharing is ReadFreshness.NEW or pattern is LATEST:
             assert found >= latest
         assert writes.replaced.get(found, began) >= began - 0.25
 

@@ -27,7 +27,7 @@ from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.sightings import BLIP
 from datastore.matches.live_state import LiveScore
 from datastore.matches.match_follows import MatchFollows
-from datastore.queues import Policy, Room
+from datastore.queues import ByteBudget, OverflowPolicy
 from datastore.session.metering import Meter
 from resolvers.matches.match_update import LiveScores, MatchUpdate
 from resolvers.matches.version_sequence import SinceScores
@@ -38,8 +38,8 @@ from server.operations.lifecycle import Report, Request
 from server.operations.outcome import Outcome, domain_error
 from server.operations.request import Caller, Operation, Transport
 from server.operations.runner import Runner
-from server.subscriptions.manager import Streams
-from server.subscriptions.subscriber import Following
+from server.subscriptions.manager import SubscriptionManager
+from server.subscriptions.subscriber import SubscriptionHandle
 
 SCORE = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot liveScore { version } } }'
 WITH_MATCH = 'subscription { matchUpdates(matchId: "m1") { version match { round } } }'
@@ -56,11 +56,11 @@ class Heard:
         self.outcomes: list[Outcome] = []
         self.keys: list[Hashable] = []
         self.last: list[Outcome | None] = []
-        self.following: Following | None = None
+        self.following: SubscriptionHandle | None = None
         self._on_event = on_event
         self._taken = 0
         self._wake = asyncio.Event()
-        self.room = Room()
+        self.room = ByteBudget()
 
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
         self.outcomes.append(outcome)
@@ -216,13 +216,13 @@ async def test_whoever_begins_what_another_has_just_begun_joins_him(
 ) -> None:
     await begun(served, "m1")
     accounts, put_down, both = runner(served).accounts, list[Any](), asyncio.Barrier(2)
-    source, measure = Streams._source, accounts.measure
+    source, measure = SubscriptionManager._source, accounts.measure
 
     def noted(report: Report, meter: Meter) -> float:
         put_down.append(meter)
         return measure(report, meter)
 
-    async def at_once(streams: Streams, request: Request, context: Any) -> Any:
+    async def at_once(streams: SubscriptionManager, request: Request, context: Any) -> Any:
         made = await source(streams, request, context)
         monkeypatch.setattr(context, "close", lambda: put_down.append("closed"))
         await both.wait()
@@ -230,7 +230,7 @@ async def test_whoever_begins_what_another_has_just_begun_joins_him(
 
     with monkeypatch.context() as patched:
         patched.setattr(accounts, "measure", noted)
-        patched.setattr(Streams, "_source", at_once)
+        patched.setattr(SubscriptionManager, "_source", at_once)
         viewers = await asyncio.gather(follow(served, SCORE), follow(served, SCORE))
         assert put_down[0] == "closed"
         assert len(put_down) == 2
@@ -518,7 +518,10 @@ async def test_who_does_not_read_is_disconnected_and_holds_up_nobody(
     assert (await anext(slow)).data == (await anext(slower)).data == {"postEngagement": {"likeCount": 0}}
     assert quick.following is not None
     assert quick_latest.following is not None
-    assert [quick.following.keeping.policy, quick_latest.following.keeping.policy] == [Policy.CLOSE, Policy.LATEST]
+    assert [quick.following.keeping.policy, quick_latest.following.keeping.policy] == [
+        OverflowPolicy.CLOSE,
+        OverflowPolicy.LATEST,
+    ]
     await quick.next()
 
     for likes in range(1, 6):

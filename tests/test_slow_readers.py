@@ -20,7 +20,7 @@ from websockets.frames import Frame, Opcode
 
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.queues import Policy
+from datastore.queues import OverflowPolicy
 from server.admission.connection_limits import Connections, Patience
 from server.documents.document_cache import Documents
 from server.http.endpoint import GraphQLHTTP
@@ -151,7 +151,7 @@ async def streams(send_timeout: float = AT_LAST) -> AsyncIterator[Plain]:
 EITHER = pytest.mark.parametrize("serving", [sockets, streams])
 
 
-async def unread(reader: Plain, policy: Policy, buffer: int = 100) -> None:
+async def unread(reader: Plain, policy: OverflowPolicy, buffer: int = 100) -> None:
     """So many events have come that the reader has not read."""
     await reader.subscribe(f'subscription {{ numbers(whenSlow: "{policy}", buffer: {buffer}, size: {SIZE}) }}')
     await until(lambda: world.held == 1)
@@ -175,7 +175,7 @@ async def read(reader: Plain) -> list[tuple[int, dict[str, int]]]:
 @EITHER
 async def test_of_a_buffer_the_newest_come_and_the_first_tells_how_many_do_not(serving: Any) -> None:
     async with serving() as reader:
-        await unread(reader, Policy.BUFFER, 5)
+        await unread(reader, OverflowPolicy.BUFFER, 5)
         told = await read(reader)
     sent = len(told) - 5
     assert 0 < sent < MANY - 10
@@ -187,7 +187,7 @@ async def test_of_a_buffer_the_newest_come_and_the_first_tells_how_many_do_not(s
 @EITHER
 async def test_of_the_latest_each_key_comes_and_tells_what_it_stands_for(serving: Any) -> None:
     async with serving() as reader:
-        await unread(reader, Policy.LATEST)
+        await unread(reader, OverflowPolicy.LATEST)
         told = await read(reader)
     sent = len(told) - 3
     assert 0 < sent < MANY - 10
@@ -201,7 +201,7 @@ async def test_of_the_latest_each_key_comes_and_tells_what_it_stands_for(serving
 @EITHER
 async def test_who_asks_for_all_gets_all_up_to_the_end(serving: Any) -> None:
     async with serving() as reader:
-        await unread(reader, Policy.CLOSE)
+        await unread(reader, OverflowPolicy.CLOSE)
         told = await read(reader)
     assert told.pop()[1] == {"over": 4410 if serving is sockets else "SLOW_SUBSCRIBER"}
     assert told == [(number, {}) for number in range(len(told))]
@@ -210,8 +210,8 @@ async def test_who_asks_for_all_gets_all_up_to_the_end(serving: Any) -> None:
 
 
 @EITHER
-@pytest.mark.parametrize("policy", Policy)
-async def test_who_stops_reading_is_gone_soon(serving: Any, policy: Policy) -> None:
+@pytest.mark.parametrize("policy", OverflowPolicy)
+async def test_who_stops_reading_is_gone_soon(serving: Any, policy: OverflowPolicy) -> None:
     async with serving(send_timeout=0.3) as reader:
         await unread(reader, policy, 5)
         await until(lambda: world.held == 0)
@@ -230,7 +230,7 @@ async def test_who_does_not_read_is_gone_although_nothing_waits(serving: Any) ->
 @EITHER
 async def test_who_reads_a_few_bytes_at_a_time_is_gone_as_soon(serving: Any) -> None:
     async with serving(send_timeout=0.5) as reader:
-        await unread(reader, Policy.LATEST)
+        await unread(reader, OverflowPolicy.LATEST)
         async with asyncio.timeout(AT_LAST):
             while world.held:
                 with suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -291,7 +291,7 @@ def test_each_subscription_declares_what_becomes_of_who_is_slow_and_the_schema_t
             assert isinstance(defaults["buffer"], NullValueNode | None)
         else:
             assert not {"whenSlow", "buffer"} & field.args.keys()
-            assert pattern.policy is Policy.CLOSE
+            assert pattern.policy is OverflowPolicy.CLOSE
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ from pipelines.matches.providers.sportmonks.balls import scores_by_id
 from pipelines.matches.providers.sportmonks.fixtures import match_of, snapshot_of
 from pipelines.matches.providers.sportmonks.reference import leagues_of, season_teams_of, standings_of, teams_of
 from pipelines.matches.providers.sportmonks.values import (
-    Unreadable,
+    UnreadableRow,
     count,
     decimal,
     flag,
@@ -134,7 +134,7 @@ def test_an_unknown_status_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     ids=str,
 )  # fmt: skip
 def test_without_these_it_is_no_fixture(changes: Json) -> None:
-    with pytest.raises(Unreadable):
+    with pytest.raises(UnreadableRow):
         snapshot_of(fixture(**changes), {}, {})
 
 

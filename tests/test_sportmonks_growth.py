@@ -34,7 +34,7 @@ from datastore.database import Database
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import (
     BatterStatus,
-    EventKind,
+    CricketEventKind,
     MatchPhase,
     MatchSnapshot,
     ResultKind,
@@ -47,7 +47,7 @@ from datastore.session.store import Store
 from pipelines.matches.live.poller import LiveChange, ScorePoller, Tick
 from pipelines.matches.providers.sportmonks.fixtures import snapshot_of
 from pipelines.matches.providers.sportmonks.provider import SportMonks
-from pipelines.matches.providers.sportmonks.values import Unreadable
+from pipelines.matches.providers.sportmonks.values import UnreadableRow
 
 OVERS = 2
 # How the scorer in the ground counts: name: batter's runs, wides, no-balls, byes, leg byes.
@@ -329,9 +329,13 @@ async def test_the_poller_takes_it_from_there(database: Database) -> None:
     assert versions == list(range(versions[0], versions[0] + len(changes)))
     told = Counter(event.kind for change in changes for event in change.active.events)
     scored = Counter([*FIRST, *SECOND])
-    assert told[EventKind.WICKET] == sum(scored[name] for name in OUT) == 4
-    assert (told[EventKind.SIX], told[EventKind.FOUR]) == (scored["SIX"], scored["FOUR"]) == (4, 3)
-    assert (told[EventKind.RESULT], told[EventKind.INNINGS_BREAK], told[EventKind.CORRECTION]) == (1, 1, 0)
+    assert told[CricketEventKind.WICKET] == sum(scored[name] for name in OUT) == 4
+    assert (told[CricketEventKind.SIX], told[CricketEventKind.FOUR]) == (scored["SIX"], scored["FOUR"]) == (4, 3)
+    assert (told[CricketEventKind.RESULT], told[CricketEventKind.INNINGS_BREAK], told[CricketEventKind.CORRECTION]) == (
+        1,
+        1,
+        0,
+    )
     stored = await Fixtures(open_store(), time()).by_id("501")
     assert final is not None
     assert stored is not None
@@ -356,7 +360,7 @@ def test_whatever_is_damaged_the_rest_is_read_or_it_is_no_fixture(seed: int) -> 
         payload = json.loads(chance.choice(payloads))
         for _ in range(chance.choice((1, 3, 10))):
             _damage(payload, chance)
-        with suppress(Unreadable):
+        with suppress(UnreadableRow):
             to_json(snapshot_of(payload, {}, {}))
             read += 1
     assert read > 15

@@ -16,7 +16,7 @@ from test_resume import other  # noqa: F401 - a fixture
 from test_sightings import report
 
 from datastore.database import StoreOptions, open_database
-from datastore.dynamodb.retry.circuit_breaker import State
+from datastore.dynamodb.retry.circuit_breaker import BreakerState
 from datastore.keyspace.sightings import BLIP
 
 OPERATIONS = 160
@@ -116,7 +116,7 @@ async def test_who_comes_back_while_the_store_is_away_goes_on_once_it_is_there(
         await proxy.go_away()
         async with client.connected(other.url) as events:
             coming = asyncio.ensure_future(anext(events))
-            await until(lambda: store.breakers["streams"].state is State.OPEN)
+            await until(lambda: store.breakers["streams"].state is BreakerState.OPEN)
             await asyncio.wait([coming], timeout=0.1)
             assert not coming.done()
             await proxy.come_back()

@@ -19,7 +19,7 @@ from forking import Forked
 from store_engines import free_port
 from supervisor_process import STAND_IN
 
-from runtime.container import Part
+from runtime.container import ProcessPart
 from runtime.supervisor.slot import Address, Slot
 from runtime.supervisor.worker import Worker
 from runtime.supervisor.worker_env import VARIABLE, Assignment
@@ -314,7 +314,7 @@ def test_workers_are_kept_when_the_supervisor_stood_still(listening: Supervised,
 
 
 async def stand_in(folder: Path) -> Worker:
-    return await Worker.start([sys.executable, "-S", "-E", str(STAND_IN), str(folder)], Part.SERVING, 1)
+    return await Worker.start([sys.executable, "-S", "-E", str(STAND_IN), str(folder)], ProcessPart.SERVING, 1)
 
 
 async def turns() -> None:
@@ -417,7 +417,7 @@ async def test_where_no_process_can_be_started_another_try_follows(
 async def test_a_process_that_cannot_be_started_leaves_no_descriptor_open() -> None:
     before = {*os.listdir("/proc/self/fd")}
     with pytest.raises(FileNotFoundError) as caught:
-        await Worker.start(["/does/not/exist"], Part.SERVING, 1)
+        await Worker.start(["/does/not/exist"], ProcessPart.SERVING, 1)
     assert {*os.listdir("/proc/self/fd")} - before == set()
     assert caught.value.errno == errno.ENOENT
 
@@ -434,7 +434,7 @@ def test_what_a_worker_is_told_is_for_it_alone() -> None:
         told = f'{{"part": "serving", "number": 1, "line": {given[0]}, "listening": [{given[1]}]}}'
         environment = {VARIABLE: told}
         assignment = Assignment.of(environment)
-        assert assignment == Assignment(Part.SERVING, 1, given[0], (given[1],))
+        assert assignment == Assignment(ProcessPart.SERVING, 1, given[0], (given[1],))
         assert environment == {}
         with assignment.open_line() as ours, assignment.sockets()[0] as theirs:
             assert [ours.get_inheritable(), theirs.get_inheritable()] == [False, False]

@@ -29,8 +29,8 @@ from datastore.model.ids import uuid7
 from datastore.objects.local import LocalObjects
 from datastore.objects.none import NoObjects
 from datastore.photos.decoder_pool import DecoderPool
-from datastore.photos.file_deletion_outbox import Removals, incoming
-from datastore.photos.reservation_expiry import RELEASED_AT_ONCE, Releases
+from datastore.photos.file_deletion_outbox import FileDeletionOutbox, incoming
+from datastore.photos.reservation_expiry import RELEASED_AT_ONCE, ReservationExpiry
 from datastore.photos.uploads import Uploads, _endings
 
 OWN_ID = uuid7(NOON, "a client's own")
@@ -107,16 +107,16 @@ async def test_a_photo_that_is_confirmed_again_ends_no_upload_that_came_after_it
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The photo is deleted, and its id reserved anew, by the time the place that was taken late is given back."""
-    left_by = Releases._left_by
+    left_by = ReservationExpiry._left_by
 
-    async def slow(self: Releases, image_id: str, item: Any) -> Any:
-        monkeypatch.setattr(Releases, "_left_by", left_by)
+    async def slow(self: ReservationExpiry, image_id: str, item: Any) -> Any:
+        monkeypatch.setattr(ReservationExpiry, "_left_by", left_by)
         await done(served, DELETE, id=OWN_ID)
         assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
         await uploaded(served, jpeg(), imageId=OWN_ID)
         return await left_by(self, image_id, item)
 
-    monkeypatch.setattr(Releases, "_left_by", slow)
+    monkeypatch.setattr(ReservationExpiry, "_left_by", slow)
     await complete(served, OWN_ID)
 
     assert (await count(served), len(await items(served, "UPLOAD"))) == (1, 1)
@@ -351,7 +351,7 @@ async def test_a_note_that_came_meanwhile_stays_and_knows_all_files(served: Serv
     served.clock.forward(hours=1)
     assert await janitor(served).release_expired() == 1
     (after,) = await stored(served, "REMOVAL")
-    await Removals(served.store(), served.gateway.objects).finish(OWN_ID, ["originals/2.jpg"])
+    await FileDeletionOutbox(served.store(), served.gateway.objects).finish(OWN_ID, ["originals/2.jpg"])
     still = await stored(served, "REMOVAL")
     await janitor(served).tidy()
 
@@ -420,9 +420,9 @@ async def test_files_that_are_written_while_an_upload_is_given_up_are_removed(
 ) -> None:
     """The confirmation breaks off, and the upload was read by who gives it up before its files were noted."""
     id = await uploaded(served, jpeg())
-    left_by = Releases._left_by
+    left_by = ReservationExpiry._left_by
 
-    async def slow(self: Releases, image_id: str, item: Any) -> Any:
+    async def slow(self: ReservationExpiry, image_id: str, item: Any) -> Any:
         found = await left_by(self, image_id, item)
         if not item.get("objectKeys"):
             assert (await complete(served, id)).codes == ["INTERNAL"]
@@ -432,7 +432,7 @@ async def test_files_that_are_written_while_an_upload_is_given_up_are_removed(
         raise RuntimeError("The power is off.")
 
     monkeypatch.setattr(Uploads, "_confirming", breaks)
-    monkeypatch.setattr(Releases, "_left_by", slow)
+    monkeypatch.setattr(ReservationExpiry, "_left_by", slow)
 
     assert (await cancel(served, id)).data == {"cancelUpload": True}
     assert (await count(served), files(served), await stored(served, "REMOVAL")) == (0, set(), [])
@@ -443,10 +443,10 @@ async def test_files_that_are_written_while_an_upload_is_released_are_removed(
 ) -> None:
     """The confirmation began a second before the end, and breaks off; the janitor read the upload before."""
     id = await uploaded(served, jpeg())
-    left_by, before = Releases._left_by, served.clock.now + timedelta(minutes=59, seconds=59)
+    left_by, before = ReservationExpiry._left_by, served.clock.now + timedelta(minutes=59, seconds=59)
     late = Uploads(served.store(), served.gateway.objects, other_pictures, before, served.store)
 
-    async def slow(self: Releases, image_id: str, item: Any) -> Any:
+    async def slow(self: ReservationExpiry, image_id: str, item: Any) -> Any:
         found = await left_by(self, image_id, item)
         if not item.get("objectKeys"):
             with pytest.raises(RuntimeError):
@@ -457,7 +457,7 @@ async def test_files_that_are_written_while_an_upload_is_released_are_removed(
         raise RuntimeError("The power is off.")
 
     monkeypatch.setattr(Uploads, "_confirming", breaks)
-    monkeypatch.setattr(Releases, "_left_by", slow)
+    monkeypatch.setattr(ReservationExpiry, "_left_by", slow)
     served.clock.forward(hours=1)
 
     assert await janitor(served).release_expired() == 1
@@ -508,7 +508,7 @@ async def test_an_upload_that_is_confirmed_again_and_again_is_given_up_later(
         return None
 
     with monkeypatch.context() as patched:
-        patched.setattr(Releases, "_end", overtaken)
+        patched.setattr(ReservationExpiry, "_end", overtaken)
         assert (await cancel(served, id)).codes == ["THROTTLED"]
     assert (await cancel(served, id)).data == {"cancelUpload": True}
 

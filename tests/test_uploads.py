@@ -23,7 +23,7 @@ from datastore.keyspace.photos import users as user_keys
 from datastore.model.ids import uuid7
 from datastore.photos.file_deletion_outbox import incoming
 from datastore.photos.image_types import PictureType
-from datastore.photos.reservation_expiry import LIFETIME, Releases
+from datastore.photos.reservation_expiry import LIFETIME, ReservationExpiry
 from datastore.photos.reservations import Reservation
 from datastore.photos.uploads import Uploads
 from datastore.session.metering import Deadline
@@ -192,10 +192,10 @@ async def test_at_the_limit_an_index_that_lags_keeps_nobody_from_hearing_of_it(
 ) -> None:
     await put(served, user(uploadCount=10, uploadLimit=10))
 
-    async def lagging(_self: Releases, _email: str) -> bool:
+    async def lagging(_self: ReservationExpiry, _email: str) -> bool:
         return True
 
-    monkeypatch.setattr(Releases, "of_user", lagging)
+    monkeypatch.setattr(ReservationExpiry, "of_user", lagging)
     refused = await create(served)
 
     assert refused.errors is not None
@@ -486,7 +486,7 @@ async def test_one_that_is_released_while_it_is_confirmed_leaves_nothing(
 
     async def write_late(key: str, content: bytes, *, content_type: str) -> None:
         await write(key, content, content_type=content_type)
-        releases = Releases(served.store(), served.gateway.objects, served.clock.now + timedelta(hours=1))
+        releases = ReservationExpiry(served.store(), served.gateway.objects, served.clock.now + timedelta(hours=1))
         await releases.release(id)
 
     monkeypatch.setattr(served.gateway.objects, "write", write_late)

@@ -16,7 +16,7 @@ from usgs_samples import (
 )
 
 from datastore.earthquakes.events import Earthquake
-from pipelines.earthquakes.usgs_events import Reason, Rejection
+from pipelines.earthquakes.usgs_events import Rejection, RejectionReason
 from pipelines.earthquakes.usgs_feed import FeedCode
 
 
@@ -29,45 +29,45 @@ async def test_a_good_feature_becomes_an_earthquake() -> None:
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"id": OTHER}, Reason.MISSING_ID),
-        ({"id": None}, Reason.MISSING_ID),
-        ({"id": ""}, Reason.MISSING_ID),
-        ({"id": "x" * 65}, Reason.ID_TOO_LONG),
-        ({"id": 7}, Reason.BAD_VALUE),
-        ({"mag": None}, Reason.MISSING_MAGNITUDE),
-        ({"mag": OTHER}, Reason.MISSING_MAGNITUDE),
-        ({"mag": "4.5"}, Reason.BAD_VALUE),
-        ({"mag": True}, Reason.BAD_VALUE),
-        ({"mag": [4.5]}, Reason.BAD_VALUE),
-        ({"mag": 10**400}, Reason.BAD_VALUE),
-        ({"coordinates": OTHER}, Reason.MISSING_COORDINATES),
-        ({"coordinates": None}, Reason.MISSING_COORDINATES),
-        ({"coordinates": []}, Reason.MISSING_COORDINATES),
-        ({"coordinates": [1.0]}, Reason.MISSING_COORDINATES),
-        ({"coordinates": [None, 1.0, 1.0]}, Reason.MISSING_COORDINATES),
-        ({"coordinates": {"lat": 1}}, Reason.BAD_VALUE),
-        ({"coordinates": [[1.0, 2.0], [3.0, 4.0]]}, Reason.BAD_VALUE),
-        ({"coordinates": [1.0, False, 1.0]}, Reason.BAD_VALUE),
-        ({"coordinates": [1.0, 1.0, "deep"]}, Reason.BAD_VALUE),
-        ({"coordinates": [1.0, 1.0, 1e200]}, Reason.BAD_VALUE),
-        ({"coordinates": [1.0, 90.0001, 1.0]}, Reason.BAD_LATITUDE),
-        ({"coordinates": [1.0, -90.0001, 1.0]}, Reason.BAD_LATITUDE),
-        ({"coordinates": [180.0001, 1.0, 1.0]}, Reason.BAD_LONGITUDE),
-        ({"coordinates": [-181, 1.0, 1.0]}, Reason.BAD_LONGITUDE),
-        ({"time": None}, Reason.MISSING_TIME),
-        ({"time": OTHER}, Reason.MISSING_TIME),
-        ({"time": 1.5}, Reason.BAD_VALUE),
-        ({"time": True}, Reason.BAD_VALUE),
-        ({"time": "2026-11-21"}, Reason.BAD_VALUE),
-        ({"time": 10**17}, Reason.BAD_VALUE),
-        ({"place": 7}, Reason.BAD_VALUE),
-        ({"status": "Deleted", "mag": None, "id": "us9"}, Reason.DELETED),
-        ({"type": "feature"}, Reason.NOT_A_FEATURE),
-        ({"type": OTHER}, Reason.NOT_A_FEATURE),
+        ({"id": OTHER}, RejectionReason.MISSING_ID),
+        ({"id": None}, RejectionReason.MISSING_ID),
+        ({"id": ""}, RejectionReason.MISSING_ID),
+        ({"id": "x" * 65}, RejectionReason.ID_TOO_LONG),
+        ({"id": 7}, RejectionReason.BAD_VALUE),
+        ({"mag": None}, RejectionReason.MISSING_MAGNITUDE),
+        ({"mag": OTHER}, RejectionReason.MISSING_MAGNITUDE),
+        ({"mag": "4.5"}, RejectionReason.BAD_VALUE),
+        ({"mag": True}, RejectionReason.BAD_VALUE),
+        ({"mag": [4.5]}, RejectionReason.BAD_VALUE),
+        ({"mag": 10**400}, RejectionReason.BAD_VALUE),
+        ({"coordinates": OTHER}, RejectionReason.MISSING_COORDINATES),
+        ({"coordinates": None}, RejectionReason.MISSING_COORDINATES),
+        ({"coordinates": []}, RejectionReason.MISSING_COORDINATES),
+        ({"coordinates": [1.0]}, RejectionReason.MISSING_COORDINATES),
+        ({"coordinates": [None, 1.0, 1.0]}, RejectionReason.MISSING_COORDINATES),
+        ({"coordinates": {"lat": 1}}, RejectionReason.BAD_VALUE),
+        ({"coordinates": [[1.0, 2.0], [3.0, 4.0]]}, RejectionReason.BAD_VALUE),
+        ({"coordinates": [1.0, False, 1.0]}, RejectionReason.BAD_VALUE),
+        ({"coordinates": [1.0, 1.0, "deep"]}, RejectionReason.BAD_VALUE),
+        ({"coordinates": [1.0, 1.0, 1e200]}, RejectionReason.BAD_VALUE),
+        ({"coordinates": [1.0, 90.0001, 1.0]}, RejectionReason.BAD_LATITUDE),
+        ({"coordinates": [1.0, -90.0001, 1.0]}, RejectionReason.BAD_LATITUDE),
+        ({"coordinates": [180.0001, 1.0, 1.0]}, RejectionReason.BAD_LONGITUDE),
+        ({"coordinates": [-181, 1.0, 1.0]}, RejectionReason.BAD_LONGITUDE),
+        ({"time": None}, RejectionReason.MISSING_TIME),
+        ({"time": OTHER}, RejectionReason.MISSING_TIME),
+        ({"time": 1.5}, RejectionReason.BAD_VALUE),
+        ({"time": True}, RejectionReason.BAD_VALUE),
+        ({"time": "2026-11-21"}, RejectionReason.BAD_VALUE),
+        ({"time": 10**17}, RejectionReason.BAD_VALUE),
+        ({"place": 7}, RejectionReason.BAD_VALUE),
+        ({"status": "Deleted", "mag": None, "id": "us9"}, RejectionReason.DELETED),
+        ({"type": "feature"}, RejectionReason.NOT_A_FEATURE),
+        ({"type": OTHER}, RejectionReason.NOT_A_FEATURE),
     ],
 )
 async def test_a_bad_feature_is_refused_for_its_reason_and_the_next_one_is_read(
-    changes: dict[str, Json], reason: Reason
+    changes: dict[str, Json], reason: RejectionReason
 ) -> None:
     refused, good = await read(feed(feature(**changes), feature(id="us2")))
     named = changes.get("id", "us1")
@@ -77,26 +77,26 @@ async def test_a_bad_feature_is_refused_for_its_reason_and_the_next_one_is_read(
 
 @pytest.mark.parametrize("value", [None, 3, "Feature", [], {}, [feature()], {"features": [feature()]}])
 async def test_an_element_that_is_no_feature_is_refused(value: Json) -> None:
-    assert await read(feed(value)) == [Rejection(Reason.NOT_A_FEATURE, None)]
+    assert await read(feed(value)) == [Rejection(RejectionReason.NOT_A_FEATURE, None)]
 
 
 @pytest.mark.parametrize(
     ("parts", "reason"),
     [
-        ({"properties": None}, Reason.MISSING_MAGNITUDE),
-        ({"properties": [1]}, Reason.BAD_VALUE),
-        ({"geometry": None}, Reason.MISSING_COORDINATES),
-        ({"geometry": "POINT(1 2)"}, Reason.BAD_VALUE),
+        ({"properties": None}, RejectionReason.MISSING_MAGNITUDE),
+        ({"properties": [1]}, RejectionReason.BAD_VALUE),
+        ({"geometry": None}, RejectionReason.MISSING_COORDINATES),
+        ({"geometry": "POINT(1 2)"}, RejectionReason.BAD_VALUE),
     ],
 )
-async def test_a_feature_without_its_parts_is_refused(parts: dict[str, Json], reason: Reason) -> None:
+async def test_a_feature_without_its_parts_is_refused(parts: dict[str, Json], reason: RejectionReason) -> None:
     assert await read(feed(feature() | parts)) == [Rejection(reason, "us1")]
 
 
 @pytest.mark.parametrize("literal", [b"1e999", b"-1e999", b"1" + b"0" * 4000])
 async def test_a_number_beyond_all_floats_is_a_bad_value(literal: bytes) -> None:
     body = feed(feature(mag="HERE"), feature()).replace(b'"HERE"', literal)
-    assert [getattr(item, "reason", None) for item in await read(body)] == [Reason.BAD_VALUE, None]
+    assert [getattr(item, "reason", None) for item in await read(body)] == [RejectionReason.BAD_VALUE, None]
 
 
 @pytest.mark.parametrize(("sent", "kept"), [(-2.1, -2.0), (-2, -2.0), (10.01, 10.0), (-0.3, -0.3), (1e300, 10.0)])
@@ -140,7 +140,7 @@ async def test_a_time_before_1970_and_ids_of_64_characters_are_legal() -> None:
 
 
 async def test_the_reasons_are_stable() -> None:
-    assert all(reason.value == reason.name for reason in Reason)
+    assert all(reason.value == reason.name for reason in RejectionReason)
     assert all(code.value == code.name for code in FeedCode)
 
 

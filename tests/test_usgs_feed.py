@@ -30,7 +30,7 @@ from usgs_samples import (
 
 from datastore.earthquakes.events import Earthquake
 from pipelines.earthquakes import usgs_feed
-from pipelines.earthquakes.usgs_events import Reason, Rejection
+from pipelines.earthquakes.usgs_events import Rejection, RejectionReason
 from pipelines.earthquakes.usgs_feed import FeedCode, read_events
 from pipelines.earthquakes.usgs_fetch import open_source
 
@@ -120,9 +120,9 @@ async def test_deep_nesting_and_long_strings_are_passed_over() -> None:
     body = feed(feature(mag="DEEP", felt=deep), feature(place="x" * (3 << 20)), feature(id="y" * (3 << 20)))
     body = body.replace(b'"DEEP"', b'{"a":[' * 10_000 + b"]}" * 10_000)
     nested, cut, long_id = await read(body)
-    assert nested == Rejection(Reason.BAD_VALUE, "us1")
+    assert nested == Rejection(RejectionReason.BAD_VALUE, "us1")
     assert isinstance(cut, Earthquake)
-    assert long_id == Rejection(Reason.ID_TOO_LONG, "y" * 64)
+    assert long_id == Rejection(RejectionReason.ID_TOO_LONG, "y" * 64)
 
 
 async def test_an_endless_string_is_too_large() -> None:
@@ -155,7 +155,7 @@ async def test_nan_and_infinity_are_bad_values_of_their_feature_only(value: floa
     document = {"type": "FeatureCollection", "features": [*features, feature(nst=value)], "bbox": [value, value]}
     body = json.dumps(document, separators=(", ", ": ") if spaced else (",", ":")).encode()
     first, second, *rest = await read(body, size)
-    assert [first, second] == [Rejection(Reason.BAD_VALUE, "us1")] * 2
+    assert [first, second] == [Rejection(RejectionReason.BAD_VALUE, "us1")] * 2
     assert [item.place for item in rest if isinstance(item, Earthquake)] == [*texts, "1 km N of Here"]
 
 

@@ -28,7 +28,7 @@ from yarl import URL
 from datastore.dynamodb.retry.backoff import Backoff
 from pipelines.earthquakes import usgs_fetch
 from pipelines.earthquakes.usgs_feed import FeedCode, FeedError, read_events
-from pipelines.earthquakes.usgs_fetch import Source, feed_url, open_source
+from pipelines.earthquakes.usgs_fetch import FeedDownload, feed_url, open_source
 
 QUICK = Backoff(first=0.001, most=0.002, tries=4)
 
@@ -39,7 +39,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
         yield opened
 
 
-async def body_of(source: Source) -> bytes:
+async def body_of(source: FeedDownload) -> bytes:
     return b"".join([chunk async for chunk in source.chunks()])
 
 

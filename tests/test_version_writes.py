@@ -26,7 +26,7 @@ from datastore.matches.teams import Team, Teams
 from datastore.model.composite_keys import Key
 from datastore.photos.livestreams import Livestreams
 from datastore.photos.lookups import Lookups
-from datastore.photos.rename_person import Naming
+from datastore.photos.rename_person import PersonRename
 from datastore.session.metering import Deadline
 from datastore.session.optimistic_locking import BEGAN, PUT_VERSIONS, Outdated, PutVersions
 from datastore.session.store import Store
@@ -134,7 +134,7 @@ async def test_a_livestream_and_a_person_whose_answers_were_lost(lossy: Callable
     proxy.always = lose_writes
     stream = await Livestreams(store, lookups, NOON).update("l", {"title": "New"}, 0)
     proxy.seen.clear()
-    named = await Naming(store, lookups, NOON).update("p", {"thumbnailUrl": "https://example.com/new.jpg"}, 0)
+    named = await PersonRename(store, lookups, NOON).update("p", {"thumbnailUrl": "https://example.com/new.jpg"}, 0)
 
     assert (stream.title, stream.version) == ("New", 1)
     assert (named.thumbnail_url, named.version) == ("https://example.com/new.jpg", 1)
@@ -207,11 +207,11 @@ async def test_a_person_who_moves_is_above_what_came_before(
     store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
     await store.write_all(SPARKS, puts=[person("p")])
     same = {"thumbnailUrl": person("p")["thumbnailUrl"]}
-    others = Naming(store, Lookups(store), NOON)
+    others = PersonRename(store, Lookups(store), NOON)
     through = lossy()
     proxy.always = first_doing("TransactWriteItems", lambda: others.update("p", same))
 
-    moved = await Naming(through, Lookups(through), NOON).update("p", {"name": "Grace"})
+    moved = await PersonRename(through, Lookups(through), NOON).update("p", {"name": "Grace"})
 
     assert (moved.name, moved.version) == ("Grace", 2)
 

@@ -17,14 +17,14 @@ from toy_sockets import NOW, QUICK, Peer, Served, serving, unexpected, until, up
 
 from datastore.errors import NotFound
 from server.admission.connection_limits import Connections
-from server.admission.quotas import Places
+from server.admission.quotas import KeyedQuota
 from server.admission.settings import unlimited
 from server.documents.document_cache import Document, KnownText
 from server.operations.request import Caller, Operation
-from server.websocket.connection import Connection
+from server.websocket.connection import WebSocketConnection
 from server.websocket.endpoint import SUBPROTOCOL
 from server.websocket.limits import SocketLimits
-from server.websocket.messages import Broken, read_message, requested_operation
+from server.websocket.messages import ProtocolError, read_message, requested_operation
 
 
 @pytest.fixture
@@ -171,7 +171,7 @@ def test_a_message_is_well_formed_or_4400(text: str) -> None:
         message = read_message(text)
         if message.type == "subscribe":
             requested_operation(message)
-    except Broken as broken:
+    except ProtocolError as broken:
         code = broken.farewell.code
     assert code == 4400 or (code == 0 and isinstance(json.loads(text), dict))
 
@@ -566,7 +566,7 @@ async def test_a_peer_that_says_goodbye_and_does_not_read_is_dropped(
 ) -> None:
     """Its places are taken until it has gone, and given back once."""
     monkeypatch.setattr("server.websocket.connection.CLOSE_SECONDS", 0.2)
-    watched, places = Connections(), Places("WebSockets", 10, 10)
+    watched, places = Connections(), KeyedQuota("WebSockets", 10, 10)
     async with serving(connections=watched, places=places, limits=SocketLimits()) as edge:
         async with deaf(edge, query) as send:
             await until(lambda: world.opened == 1)
@@ -633,7 +633,7 @@ async def test_uvicorn_says_it_too() -> None:
         await peer.subscribe("1", "subscription { held }")
         await peer.next("1")
         for connection in tuple(edge.server.server_state.connections):
-            assert isinstance(connection, Connection)
+            assert isinstance(connection, WebSocketConnection)
             connection.shutdown()
         assert await peer.closed() == (1001, "The server is shutting down")
 

@@ -6,7 +6,7 @@ import pytest
 from toy_sockets import until
 from virtual_time import in_virtual_time
 
-from server.websocket.timer_queue import MOST_AT_ONCE, Rounds
+from server.websocket.timer_queue import MOST_AT_ONCE, TimerQueue
 
 
 def test_each_has_its_time_also_when_others_come_again() -> None:
@@ -18,7 +18,7 @@ def test_each_has_its_time_also_when_others_come_again() -> None:
             rounds.add(member)
             rounds.drop("dropped")
 
-    rounds = Rounds(50, act)
+    rounds = TimerQueue(50, act)
 
     async def work() -> None:
         rounds.add("first")
@@ -46,7 +46,7 @@ async def test_many_who_are_due_at_once_are_called_in_several_turns_also_when_on
         if member == 250:
             raise OSError("it is broken")
 
-    rounds = Rounds(0.0, act)
+    rounds = TimerQueue(0.0, act)
     for member in range(3 * MOST_AT_ONCE):
         rounds.add(member)
     await until(lambda: acted == [*range(3 * MOST_AT_ONCE)])
@@ -55,7 +55,7 @@ async def test_many_who_are_due_at_once_are_called_in_several_turns_also_when_on
 
 
 def test_dropping_all_leaves_no_timer() -> None:
-    rounds = Rounds[str](10, pytest.fail)
+    rounds = TimerQueue[str](10, pytest.fail)
 
     async def work() -> None:
         rounds.add("x")

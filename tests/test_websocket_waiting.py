@@ -11,9 +11,9 @@ import pytest
 from graphql.language import OperationType
 from virtual_time import in_virtual_time
 
-from datastore.queues import WAITING_EVENTS, Keeping, Policy
+from datastore.queues import WAITING_EVENTS, OverflowPolicy, QueueLimits
 from resolvers.shared.authorization import Identity, Role
-from server.admission.quotas import Places
+from server.admission.quotas import KeyedQuota
 from server.operations.lifecycle import Request
 from server.operations.outcome import Outcome, failure
 from server.operations.request import Caller, Operation, Transport
@@ -67,7 +67,7 @@ class Feed:
     """A subscription that is followed."""
 
     listener: Listener
-    keeping: Keeping
+    keeping: QueueLimits
     withdrawn: list[Any] = field(default_factory=list)
     stopped: bool = False
 
@@ -103,7 +103,7 @@ class Feeds:
         return Outcome(cast(Any, "an answer"))
 
     async def follow(self, request: Request, listener: Listener) -> Feed:
-        self.feeds.append(Feed(listener, Keeping.of(Policy(request.asked.query or ""), 3)))
+        self.feeds.append(Feed(listener, QueueLimits.of(OverflowPolicy(request.asked.query or ""), 3)))
         return self.feeds[-1]
 
 
@@ -113,7 +113,7 @@ class Talk:
     def __init__(self, **limits: float) -> None:
         self.now = NOW
         self.runner = Feeds()
-        self.places = Places("WebSockets", 0, 0)
+        self.places = KeyedQuota("WebSockets", 0, 0)
         self.places.take("address:unknown")
         seconds = SocketLimits(**limits)  # type: ignore[arg-type]
         service = Service(cast(Runner, self.runner), self._identify, seconds, lambda: self.now, self.places)
@@ -127,7 +127,7 @@ class Talk:
     def hear(self, **message: Any) -> None:
         self.socket.received(json.dumps(message))
 
-    async def feed(self, id: str, policy: Policy) -> Feed:
+    async def feed(self, id: str, policy: OverflowPolicy) -> Feed:
         self.hear(type="subscribe", id=id, payload={"query": str(policy)})
         await settled()
         return self.runner.feeds[-1]
@@ -163,7 +163,7 @@ async def talk() -> AsyncIterator[Talk]:
 
 
 async def test_of_each_key_the_newest_waits_in_the_order_in_which_they_came(talk: Talk) -> None:
-    feed = await talk.feed("1", Policy.LATEST)
+    feed = await talk.feed("1", OverflowPolicy.LATEST)
     talk.peer.writable = False
     for data, key in ((1, "a"), (2, "b"), (3, "a"), (4, "c"), (5, "b")):
         feed.tell(data, key)
@@ -176,7 +176,7 @@ async def test_of_each_key_the_newest_waits_in_the_order_in_which_they_came(talk
 
 
 async def test_all_wait_that_may_not_be_left_out_and_the_end_comes_after_them(talk: Talk) -> None:
-    feed = await talk.feed("1", Policy.CLOSE)
+    feed = await talk.feed("1", OverflowPolicy.CLOSE)
     talk.peer.writable = False
     for number in range(3):
         feed.tell(number, "a")
@@ -185,8 +185,8 @@ async def test_all_wait_that_may_not_be_left_out_and_the_end_comes_after_them(ta
     assert talk.peer.events() == [("1", 0), ("1", 1), ("1", 2), ("1", "complete")]
 
 
-@pytest.mark.parametrize("policy", [Policy.CLOSE, Policy.LATEST])
-async def test_too_many_end_the_socket(talk: Talk, policy: Policy) -> None:
+@pytest.mark.parametrize("policy", [OverflowPolicy.CLOSE, OverflowPolicy.LATEST])
+async def test_too_many_end_the_socket(talk: Talk, policy: OverflowPolicy) -> None:
     feed = await talk.feed("1", policy)
     talk.peer.writable = False
     for number in range(WAITING_EVENTS):
@@ -200,7 +200,7 @@ async def test_too_many_end_the_socket(talk: Talk, policy: Policy) -> None:
 
 
 async def test_the_next_event_tells_how_many_were_left_out_for_it(talk: Talk) -> None:
-    feed = await talk.feed("1", Policy.LATEST)
+    feed = await talk.feed("1", OverflowPolicy.LATEST)
     feed.tell(0, "a")
     talk.peer.writable = False
     for data, key in ((1, "a"), (2, "b"), (3, "a"), (4, "a")):
@@ -211,7 +211,7 @@ async def test_the_next_event_tells_how_many_were_left_out_for_it(talk: Talk) ->
 
 
 async def test_of_a_buffer_the_newest_wait_and_the_first_tells_how_many_came_before(talk: Talk) -> None:
-    feed = await talk.feed("1", Policy.BUFFER)
+    feed = await talk.feed("1", OverflowPolicy.BUFFER)
     talk.peer.writable = False
     for number in range(7):
         feed.tell(number)
@@ -223,7 +223,7 @@ async def test_of_a_buffer_the_newest_wait_and_the_first_tells_how_many_came_bef
 
 
 async def test_what_the_extensions_tell_already_is_told_with_it(talk: Talk) -> None:
-    feed = await talk.feed("1", Policy.LATEST)
+    feed = await talk.feed("1", OverflowPolicy.LATEST)
     talk.peer.writable = False
     feed.tell_event("a", stands_for=2, event_id="1")
     feed.tell_event("a", stands_for=0, event_id="2")
@@ -238,8 +238,8 @@ async def test_what_the_extensions_tell_already_is_told_with_it(talk: Talk) -> N
     ]
 
 
-@pytest.mark.parametrize("policy", [Policy.CLOSE, Policy.LATEST])
-async def test_too_many_bytes_end_the_socket_over_all_its_operations(policy: Policy) -> None:
+@pytest.mark.parametrize("policy", [OverflowPolicy.CLOSE, OverflowPolicy.LATEST])
+async def test_too_many_bytes_end_the_socket_over_all_its_operations(policy: OverflowPolicy) -> None:
     talk = await begun(waiting_bytes=1000)
     one, other = await talk.feed("1", policy), await talk.feed("2", policy)
     talk.peer.writable = False
@@ -256,7 +256,7 @@ async def test_too_many_bytes_end_the_socket_over_all_its_operations(policy: Pol
 
 async def test_what_is_larger_than_the_room_goes_where_nothing_else_waits() -> None:
     talk = await begun(waiting_bytes=1000)
-    one, other = await talk.feed("1", Policy.BUFFER), await talk.feed("2", Policy.BUFFER)
+    one, other = await talk.feed("1", OverflowPolicy.BUFFER), await talk.feed("2", OverflowPolicy.BUFFER)
     talk.peer.writable = False
     one.tell("x" * 5000)
     other.tell("no place")
@@ -281,7 +281,7 @@ async def test_nothing_is_heard_while_an_answer_waits_that_was_asked_for(talk: T
 
 
 async def test_operations_take_turns_once_the_peer_reads(talk: Talk) -> None:
-    one, other = await talk.feed("1", Policy.CLOSE), await talk.feed("2", Policy.CLOSE)
+    one, other = await talk.feed("1", OverflowPolicy.CLOSE), await talk.feed("2", OverflowPolicy.CLOSE)
     talk.peer.writable = False
     for number in range(3):
         one.tell(number)
@@ -295,7 +295,7 @@ async def test_operations_take_turns_once_the_peer_reads(talk: Talk) -> None:
 
 
 async def test_no_more_is_sent_than_is_writable(talk: Talk, monkeypatch: pytest.MonkeyPatch) -> None:
-    feed = await talk.feed("1", Policy.CLOSE)
+    feed = await talk.feed("1", OverflowPolicy.CLOSE)
     talk.peer.writable = False
     for number in range(3):
         feed.tell(number)
@@ -313,7 +313,7 @@ async def test_no_more_is_sent_than_is_writable(talk: Talk, monkeypatch: pytest.
 
 
 async def test_what_waits_is_withdrawn_when_the_client_has_enough(talk: Talk) -> None:
-    feed = await talk.feed("1", Policy.CLOSE)
+    feed = await talk.feed("1", OverflowPolicy.CLOSE)
     talk.peer.writable = False
     feed.tell(1)
     talk.hear(type="complete", id="1")
@@ -324,7 +324,7 @@ async def test_what_waits_is_withdrawn_when_the_client_has_enough(talk: Talk) ->
 
 
 async def test_nothing_is_said_once_the_token_has_expired(talk: Talk) -> None:
-    feed = await talk.feed("1", Policy.CLOSE)
+    feed = await talk.feed("1", OverflowPolicy.CLOSE)
     talk.peer.writable = False
     feed.tell(1)
     talk.now += 60
@@ -338,7 +338,7 @@ def test_who_does_not_read_is_dropped_however_little_waits() -> None:
         talk = Talk(init_timeout=5, ping_every=600, send_timeout=10)
         talk.hear(type="connection_init")
         await settled()
-        feed = await talk.feed("1", Policy.LATEST)
+        feed = await talk.feed("1", OverflowPolicy.LATEST)
         talk.peer.writable = False
         await asyncio.sleep(100)
         assert talk.peer.ended is None
@@ -357,7 +357,7 @@ def test_who_is_told_that_it_is_too_slow_has_no_more_time_for_that() -> None:
         talk = Talk(init_timeout=5, ping_every=600, send_timeout=10, waiting_bytes=1000)
         talk.hear(type="connection_init")
         await settled()
-        feed = await talk.feed("1", Policy.CLOSE)
+        feed = await talk.feed("1", OverflowPolicy.CLOSE)
         talk.peer.writable = False
         talk.socket.filled()
         await asyncio.sleep(8)
@@ -431,7 +431,7 @@ async def test_tasks_that_have_ended_before_the_connection_are_not_told_as_stuck
 
 
 async def test_nothing_follows_the_end_of_a_socket_whose_token_expired_meanwhile(talk: Talk) -> None:
-    feed = await talk.feed("1", Policy.CLOSE)
+    feed = await talk.feed("1", OverflowPolicy.CLOSE)
     talk.peer.writable = False
     feed.tell(1)
     feed.listener.finish(None)

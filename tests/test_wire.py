@@ -10,7 +10,7 @@ from fault_proxy import until
 from wire_server import Script, Talk, answer, chunked, echo, on_both_loops
 from wire_talks import LARGE, ONCE, ask, opened, talking
 
-from datastore.dynamodb.http1 import Limits
+from datastore.dynamodb.http1 import HttpLimits
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Timeout, Unavailable
 from datastore.session.metering import Meter
@@ -165,7 +165,7 @@ async def test_half_an_answer_is_none_and_its_connection_is_closed(spoilt: Scrip
     async def script(talk: Talk) -> None:
         await (echo if talk.number else spoilt)(talk)
 
-    limits = Limits(silence=0.3 if spoilt is _hang_after_head else 5, answer_bytes=800_000)
+    limits = HttpLimits(silence=0.3 if spoilt is _hang_after_head else 5, answer_bytes=800_000)
     async with talking(script, limits=limits) as (client, server):
         assert [await ask(client, number, "PutItem", meter=meter) for number in range(2)] == [0, 1]
         await until(lambda: server.open == 1)
@@ -180,7 +180,7 @@ async def test_bytes_that_drip_are_waited_for_until_the_deadline() -> None:
         await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", *[b" "] * 500, pause=0.01)
 
     # A machine may stand still for longer than a few pauses, and all that drips lasts for seconds.
-    async with talking(script, limits=Limits(silence=0.5)) as (client, server):
+    async with talking(script, limits=HttpLimits(silence=0.5)) as (client, server):
         began = time.monotonic()
         with pytest.raises(Timeout):
             await ask(client, timeout=0.8)
@@ -228,7 +228,7 @@ async def test_a_large_request_that_is_not_read_is_given_up(reads: int) -> None:
         await talk.reader.readexactly(reads)
         await asyncio.sleep(10)
 
-    async with talking(script, backoff=ONCE, limits=Limits(silence=0.2)) as (client, server):
+    async with talking(script, backoff=ONCE, limits=HttpLimits(silence=0.2)) as (client, server):
         with pytest.raises(Timeout):
             await client.call("PutItem", HUGE)
         call = asyncio.create_task(client.call("PutItem", HUGE))
@@ -269,7 +269,7 @@ async def test_whatever_happens_nobody_gets_the_answer_of_another(seed: int, mon
                 case _:
                     await talk.say(whole)
 
-    async with talking(script, limits=Limits(connections=5), backoff=Backoff(0.001, 0.004, 3)) as (client, _):
+    async with talking(script, limits=HttpLimits(connections=5), backoff=Backoff(0.001, 0.004, 3)) as (client, _):
         told: list[tuple[int, int]] = []
 
         async def one(number: int) -> None:

@@ -14,7 +14,7 @@ from wire_server import Talk, answer, certificate, echo, on_both_loops, serving
 from wire_talks import LARGE, NEVER, ONCE, QUICK, ask, client_at, one_answer, talking
 
 from datastore.dynamodb.client import Client
-from datastore.dynamodb.http1 import Limits
+from datastore.dynamodb.http1 import HttpLimits
 from datastore.dynamodb.http1 import connector as connecting
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Timeout, Unavailable
@@ -47,7 +47,7 @@ async def test_a_server_that_does_not_finish_connecting_is_given_up_after_a_seco
     meter = Meter()
     async with serving(silent) as server:
         url = server.url.replace("http", "https")
-        async with client_at(url, backoff=ONCE, limits=Limits(connections=1, connect=0.2)) as client:
+        async with client_at(url, backoff=ONCE, limits=HttpLimits(connections=1, connect=0.2)) as client:
             with pytest.raises(Timeout):
                 await ask(client, 1, timeout=0.05)
             call = asyncio.create_task(ask(client, 1))
@@ -164,7 +164,7 @@ async def test_closing_the_client_ends_every_call_and_connection() -> None:
         await talk.asked()
 
     async with serving(silent) as server:
-        async with client_at(server.url, backoff=Backoff(5, 5), limits=Limits(connections=2)) as client:
+        async with client_at(server.url, backoff=Backoff(5, 5), limits=HttpLimits(connections=2)) as client:
             calls = [asyncio.create_task(ask(client, number)) for number in range(5)]
             await until(lambda: server.open == 2)
         ended = await asyncio.gather(*calls, return_exceptions=True)
@@ -224,7 +224,7 @@ async def test_a_call_needs_no_task_to_be_driven_timed_or_left() -> None:
         await asyncio.sleep(0)
         return stepped[0]
 
-    async with talking(script, backoff=ONCE, limits=Limits(connections=1)) as (client, server):
+    async with talking(script, backoff=ONCE, limits=HttpLimits(connections=1)) as (client, server):
         calls = [await driven(client, number) for number in range(3)]
         assert [await call.ended for call in calls] == [0, 1, 2]
         late, waiting = await driven(client, -1, timeout=0.05), await driven(client, 5)
@@ -272,7 +272,9 @@ async def test_who_leaves_at_any_of_the_points_where_a_call_waits_disturbs_nobod
 
     async with serving(script, context if secure else None, "localhost") as server:
         for steps in range(1, 99):
-            async with client_at(server.url, limits=Limits(connections=2), backoff=Backoff(0.001, 0.001, 99)) as client:
+            async with client_at(
+                server.url, limits=HttpLimits(connections=2), backoff=Backoff(0.001, 0.001, 99)
+            ) as client:
                 others = [asyncio.create_task(ask(client, number)) for number in range(4)]
                 await asyncio.sleep(0)
                 gone = await leave_at(client, steps)
@@ -287,7 +289,7 @@ async def test_who_leaves_at_any_of_the_points_where_a_call_waits_disturbs_nobod
 @on_both_loops
 async def test_a_call_that_is_closed_gives_back_its_place(steps: int) -> None:
     """Also in the turn of the event loop in which it began to connect."""
-    async with talking(echo, limits=Limits(connections=1)) as (client, _):
+    async with talking(echo, limits=HttpLimits(connections=1)) as (client, _):
         call = Stepped(ask(client, 1))
         while call.steps < steps and not call.ended.done():  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0)

@@ -10,8 +10,8 @@ from wire_server import Talk, answer, echo, on_both_loops, serving
 from wire_talks import NEVER, ONCE, ask, one_answer, opened, talking
 
 from datastore.dynamodb.client import Client, Endpoint
-from datastore.dynamodb.http1 import Limits
-from datastore.dynamodb.http1.connection import Connection
+from datastore.dynamodb.http1 import HttpLimits
+from datastore.dynamodb.http1.connection import HttpConnection
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.errors import Timeout, Unavailable
@@ -58,9 +58,9 @@ async def test_a_connection_that_is_closed_but_not_yet_lost_is_not_used_again(
     monkeypatch: pytest.MonkeyPatch, operation: str
 ) -> None:
     """Who asks in the turn of the loop that heard of its end: nothing is sent on it, and so no write is in doubt."""
-    ended, close = asyncio.Event(), Connection.close
+    ended, close = asyncio.Event(), HttpConnection.close
 
-    def told(connection: Connection) -> None:
+    def told(connection: HttpConnection) -> None:
         ended.set()  # and so whoever waits for it runs before `connection_lost`
         close(connection)
 
@@ -72,7 +72,7 @@ async def test_a_connection_that_is_closed_but_not_yet_lost_is_not_used_again(
     meter = Meter()
     async with talking(script, backoff=ONCE) as (client, server):
         await ask(client)
-        monkeypatch.setattr(Connection, "close", told)
+        monkeypatch.setattr(HttpConnection, "close", told)
         await ended.wait()
         assert await ask(client, 1, operation, meter=meter) == 1
         assert server.connections == 2
@@ -130,7 +130,7 @@ async def test_a_read_that_is_closed_on_without_an_answer_is_tried_again_at_once
 
 @on_both_loops
 async def test_connections_that_idle_for_too_long_are_closed() -> None:
-    async with talking(echo, limits=Limits(idle=0.1)) as (client, server):
+    async with talking(echo, limits=HttpLimits(idle=0.1)) as (client, server):
         await asyncio.gather(*[ask(client) for _ in range(5)])
         for _ in range(8):
             await ask(client)
@@ -148,7 +148,7 @@ async def test_a_server_that_closes_connections_under_load_disturbs_nobody(monke
         for _ in range(chance.randrange(1, 6)):
             await talk.say(answer(await talk.asked()), pause=chance.choice([0, 0, 0.001]))
 
-    async with talking(script, limits=Limits(connections=8), backoff=Backoff(0.001, 0.002, 30)) as (client, _):
+    async with talking(script, limits=HttpLimits(connections=8), backoff=Backoff(0.001, 0.002, 30)) as (client, _):
 
         async def one(start: int) -> list[int]:
             return [await ask(client, start + number) for number in range(30)]
@@ -165,7 +165,7 @@ async def test_a_server_that_closes_connections_under_load_disturbs_nobody(monke
 
 @on_both_loops
 async def test_who_waits_longest_for_a_connection_is_served_first() -> None:
-    async with talking(echo, limits=Limits(connections=1)) as (client, server):
+    async with talking(echo, limits=HttpLimits(connections=1)) as (client, server):
         order: list[int] = []
 
         async def one(number: int) -> None:
@@ -189,7 +189,7 @@ async def test_a_deadline_holds_in_line_and_costs_no_place() -> None:
             await talk.say(answer(asked))
 
     meter = Meter()
-    async with talking(script, limits=Limits(connections=1)) as (client, server):
+    async with talking(script, limits=HttpLimits(connections=1)) as (client, server):
         first = asyncio.create_task(ask(client, 0))
         await asyncio.sleep(0.02)
         with pytest.raises(Timeout):
@@ -205,7 +205,7 @@ async def test_connections_to_two_places_share_what_there_is() -> None:
     async with serving(echo) as tables, serving(echo) as streams:
         credentials = CredentialSource(Credentials("local", "local"))
         endpoint = Endpoint(lambda: tables.url, lambda: streams.url, "local")
-        async with Client(endpoint, credentials, limits=Limits(connections=2)) as client:
+        async with Client(endpoint, credentials, limits=HttpLimits(connections=2)) as client:
             operations = ["GetItem", "GetRecords"] * 20
             calls = [ask(client, number, operation) for number, operation in enumerate(operations)]
             assert await asyncio.gather(*calls) == list(range(40))

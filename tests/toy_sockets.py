@@ -15,17 +15,17 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
 from datastore.errors import BadUserInput, NotFound, SlowSubscriber, Unauthenticated, Unavailable
-from datastore.model.ids import Origin
-from datastore.queues import Keeping, Policy
+from datastore.model.ids import IdSource
+from datastore.queues import OverflowPolicy, QueueLimits
 from datastore.session.metering import Meter
-from datastore.session.read_cache import Sharing
+from datastore.session.read_cache import ReadFreshness
 from resolvers.shared.authorization import Identity, Role
-from resolvers.shared.event_source import Unshared
-from resolvers.shared.resume_position import Progress
+from resolvers.shared.event_source import UnsharedSource
+from resolvers.shared.resume_position import SubscriptionProgress
 from server.admission.connection_limits import Connections
 from server.documents.document_cache import Documents
 from server.http.protocol import UVICORN_OPTIONS
-from server.operations.lifecycle import Registry
+from server.operations.lifecycle import DocumentLookup
 from server.operations.runner import Runner
 from server.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
 from server.websocket.limits import SocketLimits
@@ -65,7 +65,7 @@ class Toy:
 
     knows_who_asks = True
     stands_for: Callable[[], int]
-    progress: Progress | None = None
+    progress: SubscriptionProgress | None = None
 
     def __init__(self, identity: Identity | None) -> None:
         world.contexts += 1
@@ -79,10 +79,10 @@ class Toy:
     def close(self) -> None:
         pass
 
-    def share(self, sharing: Sharing) -> None:
+    def share(self, sharing: ReadFreshness) -> None:
         pass
 
-    def make_from(self, origin: Origin) -> None:
+    def make_from(self, origin: IdSource) -> None:
         pass
 
     def told(self) -> None:
@@ -154,7 +154,7 @@ class Mutation:
         return "changed"
 
 
-async def numbers(info: Info, when_slow: str, size: int, buffer: int = 100) -> Unshared[str]:
+async def numbers(info: Info, when_slow: str, size: int, buffer: int = 100) -> UnsharedSource[str]:
     """Texts of so many characters that begin with a number: a newer one replaces one that is equal modulo 3."""
     progress = info.context.progress
     assert progress is not None
@@ -170,9 +170,11 @@ async def numbers(info: Info, when_slow: str, size: int, buffer: int = 100) -> U
         finally:
             world.closed += 1
 
-    if when_slow not in list(Policy):
+    if when_slow not in list(OverflowPolicy):
         raise BadUserInput("`whenSlow` must be one of the policies.", field="whenSlow")
-    return Unshared(Keeping.of(Policy(when_slow), buffer), events(), lambda text: int(text.split()[0]) % 3)
+    return UnsharedSource(
+        QueueLimits.of(OverflowPolicy(when_slow), buffer), events(), lambda text: int(text.split()[0]) % 3
+    )
 
 
 @strawberry.type
@@ -307,7 +309,7 @@ class Peer:
 
 @asynccontextmanager
 async def serving(
-    registry: Registry | None = None,
+    registry: DocumentLookup | None = None,
     connections: Connections | None = None,
     server_options: Mapping[str, Any] = UVICORN_OPTIONS,
     deadline: float = 2.0,

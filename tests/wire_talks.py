@@ -10,9 +10,9 @@ from botocore.credentials import Credentials
 from wire_server import Script, Server, Talk, answer, serving
 
 from datastore.dynamodb.client import Client, Endpoint
-from datastore.dynamodb.http1 import Limits
-from datastore.dynamodb.http1.connection import Connection
-from datastore.dynamodb.http1.exchange_types import Answer
+from datastore.dynamodb.http1 import HttpLimits
+from datastore.dynamodb.http1.connection import HttpConnection
+from datastore.dynamodb.http1.exchange_types import HttpResponse
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.sigv4 import CredentialSource
 
@@ -23,7 +23,7 @@ NEVER = Backoff(first=10**6, most=10**6)
 LARGE = {"TableName": "t", "number": 1, "text": "x" * 2_000_000}
 
 
-def client_at(url: str, *, backoff: Backoff = QUICK, limits: Limits = Limits()) -> Client:  # noqa: B008 - frozen
+def client_at(url: str, *, backoff: Backoff = QUICK, limits: HttpLimits = HttpLimits()) -> Client:  # noqa: B008 - frozen
     credentials = CredentialSource(Credentials("local", "local"))
     return Client(Endpoint(lambda: url, lambda: url, "local"), credentials, backoff=backoff, limits=limits)
 
@@ -33,19 +33,19 @@ async def talking(
     script: Script,
     *,
     backoff: Backoff = QUICK,
-    limits: Limits = Limits(),  # noqa: B008 - frozen
+    limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
 ) -> AsyncIterator[tuple[Client, Server]]:
     async with serving(script) as server, client_at(server.url, backoff=backoff, limits=limits) as client:
         yield client, server
 
 
-class Opened(Connection):
+class Opened(HttpConnection):
     """Of those that were asked over, `most` were open at once: counted here, for a server hears later of an end."""
 
-    there: ClassVar[set[Connection]]
+    there: ClassVar[set[HttpConnection]]
     most: ClassVar[int]
 
-    def ask(self, head: bytes, body: bytes, deadline: float) -> asyncio.Future[Answer]:
+    def ask(self, head: bytes, body: bytes, deadline: float) -> asyncio.Future[HttpResponse]:
         self.there.difference_update([one for one in self.there if one.closing])
         self.there.add(self)
         type(self).most = max(self.most, len(self.there))
@@ -55,7 +55,7 @@ class Opened(Connection):
 def opened(monkeypatch: pytest.MonkeyPatch) -> type[Opened]:
     """Have them counted from now on."""
     counted = type("Counted", (Opened,), {"there": set(), "most": 0})
-    monkeypatch.setattr("datastore.dynamodb.http1.pool.Connection", counted)
+    monkeypatch.setattr("datastore.dynamodb.http1.pool.HttpConnection", counted)
     return counted
 
 

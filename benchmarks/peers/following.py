@@ -15,7 +15,7 @@ from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import StoreOptions, open_database
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
-from datastore.queues import Keeping
+from datastore.queues import QueueLimits
 
 WAITING = 1000
 
@@ -47,7 +47,7 @@ async def events(given: Given) -> AsyncIterator[Mapping[str, Any]]:
     table, event = tables[given.table]
     async with open_database(StoreOptions(store=given.store)) as database:
         feed = ChangeFeed(database.client, poll_interval=given.interval)
-        async with feed.follow(table, _image, keeping=Keeping(most=WAITING)) as images:
+        async with feed.follow(table, _image, keeping=QueueLimits(most=WAITING)) as images:
             async for image in images:
                 yield event(image)
         await feed.aclose()

@@ -10,13 +10,13 @@ from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
 from datastore.errors import SlowSubscriber
-from datastore.queues import Backlog, Keeping
+from datastore.queues import BoundedQueue, QueueLimits
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Subscription(Generic[T]):
+class TopicSubscription(Generic[T]):
     """The events of one subscriber. Iterate it in one task, inside `async with` (or call `aclose`).
 
     `left_out` is the number of waiting events that the last returned event replaced.
@@ -25,7 +25,7 @@ class Subscription(Generic[T]):
     def __init__(
         self,
         select: Callable[[Any], T | None],
-        backlog: Backlog[T],
+        backlog: BoundedQueue[T],
         key: Callable[[T], Hashable],
         forget: Callable[[Any], None],
     ) -> None:
@@ -103,7 +103,7 @@ class Joined(Generic[T]):
     """A second topic of a subscription, which ends when that topic ends."""
 
     def __init__(
-        self, subscription: Subscription[T], select: Callable[[Any], T | None], forget: Callable[[Any], None]
+        self, subscription: TopicSubscription[T], select: Callable[[Any], T | None], forget: Callable[[Any], None]
     ) -> None:
         self._subscription = subscription
         self._select = select
@@ -125,7 +125,7 @@ class Joined(Generic[T]):
         self._forget(self)
 
 
-class Hub(Generic[R]):
+class Broadcaster(Generic[R]):
     """A broadcaster with subscriptions by topic. Publishing costs one `select` for each subscriber of the topic.
 
     `before` is called with each record before the subscribers receive it.
@@ -133,26 +133,26 @@ class Hub(Generic[R]):
 
     def __init__(self, before: Callable[[R], None] = lambda _: None) -> None:
         self._before = before
-        self._topics: dict[str, dict[int, Subscription[Any] | Joined[Any]]] = {}
+        self._topics: dict[str, dict[int, TopicSubscription[Any] | Joined[Any]]] = {}
 
     def subscribe(
         self,
         topic: str,
         select: Callable[[R], T | None],
         *,
-        keeping: Keeping = Keeping(),  # noqa: B008 - a tuple
+        keeping: QueueLimits = QueueLimits(),  # noqa: B008 - a tuple
         key: Callable[[T], Hashable] | None = None,
-    ) -> Subscription[T]:
+    ) -> TopicSubscription[T]:
         """Return a subscription to records from now on. `select` makes events of records, or skips them with None.
 
         `key` is for the policy LATEST: of each key the newest event waits; without `key`, the newest of all.
         """
-        backlog: Backlog[T] = Backlog(keeping)
-        subscription = Subscription(select, backlog, key or (lambda _: None), lambda one: self._forget(topic, one))
+        backlog: BoundedQueue[T] = BoundedQueue(keeping)
+        subscription = TopicSubscription(select, backlog, key or (lambda _: None), lambda one: self._forget(topic, one))
         self._topics.setdefault(topic, {})[id(subscription)] = subscription
         return subscription
 
-    def join(self, topic: str, subscription: Subscription[T], select: Callable[[R], T | None]) -> Joined[T]:
+    def join(self, topic: str, subscription: TopicSubscription[T], select: Callable[[R], T | None]) -> Joined[T]:
         """Add the events of another topic to a subscription, in the order of arrival, until the context is left."""
         joined = Joined(subscription, select, lambda one: self._forget(topic, one))
         self._topics.setdefault(topic, {})[id(joined)] = joined
@@ -171,7 +171,7 @@ class Hub(Generic[R]):
     def count(self, topic: str) -> int:
         return len(self._topics.get(topic, {}))
 
-    def _forget(self, topic: str, subscription: Subscription[Any] | Joined[Any]) -> None:
+    def _forget(self, topic: str, subscription: TopicSubscription[Any] | Joined[Any]) -> None:
         subscriptions = self._topics.get(topic, {})
         subscriptions.pop(id(subscription), None)
         if not subscriptions:

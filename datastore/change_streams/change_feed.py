@@ -11,19 +11,19 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
-from datastore.change_streams.broadcast import Hub
-from datastore.change_streams.change_source import Sink, Source
-from datastore.change_streams.change_subscription import Following
-from datastore.change_streams.replay.backfill import EMPTY_SECONDS, OlderChanges
-from datastore.change_streams.replay.replay_log import Log
-from datastore.change_streams.replay.resume_token import Place
-from datastore.change_streams.replay.runs import Entry
+from datastore.change_streams.broadcast import Broadcaster
+from datastore.change_streams.change_source import ChangeSink, ChangeSource
+from datastore.change_streams.change_subscription import ChangeSubscription
+from datastore.change_streams.replay.backfill import EMPTY_SECONDS, Backfill
+from datastore.change_streams.replay.replay_log import ReplayLog
+from datastore.change_streams.replay.resume_token import ResumeToken
+from datastore.change_streams.replay.runs import LogEntry
 from datastore.change_streams.shards.checkpoints import Reached
 from datastore.change_streams.shards.read_pace import StreamReads
 from datastore.change_streams.shards.shard_reader import Wire
 from datastore.change_streams.shards.stream_reader import Change, StreamReader, new_order
 from datastore.model.access_patterns import Table
-from datastore.queues import Keeping
+from datastore.queues import QueueLimits
 
 if TYPE_CHECKING:
     from datastore.change_streams.relay.bus import Bus  # its library, for those only who use it
@@ -46,7 +46,7 @@ def _log(table: str, problem: Exception) -> None:
 class _Followed:
     """A table that has followers, or had some a moment ago."""
 
-    def __init__(self, log: Log, source: Source) -> None:
+    def __init__(self, log: ReplayLog, source: ChangeSource) -> None:
         self.log = log
         self.source = source
         self.followers = 0
@@ -71,7 +71,7 @@ class ChangeFeed:
 
     `linger`: seconds for which a table is still read after its last follower has left. With a `bus`, one process reads
     each table for all processes on that bus; `aclose` closes it. `on_change` is called with each change before the
-    table's followers get it. `empty_seconds`: see `OlderChanges`. `reads` counts the reads of all shards, for metrics.
+    table's followers get it. `empty_seconds`: see `Backfill`. `reads` counts the reads of all shards, for metrics.
     """
 
     def __init__(
@@ -90,26 +90,26 @@ class ChangeFeed:
         reads: StreamReads | None = None,
     ) -> None:
         reads = StreamReads() if reads is None else reads
-        self._hub: Hub[Entry] = Hub(lambda entry: on_change(entry.change))
+        self._hub: Broadcaster[LogEntry] = Broadcaster(lambda entry: on_change(entry.change))
         self._tables: dict[str, _Followed] = {}
         self._heads: dict[str, dict[int, Callable[[], int]]] = {}
         self._linger = linger
         self._stopping: set[asyncio.Task[None]] = set()
-        self._older = OlderChanges(wire, empty_seconds=empty_seconds)
+        self._older = Backfill(wire, empty_seconds=empty_seconds)
         self._turns = asyncio.Semaphore(REPLAYS_PER_TURN)
         self._bus = bus
 
-        def make(table: Table, kind: type[R], sink: Sink, start: Reached | None = None) -> R:
+        def make(table: Table, kind: type[R], sink: ChangeSink, start: Reached | None = None) -> R:
             return kind(
                 wire, prefix, poll_interval, discover_interval, on_error, table, sink, start, new_order, reads=reads
             )
 
-        def read(table: Table, sink: Sink) -> Source:
+        def read(table: Table, sink: ChangeSink) -> ChangeSource:
             if bus is None:
                 return make(table, StreamReader, sink)
             return bus.source(table.name, sink, partial(make, table), on_error, wire.now)
 
-        self._read: Callable[[Table, Sink], Source] = read
+        self._read: Callable[[Table, ChangeSink], ChangeSource] = read
 
     @asynccontextmanager
     async def follow(
@@ -117,24 +117,24 @@ class ChangeFeed:
         table: Table,
         select: Callable[[Change], T | None],
         *,
-        keeping: Keeping = Keeping(),  # noqa: B008 - a tuple
+        keeping: QueueLimits = QueueLimits(),  # noqa: B008 - a tuple
         key: Callable[[T], Hashable] | None = None,
         stands_for: Callable[[], int] = lambda: 1,
-        after: Place | None = None,
+        after: ResumeToken | None = None,
         charge: Callable[[float], None] = lambda _: None,
-    ) -> AsyncIterator[Following[T]]:
+    ) -> AsyncIterator[ChangeSubscription[T]]:
         """Follow a table. Every write that is acknowledged after the context is entered is seen; older ones may be.
 
         With `after`, the changes since that position come first, each once, and then the new ones; see
-        `Following.is_too_old`. `stands_for` returns the number of subscribers that share the events, for metrics.
-        `charge` receives the read units that it takes to find the missed changes.
+        `ChangeSubscription.is_too_old`. `stands_for` returns the number of subscribers that share the events, for
+        metrics. `charge` receives the read units that it takes to find the missed changes.
 
         Raises: the store's errors, if the store cannot be reached at first or while missed changes are read. Later
         outages are waited out, and the iteration raises `ChangesLost` if changes were lost.
         """
         followed = self._join(table)
         try:
-            following = Following(followed.log, select, key, self._turns, charge)
+            following = ChangeSubscription(followed.log, select, key, self._turns, charge)
             async with self._hub.subscribe(table.name, following.live, keeping=keeping, key=following.key) as events:
                 await followed.source.attached()
                 number = None if after is None else await followed.log.reach(after, charge)
@@ -149,7 +149,7 @@ class ChangeFeed:
 
     @asynccontextmanager
     async def join(
-        self, following: Following[T], table: Table, select: Callable[[Change], T | None]
+        self, following: ChangeSubscription[T], table: Table, select: Callable[[Change], T | None]
     ) -> AsyncIterator[None]:
         """Add events of another table's changes to a follower, from now on.
 
@@ -191,7 +191,7 @@ class ChangeFeed:
             if followed is not None and followed.lingering is not None:
                 followed.lingering.cancel()
                 self._stop_soon(table, followed)
-            log = Log(partial(self._hub.publish, table.name), partial(self._hub.end, table.name), self._older)
+            log = ReplayLog(partial(self._hub.publish, table.name), partial(self._hub.end, table.name), self._older)
             followed = self._tables[table.name] = _Followed(log, self._read(table, log))
         if followed.lingering is not None:
             followed.lingering.cancel()

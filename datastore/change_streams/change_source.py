@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from datastore.change_streams.shards.stream_reader import Change
 
 
-class Sink(Protocol):
+class ChangeSink(Protocol):
     """A receiver of a table's changes, in order. No method waits."""
 
     def begin(self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float) -> None:
@@ -32,7 +32,7 @@ class Sink(Protocol):
         """Receive the error that ended the source. A source that is stopped does not call it."""
 
 
-class Source(Protocol):
+class ChangeSource(Protocol):
     """A source of a table's changes, which calls a sink until it is stopped or fails with `problem`."""
 
     problem: Exception | None

@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import Callable, Hashable
 from typing import Generic, NamedTuple, TypeVar
 
-from datastore.change_streams.broadcast import Subscription
-from datastore.change_streams.replay.replay_log import Log
-from datastore.change_streams.replay.resume_token import Place
-from datastore.change_streams.replay.runs import Entry
+from datastore.change_streams.broadcast import TopicSubscription
+from datastore.change_streams.replay.replay_log import ReplayLog
+from datastore.change_streams.replay.resume_token import ResumeToken
+from datastore.change_streams.replay.runs import LogEntry
 from datastore.change_streams.shards.parents import Seen
 from datastore.change_streams.shards.stream_reader import Change, ChangesLost
 
@@ -22,13 +22,13 @@ class _Head(NamedTuple):
     """The position up to which a table's changes have been delivered to its followers."""
 
     number: int
-    place: Place
+    place: ResumeToken
 
 
-HasPlace = Entry | _Head
+HasPlace = LogEntry | _Head
 
 
-class Following(Generic[T]):
+class ChangeSubscription(Generic[T]):
     """One follower's events, to be iterated in one task: first the missed ones, from the log, then the live ones.
 
     `place` and `number` are the position up to which all events have been returned or skipped: they only rise.
@@ -38,7 +38,7 @@ class Following(Generic[T]):
 
     def __init__(
         self,
-        log: Log,
+        log: ReplayLog,
         select: Callable[[Change], T | None],
         key: Callable[[T], Hashable] | None,
         turns: asyncio.Semaphore,
@@ -49,7 +49,7 @@ class Following(Generic[T]):
         self._key = key
         self._turns = turns
         self._charge = charge
-        self._events: Subscription[tuple[T, HasPlace]] | None = None
+        self._events: TopicSubscription[tuple[T, HasPlace]] | None = None
         self._seen: Seen | None = None
         self._generation = self._time = 0
         self._left = 0  # to be looked at in this turn
@@ -58,7 +58,9 @@ class Following(Generic[T]):
         self.is_too_old = False
         self.number, self._place = log.last_number, log.last_place
 
-    def begin(self, events: "Subscription[tuple[T, HasPlace]]", after: Place | None, number: int | None) -> None:
+    def begin(
+        self, events: "TopicSubscription[tuple[T, HasPlace]]", after: ResumeToken | None, number: int | None
+    ) -> None:
         """Resume after a place whose `number` is known; otherwise begin with the next change."""
         self._events = events
         self.is_too_old = after is not None and number is None
@@ -73,9 +75,11 @@ class Following(Generic[T]):
         self.number, self._place = self._log.last_number, self._log.last_place
 
     @property
-    def place(self) -> Place:
+    def place(self) -> ResumeToken:
         """Where a client resumes that has received all events up to now."""
-        return self._place if self._seen is None else Place.at(self._place.stream, self._time, self._seen.positions)
+        return (
+            self._place if self._seen is None else ResumeToken.at(self._place.stream, self._time, self._seen.positions)
+        )
 
     @property
     def left_out(self) -> int:
@@ -88,7 +92,7 @@ class Following(Generic[T]):
         return self._log.last_number
 
     @property
-    def last_place(self) -> Place:
+    def last_place(self) -> ResumeToken:
         """The place of that change."""
         return self._log.last_place
 
@@ -102,14 +106,14 @@ class Following(Generic[T]):
         """Whether the follower waits for the next event: all earlier ones have been taken or skipped."""
         return self._is_asked and not self.waiting and self._log.last_number >= self.number
 
-    def live(self, entry: Entry) -> "tuple[T, HasPlace] | None":
+    def live(self, entry: LogEntry) -> "tuple[T, HasPlace] | None":
         """Return the event to enqueue from the hub: none while the follower is behind and reads the log."""
         if self.is_behind or entry.number <= self.number:
             return None
         event = self._select(entry.change)
         return None if event is None else (event, entry)
 
-    def beside(self, select: Callable[[Change], T | None], entry: Entry) -> "tuple[T, HasPlace] | None":
+    def beside(self, select: Callable[[Change], T | None], entry: LogEntry) -> "tuple[T, HasPlace] | None":
         """Return an event of another table with the last position of the follower's own table.
 
         All changes up to that position are delivered before the event.
@@ -118,7 +122,7 @@ class Following(Generic[T]):
         return None if event is None else (event, _Head(self._log.last_number, self._log.last_place))
 
     @property
-    def subscription(self) -> "Subscription[tuple[T, HasPlace]]":
+    def subscription(self) -> "TopicSubscription[tuple[T, HasPlace]]":
         assert self._events is not None
         return self._events
 
@@ -156,7 +160,7 @@ class Following(Generic[T]):
             raise ChangesLost("You fell too far behind the changes: read the current state and subscribe again.")
         self.number, self._generation = number, self._log.generation
 
-    def _first_event(self, entries: list[Entry]) -> T | None:
+    def _first_event(self, entries: list[LogEntry]) -> T | None:
         """Return the first event of the entries; None if none of them is one."""
         left, seen = self._left, self._seen
         assert seen is not None
@@ -175,7 +179,7 @@ class Following(Generic[T]):
             self._charge((left - self._left) * TURN_UNITS / CHANGES_PER_TURN)
         return None
 
-    def __aiter__(self) -> "Following[T]":
+    def __aiter__(self) -> "ChangeSubscription[T]":
         return self
 
     async def __anext__(self) -> T:

@@ -12,7 +12,7 @@ from datastore.dynamodb.records import readable
 from datastore.keyspace.feeds import pipeline as keys
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.timestamps import to_seconds
-from datastore.session.store import Store, Written
+from datastore.session.store import Store, WriteResult
 
 LIFETIME_SECONDS = 10.0
 STEP_SECONDS = 0.001
@@ -92,7 +92,7 @@ class Leases:
         """FEED-P1: release a lease. Return False if another owner has taken it."""
         return (await self._update(keys.RELEASE_LEASE, lease.shard_id, **self._mine(lease))).ok
 
-    async def _update(self, pattern: AccessPattern, shard_id: str, **values: Any) -> Written:
+    async def _update(self, pattern: AccessPattern, shard_id: str, **values: Any) -> WriteResult:
         return await self._store.update(pattern, keys.lease(self._stream, shard_id), **values)
 
     def _mine(self, lease: Lease) -> dict[str, Any]:

@@ -16,7 +16,7 @@ MOST_ATTEMPTS = 5
 logger = logging.getLogger(__name__)
 
 
-class _Context(dict[str, Any]):
+class _SigningContext(dict[str, Any]):
     """botocore's signing state of a request, with the store's time."""
 
     def __init__(self, context: dict[str, Any], skew: float) -> None:
@@ -38,7 +38,7 @@ def sign_at_store_time(client: Any, clock: StoreClock) -> None:
     def sign(request: Any, **_: Any) -> None:
         skew = clock.skew
         request.context[SIGNED_SKEW] = skew
-        request.context = _Context(request.context, skew)
+        request.context = _SigningContext(request.context, skew)
 
     def answered(response: Any, request_dict: dict[str, Any], attempts: int, **_: Any) -> int | None:
         if response is None:  # the store sent no answer

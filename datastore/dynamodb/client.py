@@ -19,26 +19,26 @@ from typing import Any, Self, get_args
 
 import orjson
 
-from datastore.dynamodb.http1 import Answer, Limits, Origin, Pool, TooLate
-from datastore.dynamodb.prepared_request import Prepared
+from datastore.dynamodb.http1 import DeadlineExceeded, HttpLimits, HttpOrigin, HttpResponse, Pool
+from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.retry.budget import PLAIN, RetryBudget
-from datastore.dynamodb.retry.circuit_breaker import Breaker, State, Terms
+from datastore.dynamodb.retry.circuit_breaker import BreakerConfig, BreakerState, CircuitBreaker
 from datastore.dynamodb.retry.classify import (
     LATE,
     REPEATED,
     ConditionFailed,
     RequestRefused,
+    RetryableFailure,
     SignatureRefused,
     TransactionCancelled,
-    Transient,
     refusal_of,
     transient_of,
 )
 from datastore.dynamodb.sigv4 import CredentialSource, Signer
 from datastore.dynamodb.store_clock import StoreClock
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
-from datastore.explain.trace import Ask, details_of
+from datastore.explain.trace import TracedRead, details_of
 from datastore.model.access_patterns import WRITES, Operation
 from datastore.session.metering import Call, Meter
 from datastore.session.read_cache import ProcessReads
@@ -89,10 +89,10 @@ class Client:
         credentials: CredentialSource,
         *,
         backoff: Backoff = Backoff(),  # noqa: B008 - frozen
-        limits: Limits = Limits(),  # noqa: B008 - frozen
+        limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
         tables_come_back: bool = False,
         budget: RetryBudget | None = None,
-        terms: Terms = Terms(),  # noqa: B008 - frozen
+        terms: BreakerConfig = BreakerConfig(),  # noqa: B008 - frozen
         uniform: Callable[[], float] = random.random,
     ) -> None:
         self._endpoint = endpoint
@@ -105,10 +105,10 @@ class Client:
         self._uniform = uniform
         self.budget = RetryBudget() if budget is None else budget
         self._unanswered = terms.unanswered
-        self._tables = Breaker(partial(self._answers, "ListTables"), terms, uniform, self.budget)
+        self._tables = CircuitBreaker(partial(self._answers, "ListTables"), terms, uniform, self.budget)
         streams = RetryBudget(self.budget.most)
-        self._streams = Breaker(partial(self._answers, "ListStreams"), terms, uniform, streams)
-        self.breakers: Mapping[str, Breaker] = {"tables": self._tables, "streams": self._streams}
+        self._streams = CircuitBreaker(partial(self._answers, "ListStreams"), terms, uniform, streams)
+        self.breakers: Mapping[str, CircuitBreaker] = {"tables": self._tables, "streams": self._streams}
         self._pool: Pool | None = None
         self._clock: Callable[[], float] = time.monotonic
         self._log_at = -math.inf
@@ -129,13 +129,13 @@ class Client:
     async def call(
         self,
         operation: str,
-        request: Mapping[str, Any] | Prepared,
+        request: Mapping[str, Any] | PreparedRequest,
         /,
         *,
         timeout: float = DEFAULT_SECONDS,  # noqa: ASYNC109 - a budget shared by all tries
         meter: Meter | None = None,
         patterns: tuple[str, ...] = (),
-        asks: tuple[Ask, ...] = (),
+        asks: tuple[TracedRead, ...] = (),
         again: Callable[[], Mapping[str, Any]] | None = None,
     ) -> dict[str, Any]:
         """DynamoDB's answer as parsed JSON. `patterns` and `asks` are for the meter: what the call is made for.
@@ -148,7 +148,7 @@ class Client:
         """
         if meter is not None:
             meter.check(operation)
-        prepared = request if isinstance(request, Prepared) else _prepared(request)
+        prepared = request if isinstance(request, PreparedRequest) else _prepared(request)
         now = self._clock()
         deadline = now + timeout
         breaker = self._streams if operation in STREAM_OPERATIONS else self._tables
@@ -163,7 +163,7 @@ class Client:
             meter.open += 1
         try:
             answer = await self._answer(call, breaker, deadline, again)
-        except TooLate as problem:
+        except DeadlineExceeded as problem:
             call.unsure |= problem.sent
             call.abandoned = call.unsure
             if problem.sent:
@@ -185,7 +185,7 @@ class Client:
         return answer
 
     async def _answer(
-        self, call: Call, breaker: Breaker, deadline: float, again: Callable[[], Mapping[str, Any]] | None
+        self, call: Call, breaker: CircuitBreaker, deadline: float, again: Callable[[], Mapping[str, Any]] | None
     ) -> dict[str, Any]:
         """Return the answer of the first attempt, or of a retry."""
         try:
@@ -205,7 +205,7 @@ class Client:
     async def _persist(
         self,
         call: Call,
-        breaker: Breaker,
+        breaker: CircuitBreaker,
         deadline: float,
         problem: Exception,
         again: Callable[[], Mapping[str, Any]] | None,
@@ -248,15 +248,15 @@ class Client:
         try:
             renewed = await self._credentials.renew(deadline - self._clock())
         except TimeoutError as problem:
-            raise TooLate(sent=False) from problem
+            raise DeadlineExceeded(sent=False) from problem
         return renewed or self._signer.corrected_lately
 
     async def _ready(
         self,
         call: Call,
-        breaker: Breaker,
+        breaker: CircuitBreaker,
         deadline: float,
-        problem: Transient,
+        problem: RetryableFailure,
         delays: Iterator[float],
         *,
         fresh: bool,
@@ -289,7 +289,7 @@ class Client:
         await asyncio.sleep(delay)
         return fresh
 
-    def _left(self, call: Call, breaker: Breaker) -> None:
+    def _left(self, call: Call, breaker: CircuitBreaker) -> None:
         """A try that was given up unanswered is a failure, if it took long enough: who leaves early shows it, too."""
         if self._clock() - call.tried >= self._unanswered:
             breaker.failed(call.tried)
@@ -299,7 +299,7 @@ class Client:
         call = Call(operation, _prepared({"Limit": 1}))
         try:
             await self._sent(call, self._clock() + seconds, fresh=True)
-        except (*REPEATED, TooLate, DomainError):
+        except (*REPEATED, DeadlineExceeded, DomainError):
             return False
         return True
 
@@ -308,8 +308,11 @@ class Client:
         for breaker in self.breakers.values():
             breaker.close()
 
-    def _sent(self, call: Call, deadline: float, fresh: bool = False) -> Awaitable[Answer]:
-        """One try. Whatever it waits for, the deadline holds: `TooLate` once it passes. Fails as `Pool.send` does."""
+    def _sent(self, call: Call, deadline: float, fresh: bool = False) -> Awaitable[HttpResponse]:
+        """One try.
+
+        Whatever it waits for, the deadline holds: `DeadlineExceeded` once it passes. Fails as `Pool.send` does.
+        """
         credentials = self._credentials.known
         if credentials is None:
             return self._sent_once_known(call, deadline, fresh)
@@ -319,24 +322,24 @@ class Client:
         assert self._pool is not None, "The client is used outside its `async with`."
         return self._pool.send(origin, head, body, deadline, fresh=fresh)
 
-    async def _sent_once_known(self, call: Call, deadline: float, fresh: bool) -> Answer:
+    async def _sent_once_known(self, call: Call, deadline: float, fresh: bool) -> HttpResponse:
         """The same where credentials must be waited for."""
         try:
             await self._credentials.current(deadline - self._clock())
         except TimeoutError as problem:
-            raise TooLate(sent=False) from problem
+            raise DeadlineExceeded(sent=False) from problem
         return await self._sent(call, deadline, fresh)
 
-    def _understood(self, call: Call, answer: Answer) -> dict[str, Any]:
+    def _understood(self, call: Call, answer: HttpResponse) -> dict[str, Any]:
         content = answer.content
         self.store_clock.note(answer.date)
         if answer.checksum is not None and answer.checksum != b"%d" % zlib.crc32(content):
-            raise Transient(Unavailable(DAMAGED))
+            raise RetryableFailure(Unavailable(DAMAGED))
         if answer.status == 200:
             try:
                 whole: dict[str, Any] = orjson.loads(content)
             except orjson.JSONDecodeError as problem:
-                raise Transient(Unavailable(DAMAGED)) from problem
+                raise RetryableFailure(Unavailable(DAMAGED)) from problem
             return whole
         refusal = refusal_of(answer.status, content)
         if isinstance(refusal, Unavailable):
@@ -344,7 +347,7 @@ class Client:
         if isinstance(refusal, SignatureRefused):
             refusal.date = answer.date
         if self._tables_come_back and _lacks_table(call.operation, refusal):
-            raise Transient(Unavailable(NO_TABLE), unsure=False, price=0) from refusal
+            raise RetryableFailure(Unavailable(NO_TABLE), unsure=False, price=0) from refusal
         raise refusal
 
     def _log_no_room(self, content: bytes) -> None:
@@ -353,7 +356,9 @@ class Client:
             said = content.decode(errors="replace")[:300]
             logger.error("The store cannot write: make room on its disk; it then goes on by itself. It says: %s", said)
 
-    def _report(self, call: Call, answer: Mapping[str, Any] | None, meter: Meter | None, asks: tuple[Ask, ...]) -> None:
+    def _report(
+        self, call: Call, answer: Mapping[str, Any] | None, meter: Meter | None, asks: tuple[TracedRead, ...]
+    ) -> None:
         """Tell those who count that a call has ended."""
         if answer is None:
             call.failed = True
@@ -374,14 +379,14 @@ def _target(operation: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def _origin(url: str) -> Origin:
-    return Origin.of(url)
+def _origin(url: str) -> HttpOrigin:
+    return HttpOrigin.of(url)
 
 
-def _refusal(breaker: Breaker) -> DomainError:
+def _refusal(breaker: CircuitBreaker) -> DomainError:
     """What one is told who has waited for it: until it was known to be away, or for as long as there was time."""
     problem = breaker.refusal()
-    problem.hurried = breaker.state is State.WAITING
+    problem.hurried = breaker.state is BreakerState.WAITING
     return problem
 
 
@@ -393,10 +398,10 @@ def _told(problem: DomainError, call: Call, *, unsure: bool) -> DomainError:
     return problem
 
 
-def _prepared(payload: Mapping[str, Any]) -> Prepared:
+def _prepared(payload: Mapping[str, Any]) -> PreparedRequest:
     """Raises `RequestRefused` for what JSON does not hold, such as half a surrogate pair."""
     try:
-        return Prepared.of(payload)
+        return PreparedRequest.of(payload)
     except TypeError as problem:
         raise RequestRefused("SerializationException", str(problem)) from problem
 

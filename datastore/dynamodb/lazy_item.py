@@ -3,11 +3,11 @@
 from typing import Any
 
 from datastore.dynamodb.codec import Item, Raw, decode_item
-from datastore.dynamodb.record_decoder import Decoder
+from datastore.dynamodb.record_decoder import RecordDecoder
 from datastore.dynamodb.records import Record, raw_record
 
 
-class Found:
+class LazyItem:
     """An item as DynamoDB answered it (`raw`), and what was made of it: once, however many read it."""
 
     __slots__ = ("_item", "_made", "raw")
@@ -15,7 +15,7 @@ class Found:
     def __init__(self, raw: Raw) -> None:
         self.raw = raw
         self._item: Item | None = None
-        self._made: tuple[Decoder[Any], Any] | None = None
+        self._made: tuple[RecordDecoder[Any], Any] | None = None
 
     @property
     def item(self) -> Item:
@@ -24,7 +24,7 @@ class Found:
             self._item = decode_item(self.raw)
         return self._item
 
-    def record(self, convert: Decoder[Record]) -> Record:
+    def record(self, convert: RecordDecoder[Record]) -> Record:
         """As a record. Raises `Internal` when it is damaged."""
         made = self._made
         if made is None or made[0] is not convert:

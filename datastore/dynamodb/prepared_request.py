@@ -6,7 +6,7 @@ from typing import Any
 import orjson
 
 
-class Prepared:
+class PreparedRequest:
     """A request as it goes over the wire: `body` is its JSON, `tables` (full names) and `index` are what it is about.
 
     `payload` is the same as parsed JSON, for those who must look into it, and read when it is asked for.
@@ -27,7 +27,7 @@ class Prepared:
         return self._payload
 
     @classmethod
-    def of(cls, payload: Mapping[str, Any]) -> "Prepared":
+    def of(cls, payload: Mapping[str, Any]) -> "PreparedRequest":
         """Raises `TypeError` for what JSON does not hold, such as half a surrogate pair."""
         prepared = cls(orjson.dumps(payload), _tables(payload), payload.get("IndexName"))
         prepared._payload = payload

@@ -1,7 +1,7 @@
 """Items to records by functions that are written for each kind of record, once, from what is declared of it.
 
-A `Decoder` makes records of plain items (as `attributes.decode_item` has them) and of items as DynamoDB answers them
-(`raw`), the same ones: a raw item's attributes are taken where they stand, and no plain item is made in between.
+A `RecordDecoder` makes records of plain items (as `attributes.decode_item` has them) and of items as DynamoDB answers
+them (`raw`), the same ones: a raw item's attributes are taken where they stand, and no plain item is made in between.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -55,7 +55,7 @@ _NAMES: Mapping[str, Any] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute:
+class RecordAttribute:
     """Where a value of a record comes from: the attribute `name`, as a rule of that kind, through `make`.
 
     `make` is a function, or says what each word stands for.
@@ -70,28 +70,30 @@ class Attribute:
     given: str | None
 
 
-def text(name: str, make: Make | None = None, *, default: Any = MUST, given: str | None = None) -> Attribute:
-    return Attribute(name, "S", make, default, given)
+def text(name: str, make: Make | None = None, *, default: Any = MUST, given: str | None = None) -> RecordAttribute:
+    return RecordAttribute(name, "S", make, default, given)
 
 
 def number(
     name: str, make: Callable[[Any], Any] | None = None, *, default: Any = MUST, given: str | None = None
-) -> Attribute:
-    return Attribute(name, "N", make, default, given)
+) -> RecordAttribute:
+    return RecordAttribute(name, "N", make, default, given)
 
 
-def count(name: str, *, default: Any = MUST, given: str | None = None) -> Attribute:
+def count(name: str, *, default: Any = MUST, given: str | None = None) -> RecordAttribute:
     """What others count: not below 0, also where what was taken back is still to be counted."""
-    return Attribute(name, "N", _not_negative, default, given)
+    return RecordAttribute(name, "N", _not_negative, default, given)
 
 
-def flag(name: str, make: Callable[[Any], Any] | None = None, *, default: Any = MUST) -> Attribute:
-    return Attribute(name, "BOOL", make, default, None)
+def flag(name: str, make: Callable[[Any], Any] | None = None, *, default: Any = MUST) -> RecordAttribute:
+    return RecordAttribute(name, "BOOL", make, default, None)
 
 
-def texts(name: str, make: Callable[[Any], Any] = tuple, *, default: Any = MUST, given: str | None = None) -> Attribute:
+def texts(
+    name: str, make: Callable[[Any], Any] = tuple, *, default: Any = MUST, given: str | None = None
+) -> RecordAttribute:
     """A list of texts."""
-    return Attribute(name, "L", make, default, given)
+    return RecordAttribute(name, "L", make, default, given)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +108,7 @@ def derived(make: Callable[..., Any], *names: str) -> Derived:
     return Derived(make, names)
 
 
-class Decoder(Generic[T]):
+class RecordDecoder(Generic[T]):
     """Makes records of items: `build` is called with the values by name, but those whose names begin with `_`.
 
     Those are there for others to be derived from, which come after them. Raises `TypeError` at once where a value is
@@ -114,7 +116,7 @@ class Decoder(Generic[T]):
     what is not read does not show: neither in attributes that no value is made of, nor in what `without` leaves out.
     """
 
-    def __init__(self, build: Callable[..., T], **values: Attribute | Derived) -> None:
+    def __init__(self, build: Callable[..., T], **values: RecordAttribute | Derived) -> None:
         self._build = build
         self._parameters = signature(build).parameters
         self._values = values
@@ -122,7 +124,7 @@ class Decoder(Generic[T]):
             if parameter.default is Parameter.empty and name not in values:
                 raise TypeError(f"{build!r} needs `{name}`, which is not declared and has no default.")
         self.name = getattr(build, "__name__", "record").strip("_")
-        self._without: dict[frozenset[str], Decoder[T]] = {}
+        self._without: dict[frozenset[str], RecordDecoder[T]] = {}
 
     def __call__(self, item: Mapping[str, Any]) -> T:
         return self.plain(item)
@@ -135,17 +137,17 @@ class Decoder(Generic[T]):
     def raw(self) -> Callable[[Raw], T]:
         return self._written(raw=True)
 
-    def but(self, **values: Attribute | Derived) -> "Decoder[T]":
+    def but(self, **values: RecordAttribute | Derived) -> "RecordDecoder[T]":
         """One with other values in the place of these."""
-        return Decoder(self._build, **{**self._values, **values})
+        return RecordDecoder(self._build, **{**self._values, **values})
 
-    def without(self, names: frozenset[str]) -> "Decoder[T]":
+    def without(self, names: frozenset[str]) -> "RecordDecoder[T]":
         """One that leaves these values as they are by default, for readers that do not look at them."""
         if names not in self._without:
             if len(self._without) >= WITHOUT_KEPT:
                 self._without.clear()
             kept = {name: value for name, value in self._values.items() if name not in names}
-            self._without[names] = Decoder(self._build, **kept)
+            self._without[names] = RecordDecoder(self._build, **kept)
         return self._without[names]
 
     @cached_property
@@ -169,13 +171,13 @@ class Decoder(Generic[T]):
 
 def _looked_at(values: Iterable[object]) -> Iterator[str]:
     for value in values:
-        if isinstance(value, Attribute):
+        if isinstance(value, RecordAttribute):
             yield value.name
             yield from [value.given] if value.given else []
             yield from _looked_at([value.default])
 
 
-def _source(value: Attribute | Derived, raw: bool, scope: dict[str, Any]) -> str:
+def _source(value: RecordAttribute | Derived, raw: bool, scope: dict[str, Any]) -> str:
     """An expression for the value in `item`; what it calls and answers is put into the scope."""
     if isinstance(value, Derived):
         return f"{_named(value.make, scope)}({', '.join(f'value_{name}' for name in value.names)})"
@@ -183,7 +185,7 @@ def _source(value: Attribute | Derived, raw: bool, scope: dict[str, Any]) -> str
     source = _made(value.make, _TAKEN[value.kind].format(v=f"(v := {there})") if raw else there, scope)
     if value.default is not MUST:
         default = value.default
-        otherwise = _source(default, raw, scope) if isinstance(default, Attribute) else _named(default, scope)
+        otherwise = _source(default, raw, scope) if isinstance(default, RecordAttribute) else _named(default, scope)
         source = f"(({source}) if {value.name!r} in item else {otherwise})"
     return f"({source}) if {value.given!r} in item else None" if value.given else source
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from datastore.dynamodb.codec import Raw, decode_item
-from datastore.dynamodb.record_decoder import Decoder
+from datastore.dynamodb.record_decoder import RecordDecoder
 from datastore.errors import Internal
 from datastore.model.log_redaction import without_emails
 
@@ -38,7 +38,7 @@ def record(convert: Callable[[Mapping[str, Any]], Record], item: Mapping[str, An
     return found
 
 
-def raw_parsed(convert: Decoder[Record], raw: Raw) -> Record | Internal:
+def raw_parsed(convert: RecordDecoder[Record], raw: Raw) -> Record | Internal:
     """The same of an item as DynamoDB answered it."""
     try:
         return convert.raw(raw)
@@ -46,7 +46,7 @@ def raw_parsed(convert: Decoder[Record], raw: Raw) -> Record | Internal:
         return parsed(convert, decode_item(raw))  # which tells what is wrong
 
 
-def raw_records(convert: Decoder[Record], items: Iterable[Raw]) -> list[Record | Internal]:
+def raw_records(convert: RecordDecoder[Record], items: Iterable[Raw]) -> list[Record | Internal]:
     """The same of each item, in their order."""
     read = convert.raw
     found: list[Record | Internal] = []
@@ -59,7 +59,7 @@ def raw_records(convert: Decoder[Record], items: Iterable[Raw]) -> list[Record |
     return found
 
 
-def raw_record(convert: Decoder[Record], raw: Raw) -> Record:
+def raw_record(convert: RecordDecoder[Record], raw: Raw) -> Record:
     """The record. Raises `Internal` when the item is damaged."""
     found = raw_parsed(convert, raw)
     if isinstance(found, Internal):

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from datastore.dynamodb.codec import encode, encode_item
-from datastore.dynamodb.prepared_request import Prepared
+from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.model.access_patterns import AccessPattern, Table, aliases_in, values_in
 from datastore.model.composite_keys import Key
 
@@ -40,10 +40,10 @@ class PointRequests:
         self._entry = _json(name) + b':{"Keys":['
         self._options = b'],"ConsistentRead":true' if consistent else b"]"
 
-    def get_item(self, key: Key) -> Prepared:
+    def get_item(self, key: Key) -> PreparedRequest:
         partition, sort = key
         texts = (_json(partition), _json(sort)) if self._sorts else (_json(partition),)
-        return Prepared(self._get % texts, self._tables)
+        return PreparedRequest(self._get % texts, self._tables)
 
     def entry(self, keys: Sequence[Key], attributes: tuple[str, ...] | None = None) -> bytes:
         """What `batch_get_item` asks of this table: whole items, or these attributes of them and the key."""
@@ -73,10 +73,10 @@ def point_requests(table: Table, prefix: str, consistent: bool) -> PointRequests
     return PointRequests(table, prefix + table.name, consistent)
 
 
-def batch_get_item(entries: Mapping[str, bytes]) -> Prepared:
+def batch_get_item(entries: Mapping[str, bytes]) -> PreparedRequest:
     """A BatchGetItem of an `entry` for each table by its full name."""
     body = b'{"RequestItems":{' + b",".join(entries.values()) + b'},"ReturnConsumedCapacity":"TOTAL"}'
-    return Prepared(body, tuple(entries))
+    return PreparedRequest(body, tuple(entries))
 
 
 class QueryRequest:
@@ -93,7 +93,9 @@ class QueryRequest:
         self._tables = (table,)
         self._index = index
 
-    def prepared(self, values: Mapping[str, Any], limit: int | None, start: Mapping[str, Any] | None) -> Prepared:
+    def prepared(
+        self, values: Mapping[str, Any], limit: int | None, start: Mapping[str, Any] | None
+    ) -> PreparedRequest:
         """The request with these values, `start` being a key as `decode_item` makes it.
 
         Raises `KeyError` for a value that is missing, `TypeError` for one that JSON does not hold, `ValueError` for one
@@ -107,7 +109,7 @@ class QueryRequest:
         end = b"}" if limit is None else b',"Limit":%d}' % limit
         if start is not None:
             end = b',"ExclusiveStartKey":' + _json(encode_item(start)) + end
-        return Prepared(body + end, self._tables, self._index)
+        return PreparedRequest(body + end, self._tables, self._index)
 
 
 def filtered(

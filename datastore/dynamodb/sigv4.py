@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any, Protocol
 
 from datastore.errors import Unavailable
-from datastore.model.prehashed_hmac import Mac
+from datastore.model.prehashed_hmac import PrehashedHmac
 
 CONTENT_TYPE = "application/x-amz-json-1.0"
 RECHECK_SECONDS = 60.0
@@ -26,7 +26,7 @@ SKEWED_SECONDS = 240.0
 logger = logging.getLogger(__name__)
 
 
-class Frozen(Protocol):
+class FrozenCredentials(Protocol):
     """Credentials at one moment, as botocore freezes them."""
 
     @property
@@ -52,16 +52,16 @@ class CredentialSource:
         self._find = find
         self._found_at = self._changed_at = -math.inf
         self._finding: asyncio.Task[None] | None = None
-        self._frozen: Frozen | None = None
+        self._frozen: FrozenCredentials | None = None
         self._check_at = 0.0
-        self._refresh: asyncio.Task[Frozen | None] | None = None
+        self._refresh: asyncio.Task[FrozenCredentials | None] | None = None
 
     @property
-    def known(self) -> Frozen | None:
+    def known(self) -> FrozenCredentials | None:
         """The credentials to sign with now; None where they must be asked for with `current`."""
         return self._frozen if time.monotonic() < self._check_at else None
 
-    async def current(self, seconds: float | None = None) -> Frozen:
+    async def current(self, seconds: float | None = None) -> FrozenCredentials:
         """The credentials to sign with now. Raises `Unavailable` if there are none to be had, `TimeoutError` if they
         are not there in so many seconds.
         """
@@ -110,17 +110,17 @@ class CredentialSource:
             # Providers raise whatever their source does: botocore's errors, the network's, a helper program's.
             logger.warning("Credentials were refused, and could not be found again: %s", problem)
 
-    def _keep(self, frozen: Frozen) -> None:
+    def _keep(self, frozen: FrozenCredentials) -> None:
         if self._frozen is not None and _values(frozen) != _values(self._frozen):
             self._changed_at = time.monotonic()
         self._frozen, self._check_at = frozen, time.monotonic() + RECHECK_SECONDS
 
-    def _refreshing(self) -> "asyncio.Task[Frozen | None]":
+    def _refreshing(self) -> "asyncio.Task[FrozenCredentials | None]":
         if self._refresh is None or self._refresh.done():
             self._refresh = asyncio.create_task(self._ask())
         return self._refresh
 
-    async def _ask(self) -> Frozen | None:
+    async def _ask(self) -> FrozenCredentials | None:
         """Fresh credentials; if that fails the old ones, which are good for some minutes more."""
         try:
             self._keep(await asyncio.to_thread(self._credentials.get_frozen_credentials))
@@ -131,7 +131,7 @@ class CredentialSource:
         return self._frozen
 
 
-def _values(frozen: Frozen) -> tuple[str, str, str | None]:
+def _values(frozen: FrozenCredentials) -> tuple[str, str, str | None]:
     return frozen.access_key, frozen.secret_key, frozen.token
 
 
@@ -146,11 +146,13 @@ class Signer:
         self._corrected_at = -math.inf
         self._region = region
         self._key = _Key("", "", region)
-        self._credentials: Frozen | None = None
+        self._credentials: FrozenCredentials | None = None
         self._second = -1
         self._forms: dict[tuple[str, str], _Form] = {}
 
-    def head(self, credentials: Frozen, host: str, target: str, body: bytes, now: float | None = None) -> bytes:
+    def head(
+        self, credentials: FrozenCredentials, host: str, target: str, body: bytes, now: float | None = None
+    ) -> bytes:
         """The head of the request, with all its headers; `now` in epoch seconds."""
         second = int(time.time() + self.skew if now is None else now)
         if second != self._second or credentials is not self._credentials:
@@ -190,7 +192,7 @@ class Signer:
         """Whether a request that is refused now may have been signed before the correction."""
         return time.monotonic() < self._corrected_at + RETRY_SECONDS
 
-    def _form(self, credentials: Frozen, host: str, target: str, second: int) -> "_Form":
+    def _form(self, credentials: FrozenCredentials, host: str, target: str, second: int) -> "_Form":
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
         signed = {"content-type": CONTENT_TYPE, "host": host, "x-amz-date": stamp}
         if credentials.token:
@@ -222,7 +224,7 @@ class _Key:
         key = f"AWS4{secret}".encode()
         for part in (day, region, "dynamodb", "aws4_request"):
             key = hmac.digest(key, part.encode(), "sha256")
-        self.mac = Mac(key)
+        self.mac = PrehashedHmac(key)
 
     def fits(self, secret: str, day: str) -> bool:
         return self._of == (secret, day)
@@ -236,7 +238,7 @@ class _Form:
 
     __slots__ = ("canonical", "head", "mac")
 
-    def __init__(self, canonical: Any, mac: Mac, head: bytes) -> None:
+    def __init__(self, canonical: Any, mac: PrehashedHmac, head: bytes) -> None:
         self.canonical = canonical
         self.mac = mac
         self.head = head

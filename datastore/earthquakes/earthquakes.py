@@ -11,9 +11,9 @@ from datastore.dynamodb.records import readable, record
 from datastore.earthquakes.day_bounds import KnownBounds
 from datastore.earthquakes.days_with_events import days_that_may_have
 from datastore.earthquakes.event_ids import is_alias, store_once
-from datastore.earthquakes.events import EARTHQUAKE, Earthquake, EventKind, attributes_of, event_from, event_item
+from datastore.earthquakes.events import EARTHQUAKE, Earthquake, SeismicEventKind, attributes_of, event_from, event_item
 from datastore.earthquakes.revisions import MOST_REVISIONS, revise, withdraw
-from datastore.earthquakes.totals import Grouping, Statistics, statistics_between
+from datastore.earthquakes.totals import EarthquakeStatistics, Grouping, statistics_between
 from datastore.keyspace import earthquakes as keys
 from datastore.model.composite_keys import split
 from datastore.model.timestamps import epoch_ms, from_epoch_ms
@@ -134,7 +134,7 @@ class Earthquakes:
         span: Span,
         *,
         min_magnitude: float | None = None,
-        kind: EventKind = EventKind.EARTHQUAKE,
+        kind: SeismicEventKind = SeismicEventKind.EARTHQUAKE,
         fields: frozenset[str] | None = None,
     ) -> Page:
         """QUAKE-2: events from `start` to `end`, both included, newest first; those of one moment in the index's order.
@@ -145,8 +145,8 @@ class Earthquakes:
         values: dict[str, Any] = {"start": epoch_ms(start), "end": epoch_ms(end)}
         if min_magnitude is not None:
             values["minMagnitude"] = min_magnitude
-        if kind is not EventKind.ANY:
-            values["earthquake" if kind is EventKind.EARTHQUAKE else "noEarthquake"] = EARTHQUAKE
+        if kind is not SeismicEventKind.ANY:
+            values["earthquake" if kind is SeismicEventKind.EARTHQUAKE else "noEarthquake"] = EARTHQUAKE
         if span.start is not None and not values["start"] <= span.start["gsi1sk"] <= values["end"]:
             newer = span.start["gsi1sk"] > values["end"]
             if newer is span.backward:
@@ -156,13 +156,13 @@ class Earthquakes:
 
         async def narrow(days: Sequence[Values]) -> list[Values]:
             buckets = [split(each["partition"])[1] for each in days]
-            other = kind is EventKind.OTHER
+            other = kind is SeismicEventKind.OTHER
             kept = await days_that_may_have(self._store, self._now, buckets, min_magnitude, other=other)
             return [each for each, bucket in zip(days, buckets, strict=True) if bucket in kept]
 
         return await read_page(self._store, keys.EVENTS_BY_DAY, days, span, attributes_of(fields), narrow=narrow)
 
-    async def statistics(self, start: datetime, end: datetime, by: Grouping) -> Statistics:
+    async def statistics(self, start: datetime, end: datetime, by: Grouping) -> EarthquakeStatistics:
         """QUAKE-6: how many earthquakes there were on the UTC days from the one of `start` to the one of `end`."""
         first, last = start.astimezone(UTC).date(), end.astimezone(UTC).date()
         return await statistics_between(self._store, self._now, first, last, by)

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.record_decoder import Decoder, flag, number, text
+from datastore.dynamodb.record_decoder import RecordDecoder, flag, number, text
 from datastore.earthquakes.event_ids import is_alias
 from datastore.keyspace import earthquakes as keys
 from datastore.keyspace.earthquakes import EARTHQUAKES
@@ -22,7 +22,7 @@ LONGEST_EVENT_ID = 64
 EARTHQUAKE = "earthquake"
 
 
-class EventKind(StrEnum):
+class SeismicEventKind(StrEnum):
     """Which events are listed: earthquakes, other events such as quarry blasts and explosions, or both."""
 
     EARTHQUAKE = "EARTHQUAKE"
@@ -30,7 +30,7 @@ class EventKind(StrEnum):
     ANY = "ANY"
 
     def holds(self, event: "Earthquake") -> bool:
-        return self is EventKind.ANY or (event.type == EARTHQUAKE) is (self is EventKind.EARTHQUAKE)
+        return self is SeismicEventKind.ANY or (event.type == EARTHQUAKE) is (self is SeismicEventKind.EARTHQUAKE)
 
 
 class Earthquake(Struct, frozen=True, gc=False):
@@ -131,7 +131,7 @@ def event_item(earthquake: Earthquake) -> Item:
     }
 
 
-def event_with(fields: frozenset[str]) -> Decoder[Earthquake]:
+def event_with(fields: frozenset[str]) -> RecordDecoder[Earthquake]:
     """Return the decoder of items that are projected to these fields. The other fields stay blank."""
     return event_from.without(frozenset(ATTRIBUTES) - fields)
 
@@ -203,7 +203,7 @@ def _earthquake(
     return Earthquake(*required, type, status, updated_at_ms, alert, tsunami, significance, url)
 
 
-event_from = Decoder(
+event_from = RecordDecoder(
     _earthquake,
     event_id=text(ATTRIBUTES["event_id"], _sound("event_id", _is_text)),
     occurred_at_ms=number(ATTRIBUTES["occurred_at_ms"], _sound("occurred_at_ms", _is_moment)),

@@ -22,7 +22,7 @@ class Grouping(StrEnum):
     REGION = "REGION"
 
 
-class Group(Struct, frozen=True):
+class EarthquakeGroup(Struct, frozen=True):
     """The earthquakes of one day, magnitude class or region; the others of the three are None."""
 
     count: int
@@ -32,7 +32,7 @@ class Group(Struct, frozen=True):
     region: SeismicRegion | None = None
 
 
-class Statistics(Struct, frozen=True):
+class EarthquakeStatistics(Struct, frozen=True):
     """The earthquakes of the days from `start` to `end`. Groups without any are left out."""
 
     start: date
@@ -40,10 +40,10 @@ class Statistics(Struct, frozen=True):
     is_complete: bool
     count: int
     greatest_magnitude: float | None
-    groups: tuple[Group, ...]
+    groups: tuple[EarthquakeGroup, ...]
 
 
-async def statistics_between(store: Store, now: datetime, start: date, end: date, by: Grouping) -> Statistics:
+async def statistics_between(store: Store, now: datetime, start: date, end: date, by: Grouping) -> EarthquakeStatistics:
     """QUAKE-6: days newest first, magnitude classes greatest first, regions with the most earthquakes first.
 
     A Query for each calendar year, and one item that lists the complete days.
@@ -52,7 +52,7 @@ async def statistics_between(store: Store, now: datetime, start: date, end: date
     years = [_read(store, *span, regions=by is Grouping.REGION) for span in years_of(first, last)]
     coverage, read = await asyncio.gather(coverage_of(store), asyncio.gather(*years))
     groups = _grouped(by, (item for year in read for item in year))
-    return Statistics(
+    return EarthquakeStatistics(
         start,
         end,
         _is_complete(coverage, now, first, last),
@@ -72,27 +72,27 @@ def _is_complete(coverage: Coverage | None, now: datetime, first: str, last: str
     return any(since <= first and last <= until for since, until in coverage.spans)
 
 
-def _grouped(by: Grouping, days: Iterable[Item]) -> list[Group]:
+def _grouped(by: Grouping, days: Iterable[Item]) -> list[EarthquakeGroup]:
     if by is Grouping.DAY:
         return [*_days(days)][::-1]
     if by is Grouping.MAGNITUDE:
         classes = _added(days, "byClass").items()
-        groups = [Group(all_.count, all_.greatest, magnitude_class=int(name)) for name, all_ in classes]
+        groups = [EarthquakeGroup(all_.count, all_.greatest, magnitude_class=int(name)) for name, all_ in classes]
         return sorted(groups, key=lambda group: -(group.magnitude_class or 0))
     regions = _added(days, "byRegion").items()
     return sorted(
-        (Group(all_.count, all_.greatest, region=_region(code)) for code, all_ in regions),
+        (EarthquakeGroup(all_.count, all_.greatest, region=_region(code)) for code, all_ in regions),
         key=lambda group: (-group.count, group.region or ""),
     )
 
 
-def _days(days: Iterable[Item]) -> Iterator[Group]:
+def _days(days: Iterable[Item]) -> Iterator[EarthquakeGroup]:
     for item in days:
         tallies = tallies_from(item.get("byClass", {})).values()
         if tallies:
             name = str(item["sk"])
             day = date(int(name[:4]), int(name[4:6]), int(name[6:]))
-            yield Group(sum(one.count for one in tallies), max(one.greatest for one in tallies), day=day)
+            yield EarthquakeGroup(sum(one.count for one in tallies), max(one.greatest for one in tallies), day=day)
 
 
 def _added(days: Iterable[Item], attribute: str) -> dict[str, Tally]:

@@ -12,7 +12,7 @@ from typing import cast
 CONNECT_SECONDS = 1.0
 
 
-class Relay:
+class ByteRelay:
     """Passes bytes between admitted clients and an engine that listens at this host and port, or Unix socket."""
 
     problem: OSError | None = None

@@ -19,7 +19,7 @@ from datastore.engine import process as engine_process
 from datastore.engine.access_key import KeyUnusable, key_in_environment, new_key
 from datastore.engine.directory import EngineDirectory, EngineRecord
 from datastore.engine.process import LOCAL, POLL, Child, EngineFailed, Orphan, answers, bound, is_free
-from datastore.engine.programs import FILES, Program
+from datastore.engine.programs import FILES, EngineProgram
 from datastore.model.private_files import FolderUnusable, unusable
 
 logger = logging.getLogger(__name__)
@@ -45,7 +45,7 @@ class Engine:
 
     def __init__(
         self,
-        program: Program,
+        program: EngineProgram,
         data_dir: Path | None = None,
         on_restart: Callable[[], Awaitable[None]] | None = None,
         *,

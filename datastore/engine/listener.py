@@ -31,7 +31,7 @@ ACCEPT_AGAIN_SECONDS = 0.1
 CLOSE_SECONDS = 2.0
 
 
-class Target(Protocol):
+class ConnectionTarget(Protocol):
     """What admitted connections are given to: `engine_seccomp.Handover` or `engine_relay.Relay`."""
 
     @property
@@ -48,7 +48,7 @@ class EngineListener:
     whose first head has only been peeked at. The constructor raises `OSError` when no descriptor is left.
     """
 
-    def __init__(self, bound: socket.socket, key: str, behind: Target, *, hands_over: bool) -> None:
+    def __init__(self, bound: socket.socket, key: str, behind: ConnectionTarget, *, hands_over: bool) -> None:
         self._listener = bound
         self._listener.setblocking(False)
         self._key = key

@@ -66,7 +66,7 @@ class StreamSize:
         self._first += 1
 
 
-class Streams:
+class MiniStackStreams:
     """The streams of all tables, each of which keeps at most `STREAM_BYTES`."""
 
     def __init__(self) -> None:
@@ -85,14 +85,14 @@ class Streams:
             dynamodb._stream_trimmed.set_scoped(*stream, size.trim())
 
 
-class Engine:
+class MiniStackEngine:
     """MiniStack's tables, and the file that keeps them."""
 
     def __init__(self, file: Path | None) -> None:
         self._file = file
         self._changed = False
         self._took = 0.0
-        self._streams = Streams()
+        self._streams = MiniStackStreams()
         if file is not None:
             self._lock = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(self._lock, fcntl.LOCK_EX)  # an engine that is stopping still has to write the file
@@ -211,7 +211,7 @@ def _listener(address: str) -> socket.socket:
 
 
 async def _main(address: str, file: Path | None) -> None:
-    engine, ended = Engine(file), asyncio.Event()
+    engine, ended = MiniStackEngine(file), asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, ended.set)
     config = Config()

@@ -20,9 +20,9 @@ from typing import ClassVar, Self
 from urllib.parse import urlsplit
 
 from datastore.engine.access_key import bearing
-from datastore.engine.byte_relay import Relay
+from datastore.engine.byte_relay import ByteRelay
 from datastore.engine.listener import EngineListener
-from datastore.engine.programs import Program
+from datastore.engine.programs import EngineProgram
 from datastore.engine.seccomp import Filter
 from datastore.model.private_files import OTHERS
 
@@ -68,7 +68,7 @@ class Child:
         self._output = b""
 
     @classmethod
-    async def start(cls, program: Program, port: int, database: Path | None, key: str, host: str = LOCAL) -> Self:
+    async def start(cls, program: EngineProgram, port: int, database: Path | None, key: str, host: str = LOCAL) -> Self:
         """Start an engine behind a listener at this port, which demands the key. It answers when this returns.
 
         Raises `EngineFailed` with the last lines of its output.
@@ -86,7 +86,7 @@ class Child:
 
     @classmethod
     async def _spawn_behind_listener(
-        cls, program: Program, listener: socket.socket, database: Path | None, key: str
+        cls, program: EngineProgram, listener: socket.socket, database: Path | None, key: str
     ) -> Self:
         calls = Filter.of_system() if cls.confined and not program.sockets else None
         own = _own_socket() if program.sockets else _own_address()
@@ -102,7 +102,7 @@ class Child:
         if handover is None and not program.sockets:
             cls._warn_unconfined()
         try:
-            behind = EngineListener(listener, key, handover or Relay(own), hands_over=handover is not None)
+            behind = EngineListener(listener, key, handover or ByteRelay(own), hands_over=handover is not None)
             return cls(process, behind, own)
         except OSError as problem:
             _forget(own)
@@ -265,7 +265,7 @@ def _forget(own: tuple[str, int] | Path) -> None:
 
 
 async def _spawned(
-    program: Program, own: tuple[str, int] | Path, database: Path | None, calls: Filter | None
+    program: EngineProgram, own: tuple[str, int] | Path, database: Path | None, calls: Filter | None
 ) -> asyncio.subprocess.Process:
     command = program.command(own, database)
     try:

@@ -22,7 +22,7 @@ class EngineMissing(Exception):
     """No engine's program is on this machine; the message says how to get one."""
 
 
-class Program(Protocol):
+class EngineProgram(Protocol):
     """A program that can be the embedded engine.
 
     `file` is the name of the file that holds its tables in a data directory. `sockets` is whether it listens on a Unix
@@ -77,7 +77,7 @@ class MiniStack:
 FILES = {program.file: program.name for program in (Dynoxide, MiniStack)}
 
 
-def find_program(root: Path) -> Program:
+def find_program(root: Path) -> EngineProgram:
     """The engine's program: dynoxide where it is installed, else MiniStack. Raises `EngineMissing`."""
     try:
         return Dynoxide(find_binary(root))

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from datastore.dynamodb.codec import Item, decode_item
-from datastore.explain.trace import Ask, Details
+from datastore.explain.trace import Details, TracedRead
 from datastore.keyspace import TABLES_BY_NAME
 from datastore.model.access_patterns import WRITES
 from datastore.session.metering import Call, Meter
@@ -35,7 +35,7 @@ class _Entry:
     """Calls that belong together: the pages of a Query or a Scan, or the rounds of a batch."""
 
     calls: list[Call]
-    asks: tuple[Ask, ...]
+    asks: tuple[TracedRead, ...]
 
     @property
     def first(self) -> Call:
@@ -107,12 +107,12 @@ def _entries(calls: Iterable[Call]) -> Iterator[_Entry]:
         if entry is not None and _continues(call):
             entry.calls.append(call)
             continue
-        open_entries[place] = entry = _Entry([call], asks or (Ask(None, "", ""),))
+        open_entries[place] = entry = _Entry([call], asks or (TracedRead(None, "", ""),))
         found.append(entry)
     yield from found
 
 
-def _continued(call: Call, asks: tuple[Ask, ...]) -> Any:
+def _continued(call: Call, asks: tuple[TracedRead, ...]) -> Any:
     """What all pages or rounds of one question have in common, and others do not."""
     if call.operation == "BatchGetItem":
         return id(asks)

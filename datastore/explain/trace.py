@@ -12,7 +12,7 @@ asking: ContextVar[str | None] = ContextVar("asking", default=None)
 
 
 @dataclass(slots=True, eq=False)
-class Ask:
+class TracedRead:
     """A question that was put to DynamoDB. `field` is who asked first, None when it was nobody in particular.
 
     `ahead` tells that it was read for one who will ask in a moment, and has not asked yet; `shared` that another
@@ -27,12 +27,12 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Hit:
+class SharedRead:
     """A question that needed no call of its own: `ask` has its answer, or (None) a write or another operation has."""
 
     field: str | None
     pattern: str
-    ask: Ask | None
+    ask: TracedRead | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,26 +44,26 @@ class Details:
     table's full name where DynamoDB tells it.
     """
 
-    asks: tuple[Ask, ...]
+    asks: tuple[TracedRead, ...]
     read: int
     returned: int
     written: int
     units: Mapping[str | None, tuple[float, float]]
 
 
-class Asks:
+class ReadTrace:
     """The questions of a loader that asks each only once, and the hits of those who ask again."""
 
-    def __init__(self, hits: list[Hit]) -> None:
+    def __init__(self, hits: list[SharedRead]) -> None:
         self._hits = hits
-        self._asks: dict[Hashable, Ask] = {}
+        self._asks: dict[Hashable, TracedRead] = {}
         self._written: set[Hashable] = set()
 
     def note(self, what: Hashable, pattern: AccessPattern, *, known: bool, ahead: bool = False) -> None:
         """Somebody asks for `what`; `known` tells that it is read already, or on its way."""
         if not known:
             self._written.discard(what)
-            self._asks[what] = Ask(asking.get(), pattern.id, pattern.table.name, ahead)
+            self._asks[what] = TracedRead(asking.get(), pattern.id, pattern.table.name, ahead)
             return
         ask = self._asks.get(what)
         if ahead:
@@ -71,11 +71,11 @@ class Asks:
         if ask is not None and ask.ahead:
             ask.field, ask.ahead = asking.get(), False
             if ask.shared:
-                self._hits.append(Hit(ask.field, pattern.id, ask))
+                self._hits.append(SharedRead(ask.field, pattern.id, ask))
         else:
-            self._hits.append(Hit(asking.get(), pattern.id, None if what in self._written else ask))
+            self._hits.append(SharedRead(asking.get(), pattern.id, None if what in self._written else ask))
 
-    def of(self, what: Iterable[Hashable]) -> tuple[Ask, ...]:
+    def of(self, what: Iterable[Hashable]) -> tuple[TracedRead, ...]:
         return tuple(self._asks[one] for one in what)
 
     def shared(self, what: Hashable) -> None:
@@ -83,14 +83,16 @@ class Asks:
         ask = self._asks[what]
         ask.shared = True
         if not ask.ahead:
-            self._hits.append(Hit(ask.field, ask.pattern, ask))
+            self._hits.append(SharedRead(ask.field, ask.pattern, ask))
 
     def written(self, what: Hashable) -> None:
         """A write tells it from now on, whatever was read."""
         self._written.add(what)
 
 
-def details_of(operation: str, payload: Mapping[str, Any], answer: Mapping[str, Any], asks: tuple[Ask, ...]) -> Details:
+def details_of(
+    operation: str, payload: Mapping[str, Any], answer: Mapping[str, Any], asks: tuple[TracedRead, ...]
+) -> Details:
     """What a call's request and answer tell; the answer of one that failed is empty."""
     returned = _returned(answer)
     return Details(

@@ -32,7 +32,7 @@ class Gone:
         return self.deleted | self.missing
 
 
-class Remains:
+class PostRemains:
     """One method for each access pattern."""
 
     def __init__(self, store: Store) -> None:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.record_decoder import Decoder, count, text, texts
+from datastore.dynamodb.record_decoder import RecordDecoder, count, text, texts
 from datastore.dynamodb.records import record
 from datastore.errors import Conflict, Forbidden
 from datastore.feeds.posts import Post
@@ -51,7 +51,7 @@ def is_comment(item_keys: Mapping[str, str]) -> bool:
     return item_keys["SK"].startswith(keys.COMMENT_PREFIX) and item_keys["PK"].startswith("POST#")
 
 
-comment_from = Decoder(
+comment_from = RecordDecoder(
     Comment,
     post_id=text("PK", second_part),
     comment_id=text("SK", second_part),

@@ -42,7 +42,7 @@ class Author:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class FanOutProgress:
     """How far a walk over an author's followers has come.
 
     The page that ends with the edge `through` is being written: those `followers` may have what they shall not have.
@@ -212,15 +212,15 @@ class FanOuts:
         """FEED-P4: put and delete entries and sources."""
         await self._store.write_all(keys.FAN_OUT, puts=puts, deletes=deletes)
 
-    async def progress(self, job: str) -> Progress | None:
+    async def progress(self, job: str) -> FanOutProgress | None:
         """FEED-P4: how far a walk has come, None before its first page."""
         item = await self._store.get(pipeline_keys.PROGRESS, pipeline_keys.progress(job))
         if item is None:
             return None
         followers = tuple(item.get("followers", ()))
-        return Progress(item.get("through"), followers, done=bool(item.get("done")), gone=bool(item.get("gone")))
+        return FanOutProgress(item.get("through"), followers, done=bool(item.get("done")), gone=bool(item.get("gone")))
 
-    async def save(self, job: str, progress: Progress) -> None:
+    async def save(self, job: str, progress: FanOutProgress) -> None:
         """FEED-P4: note how far a walk has come."""
         key = pipeline_keys.progress(job)
         item: dict[str, Any] = {"PK": key.partition, "SK": key.sort, "done": progress.done, "gone": progress.gone}

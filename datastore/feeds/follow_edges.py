@@ -34,7 +34,7 @@ async def edges_alone(open_store: Callable[[], Store]) -> AsyncIterator[EdgePage
             return
 
 
-class Edges:
+class FollowEdges:
     """The two sides of follows."""
 
     def __init__(self, store: Store) -> None:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.record_decoder import Decoder, text
+from datastore.dynamodb.record_decoder import RecordDecoder, text
 from datastore.dynamodb.records import record
 from datastore.errors import BadUserInput, Conflict, NotFound
 from datastore.feeds.users import no_profile
@@ -52,13 +52,13 @@ def _edge(followee_id: str, sort: str) -> Follow:
 
 
 # The follow in the follower's item, and in the followee's, which is all key.
-following_from = Decoder(
+following_from = RecordDecoder(
     Follow,
     follower_id=text("PK", second_part),
     followee_id=text("SK", second_part),
     since=text("since", from_iso),
 )
-edge_from = Decoder(_edge, followee_id=text("PK", second_part), sort=text("SK"))
+edge_from = RecordDecoder(_edge, followee_id=text("PK", second_part), sort=text("SK"))
 
 
 class Follows:

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec import Struct
 
 from datastore.dynamodb.codec import Item, Raw, decode_item, encode, encode_item
-from datastore.dynamodb.record_decoder import Decoder, flag, text
+from datastore.dynamodb.record_decoder import RecordDecoder, flag, text
 from datastore.dynamodb.records import raw_parsed, readable
 from datastore.errors import Internal
 from datastore.feeds.feed_pages import END, SPARE, Entries, MergedPosts, cut
@@ -43,7 +43,7 @@ class FeedEntry(Struct, frozen=True, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MergedAuthor:
     """An author whose posts of `since` (ISO 8601) and later are merged into a feed when it is read."""
 
     author_id: str
@@ -78,7 +78,7 @@ def _entry(user_id: str, sort: str, author_id: str | None, followers_only: bool)
     return FeedEntry(user_id, post_id, author_id, from_iso(moment), followers_only)
 
 
-entry_from = Decoder(
+entry_from = RecordDecoder(
     _entry,
     user_id=text("PK", second_part),
     sort=text("SK"),
@@ -109,8 +109,8 @@ async def _with_author(raw: Raw, posts: Posts) -> Raw:
     return raw if post is None else {**raw, "author_id": encode(post.author_id)}
 
 
-def source_from(item: Mapping[str, Any]) -> Source:
-    return Source(keys.source_parts(Key(item["PK"], item["SK"]))[1], item["since"])
+def source_from(item: Mapping[str, Any]) -> MergedAuthor:
+    return MergedAuthor(keys.source_parts(Key(item["PK"], item["SK"]))[1], item["since"])
 
 
 def source_item(user_id: str, author_id: str, since: str) -> dict[str, Any]:
@@ -144,7 +144,7 @@ class HomeFeeds:
             entries, sources = await asyncio.gather(self._entries(user_id, span), self._sources(user_id))
         slots = asyncio.Semaphore(CONCURRENT_AUTHORS)
 
-        async def posts(source: Source) -> list[Raw]:
+        async def posts(source: MergedAuthor) -> list[Raw]:
             async with slots:
                 return await self._merged_posts(user_id, source, span)
 
@@ -153,12 +153,12 @@ class HomeFeeds:
                 entries += merged
         return cut(entries, span)
 
-    async def sources_at_start(self, user_id: str) -> list[Source]:
+    async def sources_at_start(self, user_id: str) -> list[MergedAuthor]:
         """FEED-S1: whose posts are merged into a user's feed, for a subscription; consistent."""
         values = {"partition": keys.feed(user_id), "prefix": keys.SOURCE_PREFIX}
         return readable(source_from, [item async for item in self._store.query_all(keys.HOME_FEED_UPDATED, values)])
 
-    async def newest_of(self, user_id: str, source: Source, since: datetime, most: int) -> list[FeedEntry]:
+    async def newest_of(self, user_id: str, source: MergedAuthor, since: datetime, most: int) -> list[FeedEntry]:
         """FEED-003: what a source adds to a user's feed of a moment and later: the newest posts, oldest first."""
         span = Span(most)
         later = replace(source, since=max(source.since, iso(since)))
@@ -201,7 +201,7 @@ class HomeFeeds:
         values = {"partition": keys.feed(user_id), "prefix": keys.SOURCE_PREFIX}
         return [item async for item in self._store.query_all(keys.SOURCES, values)]
 
-    async def _merged_posts(self, user_id: str, source: Source, span: Span) -> list[Raw]:
+    async def _merged_posts(self, user_id: str, source: MergedAuthor, span: Span) -> list[Raw]:
         """What an author's posts are as entries: those of a page, and at least one more."""
         found = MergedPosts(span, source.since)
         since, until = found.bounds()

@@ -21,7 +21,7 @@ Rank = tuple[int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class BoardMember:
     """An author or a tag with its counts in a period."""
 
     name: str
@@ -44,7 +44,7 @@ class Board:
     kind: str
     period: str
     version: int
-    members: tuple[Member, ...]
+    members: tuple[BoardMember, ...]
     bound: Rank | None
 
 
@@ -61,7 +61,7 @@ class Boards:
         item = await self._store.get(keys.PUT_BOARD, key)
         return None if item is None else _board_from(kind, period, item)
 
-    async def members(self, kind: str, period: str, names: Iterable[str]) -> list[Member]:
+    async def members(self, kind: str, period: str, names: Iterable[str]) -> list[BoardMember]:
         """FEED-P5: these authors or tags with their counts."""
         counts = [keys.count(kind, period, name) for name in names]
         for key in counts:
@@ -69,13 +69,13 @@ class Boards:
         items = await asyncio.gather(*[self._store.get(keys.COUNT, key) for key in counts])
         return [_member_from(kind, key, item or {}) for key, item in zip(counts, items, strict=True)]
 
-    async def best(self, kind: str, period: str, most: int) -> list[Member]:
+    async def best(self, kind: str, period: str, most: int) -> list[BoardMember]:
         """FEED-P5: the best of all that were counted, best first."""
         parts = [self._best_of(kind, partition, most) for partition in keys.counts(kind, period)]
         return _best([member for part in await asyncio.gather(*parts) for member in part], most)
 
-    async def _best_of(self, kind: str, partition: str, most: int) -> list[Member]:
-        best: list[Member] = []
+    async def _best_of(self, kind: str, partition: str, most: int) -> list[BoardMember]:
+        best: list[BoardMember] = []
         async for items in self._store.query_pages(keys.COUNTS, {"partition": partition}):
             found = [_member_from(kind, Key(item["PK"], item["SK"]), item) for item in items]
             best = _best([*best, *found], most)
@@ -88,19 +88,19 @@ class Boards:
         return written.ok or (written.repeated and written.item == _item_of(board))
 
 
-def _best(members: list[Member], most: int) -> list[Member]:
+def _best(members: list[BoardMember], most: int) -> list[BoardMember]:
     return nsmallest(most, (member for member in members if member.score > 0), key=lambda member: member.rank)
 
 
-def _member_from(kind: str, key: Key, item: Mapping[str, Any]) -> Member:
+def _member_from(kind: str, key: Key, item: Mapping[str, Any]) -> BoardMember:
     # Below 0 is what was taken back while what it had added is a dead letter.
     counts = {name: max(0, int(item.get(name, 0))) for name in COUNTS[kind]}
-    return Member(keys.count_parts(key)[2], counts[SCORE[kind]], counts)
+    return BoardMember(keys.count_parts(key)[2], counts[SCORE[kind]], counts)
 
 
 def _board_from(kind: str, period: str, item: Item) -> Board:
     members = tuple(
-        Member(entry["name"], int(entry[SCORE[kind]]), {name: int(entry[name]) for name in COUNTS[kind]})
+        BoardMember(entry["name"], int(entry[SCORE[kind]]), {name: int(entry[name]) for name in COUNTS[kind]})
         for entry in item["members"]
     )
     bound = (-int(item["floor"]), item["floor_name"]) if item["floor"] else None

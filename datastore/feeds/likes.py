@@ -6,7 +6,7 @@ from datetime import datetime
 from msgspec import Struct
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.record_decoder import Decoder, text
+from datastore.dynamodb.record_decoder import RecordDecoder, text
 from datastore.dynamodb.records import record
 from datastore.feeds.posts import Post
 from datastore.feeds.visibility import VISIBILITIES, Visibility
@@ -35,7 +35,7 @@ def is_like(item_keys: Mapping[str, str]) -> bool:
     return item_keys["SK"].startswith(keys.LIKE_PREFIX) and item_keys["PK"].startswith("POST#")
 
 
-like_from = Decoder(
+like_from = RecordDecoder(
     Like,
     post_id=text("PK", second_part),
     user_id=text("SK", second_part),

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from datastore.feeds.visibility import Sight, Viewer, Visibility
+from datastore.feeds.visibility import Viewer, Visibility, VisibilityPolicy
 from datastore.keyspace.feeds import notifications as keys
 from datastore.keyspace.feeds import users
 from datastore.session.store import Store
@@ -16,7 +16,7 @@ class Recipients:
 
     async def may_be_told(self, user_id: str, author_id: str, visibility: Visibility) -> bool:
         """FEED-P6: whether there is such a user, who may see a post of that author."""
-        sight = Sight(self._store, Viewer(user_id))
+        sight = VisibilityPolicy(self._store, Viewer(user_id))
         user, sees = await asyncio.gather(
             self._store.get(keys.RECIPIENT, users.user(user_id)),
             sight.allows(author_id, visibility, keys.RECIPIENT),

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 from datastore.change_streams.exactly_once import Write
-from datastore.dynamodb.record_decoder import Decoder, number, text
+from datastore.dynamodb.record_decoder import RecordDecoder, number, text
 from datastore.dynamodb.records import record
 from datastore.keyspace.feeds import notifications as keys
 from datastore.keyspace.feeds.table import FEED
@@ -67,7 +67,7 @@ def _moment_at(sort: str) -> datetime:
     return from_iso(keys.notification_parts(sort)[0])
 
 
-notification_from = Decoder(
+notification_from = RecordDecoder(
     Notification,
     user_id=text("PK", second_part),
     notification_id=text("SK"),

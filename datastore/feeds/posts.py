@@ -11,12 +11,12 @@ from msgspec.structs import replace
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item, Raw, encode
-from datastore.dynamodb.record_decoder import Decoder, count, text, texts
+from datastore.dynamodb.record_decoder import RecordDecoder, count, text, texts
 from datastore.dynamodb.records import raw_parsed
 from datastore.errors import Conflict, Forbidden, Internal, NotFound
 from datastore.feeds import hashtags as written_in
 from datastore.feeds.users import no_profile
-from datastore.feeds.visibility import VISIBILITIES, Sight, Visibility
+from datastore.feeds.visibility import VISIBILITIES, Visibility, VisibilityPolicy
 from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds import users as user_keys
 from datastore.keyspace.feeds.users import META
@@ -71,7 +71,7 @@ def _moment_at(position: str) -> datetime:
 
 
 # The post in an item of GSI1, or of a tag in GSI2.
-post_from = Decoder(
+post_from = RecordDecoder(
     Post,
     post_id=text("PK", second_part),
     author_id=text("author_id", default=text("GSI1PK", second_part)),
@@ -108,7 +108,7 @@ def deleted(change: Change) -> Post | None:
 class Posts:
     """One method for each access pattern."""
 
-    def __init__(self, store: Store, now: datetime, sight: Sight) -> None:
+    def __init__(self, store: Store, now: datetime, sight: VisibilityPolicy) -> None:
         self._store = store
         self._now = now
         self._sight = sight

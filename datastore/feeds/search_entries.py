@@ -10,7 +10,7 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import META, user_parts
 from datastore.model.composite_keys import key_of, split
 from datastore.model.timestamps import from_iso
-from datastore.search import Entry, folding
+from datastore.search import SearchEntry, folding
 
 # The most that is indexed of one item.
 MOST_CHARACTERS = 4000
@@ -49,19 +49,19 @@ def tag_of(keys: Mapping[str, Any]) -> str:
     return split(keys["SK"])[1]
 
 
-def post_entry(post_id: str, version: str, item: Mapping[str, Any] | None, tags: Iterable[str] = ()) -> Entry:
+def post_entry(post_id: str, version: str, item: Mapping[str, Any] | None, tags: Iterable[str] = ()) -> SearchEntry:
     """Return the entry of a post as it is in its META item, and in the names of its TAG items.
 
     A post that was deleted, and one without words and tags, is a removed entry.
     """
     if item is None or "deleted_at" in item:
-        return Entry(post_id, version, removed=True)
+        return SearchEntry(post_id, version, removed=True)
     names = [*_texts(item.get("tags")), *tags]
     found = tuple(dict.fromkeys(name for tag in names[: 2 * MOST_TAGS] if (name := folding.tag(tag))))[:MOST_TAGS]
     words = _words(item.get("text"))
     if not words and not found:
-        return Entry(post_id, version, removed=True)
-    return Entry(
+        return SearchEntry(post_id, version, removed=True)
+    return SearchEntry(
         post_id,
         version,
         order_of(item.get("created_at"), post_id),
@@ -72,12 +72,12 @@ def post_entry(post_id: str, version: str, item: Mapping[str, Any] | None, tags:
     )
 
 
-def user_entry(user_id: str, version: str, item: Mapping[str, Any] | None) -> Entry:
+def user_entry(user_id: str, version: str, item: Mapping[str, Any] | None) -> SearchEntry:
     """Return the entry of a user from the META item. A user without a name is a removed entry."""
     words = "" if item is None else _words(item.get("name"))
     if item is None or not words:
-        return Entry(user_id, version, removed=True)
-    return Entry(user_id, version, order_of(item.get("created_at"), user_id), words)
+        return SearchEntry(user_id, version, removed=True)
+    return SearchEntry(user_id, version, order_of(item.get("created_at"), user_id), words)
 
 
 def indexed_of_post(item: Mapping[str, Any] | None) -> tuple[object, ...]:

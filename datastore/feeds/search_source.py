@@ -10,7 +10,7 @@ from datastore.feeds.search_entries import TAG_PREFIX, post_entry, post_id_of, t
 from datastore.keyspace.feeds import search as keys
 from datastore.keyspace.feeds.posts import partition
 from datastore.keyspace.feeds.users import META
-from datastore.search import SCANNED, Entry
+from datastore.search import SCANNED, SearchEntry
 from datastore.session.store import Store
 
 
@@ -18,13 +18,13 @@ from datastore.session.store import Store
 class ScannedPage:
     """The entries of one page of a scan, and the numbers of damaged and of scanned items."""
 
-    posts: list[Entry] = field(default_factory=list)
-    users: list[Entry] = field(default_factory=list)
+    posts: list[SearchEntry] = field(default_factory=list)
+    users: list[SearchEntry] = field(default_factory=list)
     damaged: int = 0
     scanned: int = 0
 
 
-async def current_post(store: Store, post_id: str, version: str) -> Entry:
+async def current_post(store: Store, post_id: str, version: str) -> SearchEntry:
     """FEED-P6: the entry of a post as it is now, with the tags that its TAG items name."""
     values = {"partition": partition(post_id), "first": keys.FIRST_INDEXED, "last": keys.LAST_INDEXED}
     items = [item async for item in store.query_all(keys.INDEXED_POST, values)]
@@ -69,6 +69,6 @@ def _page(items: list[Item], scanned: int) -> ScannedPage:
     return page
 
 
-def _entry_of(post_id: str, version: str, items: list[Item]) -> Entry:
+def _entry_of(post_id: str, version: str, items: list[Item]) -> SearchEntry:
     meta: Mapping[str, Any] | None = next((item for item in items if item["SK"] == META), None)
     return post_entry(post_id, version, meta, [tag_of(item) for item in items if item["SK"] != META])

@@ -10,11 +10,11 @@ from msgspec import Struct
 from datastore.errors import Internal
 from datastore.feeds.posts import Post, Posts
 from datastore.feeds.users import User, Users
-from datastore.feeds.visibility import Sight, Visibility
+from datastore.feeds.visibility import Visibility, VisibilityPolicy
 from datastore.keyspace.feeds import follows as follow_keys
 from datastore.keyspace.feeds import search as keys
 from datastore.model.composite_keys import second_part
-from datastore.search import Audience, Hit, Kind, Position, SearchIndex
+from datastore.search import Audience, Kind, Position, SearchHit, SearchIndex
 from datastore.search.queries import Query
 from datastore.session.store import Store
 
@@ -31,7 +31,7 @@ SEARCH_UNITS = 1.0
 FOLLOWED_UNITS = 4.0
 
 
-class Found(Struct, Generic[Record], frozen=True):
+class FoundPage(Struct, Generic[Record], frozen=True):
     """A page of results: each with its position, and its record or the error of a damaged item.
 
     `end` is the position after which the next page begins; None for an empty last page. With `is_cut_off` the rounds
@@ -47,7 +47,7 @@ class Found(Struct, Generic[Record], frozen=True):
 class Searches:
     """One method for each access pattern. The index leaves out posts known to be hidden; the items decide."""
 
-    def __init__(self, index: SearchIndex, store: Store, now: datetime, sight: Sight) -> None:
+    def __init__(self, index: SearchIndex, store: Store, now: datetime, sight: VisibilityPolicy) -> None:
         self._index = index
         self._store = store
         self._posts = Posts(store, now, sight)
@@ -56,11 +56,11 @@ class Searches:
         self._following: Audience | None = None
         self._reading = asyncio.Lock()
 
-    async def posts(self, query: Query, size: int, after: Position | None) -> Found[Post]:
+    async def posts(self, query: Query, size: int, after: Position | None) -> FoundPage[Post]:
         """FEED-N5: the posts that match and that the viewer may see, the most relevant first."""
         return await self._page(Kind.POSTS, query, size, after, await self._audience(), self._visible)
 
-    async def users(self, query: Query, size: int, after: Position | None) -> Found[User]:
+    async def users(self, query: Query, size: int, after: Position | None) -> FoundPage[User]:
         """FEED-N6: the users whose names match, the most relevant first."""
         return await self._page(Kind.USERS, query, size, after, None, self._user)
 
@@ -91,8 +91,8 @@ class Searches:
         size: int,
         after: Position | None,
         audience: Audience | None,
-        read: Callable[[Hit], Awaitable[Record | None]],
-    ) -> Found[Record]:
+        read: Callable[[SearchHit], Awaitable[Record | None]],
+    ) -> FoundPage[Record]:
         """Query the index until the page has one result too many, the candidates end, or `MOST_ROUNDS` is reached."""
         self._store.meter.charge(SEARCH_UNITS)
         found: list[tuple[Position, Record | Internal]] = []
@@ -100,23 +100,23 @@ class Searches:
             hits = await self._index.search(kind, query, size + 1, after, audience)
             found += await _read(hits, read)
             if len(found) > size:
-                return Found(found[:size], True, found[size - 1][0])
+                return FoundPage(found[:size], True, found[size - 1][0])
             if len(hits) <= size:
-                return Found(found, False, found[-1][0] if found else None)
+                return FoundPage(found, False, found[-1][0] if found else None)
             after = hits[-1].position
-        return Found(found, True, after, is_cut_off=True)
+        return FoundPage(found, True, after, is_cut_off=True)
 
-    async def _visible(self, hit: Hit) -> Post | None:
+    async def _visible(self, hit: SearchHit) -> Post | None:
         if hit.visibility == Visibility.FOLLOWERS and hit.author:
             self._sight.will_ask(hit.author, keys.SEARCH_POSTS)
         return await self._posts.visible(hit.id, keys.SEARCH_POSTS)
 
-    async def _user(self, hit: Hit) -> User | None:
+    async def _user(self, hit: SearchHit) -> User | None:
         return await self._users.by_id(hit.id, keys.SEARCH_USERS)
 
 
 async def _read(
-    hits: Sequence[Hit], read: Callable[[Hit], Awaitable[Record | None]]
+    hits: Sequence[SearchHit], read: Callable[[SearchHit], Awaitable[Record | None]]
 ) -> list[tuple[Position, Record | Internal]]:
     """Return the results that the caller may see. All items are read in one batch."""
     records = await asyncio.gather(*[_settled(read(hit)) for hit in hits])

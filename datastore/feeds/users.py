@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.record_decoder import Decoder, count, number, text
+from datastore.dynamodb.record_decoder import RecordDecoder, count, number, text
 from datastore.errors import NotFound
 from datastore.keyspace.feeds import users as keys
 from datastore.model.access_patterns import AccessPattern
@@ -40,7 +40,7 @@ class User(Struct, frozen=True, gc=False):
     version: int = 0
 
 
-user_from = Decoder(
+user_from = RecordDecoder(
     User,
     user_id=text("PK", second_part),
     name=text("name", default=text("PK", second_part)),

@@ -28,7 +28,7 @@ class Viewer:
     sees_all: bool = False
 
 
-class Sight:
+class VisibilityPolicy:
     """What a viewer may see. Whether they follow an author is read when it matters, batched like all point reads.
 
     Who they are is asked when it matters, too: what is for everybody is the same for everybody.

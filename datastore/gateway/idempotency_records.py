@@ -1,8 +1,8 @@
 """Answers of mutations, kept under Idempotency-Keys for a day (GW-I1…I5).
 
 Who claims a key executes its mutation, and keeps the answer under that claim. A claim is held by its fence and owner:
-what a former holder does after another took over fails. The mutation's `Origin` goes with the claim: who takes it over
-makes the ids that its former holder made.
+what a former holder does after another took over fails. The mutation's `IdSource` goes with the claim: who takes it
+over makes the ids that its former holder made.
 """
 
 import zlib
@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from datastore.keyspace.gateway import answers as keys
-from datastore.model.ids import Origin
+from datastore.model.ids import IdSource
 from datastore.model.timestamps import from_iso, iso, to_seconds
-from datastore.session.store import Store, Written
+from datastore.session.store import Store, WriteResult
 
 LIFETIME = timedelta(hours=24)
 # An item holds 400 KB: the rest is for the key and for what stands beside the answer.
@@ -33,16 +33,16 @@ class Claim:
     fingerprint: str
     owner: str
     fence: int
-    origin: Origin
+    origin: IdSource
 
-    def taken_over(self, seen: "Entry") -> "Claim":
+    def taken_over(self, seen: "IdempotencyRecord") -> "Claim":
         """The claim that comes after the one that was seen. Earlier versions kept no origin."""
         origin = replace(seen.origin or self.origin, again=True)
         return replace(self, fence=seen.fence + 1, origin=origin)
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class IdempotencyRecord:
     """What is known of a key that another request used: its answer, or until when (epoch seconds) it is claimed.
 
     `fingerprint` tells what was asked then, and `origin` what is made from; None where an earlier version claimed it.
@@ -53,10 +53,10 @@ class Entry:
     fence: int
     held_until: float
     body: bytes | None
-    origin: Origin | None = None
+    origin: IdSource | None = None
 
 
-Found = Claim | Entry | None
+Found = Claim | IdempotencyRecord | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def packed(body: bytes) -> Packed:
     return Packed(body, PLAIN)
 
 
-class Answers:
+class IdempotencyRecords:
     """One method for each access pattern. Claims are held for `lease` by the clock `now`."""
 
     def __init__(self, store: Store, now: Callable[[], datetime], lease: timedelta) -> None:
@@ -91,12 +91,12 @@ class Answers:
         written = await self._store.put(keys.BEGIN, self._item(claim), now=int(self._now().timestamp()))
         return _claimed(claim, written)
 
-    async def take_over(self, claim: Claim, seen: Entry) -> Found:
+    async def take_over(self, claim: Claim, seen: IdempotencyRecord) -> Found:
         """GW-I2: the claim, with the next fence, if the key is still as it was `seen`; else as `begin`."""
         written = await self._store.put(keys.TAKE_OVER, self._item(claim), fence=seen.fence, owner=seen.owner)
         return _claimed(claim, written)
 
-    async def finish(self, claim: Claim, answer: Packed) -> Entry | None:
+    async def finish(self, claim: Claim, answer: Packed) -> IdempotencyRecord | None:
         """GW-I3: keep the answer from now on. What another has made of the key, when it took over meanwhile."""
         written = await self._store.update(
             keys.FINISH,
@@ -109,7 +109,7 @@ class Answers:
         )
         return None if written.ok or written.item is None else entry_from(written.item)
 
-    async def find(self, user_id: str, key: str) -> Entry | None:
+    async def find(self, user_id: str, key: str) -> IdempotencyRecord | None:
         """GW-I4: what is known of a key, read anew."""
         place = keys.answer(user_id, key)
         self._store.forget(keys.READ.table, place)
@@ -146,7 +146,7 @@ class Answers:
         }
 
 
-def _claimed(claim: Claim, written: Written) -> Found:
+def _claimed(claim: Claim, written: WriteResult) -> Found:
     if written.ok:
         return claim
     if written.item is None:
@@ -156,9 +156,11 @@ def _claimed(claim: Claim, written: Written) -> Found:
     return claim if (entry.owner, entry.fence) == (claim.owner, claim.fence) else entry
 
 
-def entry_from(item: Mapping[str, Any]) -> Entry:
+def entry_from(item: Mapping[str, Any]) -> IdempotencyRecord:
     body = item.get("body")
     if body is not None and item["coding"] == DEFLATED:
         body = zlib.decompress(body)
-    origin = Origin(from_iso(item["moment"]), item["seed"]) if "seed" in item else None
-    return Entry(item["fingerprint"], item["owner"], item["fence"], item.get("held_until", 0.0), body, origin)
+    origin = IdSource(from_iso(item["moment"]), item["seed"]) if "seed" in item else None
+    return IdempotencyRecord(
+        item["fingerprint"], item["owner"], item["fence"], item.get("held_until", 0.0), body, origin
+    )

@@ -20,7 +20,7 @@ from datastore.infrastructure.alarms import (
     alarms_of,
     lags,
 )
-from datastore.infrastructure.iam_roles import Role
+from datastore.infrastructure.iam_roles import IamRole
 from datastore.infrastructure.policies import FILES, Resource, numbered, policies
 from datastore.infrastructure.tables import definition
 from datastore.model.access_patterns import Table
@@ -34,7 +34,7 @@ HAS_TOPIC = "HasAlarmTopic"
 
 
 def cloudformation(
-    tables: Sequence[Table], prefix: str = "", *, watched: Watched = Watched.THROTTLING, roles: Sequence[Role] = ()
+    tables: Sequence[Table], prefix: str = "", *, watched: Watched = Watched.THROTTLING, roles: Sequence[IamRole] = ()
 ) -> str:
     """The template. What the stack is given by parameters: `prefix` is the default of one of them."""
     behind = lags(tables, watched)
@@ -49,7 +49,7 @@ def cloudformation(
     return json.dumps({name: part for name, part in template.items() if part}, indent=2)
 
 
-def _parameters(prefix: str, watched: Watched, behind: Sequence[Lag], roles: Sequence[Role]) -> Named:
+def _parameters(prefix: str, watched: Watched, behind: Sequence[Lag], roles: Sequence[IamRole]) -> Named:
     yield (
         "TablePrefix",
         {
@@ -82,7 +82,7 @@ def _is_given(parameter: str) -> Properties:
     return {"Fn::Not": [{"Fn::Equals": [{"Ref": parameter}, ""]}]}
 
 
-def _resources(tables: Sequence[Table], watched: Watched, behind: Sequence[Lag], roles: Sequence[Role]) -> Named:
+def _resources(tables: Sequence[Table], watched: Watched, behind: Sequence[Lag], roles: Sequence[IamRole]) -> Named:
     for table in tables:
         yield _identifier(table), _table(table)
     for table in tables:
@@ -162,13 +162,13 @@ def _told(description: str) -> Properties:
     }
 
 
-def _policies(role: Role) -> Named:
+def _policies(role: IamRole) -> Named:
     for identifier, document in zip(_policy_names(role), policies(role, _arn), strict=True):
         properties = {"Description": f"For {role.summary}", "PolicyDocument": document}
         yield identifier, {"Type": "AWS::IAM::ManagedPolicy", "Properties": properties}
 
 
-def _policy_names(role: Role) -> list[str]:
+def _policy_names(role: IamRole) -> list[str]:
     return numbered(role, f"{_camel(role.name)}Policy")
 
 
@@ -181,7 +181,7 @@ def _arn(resource: Resource) -> Any:
     return {"Fn::GetAtt": [identifier, "StreamArn" if resource.kind == "stream" else "Arn"]}
 
 
-def _outputs(tables: Sequence[Table], roles: Sequence[Role]) -> Named:
+def _outputs(tables: Sequence[Table], roles: Sequence[IamRole]) -> Named:
     for table in tables:
         if table.stream:
             value = {"Fn::GetAtt": [_identifier(table), "StreamArn"]}

@@ -34,7 +34,7 @@ class Files(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Role:
+class IamRole:
     """A process, or what it is started for: one that does several things has several roles.
 
     `follows` are tables whose streams it reads, `described` those that it asks DescribeTable for, `made` those that it
@@ -165,7 +165,7 @@ _LIVE_MATCHES = (
     match_follows.REMOVE_FOLLOWS,
 )
 
-GATEWAY = Role(
+GATEWAY = IamRole(
     "gateway",
     "`serve`: the API and its subscriptions, with what looks after uploads",
     patterns=tuple(dict.fromkeys((*(one for one in PATTERNS if one.who is not Who.INTERNAL), *_BEHIND_FIELDS))),
@@ -173,39 +173,39 @@ GATEWAY = Role(
     described=TABLES,
     files=tuple(Files),
 )
-PIPELINE_FEED = Role(
+PIPELINE_FEED = IamRole(
     "pipeline-feed",
     "`pipeline feed`, or `serve --feed-pipeline`: handles the feed's changes",
     patterns=tuple(dict.fromkeys((*_FEED_HANDLERS, *_LEASES, *_SEARCH))),
     follows=(FEED,),
     described=(FEED,),
 )
-PIPELINE_SEARCH = Role(
+PIPELINE_SEARCH = IamRole(
     "pipeline-search",
     "`pipeline search` and `search rebuild`: keeps the search index; `pipeline feed` does so too",
     patterns=(*_SEARCH, *_LEASES),
     follows=(FEED,),
     described=(FEED,),
 )
-PIPELINE_EARTHQUAKES = Role(
+PIPELINE_EARTHQUAKES = IamRole(
     "pipeline-earthquakes",
     "`pipeline earthquakes` and `statistics rebuild`, or `serve --feed-pipeline`: counts earthquakes by day",
     patterns=(*earthquake_statistics.PATTERNS, *_LEASES, pipeline.BURY),
     follows=(earthquakes.EARTHQUAKES,),
     described=(earthquakes.EARTHQUAKES,),
 )
-LAMBDA_FEED = Role(
+LAMBDA_FEED = IamRole(
     "lambda-feed",
     "the same as a Lambda function; AWSLambdaBasicExecutionRole is needed besides, for its log",
     patterns=_FEED_HANDLERS,
     triggered=(FEED,),
 )
-PIPELINE_MATCHES = Role(
+PIPELINE_MATCHES = IamRole(
     "pipeline-matches",
     "`pipeline cricket` and `replay`, or `serve --matches`: polls live matches",
     patterns=_LIVE_MATCHES,
 )
-INGEST = Role(
+INGEST = IamRole(
     "ingest",
     "`ingest earthquakes`: stores earthquakes; `serve` may do so without this role",
     patterns=(
@@ -213,12 +213,12 @@ INGEST = Role(
         *_INGEST,
     ),
 )
-DEAD_LETTERS = Role(
+DEAD_LETTERS = IamRole(
     "dead-letters",
     "`dlq`: shows changes that could not be handled, and handles them again",
     patterns=(*_FEED_HANDLERS, search.INDEXED_POST, pipeline.DEAD_LETTERS, pipeline.UNBURY),
 )
-FOLLOWS = Role(
+FOLLOWS = IamRole(
     "follows",
     "`follows repair`: completes follows that other programs stored",
     patterns=(
@@ -230,18 +230,18 @@ FOLLOWS = Role(
         follows.DROP_FOLLOWING,
     ),
 )
-DOCUMENTS = Role(
+DOCUMENTS = IamRole(
     "documents",
     "`documents put`, `list` and `delete`: makes documents known",
     patterns=(documents.PUT_DOCUMENT, documents.ALL_DOCUMENTS, documents.DELETE_DOCUMENT),
 )
-PHOTOS = Role(
+PHOTOS = IamRole(
     "photos",
     "`photos strip`: removes the metadata from files that were stored with it",
     patterns=stripping.PATTERNS,
     files=tuple(Files),
 )
-TABLES_ROLE = Role("tables", "`tables create` and `describe`", described=TABLES, made=TABLES)
+TABLES_ROLE = IamRole("tables", "`tables create` and `describe`", described=TABLES, made=TABLES)
 
 ROLES = (
     GATEWAY,

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from datastore.dynamodb.endpoints import partition_of
-from datastore.infrastructure.iam_roles import Files, Role
+from datastore.infrastructure.iam_roles import Files, IamRole
 from datastore.model.access_patterns import AccessPattern, Table
 
 VERSION = "2012-10-17"
@@ -51,7 +51,7 @@ BUCKET, FILES = Resource("bucket"), Resource("files")
 Grant = tuple[str, Resource]
 
 
-def grants(role: Role) -> Iterator[Grant]:
+def grants(role: IamRole) -> Iterator[Grant]:
     """Each action that the role may take, with what it may be taken on. Some come more than once."""
     for pattern in role.patterns:
         yield from grants_of(pattern)
@@ -77,12 +77,12 @@ def grants_of(pattern: AccessPattern) -> Iterator[Grant]:
         yield OF_AN_ACTION[kind], Resource("table", place)
 
 
-def policy(role: Role, arn: Callable[[Resource], Any]) -> dict[str, Any]:
+def policy(role: IamRole, arn: Callable[[Resource], Any]) -> dict[str, Any]:
     """The role's policy, as IAM takes it. `arn` names resources."""
     return _document(_alike(role), arn)
 
 
-def policies(role: Role, arn: Callable[[Resource], Any]) -> list[dict[str, Any]]:
+def policies(role: IamRole, arn: Callable[[Resource], Any]) -> list[dict[str, Any]]:
     """The same as managed policies, as few as can be: each is short enough whatever tables and buckets are called."""
     parts: list[list[_Statement]] = [[]]
     for statement in _alike(role):
@@ -92,7 +92,7 @@ def policies(role: Role, arn: Callable[[Resource], Any]) -> list[dict[str, Any]]
     return [_document(part, arn) for part in parts]
 
 
-def numbered(role: Role, name: str, between: str = "") -> list[str]:
+def numbered(role: IamRole, name: str, between: str = "") -> list[str]:
     """What its managed policies are called: the name, and where there are several each with its number."""
     count = len(policies(role, str))
     return [name] if count == 1 else [f"{name}{between}{number + 1}" for number in range(count)]
@@ -101,7 +101,7 @@ def numbered(role: Role, name: str, between: str = "") -> list[str]:
 _Statement = tuple[tuple[str, ...], list[Resource]]
 
 
-def _alike(role: Role) -> list[_Statement]:
+def _alike(role: IamRole) -> list[_Statement]:
     """Actions with the resources that they are allowed on: what is allowed alike stands together."""
     actions: dict[Resource, set[str]] = {}
     for action, resource in grants(role):

@@ -15,7 +15,7 @@ KINDS = {"HASH": "partition", "RANGE": "sort"}
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TableChange:
     """A call of boto3's client that does away with a difference, with all its parameters but the table's name."""
 
     operation: str
@@ -28,14 +28,14 @@ class Difference:
 
     table: str
     text: str
-    change: Change | None = None
+    change: TableChange | None = None
 
     def __str__(self) -> str:
         return f"{self.table}: {self.text}"
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class TableState:
     """What the store says of a table: its description, how its items expire, and in AWS how it is protected.
 
     `recoverable` tells of point-in-time recovery; it is None where the store has none, or need not have it.
@@ -47,7 +47,7 @@ class State:
     recoverable: bool | None = None
 
 
-def differences(table: Table, state: State) -> Iterator[Difference]:
+def differences(table: Table, state: TableState) -> Iterator[Difference]:
     """Those of a table that is there; first those that take longest to change."""
     name = str(state.described["TableName"])
     wanted = definition(table)
@@ -65,7 +65,7 @@ def differences(table: Table, state: State) -> Iterator[Difference]:
             yield Difference(name, text, change)
 
 
-_Found = tuple[str, Change | None] | None
+_Found = tuple[str, TableChange | None] | None
 
 
 def _keys(wanted: Described, described: Described) -> _Found:
@@ -108,13 +108,13 @@ def _projection(index: Described) -> str:
     return f"{projection['ProjectionType']} {', '.join(names)}".strip()
 
 
-def _add_index(declared: Described, wanted: Described, described: Described) -> Change:
+def _add_index(declared: Described, wanted: Described, described: Described) -> TableChange:
     """DynamoDB wants the types of the new key, and those of the keys that there are must not be missing."""
     kinds = {one["AttributeName"]: one for one in wanted["AttributeDefinitions"]}
     needed = {key["AttributeName"]: kinds[key["AttributeName"]] for key in declared["KeySchema"]}
     needed |= {one["AttributeName"]: one for one in described["AttributeDefinitions"]}
     added = {"AttributeDefinitions": list(needed.values()), "GlobalSecondaryIndexUpdates": [{"Create": declared}]}
-    return Change("update_table", added)
+    return TableChange("update_table", added)
 
 
 def _stream(table: Table, described: Described) -> _Found:
@@ -124,7 +124,7 @@ def _stream(table: Table, described: Described) -> _Found:
         return None
     if there is None:
         wanted = {"StreamEnabled": True, "StreamViewType": table.stream}
-        return "its stream is off", Change("update_table", {"StreamSpecification": wanted})
+        return "its stream is off", TableChange("update_table", {"StreamSpecification": wanted})
     return f"its stream has {there}, and {table.stream} is declared", None
 
 
@@ -135,7 +135,7 @@ def _expiry(table: Table, expiry: Described) -> _Found:
         return None
     if there is None:
         wanted = {"Enabled": True, "AttributeName": table.ttl}
-        return "its items do not expire", Change("update_time_to_live", {"TimeToLiveSpecification": wanted})
+        return "its items do not expire", TableChange("update_time_to_live", {"TimeToLiveSpecification": wanted})
     declared = f"by {table.ttl}" if table.ttl else "that they do not"
     return f"its items expire by {there}, and {declared} is declared", None
 
@@ -145,18 +145,18 @@ def _billing(described: Described) -> _Found:
     return None if mode == "PAY_PER_REQUEST" else ("its capacity is provisioned, and on demand is declared", None)
 
 
-def _protection(state: State) -> _Found:
+def _protection(state: TableState) -> _Found:
     if not state.protection_wanted or state.described.get("DeletionProtectionEnabled"):
         return None
-    return "it is not protected from deletion", Change("update_table", {"DeletionProtectionEnabled": True})
+    return "it is not protected from deletion", TableChange("update_table", {"DeletionProtectionEnabled": True})
 
 
-def _recovery(state: State) -> _Found:
+def _recovery(state: TableState) -> _Found:
     if state.recoverable is not False:
         return None
     return "its point-in-time recovery is off", RECOVER
 
 
-RECOVER = Change(
+RECOVER = TableChange(
     "update_continuous_backups", {"PointInTimeRecoverySpecification": {"PointInTimeRecoveryEnabled": True}}
 )

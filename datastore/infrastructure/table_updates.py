@@ -8,7 +8,14 @@ from typing import Any
 from botocore.exceptions import ClientError
 
 from datastore.dynamodb.retry.backoff import Backoff
-from datastore.infrastructure.table_differences import RECOVER, Change, Described, Difference, State, differences
+from datastore.infrastructure.table_differences import (
+    RECOVER,
+    Described,
+    Difference,
+    TableChange,
+    TableState,
+    differences,
+)
 from datastore.model.access_patterns import Table
 
 # An index of a large table takes hours to be filled: it is waited for without an end.
@@ -80,7 +87,7 @@ async def _compare(admin: Admin, table: Table, described: Described | None, in_a
     name = described["TableName"]
     expiry = (await asyncio.to_thread(admin.describe_time_to_live, TableName=name))["TimeToLiveDescription"]
     recoverable = await _is_recoverable(admin, name) if in_aws else None
-    return list(differences(table, State(described, expiry, in_aws, recoverable)))
+    return list(differences(table, TableState(described, expiry, in_aws, recoverable)))
 
 
 async def _is_recoverable(admin: Admin, name: str) -> bool | None:
@@ -120,7 +127,7 @@ def _is_settled(described: Described) -> bool:
     return {described["TableStatus"], *[index.get("IndexStatus", "ACTIVE") for index in indexes]} == {"ACTIVE"}
 
 
-async def _change(admin: Admin, name: str, change: Change) -> None:
+async def _change(admin: Admin, name: str, change: TableChange) -> None:
     call = getattr(admin, change.operation)
     for seconds in SOON.delays(lambda: 1.0):
         try:

@@ -21,7 +21,7 @@ from datastore.infrastructure.alarms import (
     alarms_of,
     lags,
 )
-from datastore.infrastructure.iam_roles import Role
+from datastore.infrastructure.iam_roles import IamRole
 from datastore.infrastructure.policies import FILES, Resource, numbered, policies
 from datastore.infrastructure.tables import definition
 from datastore.model.access_patterns import Index, Table
@@ -34,7 +34,7 @@ TOPIC = '${var.alarm_topic == "" ? [] : [var.alarm_topic]}'
 
 
 def terraform(
-    tables: Sequence[Table], prefix: str = "", *, watched: Watched = Watched.THROTTLING, roles: Sequence[Role] = ()
+    tables: Sequence[Table], prefix: str = "", *, watched: Watched = Watched.THROTTLING, roles: Sequence[IamRole] = ()
 ) -> str:
     """The file. What a configuration gives is in variables: `prefix` is the default of one of them."""
     behind = lags(tables, watched)
@@ -54,7 +54,7 @@ def terraform(
     return json.dumps({name: part for name, part in file.items() if part}, indent=2)
 
 
-def _variables(prefix: str, watched: Watched, behind: Sequence[Lag], roles: Sequence[Role]) -> Named:
+def _variables(prefix: str, watched: Watched, behind: Sequence[Lag], roles: Sequence[IamRole]) -> Named:
     yield "table_prefix", _variable(inputs.PREFIX, prefix)
     if watched is not Watched.NOTHING:
         yield "alarm_topic", _variable(inputs.TOPIC)
@@ -163,7 +163,7 @@ def _told(alarm: Alarm | Lag) -> Block:
     }
 
 
-def _policies(roles: Sequence[Role]) -> Named:
+def _policies(roles: Sequence[IamRole]) -> Named:
     for role in roles:
         documents = policies(role, _arn)
         for name, document in zip(numbered(role, role.name, "-"), documents, strict=True):
@@ -188,7 +188,7 @@ def _arn(resource: Resource) -> str:
     return f"${{{table}.arn}}" + (f"/index/{resource.name}" if resource.kind == "index" else "")
 
 
-def _outputs(tables: Sequence[Table], roles: Sequence[Role]) -> Named:
+def _outputs(tables: Sequence[Table], roles: Sequence[IamRole]) -> Named:
     for table in tables:
         if table.stream:
             value = f"${{aws_dynamodb_table.{_name(table)}.stream_arn}}"

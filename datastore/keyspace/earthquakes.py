@@ -5,7 +5,7 @@ from datetime import datetime
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key, join
 from datastore.model.timestamps import day_bucket, epoch_ms
-from datastore.queues import Policy
+from datastore.queues import OverflowPolicy
 
 EARTHQUAKES = Table(
     name="earthquake-events",
@@ -187,7 +187,7 @@ DETECTED = AccessPattern(
     operations=(),
     who=Who.ANY,
     fields=("earthquakeDetected",),
-    when_slow=Policy.CLOSE,
+    when_slow=OverflowPolicy.CLOSE,
 )
 
 PATTERNS = (

@@ -8,7 +8,7 @@ from datastore.model import timestamp_forms as two_forms
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key, join, split
 from datastore.model.timestamps import iso
-from datastore.queues import Policy
+from datastore.queues import OverflowPolicy
 
 BLIP = Table(
     name="blip",
@@ -234,7 +234,7 @@ SIGHTING_REPORTED = AccessPattern(
     operations=(),
     who=Who.ANY,
     fields=("sightingReported",),
-    when_slow=Policy.CLOSE,
+    when_slow=OverflowPolicy.CLOSE,
 )
 WATCH_ALERTS = AccessPattern(
     id="BLIP-S2",
@@ -246,7 +246,7 @@ WATCH_ALERTS = AccessPattern(
     key="PK = :partition AND begins_with(SK, :prefix)",
     # A watch made just before must be among them: no later change would tell of it.
     consistent=True,
-    when_slow=Policy.CLOSE,
+    when_slow=OverflowPolicy.CLOSE,
 )
 
 # The streak goes on, starts anew, or stands, by the day of the report before this one. Each form holds only while the

@@ -31,8 +31,8 @@ from datastore.matches.live_state import (
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.timestamps import iso
 from datastore.session.idempotent_writes import was_put
-from datastore.session.scan_cache import RememberedScans
-from datastore.session.store import Store, Written
+from datastore.session.scan_cache import ScanCache
+from datastore.session.store import Store, WriteResult
 
 ENDED_LIFETIME = timedelta(hours=24)
 
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 class ActiveMatches:
     """One method for each access pattern."""
 
-    def __init__(self, store: Store, now: datetime, remembered: RememberedScans | None = None) -> None:
+    def __init__(self, store: Store, now: datetime, remembered: ScanCache | None = None) -> None:
         self._store = store
         self._remembered = remembered
         self._now = now
@@ -262,7 +262,7 @@ class ActiveMatches:
         return sorted(found, key=lambda active: active.match_id)
 
 
-def _written(written: Written) -> ActiveMatch | None:
+def _written(written: WriteResult) -> ActiveMatch | None:
     return record(active_match_from, written.item) if written.ok else None
 
 

@@ -109,7 +109,7 @@ class BatterStatus(StrEnum):
     DID_NOT_BAT = "did_not_bat"
 
 
-class EventKind(StrEnum):
+class CricketEventKind(StrEnum):
     """What happened in a match that is worth telling."""
 
     INNINGS_START = "innings_start"
@@ -336,7 +336,7 @@ class CricketEvent(Record, frozen=True):
     """
 
     event_id: str
-    kind: EventKind
+    kind: CricketEventKind
     text: str
     innings: int | None = None
     score: str | None = None

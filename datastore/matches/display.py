@@ -39,7 +39,7 @@ SHORTEST_WORD = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Names:
+class MatchNames:
     """Who plays, and in which league; None for what is not in the tables."""
 
     home: Team | None = None
@@ -128,7 +128,7 @@ class DisplayState(Record, frozen=True):
         return next((side.team_id for side in (self.team, self.opponent) if side.batting), None)
 
 
-def display_state(match: Match, active: ActiveMatch | None, names: Names, team_id: str) -> DisplayState:
+def display_state(match: Match, active: ActiveMatch | None, names: MatchNames, team_id: str) -> DisplayState:
     """The match as it stands, from the side of `team_id`, which plays in it.
 
     Without a live state, or with one that is older than the match, the match itself tells how it stands.

@@ -12,7 +12,7 @@ from datastore.errors import BadUserInput, DomainError, Internal
 from datastore.keyspace.matches import display_states, leagues, teams
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match, MatchPhase, from_json, to_json
-from datastore.matches.display import DisplayState, Names, display_state
+from datastore.matches.display import DisplayState, MatchNames, display_state
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import league_from
 from datastore.matches.live_state import ActiveMatch
@@ -73,21 +73,21 @@ class DisplayStates:
         states = await asyncio.gather(*[self._kept(match.match_id, team) for team in teams])
         return {state.team_id: state for state in states if state is not None}
 
-    async def names(self, match: Match) -> Names:
+    async def names(self, match: Match) -> MatchNames:
         """TM-1 and LG-1: who plays, and where; what is unknown or damaged is None."""
         home, away, league = await asyncio.gather(
             self._named(teams.TEAM, match.home_team_id),
             self._named(teams.TEAM, match.away_team_id),
             self._named(leagues.LEAGUE, match.league_id),
         )
-        return Names(_read(team_from, home), _read(team_from, away), _read(league_from, league))
+        return MatchNames(_read(team_from, home), _read(team_from, away), _read(league_from, league))
 
     async def _named(self, pattern: AccessPattern, id: str) -> Item | None:
         """Return the item of an id; None for an empty id, as of a fixture of another program that names no team."""
         return await self._store.get(pattern, Key(id)) if id else None
 
     async def refresh(
-        self, match: Match, active: ActiveMatch, *, names: Names | None = None
+        self, match: Match, active: ActiveMatch, *, names: MatchNames | None = None
     ) -> dict[str, DisplayState]:
         """DSC-2: build and keep the states of both teams, by team id. With `names` nothing is read.
 

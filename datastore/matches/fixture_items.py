@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.record_decoder import Decoder, derived, flag, number, text, texts
+from datastore.dynamodb.record_decoder import RecordDecoder, derived, flag, number, text, texts
 from datastore.matches.cricket import (
     InningsScore,
     Match,
@@ -133,7 +133,7 @@ def _text(value: object | None) -> str | None:
 
 
 # A match from the table, or from its index, which has no scorecards, and neither the phase nor the follow-on.
-match_from = Decoder(
+match_from = RecordDecoder(
     Match,
     match_id=text("matchId"),
     # Items of other programs need the attributes of the keys alone: that of the table and those of its index.
@@ -201,7 +201,7 @@ _KNOWN = frozenset(chain(_OTHERS, *_PARTS))
 
 
 @lru_cache(256)
-def shown_of(fields: frozenset[str]) -> Decoder[Match]:
+def shown_of(fields: frozenset[str]) -> RecordDecoder[Match]:
     """Return the decoder for an item of the table of which these fields are shown."""
     if not fields <= _KNOWN:
         return match_from  # for a display state all of a match counts

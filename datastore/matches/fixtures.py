@@ -9,8 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.lazy_item import Found
-from datastore.dynamodb.record_decoder import Decoder
+from datastore.dynamodb.lazy_item import LazyItem
+from datastore.dynamodb.record_decoder import RecordDecoder
 from datastore.dynamodb.records import raw_parsed, record
 from datastore.errors import Conflict, NotFound
 from datastore.keyspace.matches import fixtures as keys
@@ -34,7 +34,7 @@ from datastore.model.timestamps import iso
 from datastore.model.versioning import REVISION
 from datastore.session.optimistic_locking import PUT_VERSIONS, Place, expecting, updated, versioned
 from datastore.session.pagination import Page, Span, read_page
-from datastore.session.store import Store, Written
+from datastore.session.store import Store, WriteResult
 
 UPDATES_AT_ONCE = 8
 TRIES = 5
@@ -50,20 +50,20 @@ class Fixtures:
         self._now = now
 
     async def by_id(
-        self, match_id: str, pattern: AccessPattern = keys.FIXTURE, convert: Decoder[Match] | None = None
+        self, match_id: str, pattern: AccessPattern = keys.FIXTURE, convert: RecordDecoder[Match] | None = None
     ) -> Match | None:
         """FIX-1: a match with its scorecards; reads of one tick go out together. `convert` may leave something out."""
         found = await self._store.find(pattern, keys.fixture(match_id))
         return None if found is None else found.record(convert or match_from)
 
     async def by_ids(
-        self, match_ids: Sequence[str], convert: Decoder[Match] | None = None
+        self, match_ids: Sequence[str], convert: RecordDecoder[Match] | None = None
     ) -> list[Match | Exception | None]:
         """FIX-2: in the order asked, None for those that are not there, what went wrong for those that fail."""
         attributes = None if convert is None or convert is match_from else convert.attributes
         found = await self._store.find_all(keys.MATCHES, list(map(keys.fixture, match_ids)), attributes)
         read = partial(raw_parsed, convert or match_from)
-        return [read(one.raw) if isinstance(one, Found) else one for one in found]
+        return [read(one.raw) if isinstance(one, LazyItem) else one for one in found]
 
     async def latest(self, match_id: str) -> Match | None:
         """The same, read consistently: what leads to a write must not be old."""
@@ -122,7 +122,7 @@ class Fixtures:
         if polled and match.match_id in polled:
             return await self._write_facts(match)
         key = keys.fixture(match.match_id)
-        written: Written | None = None
+        written: WriteResult | None = None
         if stored is None or not stored.version:
             item = {**facts_of(match), **state_of(match), "version": match.version, "updatedAt": iso(self._now)}
             # A poller that has changed nothing yet may have set these: what is 0 stays as it is.
@@ -237,7 +237,7 @@ def _bowled(match: Match) -> int:
     return sum(score.legal_balls for score in match.innings)
 
 
-def _check_operator(written: Written, match: Match) -> None:
+def _check_operator(written: WriteResult, match: Match) -> None:
     """Raise `OperatorWrote` if a write was refused because the operator's fields are not the expected ones."""
     if written.ok or written.item is None:
         return

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.record_decoder import Decoder, flag, number, text
+from datastore.dynamodb.record_decoder import RecordDecoder, flag, number, text
 from datastore.dynamodb.records import readable, record
 from datastore.errors import Conflict, NotFound, deleted_perhaps
 from datastore.keyspace.matches import leagues as keys
@@ -19,7 +19,7 @@ from datastore.model.identifiers import ascii_upper
 from datastore.model.timestamps import from_iso, iso
 from datastore.model.versioning import VERSION
 from datastore.session.optimistic_locking import PUT_VERSIONS, Place, expecting, updated, version, version_of, versioned
-from datastore.session.scan_cache import RememberedScans
+from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 
 TRIES = 5
@@ -58,7 +58,7 @@ class Leagues:
     Without `remembered`, as in a process that serves nobody, every read is made.
     """
 
-    def __init__(self, store: Store, now: datetime, remembered: RememberedScans | None = None) -> None:
+    def __init__(self, store: Store, now: datetime, remembered: ScanCache | None = None) -> None:
         self._store = store
         self._now = now
         self._remembered = remembered
@@ -179,7 +179,7 @@ def _updated(moment: str | None) -> datetime | None:
     return from_iso(moment) if moment else None
 
 
-league_from = Decoder(
+league_from = RecordDecoder(
     League,
     league_id=text("leagueId"),
     # Of these, the key alone must be there.

@@ -8,7 +8,7 @@ from datastore.dynamodb.client import RequestRefused
 from datastore.dynamodb.records import readable
 from datastore.keyspace.matches import active_matches as keys
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, active_match_from, summary_from
-from datastore.session.scan_cache import RememberedScans
+from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 
 # The time for which a process uses the Scan before it tries the index again.
@@ -17,14 +17,14 @@ ASKED_AGAIN = timedelta(minutes=1)
 logger = logging.getLogger(__name__)
 
 
-class Listed(NamedTuple):
+class LiveMatchList(NamedTuple):
     """Live matches. `is_whole` means that they include the lines and balls, which only the table has."""
 
     matches: list[ActiveMatch]
     is_whole: bool
 
 
-async def read_live(store: Store, now: datetime, remembered: RememberedScans | None) -> Listed:
+async def read_live(store: Store, now: datetime, remembered: ScanCache | None) -> LiveMatchList:
     """AM-2: return the live matches, at most a second old if reads are `remembered`, else newly read."""
     if remembered is None:
         listed = await _by_index(store)
@@ -38,7 +38,7 @@ async def read_live(store: Store, now: datetime, remembered: RememberedScans | N
     return await remembered.read(store, keys.LIVE_MATCHES_BY_SCAN, _by_scan)
 
 
-async def _by_index(store: Store) -> Listed | None:
+async def _by_index(store: Store) -> LiveMatchList | None:
     """Return None where the index is missing or being filled."""
     values = {"live": keys.LIVE, "active": ActiveStatus.ACTIVE.value}
     try:
@@ -54,12 +54,12 @@ async def _by_index(store: Store) -> Listed | None:
             refused.message,
         )
         return None
-    return Listed(readable(summary_from, items), is_whole=False)
+    return LiveMatchList(readable(summary_from, items), is_whole=False)
 
 
-async def _by_scan(store: Store) -> Listed:
+async def _by_scan(store: Store) -> LiveMatchList:
     items = await store.scan(keys.LIVE_MATCHES_BY_SCAN, active=ActiveStatus.ACTIVE.value)
-    return Listed(readable(active_match_from, items), is_whole=True)
+    return LiveMatchList(readable(active_match_from, items), is_whole=True)
 
 
 def _is_unavailable(refused: RequestRefused) -> bool:

@@ -41,7 +41,7 @@ class ActiveStatus(StrEnum):
     ENDED = "ended"
 
 
-class Part(StrEnum):
+class LiveStatePart(StrEnum):
     """A part of a match's live state, as an update tells what changed."""
 
     STATUS = "status"
@@ -96,7 +96,7 @@ class ActiveMatch(Record, frozen=True):
     previous_ball_id: int = 0
     announced: tuple[str, ...] = ()
     events: tuple[CricketEvent, ...] = ()
-    changed: tuple[Part, ...] = ()
+    changed: tuple[LiveStatePart, ...] = ()
     cooldowns: Mapping[str, float] = {}
     expires_at: datetime | None = None
     is_partial: bool = False
@@ -248,7 +248,7 @@ def active_match_from(item: Mapping[str, Any]) -> ActiveMatch:
         previous_ball_id=item.get("previousBallId", 0),
         announced=tuple(item.get("announced", ())),
         events=from_json(item.get("events", "[]"), tuple[CricketEvent, ...]),
-        changed=tuple(Part(part) for part in item.get("changed", ())),
+        changed=tuple(LiveStatePart(part) for part in item.get("changed", ())),
         cooldowns=item.get("cooldowns", {}),
         expires_at=from_seconds(item["ttl"]) if "ttl" in item else None,
         is_listed="live" in item,

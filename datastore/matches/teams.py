@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.record_decoder import Decoder, flag, number, text
+from datastore.dynamodb.record_decoder import RecordDecoder, flag, number, text
 from datastore.dynamodb.records import readable
 from datastore.errors import NotFound
 from datastore.keyspace.matches import teams as keys
@@ -17,7 +17,7 @@ from datastore.model.composite_keys import Key
 from datastore.model.timestamps import from_iso, iso
 from datastore.model.versioning import VERSION
 from datastore.session.optimistic_locking import PUT_VERSIONS, Place, expecting, updated, version, version_of, versioned
-from datastore.session.scan_cache import RememberedScans
+from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 
 
@@ -50,7 +50,7 @@ class Teams:
     Without `remembered`, as in a process that serves nobody, every read is made.
     """
 
-    def __init__(self, store: Store, now: datetime, remembered: RememberedScans | None = None) -> None:
+    def __init__(self, store: Store, now: datetime, remembered: ScanCache | None = None) -> None:
         self._store = store
         self._now = now
         self._remembered = remembered
@@ -130,7 +130,7 @@ def _updated(moment: str | None) -> datetime | None:
     return from_iso(moment) if moment else None
 
 
-team_from = Decoder(
+team_from = RecordDecoder(
     Team,
     team_id=text("teamId"),
     # Of these, the key alone must be there.

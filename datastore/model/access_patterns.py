@@ -8,7 +8,7 @@ from enum import StrEnum
 from functools import lru_cache
 from typing import Any, Literal, Protocol
 
-from datastore.queues import Policy
+from datastore.queues import OverflowPolicy
 
 AttributeType = Literal["S", "N"]
 Operation = Literal[
@@ -144,11 +144,11 @@ class AccessPattern:
     personal: bool = False
     max_age: int = 0
     shared_ms: int = 0
-    when_slow: Policy | None = None
+    when_slow: OverflowPolicy | None = None
     chooses: bool = True
 
     @property
-    def policy(self) -> Policy:
+    def policy(self) -> OverflowPolicy:
         """Of a subscription: what happens to a subscriber that does not keep up, if nothing else is asked for."""
         assert self.when_slow is not None, self.id
         return self.when_slow

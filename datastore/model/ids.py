@@ -13,7 +13,7 @@ ORIGINS = UUID("3f0c1d6e-58b4-4b0b-9a57-0d6d3c1e7a42")
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class IdSource:
     """What the ids and the keys of a mutation are made from, so that whoever executes it makes the same.
 
     `moment` is when it was first asked for, to the millisecond, and `seed` any text that comes once. `again` tells that

@@ -5,7 +5,7 @@ from hashlib import sha256
 BLOCK_BYTES = 64
 
 
-class Mac:
+class PrehashedHmac:
     """`hmac.digest` takes up its key for each text anew, which takes longer than the text does: here it has it."""
 
     __slots__ = ("_inner", "_outer")
@@ -29,9 +29,9 @@ class Mac:
         outer.update(inner.digest())
         return outer.hexdigest()
 
-    def after(self, beginning: bytes) -> "Mac":
+    def after(self, beginning: bytes) -> "PrehashedHmac":
         """One for texts that begin so, and are given without it: it has taken that up, too."""
-        mac = Mac.__new__(Mac)
+        mac = PrehashedHmac.__new__(PrehashedHmac)
         mac._inner, mac._outer = self._inner.copy(), self._outer
         mac._inner.update(beginning)
         return mac

@@ -20,7 +20,7 @@ from typing import Any
 from datastore.errors import DomainError, Unavailable
 from datastore.model.text_characters import cleaned_line
 from datastore.photos.decoder_messages import BadMessage, read_message, write_message
-from datastore.photos.image_types import COSTLY, LONGEST_SIDE, NO_PICTURE, Picture, PictureType, Reason, refused
+from datastore.photos.image_types import COSTLY, LONGEST_SIDE, NO_PICTURE, Picture, PictureType, RefusalReason, refused
 from datastore.photos.metadata import Facts
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class DecoderLimits:
     """What a decoder may take.
 
     `cpu_seconds` are a picture's, `seconds` the time on the clock within which it is answered, `memory_bytes` the
@@ -52,11 +52,11 @@ class Limits:
     start_seconds: float = 25.0
 
 
-class Decoder:
+class DecoderProcess:
     """At most one process, started when it is needed. `command` is what it runs; the limits are its last argument."""
 
     def __init__(
-        self, limits: Limits = Limits(), command: Sequence[str] = (sys.executable, "-B", "-m", MODULE)
+        self, limits: DecoderLimits = DecoderLimits(), command: Sequence[str] = (sys.executable, "-B", "-m", MODULE)
     ) -> None:
         self._limits = limits
         self._command = command
@@ -165,10 +165,10 @@ class Decoder:
             logger.warning("A picture was not decoded in %g s; the decoder is replaced", self._limits.seconds)
             return _unavailable()
         if status is not None and -status == _number("SIGXCPU"):
-            return refused(file, Reason.TOO_COSTLY, COSTLY)
+            return refused(file, RefusalReason.TOO_COSTLY, COSTLY)
         if status is not None and -status in map(_number, CRASHES):
             logger.warning("A decoder crashed over an uploaded picture: %s", _described(status))
-            return refused(file, Reason.NOT_A_PICTURE, NO_PICTURE)
+            return refused(file, RefusalReason.NOT_A_PICTURE, NO_PICTURE)
         logger.error("A decoder failed: %s", problem if status is None else _described(status))
         return _unavailable()
 
@@ -204,9 +204,9 @@ def _picture(file: str, facts: Mapping[str, Any], parts: Sequence[bytes]) -> Pic
     """What a decoder answered. Raises `BadUserInput` when that is a refusal, and `BadMessage`."""
     if "reason" in facts:
         reason, why = facts["reason"], facts.get("why")
-        if reason not in list(Reason) or not isinstance(why, str):
+        if reason not in list(RefusalReason) or not isinstance(why, str):
             raise BadMessage("no refusal")
-        raise refused(file, Reason(reason), why[:LONGEST_WHY])
+        raise refused(file, RefusalReason(reason), why[:LONGEST_WHY])
     sides = facts.get("width"), facts.get("height")
     if not all(type(side) is int and 0 < side <= LONGEST_SIDE for side in sides) or len(parts) != 2:
         raise BadMessage("no picture")

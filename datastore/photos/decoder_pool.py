@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from weakref import WeakValueDictionary
 
-from datastore.photos.decoder import Decoder
+from datastore.photos.decoder import DecoderProcess
 from datastore.photos.image_types import Picture, PictureType
 
 # The gateway holds a file in memory while it examines it. The decoder holds its pixels: 160 MB for 40 megapixels, and
@@ -23,7 +23,7 @@ class DecoderPool:
     slots. `make_decoder` creates the proxy of a decoder process and of the processes that replace it.
     """
 
-    def __init__(self, make_decoder: Callable[[], Decoder] = Decoder) -> None:
+    def __init__(self, make_decoder: Callable[[], DecoderProcess] = DecoderProcess) -> None:
         self._files = Semaphore(FILES_AT_ONCE)
         self._pixels = Semaphore(PICTURES_AT_ONCE)
         # An entry exists while a caller waits for the lock or holds it.
@@ -41,7 +41,10 @@ class DecoderPool:
             yield
 
     async def examine(self, file: str, content: bytes, declared: PictureType, *, whose: str) -> Picture:
-        """Return the result of `Decoder.examine`. A cancelled caller keeps its slots until the decoder has finished."""
+        """Return the result of `DecoderProcess.examine`.
+
+        A cancelled caller keeps its slots until the decoder has finished.
+        """
         turn = self._looking.setdefault(whose, Lock())
         await turn.acquire()
         try:
@@ -60,7 +63,7 @@ class DecoderPool:
             self._threads = ThreadPoolExecutor(PICTURES_AT_ONCE, thread_name_prefix="decoder")
         return self._threads
 
-    def _ended(self, turn: Lock, decoder: Decoder, work: Future[Picture]) -> None:
+    def _ended(self, turn: Lock, decoder: DecoderProcess, work: Future[Picture]) -> None:
         self._free.append(decoder)
         self._pixels.release()
         turn.release()

@@ -21,7 +21,7 @@ from typing import Any, BinaryIO
 from datastore.errors import BadUserInput
 from datastore.photos.decoder_messages import read_message, write_message
 from datastore.photos.image_processing import examine, without_metadata
-from datastore.photos.image_types import COSTLY, PictureType, Reason
+from datastore.photos.image_types import COSTLY, PictureType, RefusalReason
 
 # Windows has no such limits: there the gateway's deadline for a picture is the only one.
 if sys.platform != "win32":
@@ -52,7 +52,7 @@ def serve(answer: Answer) -> None:
             facts, parts = answer(request, content)
         except MemoryError:
             # What is left of the memory is in pieces: the gateway starts another process for the next picture.
-            write_message(outgoing, {"reason": Reason.TOO_COSTLY, "why": COSTLY, "ends": True})
+            write_message(outgoing, {"reason": RefusalReason.TOO_COSTLY, "why": COSTLY, "ends": True})
             return
         write_message(outgoing, facts, *parts)
         del message, content, parts

@@ -11,7 +11,7 @@ from datastore.model.timestamps import iso
 from datastore.photos.faces import Face
 from datastore.photos.lookups import Lookups
 from datastore.photos.optimistic_update import (
-    Current,
+    OptimisticUpdate,
     may_change,
     no_person,
     of_moment,
@@ -70,11 +70,11 @@ def without_face(photo: Photo, gone: FaceOnPhoto) -> Photo:
     )
 
 
-class Tagging:
+class FaceTags:
     """SPARKS-W1. `me` is the email of the photo's owner, in lower case."""
 
     def __init__(self, store: Store, lookups: Lookups) -> None:
-        self._current = Current(store, lookups)
+        self._current = OptimisticUpdate(store, lookups)
 
     async def tag(self, face: Face, me: str, *, taken_at: datetime | None = None, may_be_there: bool = False) -> Face:
         """The face, tagged, or the one that is there with its id (looked for if it `may_be_there`).

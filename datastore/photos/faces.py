@@ -17,7 +17,7 @@ from datastore.session.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class BoundingBox:
+class FaceBoundingBox:
     """Where a face is, as fractions of the image's width and height."""
 
     left: float
@@ -37,7 +37,7 @@ class Face:
     image_id: str
     person_id: str
     confidence: float
-    bounding_box: BoundingBox
+    bounding_box: FaceBoundingBox
     created_at: datetime
     photo_sort: str | None
     photo: Photo | None = None
@@ -52,7 +52,7 @@ def face_from(item: Mapping[str, Any]) -> Face:
         image_id=image_id,
         person_id=item["personId"],
         confidence=float(item["confidence"]),
-        bounding_box=BoundingBox(*[float(box[side]) for side in ("left", "top", "width", "height")]),
+        bounding_box=FaceBoundingBox(*[float(box[side]) for side in ("left", "top", "width", "height")]),
         created_at=from_iso(item["createdAt"]),
         photo_sort=item.get("photoSK"),
     )

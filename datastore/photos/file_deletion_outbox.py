@@ -36,7 +36,7 @@ def removal_item(photo: Photo, now: datetime) -> Item:
     }
 
 
-class Removals:
+class FileDeletionOutbox:
     """Removes the files, and then the note of them. `told` are the photos of which it was logged that this fails."""
 
     def __init__(self, store: Store, objects: ObjectStore, told: set[str] | None = None) -> None:

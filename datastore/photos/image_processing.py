@@ -19,7 +19,7 @@ from datastore.photos.image_types import (
     THUMBNAIL_SIDE,
     Picture,
     PictureType,
-    Reason,
+    RefusalReason,
     refused,
 )
 from datastore.photos.metadata import MOST_PARTS, Damaged, Separated, TooManyParts, separate
@@ -52,9 +52,11 @@ def without_metadata(file: str, content: bytes) -> Separated:
     try:
         return separate(content)
     except TooManyParts:
-        raise refused(file, Reason.TOO_MANY_CHUNKS, f"must have at most {MOST_PARTS} segments or chunks.") from None
+        raise refused(
+            file, RefusalReason.TOO_MANY_CHUNKS, f"must have at most {MOST_PARTS} segments or chunks."
+        ) from None
     except Damaged as problem:
-        raise refused(file, Reason.NOT_A_PICTURE, NO_PICTURE) from problem
+        raise refused(file, RefusalReason.NOT_A_PICTURE, NO_PICTURE) from problem
 
 
 def examine(file: str, content: bytes, declared: PictureType) -> Picture:
@@ -81,7 +83,7 @@ def examine(file: str, content: bytes, declared: PictureType) -> Picture:
         raise _too_large(file) from None
     except Exception as problem:
         # Malicious files make decoders raise many kinds of errors. Any of them means that the file is not a picture.
-        raise refused(file, Reason.NOT_A_PICTURE, NO_PICTURE) from problem
+        raise refused(file, RefusalReason.NOT_A_PICTURE, NO_PICTURE) from problem
     width, height = size[::-1] if turn in LYING else size
     return Picture(width, height, thumbnail)
 
@@ -95,15 +97,15 @@ def _check(file: str, image: Image.Image, declared: PictureType) -> None:
     # Many cameras append further pictures to a JPEG. Pillow reports the format of such a file as MPO.
     found = "JPEG" if image.format == "MPO" else image.format
     if found != declared.name:
-        raise refused(file, Reason.WRONG_TYPE, f"was announced as {declared.name}, and is {found}.")
+        raise refused(file, RefusalReason.WRONG_TYPE, f"was announced as {declared.name}, and is {found}.")
     if max(image.size) > LONGEST_SIDE:
-        raise refused(file, Reason.TOO_MANY_PIXELS, f"must have at most {LONGEST_SIDE:,} pixels on each side.")
+        raise refused(file, RefusalReason.TOO_MANY_PIXELS, f"must have at most {LONGEST_SIDE:,} pixels on each side.")
     if image.width * image.height > MOST_PIXELS:
         raise _too_large(file)
 
 
 def _too_large(file: str) -> BadUserInput:
-    return refused(file, Reason.TOO_MANY_PIXELS, f"must have at most {MOST_PIXELS // 1_000_000} megapixels.")
+    return refused(file, RefusalReason.TOO_MANY_PIXELS, f"must have at most {MOST_PIXELS // 1_000_000} megapixels.")
 
 
 def _orientation(image: Image.Image) -> int:

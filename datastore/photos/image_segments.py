@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from PIL.JpegImagePlugin import MARKER as PILLOWS_MARKERS
 
-from datastore.photos.image_types import Reason, refused
+from datastore.photos.image_types import RefusalReason, refused
 
 # Of a file: the segments of a JPEG, the chunks of a PNG or WebP. A picture of 25 MB with all that cameras and profiles
 # add has some hundreds; a PNG whose data comes in chunks of 4 KB has 6,400.
@@ -30,11 +30,11 @@ def check_segments(file: str, content: bytes) -> None:
     Raises `BadUserInput` for more than `MOST_SEGMENTS`.
     """
     if content.startswith(PNG_START):
-        parts, what, reason = _png_chunks(content), "chunks", Reason.TOO_MANY_CHUNKS
+        parts, what, reason = _png_chunks(content), "chunks", RefusalReason.TOO_MANY_CHUNKS
     elif content.startswith(RIFF_START):
-        parts, what, reason = _riff_chunks(content), "chunks", Reason.TOO_MANY_CHUNKS
+        parts, what, reason = _riff_chunks(content), "chunks", RefusalReason.TOO_MANY_CHUNKS
     elif content.startswith(JPEG_START):
-        parts, what, reason = _head_parts(content), "segments", Reason.TOO_MANY_SCANS
+        parts, what, reason = _head_parts(content), "segments", RefusalReason.TOO_MANY_SCANS
     else:
         return
     for number, _ in enumerate(parts, 1):
@@ -49,9 +49,9 @@ def check_scans(file: str, content: bytes, pixels: int) -> None:
     for segments, marker in enumerate(_markers(content), 1):
         scans += marker == SCAN
         if scans > most:
-            raise refused(file, Reason.TOO_MANY_SCANS, f"must have at most {most} scans.")
+            raise refused(file, RefusalReason.TOO_MANY_SCANS, f"must have at most {most} scans.")
         if segments > MOST_SEGMENTS:
-            raise refused(file, Reason.TOO_MANY_SCANS, f"must have at most {MOST_SEGMENTS} segments.")
+            raise refused(file, RefusalReason.TOO_MANY_SCANS, f"must have at most {MOST_SEGMENTS} segments.")
 
 
 def _png_chunks(content: bytes) -> Iterator[int]:

@@ -17,7 +17,7 @@ MOST_OFF = 0.05
 NO_FACTS = Facts()
 
 
-class Reason(StrEnum):
+class RefusalReason(StrEnum):
     """Why a file is refused, for programs."""
 
     NOT_UPLOADED = "NOT_UPLOADED"
@@ -63,7 +63,7 @@ class Picture:
     facts: Facts = NO_FACTS
 
 
-def refused(file: str, reason: Reason, why: str) -> BadUserInput:
+def refused(file: str, reason: RefusalReason, why: str) -> BadUserInput:
     """What is wrong with a file, the "original" or the "thumbnail"."""
     return BadUserInput(f"The {file} {why}", reason=reason.value, file=file)
 
@@ -74,4 +74,4 @@ def check_shape(thumbnail: Picture, original: Picture) -> None:
     # One pixel more or less: of a thumbnail that is 3 pixels wide it is a third.
     rounding = max(original.width, original.height)
     if abs(across - down) > max(MOST_OFF * max(across, down), rounding):
-        raise refused("thumbnail", Reason.WRONG_SHAPE, "must be as wide for its height as the original.")
+        raise refused("thumbnail", RefusalReason.WRONG_SHAPE, "must be as wide for its height as the original.")

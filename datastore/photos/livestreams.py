@@ -18,7 +18,7 @@ from datastore.model.timestamps import from_iso, iso
 from datastore.photos.lookups import Lookups
 from datastore.session.optimistic_locking import check_version, expecting, is_made, updated, version_of, versioned
 from datastore.session.pagination import Page, SortOrder, Span, in_order, read_page
-from datastore.session.store import Store, Written
+from datastore.session.store import Store, WriteResult
 
 LONGEST = timedelta(days=30)
 # How many of those made last a subscriber hears of when they begin or end without being changed.
@@ -195,7 +195,7 @@ class Livestreams:
         check_version(item, expected, livestream_from)
         return changes
 
-    async def _write(self, item: Item, changes: Mapping[str, Any], expected: int | None) -> Written:
+    async def _write(self, item: Item, changes: Mapping[str, Any], expected: int | None) -> WriteResult:
         expression, values = versioned(changes)
         values |= expecting(expected)
         key, was = Key(item["PK"], item["SK"]), {"startWas": item["startTime"], "endWas": item.get("endTime")}

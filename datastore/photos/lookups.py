@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from datastore.dynamodb.codec import Item
-from datastore.explain.trace import Asks, asking
+from datastore.explain.trace import ReadTrace, asking
 from datastore.model.access_patterns import AccessPattern
-from datastore.session.dataloader import Batches
+from datastore.session.dataloader import CancellableDataLoader
 from datastore.session.store import Store
 
 AT_ONCE = 8
@@ -18,13 +18,13 @@ MOST_OF_PARTITION = 1000
 Place = tuple[AccessPattern, str, str, int]
 
 
-class Lookups(Batches[Place, list[Item]]):
+class Lookups(CancellableDataLoader[Place, list[Item]]):
     """The first items of each partition; each is asked for once in a request."""
 
     def __init__(self, store: Store) -> None:
         super().__init__()
         self._store = store
-        self._asks = Asks(store.meter.hits)
+        self._asks = ReadTrace(store.meter.hits)
         self._at_once = asyncio.Semaphore(AT_ONCE)
         store.on_close(self.give_up)
 

@@ -23,7 +23,14 @@ from datastore.keyspace.photos.table import SPARKS
 from datastore.model.composite_keys import key_of
 from datastore.model.timestamps import iso
 from datastore.photos.lookups import Lookups
-from datastore.photos.optimistic_update import Changed, Current, face_values, no_person, shown_change, until_unchanged
+from datastore.photos.optimistic_update import (
+    Changed,
+    OptimisticUpdate,
+    face_values,
+    no_person,
+    shown_change,
+    until_unchanged,
+)
 from datastore.photos.persons import Person
 from datastore.photos.photos import FaceOnPhoto, Photo
 from datastore.photos.rename_person import whole
@@ -77,12 +84,12 @@ def with_faces_moved(photo: Photo, moved: Sequence[str], one: str, into: Item) -
     )
 
 
-class Merging:
+class PersonMerge:
     """SPARKS-W1."""
 
     def __init__(self, store: Store, lookups: Lookups, now: datetime) -> None:
         self._store = store
-        self._current = Current(store, lookups)
+        self._current = OptimisticUpdate(store, lookups)
         self._now = now
 
     async def merge(self, one: str, into: str) -> Person:

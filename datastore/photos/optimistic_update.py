@@ -114,7 +114,7 @@ def _with_room(faces: tuple[FaceOnPhoto, ...]) -> tuple[FaceOnPhoto, ...]:
     return tuple(face for face in faces if face.person_id in listed)
 
 
-class Current:
+class OptimisticUpdate:
     """Reads that see all writes up to now, anew each time, and transactions by what they saw."""
 
     def __init__(self, store: Store, lookups: Lookups) -> None:

@@ -13,7 +13,7 @@ from datastore.keyspace.photos.table import SPARKS
 from datastore.model.composite_keys import key_of
 from datastore.model.timestamps import from_iso, iso
 from datastore.photos.lookups import Lookups
-from datastore.photos.optimistic_update import Changed, Current, no_person, until_unchanged
+from datastore.photos.optimistic_update import Changed, OptimisticUpdate, no_person, until_unchanged
 from datastore.photos.persons import Person, person_from, person_item
 from datastore.session.optimistic_locking import check_version, expecting, is_made, updated, version_of, versioned
 from datastore.session.store import Action, Store
@@ -23,7 +23,7 @@ CHANGING = ("name", "faceCount", "thumbnailUrl", "mergedInto", "mergedAt", "rece
 
 
 @dataclass(frozen=True, slots=True)
-class Naming:
+class PersonRename:
     """SPARKS-W1."""
 
     store: Store
@@ -32,7 +32,7 @@ class Naming:
 
     async def create(self, person_id: str, *, name: str, thumbnail_url: str | None, may_be_there: bool) -> Person:
         """A person, or the one that is there with the id (looked for if they `may_be_there`), as they stand."""
-        current = Current(self.store, self.lookups)
+        current = OptimisticUpdate(self.store, self.lookups)
         there = await current.person(person_id, patient=False) if may_be_there else None
         if there is not None:
             return whole(there)
@@ -52,7 +52,7 @@ class Naming:
         found = sorted([item async for item in self.store.query_all(keys.PERSON_NOW, values)], key=_standing)
         if going := [other for other in found[1:] if not _is_used(other)]:
             stays = Action("ConditionCheck", key=key_of(SPARKS, found[0]), condition="attribute_exists(PK)")
-            await Current(self.store, self.lookups).commit(keys.CREATE_PERSON, [*map(_gone, going), stays])
+            await OptimisticUpdate(self.store, self.lookups).commit(keys.CREATE_PERSON, [*map(_gone, going), stays])
         return found[0] if found else None
 
     async def update(self, person_id: str, changes: Mapping[str, Any], expected: int | None = None) -> Person:
@@ -60,7 +60,7 @@ class Naming:
         return await until_unchanged(lambda: self._update(person_id, changes, expected))
 
     async def _update(self, person_id: str, changes: Mapping[str, Any], expected: int | None) -> Person:
-        current = Current(self.store, self.lookups)
+        current = OptimisticUpdate(self.store, self.lookups)
         before = await current.person(person_id)
         if before is None:
             raise no_person(person_id)

@@ -17,7 +17,7 @@ from datastore.model.composite_keys import Key
 from datastore.model.ids import uuid7_moment
 from datastore.model.timestamps import from_iso, iso
 from datastore.objects import ObjectStore
-from datastore.photos.file_deletion_outbox import Removals, incoming
+from datastore.photos.file_deletion_outbox import FileDeletionOutbox, incoming
 from datastore.session.store import Action, Store
 
 LIFETIME = timedelta(hours=1)
@@ -32,23 +32,23 @@ TRIES = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Listed:
+class ListedReservation:
     """A reservation as the indexes have it: the id of the photo that it is for, and when it was made."""
 
     image_id: str
     created_at: datetime
 
 
-def _listed_from(item: Mapping[str, Any]) -> Listed:
-    return Listed(keys.upload_parts(Key(item["PK"], item["SK"])), from_iso(item["createdAt"]))
+def _listed_from(item: Mapping[str, Any]) -> ListedReservation:
+    return ListedReservation(keys.upload_parts(Key(item["PK"], item["SK"])), from_iso(item["createdAt"]))
 
 
-class Releases:
+class ReservationExpiry:
     """One method for each access pattern. What has expired by `now` may be released by anybody."""
 
     def __init__(self, store: Store, objects: ObjectStore, now: datetime) -> None:
         self._store = store
-        self._removals = Removals(store, objects)
+        self._removals = FileDeletionOutbox(store, objects)
         self._now = now
 
     async def of_user(self, email: str) -> bool:
@@ -83,10 +83,10 @@ class Releases:
             if (start := page.next_start) is None:
                 return
 
-    def _is_over(self, listed: Listed) -> bool:
+    def _is_over(self, listed: ListedReservation) -> bool:
         return listed.created_at + LIFETIME <= self._now
 
-    def _is_young(self, listed: Listed) -> bool:
+    def _is_young(self, listed: ListedReservation) -> bool:
         moment = uuid7_moment(listed.image_id)
         return moment is not None and moment - MOST_AHEAD + LIFETIME > self._now
 

@@ -15,9 +15,9 @@ from datastore.keyspace.photos import users as user_keys
 from datastore.model.composite_keys import Key
 from datastore.objects import ObjectStore
 from datastore.photos.face_tags import MOST_FACES, without_face
-from datastore.photos.file_deletion_outbox import Removals, removal_item
+from datastore.photos.file_deletion_outbox import FileDeletionOutbox, removal_item
 from datastore.photos.lookups import Lookups
-from datastore.photos.optimistic_update import Changed, Current, of_moment, own, shown_change, until_unchanged
+from datastore.photos.optimistic_update import Changed, OptimisticUpdate, of_moment, own, shown_change, until_unchanged
 from datastore.photos.photos import FaceOnPhoto, Photo, photo_from
 from datastore.photos.users import UPLOAD_LIMIT
 from datastore.session.optimistic_locking import expecting, updated, versioned
@@ -36,7 +36,7 @@ class PhotoChange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Editing:
+class PhotoUpdates:
     """SPARKS-W1. `me` is the email of the photo's owner, in lower case."""
 
     store: Store
@@ -55,7 +55,7 @@ class Editing:
         return await until_unchanged(lambda: self._update(image_id, me, taken_at, change))
 
     async def _update(self, image_id: str, me: str, taken_at: datetime | None, change: PhotoChange) -> Photo:
-        found = await Current(self.store, self.lookups).photo(image_id)
+        found = await OptimisticUpdate(self.store, self.lookups).photo(image_id)
         photo = own(of_moment(found, taken_at), me)
         return await self._updated(photo.key, photo.email, change)
 
@@ -79,11 +79,13 @@ class Editing:
         """
         photo = await until_unchanged(lambda: self._delete(image_id, me, taken_at, is_admin))
         if photo is not None:
-            await Removals(self.store, self.objects).finish(image_id, removal_item(photo, self.now)["objectKeys"])
+            await FileDeletionOutbox(self.store, self.objects).finish(
+                image_id, removal_item(photo, self.now)["objectKeys"]
+            )
         return photo
 
     async def _delete(self, image_id: str, me: str | None, taken_at: datetime | None, is_admin: bool) -> Photo | None:
-        current = Current(self.store, self.lookups)
+        current = OptimisticUpdate(self.store, self.lookups)
         found = of_moment(await current.photo_taken(image_id, taken_at), taken_at)
         if found is None:
             return None
@@ -95,7 +97,7 @@ class Editing:
         await current.commit(keys.DELETE_PHOTO, [_deletion(photo), *await self._with_it(current, whole)])
         return photo
 
-    async def _with_it(self, current: Current, photo: Photo) -> list[Action]:
+    async def _with_it(self, current: OptimisticUpdate, photo: Photo) -> list[Action]:
         """What a deletion takes with it: faces, their persons' counts, and the user's. And the note of the files."""
         persons, there, user = await asyncio.gather(
             current.persons(_names(photo, photo.faces)),
@@ -132,7 +134,7 @@ class Editing:
             return Action("ConditionCheck", key=key, condition=HAS_NONE, values=one)
         return Action("Update", key=key, update=upload_keys.GIVE_BACK, condition=upload_keys.HAS_ONE, values=one)
 
-    async def _take_off(self, current: Current, photo: Photo, faces: Sequence[FaceOnPhoto]) -> None:
+    async def _take_off(self, current: OptimisticUpdate, photo: Photo, faces: Sequence[FaceOnPhoto]) -> None:
         """Take some faces off a photo, in one transaction."""
         after = photo
         for face in faces:
@@ -142,7 +144,7 @@ class Editing:
         counts = await current.count_changes(persons, [face.person_id for face in there])
         await current.commit(keys.DELETE_PHOTO, [shown_change(photo, after), *_gone(photo.image_id, faces), *counts])
 
-    async def _there(self, current: Current, image_id: str, faces: Sequence[FaceOnPhoto]) -> list[FaceOnPhoto]:
+    async def _there(self, current: OptimisticUpdate, image_id: str, faces: Sequence[FaceOnPhoto]) -> list[FaceOnPhoto]:
         """Those of the faces that count: not those that are gone, and still listed or shown by the index."""
         read = [current.get(keys.DELETE_PHOTO, face_keys.face(face.face_id, image_id)) for face in faces]
         return [face for face, item in zip(faces, await all_settled(read), strict=True) if item is not None]

@@ -24,10 +24,10 @@ from datastore.objects import NO_CLAIMS, UPLOAD_LIFETIME, ObjectStore, UploadTar
 from datastore.photos.capture_time import taken_at
 from datastore.photos.decoder_pool import DecoderPool
 from datastore.photos.file_deletion_outbox import incoming
-from datastore.photos.image_types import Picture, PictureType, Reason, check_shape, refused
+from datastore.photos.image_types import Picture, PictureType, RefusalReason, check_shape, refused
 from datastore.photos.metadata import Facts
 from datastore.photos.photos import Photo, photo_from, photo_item
-from datastore.photos.reservation_expiry import Releases
+from datastore.photos.reservation_expiry import ReservationExpiry
 from datastore.photos.reservations import Reservation, as_kept, file_keys, reservation_from, reservation_item
 from datastore.photos.upload_tokens import claims
 from datastore.photos.users import UPLOAD_LIMIT, no_photo_user
@@ -92,7 +92,7 @@ class Uploads:
         self._pictures = pictures
         self._now = now
         self._keeps_metadata = keeps_metadata
-        self._releases = Releases(store, objects, now)
+        self._releases = ReservationExpiry(store, objects, now)
 
     async def reserve(
         self,
@@ -196,7 +196,7 @@ class Uploads:
         await self._store.update(keys.BEGIN_COUNTING, at, count=count, limit=UPLOAD_LIMIT, null="NULL")
 
     async def cancel(self, image_id: str, email: str) -> bool:
-        """SPARKS-W1: see `Releases`."""
+        """SPARKS-W1: see `ReservationExpiry`."""
         return await self._releases.cancel(image_id, email)
 
     async def complete(self, image_id: str, email: str) -> Photo:
@@ -238,7 +238,7 @@ class Uploads:
         if original is None:
             if await self._photo(reservation.image_id) is not None:
                 return None
-            raise refused(ORIGINAL, Reason.NOT_UPLOADED, "has not been uploaded yet.")
+            raise refused(ORIGINAL, RefusalReason.NOT_UPLOADED, "has not been uploaded yet.")
         examine = partial(self._pictures.examine, whose=reservation.email)
         picture = await examine(ORIGINAL, original, reservation.content_type)
         small = await self._read(THUMBNAIL, at_thumbnail, MOST_THUMBNAIL_BYTES)
@@ -254,7 +254,7 @@ class Uploads:
         try:
             return await self._objects.read(key, most_bytes=most_bytes)
         except BadUserInput:
-            raise refused(file, Reason.TOO_LARGE, f"may have at most {most_bytes:,} bytes.") from None
+            raise refused(file, RefusalReason.TOO_LARGE, f"may have at most {most_bytes:,} bytes.") from None
 
     async def _keep(self, upload: Checked) -> set[str] | None:
         """Write the files of a photo to where they stay. What is written is what was checked, whatever is uploaded

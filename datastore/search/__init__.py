@@ -25,7 +25,7 @@ class Kind(StrEnum):
     USERS = "users"
 
 
-class Entry(Struct, frozen=True):
+class SearchEntry(Struct, frozen=True):
     """The state of one post or user in the index.
 
     `version` orders the states of one id: the padded sequence number of the change that led to it, or `SCANNED`.
@@ -51,7 +51,7 @@ class Position(Struct, frozen=True):
     id: str
 
 
-class Hit(Struct, frozen=True):
+class SearchHit(Struct, frozen=True):
     """A search result: its position, and the author and visibility in the index, known before the item is read."""
 
     position: Position
@@ -96,18 +96,18 @@ class SearchIndex(Protocol):
     `write` applied to the first index alone.
     """
 
-    async def write(self, kind: Kind, entries: Sequence[Entry]) -> None:
+    async def write(self, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         """Write each entry unless the index has the same or a later version of it."""
 
     async def search(
         self, kind: Kind, query: Query, limit: int, after: Position | None = None, audience: Audience | None = None
-    ) -> list[Hit]:
+    ) -> list[SearchHit]:
         """Return up to `limit` results after `after`, the most relevant first. Without an audience none is hidden."""
 
     async def begin(self) -> str:
         """Begin a rebuild and abandon any unfinished one. Return its id."""
 
-    async def fill(self, build: str, kind: Kind, entries: Sequence[Entry]) -> None:
+    async def fill(self, build: str, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         """Add scanned entries to the index that is being built. Raises `BuildReplaced`."""
 
     async def finish(self, build: str, source: str, now: datetime) -> None:
@@ -133,18 +133,18 @@ class NoIndex:
     def _refusal(self) -> Unavailable:
         return Unavailable("Search is not set up here: the operator sets GATEWAY_SEARCH_URL.")
 
-    async def write(self, kind: Kind, entries: Sequence[Entry]) -> None:
+    async def write(self, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         raise self._refusal()
 
     async def search(
         self, kind: Kind, query: Query, limit: int, after: Position | None = None, audience: Audience | None = None
-    ) -> list[Hit]:
+    ) -> list[SearchHit]:
         raise self._refusal()
 
     async def begin(self) -> str:
         raise self._refusal()
 
-    async def fill(self, build: str, kind: Kind, entries: Sequence[Entry]) -> None:
+    async def fill(self, build: str, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         raise self._refusal()
 
     async def finish(self, build: str, source: str, now: datetime) -> None:

@@ -17,10 +17,10 @@ from uuid import uuid4
 import opensearchpy
 from opensearchpy.exceptions import ConnectionError, ConnectionTimeout, NotFoundError, TransportError
 
-from datastore.dynamodb.retry.circuit_breaker import Breaker, Terms
+from datastore.dynamodb.retry.circuit_breaker import BreakerConfig, CircuitBreaker
 from datastore.errors import Internal, Throttled, Unavailable
 from datastore.model.timestamps import from_iso, iso
-from datastore.search import Audience, BuildReplaced, Entry, Hit, Kind, Position, Status
+from datastore.search import Audience, BuildReplaced, Kind, Position, SearchEntry, SearchHit, Status
 from datastore.search.opensearch_queries import MAPPING, SETTINGS, UPSERT, search_body
 from datastore.search.queries import Query
 
@@ -42,12 +42,12 @@ class OpenSearchIndex:
     At most 16 requests are under way at a time. While the host is away a circuit breaker refuses calls at once.
     """
 
-    def __init__(self, url: str, prefix: str, *, terms: Terms = Terms(failures=3)) -> None:  # noqa: B008 - frozen
+    def __init__(self, url: str, prefix: str, *, terms: BreakerConfig = BreakerConfig(failures=3)) -> None:  # noqa: B008 - frozen
         self._url = url
         self._base = f"gateway-{prefix}search".lower()
         self._building = f"{self._base}-building"
         self._slots = asyncio.Semaphore(AT_ONCE)
-        self._breaker = Breaker(self._probe, terms)
+        self._breaker = CircuitBreaker(self._probe, terms)
         self._has_client = False
 
     @property
@@ -55,7 +55,7 @@ class OpenSearchIndex:
         """Whether the circuit breaker is open."""
         return self._breaker.away
 
-    async def write(self, kind: Kind, entries: Sequence[Entry]) -> None:
+    async def write(self, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         # The changes are already in the table, so a rebuild that begins after this check scans them.
         building = await self._ask(lambda client: client.indices.exists_alias(name=self._building))
         aliases = [self._base, self._building] if building else [self._base]
@@ -68,7 +68,7 @@ class OpenSearchIndex:
 
     async def search(
         self, kind: Kind, query: Query, limit: int, after: Position | None = None, audience: Audience | None = None
-    ) -> list[Hit]:
+    ) -> list[SearchHit]:
         body = search_body(kind, query, limit, after, audience)
         try:
             answer = await self._ask(
@@ -88,7 +88,7 @@ class OpenSearchIndex:
         await self._create(build, {self._building: {}, self._filling(build): {}})
         return build
 
-    async def fill(self, build: str, kind: Kind, entries: Sequence[Entry]) -> None:
+    async def fill(self, build: str, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         for at in range(0, len(entries), PIECE):
             if await self._upsert(kind, entries[at : at + PIECE], [self._filling(build)]):
                 raise BuildReplaced
@@ -174,7 +174,7 @@ class OpenSearchIndex:
         self._breaker.answered()
         return answer
 
-    async def _upsert(self, kind: Kind, entries: Sequence[Entry], aliases: Sequence[str]) -> set[str]:
+    async def _upsert(self, kind: Kind, entries: Sequence[SearchEntry], aliases: Sequence[str]) -> set[str]:
         """Write entries through aliases. Return the aliases that name no index.
 
         Raises `Unavailable` or `Throttled` if a retry may succeed, and `Internal` if the host refused an entry.
@@ -263,7 +263,7 @@ def _id(kind: Kind, id: str) -> str:
     return sha256(f"{kind}:{id}".encode()).hexdigest()
 
 
-def _document(kind: Kind, entry: Entry) -> dict[str, Any]:
+def _document(kind: Kind, entry: SearchEntry) -> dict[str, Any]:
     return {
         "kind": kind.value,
         "id": entry.id,
@@ -277,7 +277,7 @@ def _document(kind: Kind, entry: Entry) -> dict[str, Any]:
     }
 
 
-def _hit(found: dict[str, Any]) -> Hit:
+def _hit(found: dict[str, Any]) -> SearchHit:
     score, order, id = found["sort"]
     source = found["_source"]
-    return Hit(Position(round(score), order, id), source["author"], source["visibility"])
+    return SearchHit(Position(round(score), order, id), source["author"], source["visibility"])

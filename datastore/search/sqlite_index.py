@@ -25,7 +25,7 @@ import orjson
 from datastore.errors import Unavailable
 from datastore.model.private_files import FILE_MODE, OTHERS, make_private
 from datastore.model.timestamps import from_iso, iso
-from datastore.search import Audience, BuildReplaced, Entry, Hit, Kind, Position, Status
+from datastore.search import Audience, BuildReplaced, Kind, Position, SearchEntry, SearchHit, Status
 from datastore.search.fts_queries import tiers
 from datastore.search.queries import Query
 
@@ -58,18 +58,18 @@ class SqliteIndex:
         self._connections: list[sqlite3.Connection] = []
         self._opening = threading.Lock()
 
-    async def write(self, kind: Kind, entries: Sequence[Entry]) -> None:
+    async def write(self, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         await self._run(self._writer, partial(self._write, kind, entries, None))
 
     async def search(
         self, kind: Kind, query: Query, limit: int, after: Position | None = None, audience: Audience | None = None
-    ) -> list[Hit]:
+    ) -> list[SearchHit]:
         return await self._run(self._readers, partial(self._search, kind, query, limit, after, audience))
 
     async def begin(self) -> str:
         return await self._run(self._writer, self._begin)
 
-    async def fill(self, build: str, kind: Kind, entries: Sequence[Entry]) -> None:
+    async def fill(self, build: str, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         await self._run(self._writer, partial(self._write, kind, entries, build))
 
     async def finish(self, build: str, source: str, now: datetime) -> None:
@@ -163,7 +163,9 @@ class SqliteIndex:
         for suffix in SUFFIXES:
             self.path.with_name(self.path.name + suffix).unlink(missing_ok=True)
 
-    def _write(self, kind: Kind, entries: Sequence[Entry], build: str | None, connection: sqlite3.Connection) -> None:
+    def _write(
+        self, kind: Kind, entries: Sequence[SearchEntry], build: str | None, connection: sqlite3.Connection
+    ) -> None:
         with _transaction(connection):
             numbers = _numbers(connection) if build is None else [_number_of(connection, build)]
             for number in numbers:
@@ -178,7 +180,7 @@ class SqliteIndex:
         after: Position | None,
         audience: Audience | None,
         connection: sqlite3.Connection,
-    ) -> list[Hit]:
+    ) -> list[SearchHit]:
         deadline = time.monotonic() + SEARCH_SECONDS
         connection.set_progress_handler(lambda: time.monotonic() > deadline, STEPS_BETWEEN_CHECKS)
         try:
@@ -299,7 +301,7 @@ def _number_of(connection: sqlite3.Connection, build: str) -> str:
     return state["building_number"]
 
 
-def _put(connection: sqlite3.Connection, table: str, entry: Entry) -> None:
+def _put(connection: sqlite3.Connection, table: str, entry: SearchEntry) -> None:
     found = connection.execute(f"SELECT place, version FROM {table} WHERE id = ?", (entry.id,)).fetchone()
     if found is not None and found[1] >= entry.version:
         return
@@ -317,7 +319,7 @@ def _put(connection: sqlite3.Connection, table: str, entry: Entry) -> None:
         )
 
 
-def _free_place(connection: sqlite3.Connection, table: str, entry: Entry) -> int:
+def _free_place(connection: sqlite3.Connection, table: str, entry: SearchEntry) -> int:
     """Return the row id: the entry's order or the next free one; for a removed entry one below all others."""
     if entry.removed:
         lowest: int | None = connection.execute(f"SELECT min(place) FROM {table}").fetchone()[0]
@@ -335,15 +337,15 @@ def _found(
     limit: int,
     after: Position | None,
     audience: Audience | None,
-) -> list[Hit]:
-    hits: list[Hit] = []
+) -> list[SearchHit]:
+    hits: list[SearchHit] = []
     for score, expression in tiers(query):
         if after is not None and score > after.score:
             continue
         below = after.order if after is not None and score == after.score else None
         statement, values = _statement(table, expression, below, audience)
         rows = connection.execute(statement, (*values, limit - len(hits))).fetchall()
-        hits += [Hit(Position(score, place, id), author, visibility) for place, id, author, visibility in rows]
+        hits += [SearchHit(Position(score, place, id), author, visibility) for place, id, author, visibility in rows]
         if len(hits) >= limit:
             break
     return hits

@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from datastore.dynamodb.codec import Item, Raw, decode_item, encode_item
 from datastore.errors import BadCursor
 from datastore.model.base64url import decode, encode
-from datastore.model.prehashed_hmac import Mac
+from datastore.model.prehashed_hmac import PrehashedHmac
 
 TAG_BYTES = 16
 # Plaintexts are padded to a multiple of this number of bytes, so that a ciphertext hides their length.
@@ -29,7 +29,7 @@ class _Keys:
     """What is made of a secret."""
 
     def __init__(self, secret: bytes) -> None:
-        self.mac = Mac(hmac.digest(secret, b"cursor", "sha256"))
+        self.mac = PrehashedHmac(hmac.digest(secret, b"cursor", "sha256"))
         self.cipher = AESSIV(hmac.digest(secret, b"personal cursor", "sha512"))
 
 

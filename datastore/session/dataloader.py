@@ -29,14 +29,14 @@ class Read(Generic[KeyT, ReturnT]):
 
     __slots__ = ("batch", "key", "value")
 
-    def __init__(self, key: KeyT, batch: "Batch | None", value: ReturnT | Failure | None = None) -> None:
+    def __init__(self, key: KeyT, batch: "ReadBatch | None", value: ReturnT | Failure | None = None) -> None:
         self.key = key
         self.batch = batch
         # Any, so that it is taken out at a glance: a `Failure` here is one of an `Exception`.
         self.value: Any = value
 
 
-class Batch:
+class ReadBatch:
     """Reads that go out together, and a future for each who waits for any of them."""
 
     __slots__ = ("reads", "waiters")
@@ -46,7 +46,7 @@ class Batch:
         self.waiters: list[asyncio.Future[None]] = []
 
 
-class Batches(DataLoader[KeyT, ReturnT]):
+class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
     """Sends what is asked for in one turn together, in tasks of its own.
 
     They outlive a reader who goes, since others may wait for the same; `give_up` ends them when none does.
@@ -59,8 +59,8 @@ class Batches(DataLoader[KeyT, ReturnT]):
         self.loop = asyncio.get_event_loop()
         self.max_batch_size = max_batch_size
         self._reads: dict[KeyT, Read[KeyT, ReturnT]] = {}
-        self._queued: list[Batch] = []
-        self._sent: set[Batch] = set()
+        self._queued: list[ReadBatch] = []
+        self._sent: set[ReadBatch] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
     def load(self, key: KeyT) -> "asyncio.Future[ReturnT]":
@@ -95,11 +95,11 @@ class Batches(DataLoader[KeyT, ReturnT]):
         """Queue a read; the first of those that go out together has them sent."""
         queued = self._queued
         if not queued:
-            queued.append(Batch())
+            queued.append(ReadBatch())
             # As aiodataloader does it: behind all that is ready to run now.
             self.loop.call_soon(self._begin)
         elif len(queued[-1].reads) == self.max_batch_size:
-            queued.append(Batch())
+            queued.append(ReadBatch())
         batch = queued[-1]
         read = self._reads[key] = Read(key, batch)
         batch.reads.append(read)
@@ -113,7 +113,7 @@ class Batches(DataLoader[KeyT, ReturnT]):
             raise value.raised()
         return value
 
-    def _over(self, batch: Batch) -> "asyncio.Future[None]":
+    def _over(self, batch: ReadBatch) -> "asyncio.Future[None]":
         """What one reader waits for, until the batch is there: theirs alone, so that they may cancel it."""
         waiter = self.loop.create_future()
         batch.waiters.append(waiter)
@@ -122,12 +122,12 @@ class Batches(DataLoader[KeyT, ReturnT]):
     def _begin(self) -> None:
         self._start(self.dispatch(), self._queued)
 
-    def _start(self, work: Coroutine[Any, Any, None], batches: list[Batch]) -> None:
+    def _start(self, work: Coroutine[Any, Any, None], batches: list[ReadBatch]) -> None:
         task = self.loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(partial(self._ended, batches))
 
-    def _ended(self, batches: list[Batch], task: asyncio.Task[None]) -> None:
+    def _ended(self, batches: list[ReadBatch], task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if task.cancelled():
             # Perhaps before it began, and not by `give_up`: a shutdown ends tasks, too.
@@ -145,7 +145,7 @@ class Batches(DataLoader[KeyT, ReturnT]):
         if batches:
             await self._send(batches[0])
 
-    async def _send(self, batch: Batch) -> None:
+    async def _send(self, batch: ReadBatch) -> None:
         reads = batch.reads
         try:
             values = await self.batch_load_fn([read.key for read in reads])
@@ -180,7 +180,7 @@ class Batches(DataLoader[KeyT, ReturnT]):
             task.cancel()
         self._let_go(left)
 
-    def _let_go(self, batches: Iterable[Batch]) -> None:
+    def _let_go(self, batches: Iterable[ReadBatch]) -> None:
         """Nobody brings them any more: whoever waits for one is cut off, and nothing is remembered of it."""
         for batch in batches:
             self._sent.discard(batch)

@@ -7,9 +7,9 @@ from typing import Any
 
 from msgspec import Struct
 
-from datastore.dynamodb.prepared_request import Prepared
+from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.errors import BadUserInput, Timeout
-from datastore.explain.trace import Details, Hit
+from datastore.explain.trace import Details, SharedRead
 from datastore.model.access_patterns import WRITES
 
 # A write unit costs five times what a read unit does, on demand and in every region:
@@ -31,7 +31,7 @@ class Call(Struct, gc=False):
     """
 
     operation: str
-    sent: Prepared
+    sent: PreparedRequest
     patterns: tuple[str, ...] = ()
     began: float = 0.0
     attempts: int = 1
@@ -92,7 +92,7 @@ class Meter:
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
-        self.hits: list[Hit] = []
+        self.hits: list[SharedRead] = []
         self.detailed = False
         self.open = 0
         self.behind = 0.0

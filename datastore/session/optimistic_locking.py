@@ -15,7 +15,7 @@ from datastore.dynamodb.records import record
 from datastore.errors import Conflict
 from datastore.model.composite_keys import Key
 from datastore.model.versioning import VERSION, counted
-from datastore.session.store import Written
+from datastore.session.store import WriteResult
 
 T = TypeVar("T")
 # The name of a table and a key in it.
@@ -81,7 +81,7 @@ def is_made(item: Item, expected: int | None, changes: Mapping[str, Any]) -> boo
 
 
 def updated(
-    written: Written,
+    written: WriteResult,
     expected: int | None,
     changes: Mapping[str, Any],
     convert: Callable[[Mapping[str, Any]], T],

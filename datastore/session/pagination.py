@@ -99,7 +99,7 @@ async def read_page(
     `narrow` leaves out partitions without items of the list. It is called once a list proves to be sparse, for more
     partitions with each call.
     """
-    reader = _Reader(store, pattern, span.backward, attributes, keep, leads_on)
+    reader = _KeysetReader(store, pattern, span.backward, attributes, keep, leads_on)
     if len(partitions) == 1 and span.start is None:
         return page_of(await reader.read(partitions[0], span.size + 1, None), span, 1)
     ordered = list(reversed(partitions)) if span.backward else list(partitions)
@@ -187,7 +187,7 @@ class _Narrowing:
         return at < len(self._ordered)
 
 
-class _Reader:
+class _KeysetReader:
     """Reads partitions until enough items passed the filter, and learns from each page how many pass."""
 
     def __init__(

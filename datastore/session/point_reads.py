@@ -7,18 +7,18 @@ from typing import Any, Self
 
 from datastore.dynamodb.client import Client, consumed
 from datastore.dynamodb.codec import Raw, decode_item
-from datastore.dynamodb.lazy_item import Found
-from datastore.dynamodb.prepared_request import Prepared
+from datastore.dynamodb.lazy_item import LazyItem
+from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.dynamodb.request_templates import batch_get_item, point_requests
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
-from datastore.explain.trace import Ask, Asks
+from datastore.explain.trace import ReadTrace, TracedRead
 from datastore.model.access_patterns import AccessPattern, Table
 from datastore.model.composite_keys import Key, checked, key_of
-from datastore.session.dataloader import Batches, Failure, Read
+from datastore.session.dataloader import CancellableDataLoader, Failure, Read
 from datastore.session.metering import Deadline, Meter
-from datastore.session.read_cache import WHOLE, Address, Flight, Narrowed, Parts, Sharing
-from datastore.session.request_reads import Joiner
+from datastore.session.read_cache import WHOLE, Address, Narrowed, Parts, PointReadFlight, ReadFreshness
+from datastore.session.request_reads import RequestReads
 
 BATCH_KEYS = 100
 UNPROCESSED = Backoff(first=0.05, most=1.0, tries=10)
@@ -47,7 +47,7 @@ class _Held:
         self._reads.release()
 
 
-class PointReads(Batches[Address, Found | None]):
+class PointReads(CancellableDataLoader[Address, LazyItem | None]):
     """One GetItem for a single key, BatchGetItem for more, at most 100 keys a call, calls side by side.
 
     Answers in key order with None for what does not exist. A key that stays unprocessed until the deadline is
@@ -62,7 +62,7 @@ class PointReads(Batches[Address, Found | None]):
         consistent: bool,
         meter: Meter,
         deadline: Deadline,
-        sharing: Sharing = Sharing.NEW,
+        sharing: ReadFreshness = ReadFreshness.NEW,
     ) -> None:
         super().__init__(max_batch_size=BATCH_KEYS)
         self._client = client
@@ -73,10 +73,10 @@ class PointReads(Batches[Address, Found | None]):
         self._patterns: dict[Address, str] = {}
         # What is read of items that are not read whole.
         self._parts: dict[Table, dict[Key, tuple[str, ...]]] = {}
-        self._asks = Asks(meter.hits)
+        self._asks = ReadTrace(meter.hits)
         shared = client.shared.of(prefix)
         self._units = 0.0
-        self._joiner = None if shared is None else Joiner(shared, consistent, sharing, deadline)
+        self._joiner = None if shared is None else RequestReads(shared, consistent, sharing, deadline)
         self._turns = COMPILED_TURNS
         self._holders = 0
         self._just_released = False
@@ -126,19 +126,19 @@ class PointReads(Batches[Address, Found | None]):
     def _size(self) -> int:
         return sum(len(batch.reads) for batch in self._queued)
 
-    def read(self, pattern: AccessPattern, key: Key) -> Awaitable[Found | None]:
+    def read(self, pattern: AccessPattern, key: Key) -> Awaitable[LazyItem | None]:
         """What is found, or None. Raises `BadUserInput` for a key DynamoDB would refuse, before it joins a batch."""
         return self._brought(self._asked_by(pattern, key))
 
     async def read_all(
         self, pattern: AccessPattern, keys: Sequence[Key], attributes: tuple[str, ...] | None = None
-    ) -> list[Found | Exception | None]:
+    ) -> list[LazyItem | Exception | None]:
         """What is found of each, or what went wrong with it: they are waited for together, however many they are.
 
         With `attributes` no more than those and the keys need be brought. Who asks for more, once they are on their
         way, has them read anew.
         """
-        reads: list[Read[Address, Found | None]] = []
+        reads: list[Read[Address, LazyItem | None]] = []
         for key in keys:
             try:
                 reads.append(self._asked_by(pattern, key, attributes))
@@ -155,7 +155,7 @@ class PointReads(Batches[Address, Found | None]):
 
     def _asked_by(
         self, pattern: AccessPattern, key: Key, attributes: tuple[str, ...] | None = None, *, ahead: bool = False
-    ) -> Read[Address, Found | None]:
+    ) -> Read[Address, LazyItem | None]:
         table = pattern.table
         address = table, key
         read = self._reads.get(address)
@@ -183,7 +183,7 @@ class PointReads(Batches[Address, Found | None]):
             self._asks.note(address, pattern, known=read is not None, ahead=ahead)
         return self._begun(address) if read is None else read
 
-    def _is_enough(self, read: Read[Address, Found | None], attributes: tuple[str, ...] | None) -> bool:
+    def _is_enough(self, read: Read[Address, LazyItem | None], attributes: tuple[str, ...] | None) -> bool:
         """Whether it brings what is wanted. What is not sent yet is read whole then."""
         table, key = read.key
         parts = self._parts[table]
@@ -196,7 +196,7 @@ class PointReads(Batches[Address, Found | None]):
         del parts[key]
         return True
 
-    def prime(self, key: Address, value: Found | None) -> Self:
+    def prime(self, key: Address, value: LazyItem | None) -> Self:
         if self._meter.detailed:
             self._asks.written(key)
         if not self.knows(key):
@@ -213,7 +213,7 @@ class PointReads(Batches[Address, Found | None]):
             return joiner.values(addresses, self._flown, self._wanted, self._told_by_others)
         return self._flown(flight, joiner)
 
-    async def _flown(self, flight: Flight, joiner: Joiner) -> list[Any]:
+    async def _flown(self, flight: PointReadFlight, joiner: RequestReads) -> list[Any]:
         """The same, from calls of its own, which others may wait for."""
         addresses = flight.addresses
         flight.narrowed = narrowed = self._narrowed(addresses)
@@ -260,20 +260,20 @@ class PointReads(Batches[Address, Found | None]):
         parts = {table: self._part(table, of_table) for table, of_table in keys.items()}
         return {table: part for table, part in parts.items() if part is not None}
 
-    async def _one(self, addresses: Sequence[Address]) -> list[Found | None]:
+    async def _one(self, addresses: Sequence[Address]) -> list[LazyItem | None]:
         ((table, key),) = addresses
         request = point_requests(table, self._prefix, self._consistent).get_item(key)
         answer = await self._call("GetItem", request, addresses, self._asked(addresses))
         self._units += consumed(answer)
-        return [Found(answer["Item"]) if "Item" in answer else None]
+        return [LazyItem(answer["Item"]) if "Item" in answer else None]
 
-    async def _many(self, addresses: Sequence[Address], narrowed: Narrowed) -> list[Found | BaseException | None]:
-        found: dict[tuple[Table, tuple[str, str]], Found | BaseException] = {}
+    async def _many(self, addresses: Sequence[Address], narrowed: Narrowed) -> list[LazyItem | BaseException | None]:
+        found: dict[tuple[Table, tuple[str, str]], LazyItem | BaseException] = {}
         keys: dict[Table, list[Key]] = {}
         for table, key in addresses:
             keys.setdefault(table, []).append(key)
         tables = {self._prefix + table.name: table for table in keys}
-        request: Prepared | Mapping[str, Any] = batch_get_item(
+        request: PreparedRequest | Mapping[str, Any] = batch_get_item(
             {
                 name: point_requests(table, self._prefix, self._consistent).entry(of_table, narrowed.get(table))
                 for (name, table), of_table in zip(tables.items(), keys.values(), strict=True)
@@ -323,15 +323,15 @@ class PointReads(Batches[Address, Found | None]):
         await asyncio.sleep(delay)
         return True
 
-    def _asked(self, addresses: Sequence[Address]) -> tuple[Ask, ...]:
+    def _asked(self, addresses: Sequence[Address]) -> tuple[TracedRead, ...]:
         return self._asks.of(addresses) if self._meter.detailed else ()
 
     def _call(
         self,
         operation: str,
-        request: Prepared | Mapping[str, Any],
+        request: PreparedRequest | Mapping[str, Any],
         addresses: Sequence[Address],
-        asks: tuple[Ask, ...],
+        asks: tuple[TracedRead, ...],
     ) -> Awaitable[dict[str, Any]]:
         return self._client.call(
             operation,
@@ -354,7 +354,7 @@ def _receive(table: Table, items: Sequence[Raw], found: dict[tuple[Table, tuple[
     """Keep what was answered of a table under its address: a key is as good as the tuple that it is."""
     partition, sort = table.partition, table.sort
     for raw in items:
-        found[table, (raw[partition]["S"], raw[sort]["S"] if sort else "")] = Found(raw)
+        found[table, (raw[partition]["S"], raw[sort]["S"] if sort else "")] = LazyItem(raw)
 
 
 def _addresses(tables: Mapping[str, Table], wanted: Mapping[str, Any]) -> list[Address]:

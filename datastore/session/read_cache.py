@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from datastore.dynamodb.lazy_item import Found
+from datastore.dynamodb.lazy_item import LazyItem
 from datastore.errors import Throttled, Timeout, Unavailable
 from datastore.model.access_patterns import CROWD_MS, Table
 from datastore.model.composite_keys import Key, key_of
@@ -35,7 +35,7 @@ Narrowed = Mapping[Table, tuple[str, ...]]
 WHOLE: Narrowed = MappingProxyType({})
 
 
-class Sharing(Enum):
+class ReadFreshness(Enum):
     """Which reads of others a request may be served by.
 
     NEW: those that were sent after it asked, and nothing that is kept. TOLD: what was sent after this process was told
@@ -48,7 +48,7 @@ class Sharing(Enum):
     RECENT = "recent"
 
 
-class Flight(Struct, eq=False):
+class PointReadFlight(Struct, eq=False):
     """Point reads that one request has sent, as others wait for them or are served what they have brought.
 
     `began` is when, by the clock, and `number` its place among all that were sent. `narrowed` is what is read of the
@@ -85,7 +85,7 @@ class Flight(Struct, eq=False):
         """What is read of an item."""
         return self.narrowed.get(address[0])
 
-    def told(self, address: Address) -> Found | Exception | None:
+    def told(self, address: Address) -> LazyItem | Exception | None:
         """What stands there, or what the store had against telling; raises `GivenUp` for any other end.
 
         One is that who sent it had no time for another try.
@@ -93,8 +93,8 @@ class Flight(Struct, eq=False):
         if self.by_address is None:
             assert self.values is not None
             self.by_address = dict(zip(self.addresses, self.values, strict=True))
-        value: Found | BaseException | None = self.by_address[address]
-        if value is None or isinstance(value, Found):
+        value: LazyItem | BaseException | None = self.by_address[address]
+        if value is None or isinstance(value, LazyItem):
             return value
         if isinstance(value, Throttled | Unavailable) and not value.hurried:
             return value
@@ -105,7 +105,7 @@ class GivenUp(Exception):
     """Whoever sent a read has gone, or failed with something of their own: it tells others nothing."""
 
 
-class SharedReads:
+class ReadCache:
     """What the requests of a process share of the tables under one prefix.
 
     `sent` counts the flights. `news` is how many had been sent when the process was last told of a change.
@@ -117,14 +117,14 @@ class SharedReads:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         # What is read by the consistent reads and by the others, and of these what is kept.
-        self._reads: dict[bool, dict[Address, Flight]] = {False: {}, True: {}}
+        self._reads: dict[bool, dict[Address, PointReadFlight]] = {False: {}, True: {}}
         self._units = 0.0
         self._since = clock()
         self._written: dict[Address, float] = {}
         self.sent = 0
         self.news = 0
 
-    def lone(self, addresses: Sequence[Address], consistent: bool) -> Flight | None:
+    def lone(self, addresses: Sequence[Address], consistent: bool) -> PointReadFlight | None:
         """Note that these are sent now; not where others read any of them: what they bring is to be looked at first."""
         now = self.now()
         reads = self._reads[consistent]
@@ -132,16 +132,16 @@ class SharedReads:
             return None
         return self.begin(addresses, consistent, now)
 
-    def begin(self, addresses: Sequence[Address], consistent: bool, now: float) -> Flight:
+    def begin(self, addresses: Sequence[Address], consistent: bool, now: float) -> PointReadFlight:
         """Note that these are sent now, whatever others read."""
         self.sent += 1
-        flight = Flight(now, self.sent, addresses, consistent)
+        flight = PointReadFlight(now, self.sent, addresses, consistent)
         reads = self._reads[consistent]
         for address in addresses:
             reads[address] = flight
         return flight
 
-    def end(self, flight: Flight, values: Sequence[Any], units: float | None) -> None:
+    def end(self, flight: PointReadFlight, values: Sequence[Any], units: float | None) -> None:
         """Note what it brought. With `units`, the read units that it took, what was not written since is kept."""
         if units is None:
             reads = self._reads[flight.consistent]
@@ -170,14 +170,14 @@ class SharedReads:
                 self._written = left
         return now
 
-    def under_way(self, address: Address, consistent: bool, parts: Parts, since: int) -> Flight | None:
+    def under_way(self, address: Address, consistent: bool, parts: Parts, since: int) -> PointReadFlight | None:
         """A flight that will bring what is wanted of an item, and was sent after that many."""
         flight = self._reads[consistent].get(address)
         if flight is None or flight.values is not None:
             return None
         return flight if flight.number > since and _covers(flight.parts(address), parts) else None
 
-    def kept(self, address: Address, seconds: float, parts: Parts, since: int, now: float) -> Flight | None:
+    def kept(self, address: Address, seconds: float, parts: Parts, since: int, now: float) -> PointReadFlight | None:
         """One that has brought it no longer ago than that, and was sent after that many."""
         flight = self._reads[False].get(address)
         if flight is None or flight.values is None or now - flight.began >= seconds:
@@ -187,7 +187,7 @@ class SharedReads:
         if flight.began - self._written.get(address, -math.inf) < SETTLING_SECONDS:
             return None
         # What is not there is not kept: once it comes it shall be seen.
-        return flight if isinstance(flight.told(address), Found) else None
+        return flight if isinstance(flight.told(address), LazyItem) else None
 
     def written(self, address: Address) -> None:
         """An item was written here, or may have been: what is under way may have missed it, and what is sent soon."""
@@ -218,16 +218,16 @@ class ProcessReads:
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, on: bool = True) -> None:
         self._clock = clock
         self._on = on
-        self._reads: dict[str, SharedReads] = {}
+        self._reads: dict[str, ReadCache] = {}
 
-    def of(self, prefix: str) -> SharedReads | None:
+    def of(self, prefix: str) -> ReadCache | None:
         reads = self._reads.get(prefix)
         if reads is None and self._on:
-            reads = self._reads[prefix] = SharedReads(self._clock)
+            reads = self._reads[prefix] = ReadCache(self._clock)
         return reads
 
     def changed(self, prefix: str, table: Table, keys: Mapping[str, Any]) -> None:
-        """See `SharedReads.changed`."""
+        """See `ReadCache.changed`."""
         reads = self.of(prefix)
         if reads is not None:
             reads.changed(table, keys)

@@ -3,28 +3,28 @@
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from datastore.dynamodb.lazy_item import Found
+from datastore.dynamodb.lazy_item import LazyItem
 from datastore.errors import Timeout
 from datastore.session.metering import Deadline
-from datastore.session.read_cache import Address, Flight, GivenUp, Parts, SharedReads, Sharing
+from datastore.session.read_cache import Address, GivenUp, Parts, PointReadFlight, ReadCache, ReadFreshness
 
-Value = Found | BaseException | None
+Value = LazyItem | BaseException | None
 
 
-class Joiner:
+class RequestReads:
     """Of one loader. `may_keep` are the addresses whose patterns say so, each with for how many milliseconds.
 
     `asked_after` is how many reads the process had sent when the request asked last: whoever lets nothing older count
     has it noted (`notes`).
     """
 
-    def __init__(self, shared: SharedReads, consistent: bool, sharing: Sharing, deadline: Deadline) -> None:
+    def __init__(self, shared: ReadCache, consistent: bool, sharing: ReadFreshness, deadline: Deadline) -> None:
         self._consistent = consistent
-        self._sharing = Sharing.NEW if consistent else sharing
+        self._sharing = ReadFreshness.NEW if consistent else sharing
         self._deadline = deadline
         self._served_by_kept: set[Address] = set()
         self.shared = shared
-        self.notes = self._sharing is Sharing.NEW
+        self.notes = self._sharing is ReadFreshness.NEW
         self.asked_after = 0
         self.may_keep: dict[Address, int] = {}
 
@@ -39,7 +39,7 @@ class Joiner:
     async def values(
         self,
         addresses: Sequence[Address],
-        read: Callable[[Flight, "Joiner"], Awaitable[list[Any]]],
+        read: Callable[[PointReadFlight, "RequestReads"], Awaitable[list[Any]]],
         parts: Callable[[Address], Parts],
         told: Callable[[Address, Parts], None],
     ) -> list[Value]:
@@ -51,7 +51,7 @@ class Joiner:
         left = addresses
         while left:
             own: list[Address] = []
-            others: dict[Address, Flight] = {}
+            others: dict[Address, PointReadFlight] = {}
             now = self.shared.now()
             for address in left:
                 wanted = parts(address)
@@ -77,11 +77,11 @@ class Joiner:
                     told(address, other.parts(address))
         return [values[address] for address in addresses]
 
-    def _kept(self, address: Address, parts: Parts, now: float) -> Flight | None:
+    def _kept(self, address: Address, parts: Parts, now: float) -> PointReadFlight | None:
         milliseconds = 0 if self.notes else self.may_keep.get(address, 0)
         return self.shared.kept(address, milliseconds / 1000, parts, self._since, now) if milliseconds else None
 
-    def _under_way(self, address: Address, parts: Parts) -> Flight | None:
+    def _under_way(self, address: Address, parts: Parts) -> PointReadFlight | None:
         return self.shared.under_way(address, self._consistent, parts, self._since)
 
     @property
@@ -89,9 +89,9 @@ class Joiner:
         """Whatever serves this one was sent after so many."""
         if self.notes:
             return self.asked_after
-        return self.shared.news if self._sharing is Sharing.TOLD else 0
+        return self.shared.news if self._sharing is ReadFreshness.TOLD else 0
 
-    async def _brought(self, address: Address, other: Flight) -> Value:
+    async def _brought(self, address: Address, other: PointReadFlight) -> Value:
         # What is there is there, also when one's own read has taken until the deadline.
         if not other.has_landed:
             try:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from datastore.dynamodb.codec import Item
 from datastore.errors import Timeout, Unavailable
-from datastore.explain.trace import Hit, asking
+from datastore.explain.trace import SharedRead, asking
 from datastore.model.access_patterns import AccessPattern, Table
 from datastore.session.store import Store
 
@@ -22,14 +22,14 @@ def _lifetime(pattern: AccessPattern) -> timedelta:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _CachedScan:
     """A Scan that was begun at a moment, and in the end what it found."""
 
     began: datetime
     task: asyncio.Task[Any]
 
 
-class RememberedScans:
+class ScanCache:
     """A process's cache of Scans. Concurrent callers share one Scan. A write by this process invalidates it at once.
 
     `open_store` opens a store with its own deadline for the Scan, so that the Scan outlives the first caller. Writes of
@@ -41,7 +41,7 @@ class RememberedScans:
         self._now = now
         # Patterns whose index could not be read, and when.
         self.refused_at: dict[AccessPattern, datetime] = {}
-        self._reads: dict[AccessPattern, _Read] = {}
+        self._reads: dict[AccessPattern, _CachedScan] = {}
         self._running: set[asyncio.Task[Any]] = set()
 
     async def scan(
@@ -64,7 +64,7 @@ class RememberedScans:
         if read is None or not timedelta(0) <= self._now() - read.began < _lifetime(pattern):
             read = self._reads[pattern] = self._begin(asker, pattern, ask)
         elif asker.meter.detailed:
-            asker.meter.hits.append(Hit(asking.get(), pattern.id, None))
+            asker.meter.hits.append(SharedRead(asking.get(), pattern.id, None))
         # Not by awaiting the task itself: an asker's cancellation is not the others'.
         done, _ = await asyncio.wait({read.task}, timeout=asker.deadline.remaining())
         if not done:
@@ -85,7 +85,7 @@ class RememberedScans:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _begin(self, asker: Store, pattern: AccessPattern, ask: Callable[[Store], Awaitable[Value]]) -> _Read:
+    def _begin(self, asker: Store, pattern: AccessPattern, ask: Callable[[Store], Awaitable[Value]]) -> _CachedScan:
         asker.meter.check(pattern.operations[0])  # otherwise the waiting callers would get the error of this request
 
         async def read_all() -> Value:
@@ -94,12 +94,12 @@ class RememberedScans:
             return await ask(store)
 
         task = asyncio.create_task(read_all())
-        read = _Read(self._now(), task)
+        read = _CachedScan(self._now(), task)
         self._running.add(task)
         task.add_done_callback(lambda _: self._ended(pattern, read))
         return read
 
-    def _ended(self, pattern: AccessPattern, read: _Read) -> None:
+    def _ended(self, pattern: AccessPattern, read: _CachedScan) -> None:
         self._running.discard(read.task)
         failed = read.task.cancelled() or read.task.exception() is not None
         if failed and self._reads.get(pattern) is read:

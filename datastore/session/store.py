@@ -9,10 +9,10 @@ from typing import Any
 from datastore.dynamodb.client import Client, ConditionFailed, RequestRefused, TransactionCancelled
 from datastore.dynamodb.codec import Item, Raw, decode_item, encode_item
 from datastore.dynamodb.expressions import placeholders, value_placeholders
-from datastore.dynamodb.lazy_item import Found
-from datastore.dynamodb.prepared_request import Prepared
+from datastore.dynamodb.lazy_item import LazyItem
+from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.dynamodb.request_templates import QueryRequest, filtered, query_request
-from datastore.explain.trace import Ask, asking
+from datastore.explain.trace import TracedRead, asking
 from datastore.model.access_patterns import AccessPattern, Table, values_in
 from datastore.model.composite_keys import Key, checked, key_attributes, key_of
 from datastore.model.versioning import counts, undone
@@ -20,11 +20,11 @@ from datastore.session.batch_write import write_batches
 from datastore.session.idempotent_writes import also, is_left_so, was_put
 from datastore.session.metering import Deadline, Meter
 from datastore.session.point_reads import PointReads
-from datastore.session.read_cache import Address, Sharing
+from datastore.session.read_cache import Address, ReadFreshness
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteResult:
     """How a conditional write ended: `ok` with the item as it is now, or not, with the item that was in the way.
 
     `repeated` tells that the answer to an earlier try was lost, or who executed this mutation before is gone: the write
@@ -96,7 +96,7 @@ class Store:
     ) -> None:
         self.meter = Meter() if meter is None else meter
         self.deadline = deadline
-        self.sharing = Sharing.NEW
+        self.sharing = ReadFreshness.NEW
         self.repeats = False
         self._client = client
         self._prefix = prefix
@@ -125,13 +125,13 @@ class Store:
         found = await self.find(pattern, key)
         return None if found is None else found.item
 
-    def find(self, pattern: AccessPattern, key: Key) -> Awaitable[Found | None]:
+    def find(self, pattern: AccessPattern, key: Key) -> Awaitable[LazyItem | None]:
         """The same, to make a record of."""
         return self._reads(pattern.consistent).read(pattern, key)
 
     def find_all(
         self, pattern: AccessPattern, keys: Sequence[Key], attributes: tuple[str, ...] | None = None
-    ) -> Awaitable[list[Found | Exception | None]]:
+    ) -> Awaitable[list[LazyItem | Exception | None]]:
         """The same of many keys, in their order; what went wrong stands in the place of what it befell.
 
         With `attributes` nothing else has to be brought of the items.
@@ -157,7 +157,7 @@ class Store:
     def _remember(self, table: Table, key: Key, item: Raw | None) -> None:
         """Keep what a write left at a key, once forgotten: an eventually consistent read may not have it yet."""
         for consistent in (False, True):
-            self._reads(consistent).prime((table, key), None if item is None else Found(item))
+            self._reads(consistent).prime((table, key), None if item is None else LazyItem(item))
 
     async def query(
         self,
@@ -231,13 +231,13 @@ class Store:
                 return total
             start = decode_item(answer["LastEvaluatedKey"])
 
-    async def put(self, pattern: AccessPattern, item: Mapping[str, Any], **values: Any) -> Written:
+    async def put(self, pattern: AccessPattern, item: Mapping[str, Any], **values: Any) -> WriteResult:
         """Put the item if the pattern's condition holds; else the item that is there."""
         key = self._checked_key(pattern.table, item)
         request = self._write(pattern.table, pattern.condition, "", values) | {"Item": encode_item(item)}
         return await self._conditional(pattern, "PutItem", request, key, lambda _: request["Item"])
 
-    async def update(self, pattern: AccessPattern, key: Key, *, update: str = "", **values: Any) -> Written:
+    async def update(self, pattern: AccessPattern, key: Key, *, update: str = "", **values: Any) -> WriteResult:
         """Update the item if the pattern's condition holds; `update` says what where the pattern leaves it open.
 
         What counts is not counted again where the answer to an earlier try was lost: an item that is as the update
@@ -259,7 +259,7 @@ class Store:
             written = await self._conditional(pattern, "UpdateItem", request, key, _attributes, again)
         if again is None or written.ok or not written.repeated or "expected" in values or "never" in values:
             return written
-        return Written(is_left_so(request["UpdateExpression"], values, written.item), written.item, repeated=True)
+        return WriteResult(is_left_so(request["UpdateExpression"], values, written.item), written.item, repeated=True)
 
     async def _take_away_null(self, pattern: AccessPattern, key: Key, attribute: str) -> None:
         """Others write a version that is not there as null, too, to which nothing can be added. Both are 0."""
@@ -283,7 +283,7 @@ class Store:
             for key in requests:
                 self.forget(table, key)
 
-    async def delete(self, pattern: AccessPattern, key: Key, **values: Any) -> Written:
+    async def delete(self, pattern: AccessPattern, key: Key, **values: Any) -> WriteResult:
         """Delete the item if the pattern's condition holds; `item` is what was there, None when nothing was.
 
         Where the answer to an earlier try was lost and nothing is there, it is `repeated`.
@@ -294,7 +294,7 @@ class Store:
         written = await self._conditional(
             pattern, "DeleteItem", request, key, _attributes, partial(also, request, there)
         )
-        return Written(True, None, repeated=True) if written.repeated and written.item is None else written
+        return WriteResult(True, None, repeated=True) if written.repeated and written.item is None else written
 
     async def transact(self, where: AccessPattern | Table, actions: Sequence[Action]) -> None:
         """All of the actions or none. Raises `TransactionCancelled` with a reason and an item for each.
@@ -345,16 +345,16 @@ class Store:
         key: Key,
         result: Callable[[Mapping[str, Any]], Raw | None],
         again: Callable[[], Mapping[str, Any]] | None = None,
-    ) -> Written:
+    ) -> WriteResult:
         try:
             answer = await self._call(pattern, operation, request, again)
         except ConditionFailed as failed:
-            return Written(False, failed.item, repeated=failed.repeated or self.repeats)
+            return WriteResult(False, failed.item, repeated=failed.repeated or self.repeats)
         finally:
             self.forget(pattern.table, key)  # if the write failed, what was read before is no longer true either
         item = result(answer)
         self._remember(pattern.table, key, None if operation == "DeleteItem" else item)
-        return Written(True, None if item is None else decode_item(item))
+        return WriteResult(True, None if item is None else decode_item(item))
 
     def _write(self, table: Table, condition: str, update: str, values: Mapping[str, Any]) -> dict[str, Any]:
         request: dict[str, Any] = {
@@ -378,7 +378,7 @@ class Store:
         self,
         where: AccessPattern | Table,
         operation: str,
-        request: Mapping[str, Any] | Prepared,
+        request: Mapping[str, Any] | PreparedRequest,
         again: Callable[[], Mapping[str, Any]] | None = None,
     ) -> Awaitable[dict[str, Any]]:
         pattern = where.id if isinstance(where, AccessPattern) else ""
@@ -388,7 +388,7 @@ class Store:
             timeout=self.deadline.remaining(),
             meter=self.meter,
             patterns=(pattern,) if pattern else (),
-            asks=(Ask(asking.get(), pattern, _table(where).name),) if self.meter.detailed else (),
+            asks=(TracedRead(asking.get(), pattern, _table(where).name),) if self.meter.detailed else (),
             again=again,
         )
 
@@ -411,7 +411,7 @@ def _table(where: AccessPattern | Table) -> Table:
 
 def _filled(
     template: QueryRequest, values: Mapping[str, Any], limit: int | None, start: Mapping[str, Any] | None
-) -> Prepared:
+) -> PreparedRequest:
     try:
         return template.prepared(values, limit, start)
     except TypeError as problem:  # half a surrogate pair

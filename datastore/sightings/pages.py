@@ -29,7 +29,7 @@ SPARE = 6
 
 async def read_by_moment(store: Store, pattern: AccessPattern, values: Mapping[str, Any], span: Span) -> Page:
     """A page of one area. `values` has the bounds of the sort key: `oldest` and `end`."""
-    found = _Found(span)
+    found = _SightingsRead(span)
     bounds, position = found.beginning(values)
     limit = span.size + 1 + SPARE
     while True:
@@ -41,7 +41,7 @@ async def read_by_moment(store: Store, pattern: AccessPattern, values: Mapping[s
         limit = min(4 * limit, LARGEST_LIMIT)
 
 
-class _Found:
+class _SightingsRead:
     """Items as they are read, and which of them a page may have."""
 
     def __init__(self, span: Span) -> None:

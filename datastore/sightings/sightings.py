@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.record_decoder import Decoder, derived, number, text
+from datastore.dynamodb.record_decoder import RecordDecoder, derived, number, text
 from datastore.dynamodb.records import record
 from datastore.errors import Conflict, NotFound
 from datastore.keyspace import sightings as keys
@@ -329,7 +329,7 @@ def _sighting_item(sighting: Sighting) -> Item:
     }
 
 
-sighting_from = Decoder(
+sighting_from = RecordDecoder(
     Sighting,
     _partition=text("PK"),
     _sort=text("SK"),

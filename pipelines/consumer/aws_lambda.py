@@ -18,7 +18,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, Protocol
 
 from datastore.dynamodb.retry.backoff import Backoff
-from pipelines.consumer.batches import Batches
+from pipelines.consumer.batches import BatchProcessor
 from pipelines.consumer.failures import is_outage
 
 # The most records that are handled together: when time runs out, as many may come again though some were handled.
@@ -45,12 +45,12 @@ class LambdaContext(Protocol):
 class LambdaHandler:
     """Lambda's handler for the stream of a table. What `open_batches` opens is kept between invocations."""
 
-    def __init__(self, table: str, open_batches: Callable[[], AbstractAsyncContextManager[Batches]]) -> None:
+    def __init__(self, table: str, open_batches: Callable[[], AbstractAsyncContextManager[BatchProcessor]]) -> None:
         self._table = table
         self._open_batches = open_batches
         self._runner: asyncio.Runner | None = None
         self._opened: AsyncExitStack | None = None
-        self._batches: Batches | None = None
+        self._batches: BatchProcessor | None = None
 
     def __call__(self, event: dict[str, Any], context: LambdaContext) -> Answer:
         """Handle the event's records; the answer names the first that shall come again, with all after it."""
@@ -97,7 +97,7 @@ class LambdaHandler:
             logger.warning("The store is out of order after %d of %d records: %s", done, len(records), problem)
         return records[done] if done < len(records) else None
 
-    async def _open(self) -> Batches:
+    async def _open(self) -> BatchProcessor:
         if self._batches is None:
             self._opened = AsyncExitStack()
             self._batches = await self._opened.enter_async_context(self._open_batches())

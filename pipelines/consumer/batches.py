@@ -37,7 +37,7 @@ Passes = Callable[[BaseException], bool]
 logger = logging.getLogger(__name__)
 
 
-class Batches:
+class BatchProcessor:
     """Brings records to all handlers.
 
     An outage of the store is waited out (`for_ever`, else for the tries of `outage`; then it is raised). For any other

@@ -15,11 +15,11 @@ from datastore.change_streams.shards.listing import ShardListing
 from datastore.change_streams.shards.shard_reader import ListedShard, ShardCursor, ShardGone, Wire, stream_of
 from datastore.model.access_patterns import Table
 from datastore.session.store import Store
-from pipelines.consumer.batches import Batches
+from pipelines.consumer.batches import BatchProcessor
 from pipelines.consumer.failures import TOLD_AGAIN_SECONDS, is_any_refusal
-from pipelines.consumer.lease_balancer import Sharing, Taking
+from pipelines.consumer.lease_balancer import LeaseBalancer, Taking
 from pipelines.consumer.metrics import StreamMetrics
-from pipelines.consumer.shard_worker import Pace, ShardWork
+from pipelines.consumer.shard_worker import ConsumerIntervals, ShardWorker
 from pipelines.consumer.shared_pages import Cursor, FollowingCursor, LeadingCursor, SharedPages
 
 # Before the stream is looked at again: children may be listed a moment after their parent has ended.
@@ -44,7 +44,7 @@ class Consumer:
         wire: Wire,
         table: Table,
         prefix: str,
-        batches: Batches,
+        batches: BatchProcessor,
         open_store: Callable[[], Store],
         instance_id: str,
         now: Callable[[], datetime],
@@ -52,7 +52,7 @@ class Consumer:
         *,
         group: str = "",
         leader: "Consumer | None" = None,
-        pace: Pace = Pace(),  # noqa: B008 - frozen
+        pace: ConsumerIntervals = ConsumerIntervals(),  # noqa: B008 - frozen
     ) -> None:
         self.pages = SharedPages()
         self.elsewhere: frozenset[str] = frozenset()
@@ -72,10 +72,10 @@ class Consumer:
         self._shards: Sequence[ListedShard] = ()
         self._childless: set[str] = set()  # the shards that have ended, and whose children are not listed yet
         self._look_at = 0.0
-        self._sharing = Sharing(instance_id, pace.lease_seconds)
+        self._sharing = LeaseBalancer(instance_id, pace.lease_seconds)
         self._gone: set[str] = set()
         self._works: dict[str, asyncio.Task[None]] = {}
-        self._running: dict[str, ShardWork] = {}
+        self._running: dict[str, ShardWorker] = {}
         self._wake = asyncio.Event()
 
     @property
@@ -153,7 +153,7 @@ class Consumer:
                 await self._stop()
             self._stream = stream
             self._listing, self._childless = ShardListing(self._wire, stream, self._pace.discover_seconds), set()
-            self._sharing = Sharing(self._instance_id, self._pace.lease_seconds)
+            self._sharing = LeaseBalancer(self._instance_id, self._pace.lease_seconds)
             self._gone.clear()
         self._shards = await self._listing.refresh(self._childless)
 
@@ -167,7 +167,7 @@ class Consumer:
             self._look_again()
             return
         logger.info("Shard %s of %s is read here from now on", lease.shard_id, self._table.name)
-        work = ShardWork(
+        work = ShardWorker(
             self._table.name,
             lease,
             self._cursor(lease),
@@ -191,7 +191,7 @@ class Consumer:
         patience = self._pace.follow_seconds
         return FollowingCursor(cursor, self.leader.pages, self._stream, lease.shard_id, patience=patience)
 
-    async def _work(self, work: ShardWork, shard_id: str) -> None:
+    async def _work(self, work: ShardWorker, shard_id: str) -> None:
         stream = self._stream
         try:
             await work.run()

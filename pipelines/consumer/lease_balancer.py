@@ -25,7 +25,7 @@ class _Sight:
     since: float
 
 
-class Sharing:
+class LeaseBalancer:
     """What an instance sees of the leases, and makes of it.
 
     Clocks of several machines differ: another's lease has lapsed when it was seen unchanged for its whole lifetime, by

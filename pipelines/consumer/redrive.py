@@ -16,7 +16,7 @@ class NotReplayable(Exception):
     """The letter cannot be replayed; the message says why."""
 
 
-class Replay:
+class Redrive:
     """Replays letters. What a handler counts it counts once: a change keeps the sequence its effects are named by."""
 
     def __init__(

@@ -10,9 +10,16 @@ from functools import partial
 from typing import NoReturn, TypeVar
 
 from datastore.change_streams.leases import LIFETIME_SECONDS, Lease, Leases
-from datastore.change_streams.shards.shard_reader import BATCH, Page, PositionRefused, Trimmed, sequence_of, time_of
+from datastore.change_streams.shards.shard_reader import (
+    BATCH,
+    PositionRefused,
+    ShardPage,
+    Trimmed,
+    sequence_of,
+    time_of,
+)
 from datastore.dynamodb.retry.backoff import Backoff
-from pipelines.consumer.batches import Batches
+from pipelines.consumer.batches import BatchProcessor
 from pipelines.consumer.failures import OUTAGE, is_any_refusal, waited_out
 from pipelines.consumer.metrics import ShardLag, StreamMetrics
 from pipelines.consumer.shared_pages import Cursor
@@ -35,7 +42,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class ConsumerIntervals:
     """The intervals of a consumer in seconds. `batch` is the most records handled at once.
 
     A consumer that follows another one in its process reads a shard itself after `follow_seconds` without a page.
@@ -51,11 +58,11 @@ class Pace:
     outage: Backoff = OUTAGE
 
 
-class LeaseLost(Exception):
+class ShardLeaseLost(Exception):
     """Another instance reads the shard now."""
 
 
-class ShardWork:
+class ShardWorker:
     """The work on one shard until the shard has ended, its lease is lost, or the consumer stops it.
 
     `open_leases` gives the leases with a fresh store, `held_at` is the loop's time before the lease was taken, and
@@ -68,10 +75,10 @@ class ShardWork:
         lease: Lease,
         cursor: Cursor,
         open_leases: Callable[[], Leases],
-        batches: Batches,
+        batches: BatchProcessor,
         metrics: StreamMetrics,
         now: Callable[[], datetime],
-        pace: Pace,
+        pace: ConsumerIntervals,
         *,
         held_at: float,
         wait: float,
@@ -147,7 +154,7 @@ class ShardWork:
     async def _work(self, lag: ShardLag) -> None:
         await asyncio.sleep(0 if self._stopping else self._wait)
         empty = 0
-        with suppress(LeaseLost):
+        with suppress(ShardLeaseLost):
             while not self._stopping:
                 page = await self._read(lag)
                 await self._handle(page, lag)
@@ -160,7 +167,7 @@ class ShardWork:
                 if not self._stopping:
                     await asyncio.sleep(self._pause(page))
 
-    def _pause(self, page: Page) -> float:
+    def _pause(self, page: ShardPage) -> float:
         """Before the next is read: no time while there is more for certain, and a short one while there may be."""
         if len(page.records) >= self._pace.batch:
             return 0.0
@@ -168,7 +175,7 @@ class ShardWork:
         is_behind = last is not None and self._now() - last > FRESH
         return self._pace.poll_seconds / 5 if is_behind else self._pace.poll_seconds
 
-    async def _read(self, lag: ShardLag) -> Page:
+    async def _read(self, lag: ShardLag) -> ShardPage:
         read = partial(self._cursor.read, self._pace.batch)
         while True:
             try:
@@ -181,7 +188,7 @@ class ShardWork:
                 logger.error("CHANGES ARE LOST: %s Reading goes on with the oldest there are.", trimmed)
             await asyncio.sleep(self._pace.poll_seconds)
 
-    async def _handle(self, page: Page, lag: ShardLag) -> None:
+    async def _handle(self, page: ShardPage, lag: ShardLag) -> None:
         if not page.records:
             return
         self._in_batch = True
@@ -219,7 +226,7 @@ class ShardWork:
 
     def _lose(self) -> NoReturn:
         self._lost = True
-        raise LeaseLost
+        raise ShardLeaseLost
 
     async def _release(self) -> None:
         """So that others need not wait until it lapses; which it does if the store is out of order."""

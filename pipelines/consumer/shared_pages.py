@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from datastore.change_streams.shards.shard_reader import BATCH, Page, ShardCursor, Trimmed, sequence_of
+from datastore.change_streams.shards.shard_reader import BATCH, ShardCursor, ShardPage, Trimmed, sequence_of
 
 # The most records kept for a follower that is behind: two full pages. It reads dropped records itself.
 MOST_RECORDS = 2 * BATCH
@@ -22,7 +22,7 @@ Record = dict[str, Any]
 class Cursor(Protocol):
     """A place in a shard from which reading goes on."""
 
-    async def read(self, limit: int = BATCH) -> Page:
+    async def read(self, limit: int = BATCH) -> ShardPage:
         """Return the next records, at most `limit`. Raises what `ShardCursor.read` raises."""
 
 
@@ -132,7 +132,7 @@ class LeadingCursor:
         self._cursor = cursor
         self._shard = shard
 
-    async def read(self, limit: int = BATCH) -> Page:
+    async def read(self, limit: int = BATCH) -> ShardPage:
         try:
             page = await self._cursor.read(limit)
         except Trimmed:
@@ -158,19 +158,19 @@ class FollowingCursor:
         self._patience = patience
         self._held_up_at: int | None = None  # the page behind which the other does not get on
 
-    async def read(self, limit: int = BATCH) -> Page:
+    async def read(self, limit: int = BATCH) -> ShardPage:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._patience
         while (shard := self._pages.of(self._stream, self._shard_id)) is not None:
             records = shard.take(self._cursor.last, limit)
             if records:
                 self._cursor.skip_to(str(sequence_of(records[-1])))
-                return Page(records, ended=False)
+                return ShardPage(records, ended=False)
             if records is None or shard.pages == self._held_up_at:
                 break
             await shard.wait(until - loop.time())
             if shard.at_end and shard.take(self._cursor.last, limit) == []:
-                return Page([], ended=False)
+                return ShardPage([], ended=False)
             if loop.time() >= until:
                 self._held_up_at = shard.pages
         return await self._cursor.read(limit)

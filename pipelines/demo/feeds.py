@@ -17,7 +17,7 @@ from datastore.feeds.likes import Likes
 from datastore.feeds.notifications import Notifications, notification_from
 from datastore.feeds.posts import Post, Posts, post_from
 from datastore.feeds.users import Users
-from datastore.feeds.visibility import Sight, Viewer, Visibility
+from datastore.feeds.visibility import Viewer, Visibility, VisibilityPolicy
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import Table
 from datastore.model.ids import uuid7
@@ -159,7 +159,7 @@ class FeedDemo:
 
     def _posts(self, viewer: str, now: datetime) -> Posts:
         store = self._open_store()
-        return Posts(store, now, Sight(store, Viewer(viewer)))
+        return Posts(store, now, VisibilityPolicy(store, Viewer(viewer)))
 
 
 def numbered() -> list[tuple[str, Said]]:

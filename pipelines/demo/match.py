@@ -59,8 +59,8 @@ def demo_match(chance: random.Random, number: int, day: date) -> Json:
     names = list(pairs[number % len(pairs)])
     chance.shuffle(names)
     first, second = (_eleven(chance, name) for name in names)
-    one = _Innings(chance, first, second).play()
-    two = _Innings(chance, second, first, target=one.runs + 1).play()
+    one = _DemoInnings(chance, first, second).play()
+    two = _DemoInnings(chance, second, first, target=one.runs + 1).play()
     return {
         "meta": {"data_version": "1.1.0", "created": day.isoformat(), "revision": 1},
         "info": _info(chance, number, day, one, two),
@@ -78,7 +78,7 @@ def _eleven(chance: random.Random, name: str) -> _Side:
 
 
 @dataclass(slots=True)
-class _Innings:
+class _DemoInnings:
     """One innings, played ball by ball."""
 
     chance: random.Random
@@ -92,7 +92,7 @@ class _Innings:
     non_striker: str = ""
     credit: dict[str, float] = field(default_factory=dict)
 
-    def play(self) -> "_Innings":
+    def play(self) -> "_DemoInnings":
         self.striker, self.non_striker = self.batting.eleven[:2]
         bowled = dict.fromkeys(self.bowling.bowlers, 0)
         last = ""
@@ -177,7 +177,7 @@ class _Innings:
         self.credit[player] = self.credit.get(player, 0) + points
 
 
-def _info(chance: random.Random, number: int, day: date, one: _Innings, two: _Innings) -> Json:
+def _info(chance: random.Random, number: int, day: date, one: _DemoInnings, two: _DemoInnings) -> Json:
     venue, city = chance.choice(GROUNDS)
     sides = (one.batting, two.batting)
     bat_first = chance.random() < 0.4
@@ -202,7 +202,7 @@ def _info(chance: random.Random, number: int, day: date, one: _Innings, two: _In
     }
 
 
-def _outcome(one: _Innings, two: _Innings) -> Json:
+def _outcome(one: _DemoInnings, two: _DemoInnings) -> Json:
     if two.runs > one.runs:
         return {"winner": two.batting.name, "by": {"wickets": 10 - two.wickets}}
     if two.runs == one.runs:
@@ -210,7 +210,7 @@ def _outcome(one: _Innings, two: _Innings) -> Json:
     return {"winner": one.batting.name, "by": {"runs": one.runs - two.runs}}
 
 
-def _best(one: _Innings, two: _Innings) -> str:
+def _best(one: _DemoInnings, two: _DemoInnings) -> str:
     """The player who did most, batting and bowling together; the winners' first."""
     winners: Sequence[str] = (two if two.runs > one.runs else one).batting.eleven
     credit = {name: one.credit.get(name, 0) + two.credit.get(name, 0) for name in winners}

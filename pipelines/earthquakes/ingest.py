@@ -22,9 +22,9 @@ from datastore.errors import DomainError, Internal, Throttled, Timeout, Unavaila
 from datastore.model.timestamps import epoch_ms
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from pipelines.earthquakes.usgs_events import Reason, Rejection
+from pipelines.earthquakes.usgs_events import Rejection, RejectionReason
 from pipelines.earthquakes.usgs_feed import FeedCode, FeedError, read_events
-from pipelines.earthquakes.usgs_fetch import Source, open_source
+from pipelines.earthquakes.usgs_fetch import FeedDownload, open_source
 
 CONCURRENT_PUTS = 32
 PUT_SECONDS = 30.0
@@ -54,7 +54,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Progress:
+class IngestProgress:
     """How far an ingest is. `received` and `expected` in bytes; expected is None when the source does not tell."""
 
     received: int = 0
@@ -93,7 +93,7 @@ class EarthquakeIngest:
         self._new_id = new_id
         self._bounds = KnownBounds()
 
-    async def run(self, source: str, on_progress: Callable[[Progress], None] = lambda _: None) -> IngestSummary:
+    async def run(self, source: str, on_progress: Callable[[IngestProgress], None] = lambda _: None) -> IngestSummary:
         """Read the feed (a USGS feed's name, an http(s) URL, or a file) and store what is new.
 
         A failure on the way is the summary's `error`; what came before it is stored, and the next run goes over the
@@ -119,7 +119,7 @@ class EarthquakeIngest:
         store = Store(self._client, prefix=self._prefix, deadline=Deadline(PUT_SECONDS), token=self._new_id)
         return Earthquakes(store, self._now(), self._bounds)
 
-    def open(self, source: str, state: IngestState | None) -> AbstractAsyncContextManager[Source]:
+    def open(self, source: str, state: IngestState | None) -> AbstractAsyncContextManager[FeedDownload]:
         """The source, asked for only if it changed since `state`."""
         etag, modified = (state.etag, state.last_modified) if state else (None, None)
         return open_source(source, session=self._session, etag=etag, last_modified=modified)
@@ -148,14 +148,14 @@ class _Run:
     """One ingest of one source."""
 
     def __init__(
-        self, ingest: EarthquakeIngest, source: str, on_progress: Callable[[Progress], None], ingested_at_ms: int
+        self, ingest: EarthquakeIngest, source: str, on_progress: Callable[[IngestProgress], None], ingested_at_ms: int
     ) -> None:
         self.summary = IngestSummary(source)
         self._ingest = ingest
         self._source = source
         self._on_progress = on_progress
         self._ingested_at_ms = ingested_at_ms
-        self._progress = Progress()
+        self._progress = IngestProgress()
         self._rejected: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
 
@@ -179,7 +179,7 @@ class _Run:
         self.summary = replace(self.summary, error=code, retries=retries or self.summary.retries)
         logger.warning("Ingest of %s: %s", self._source, problem or code)
 
-    async def _download(self, source: Source, spool: IO[bytes]) -> FeedError | None:
+    async def _download(self, source: FeedDownload, spool: IO[bytes]) -> FeedError | None:
         """To the end first: only the whole feed's hash tells whether it is the last one again.
 
         How it was broken off, if it was.
@@ -208,7 +208,7 @@ class _Run:
         if broken_off is not None:
             raise broken_off
 
-    def _unchanged(self, state: IngestState, source: Source) -> None:
+    def _unchanged(self, state: IngestState, source: FeedDownload) -> None:
         self.summary = replace(
             self.summary,
             fetched=state.fetched,
@@ -225,7 +225,7 @@ class _Run:
         puts: set[asyncio.Task[None]] = set()
         try:
             async for event in events:
-                if isinstance(event, Rejection) and not (event.reason is Reason.DELETED and event.event_id):
+                if isinstance(event, Rejection) and not (event.reason is RejectionReason.DELETED and event.event_id):
                     self._progress.fetched += 1
                     self._rejected[event.reason.value] += 1
                     continue
@@ -281,7 +281,7 @@ class _Run:
             error=next(iter(self._failed), None),
         )
 
-    async def _remember(self, source: Source) -> None:
+    async def _remember(self, source: FeedDownload) -> None:
         await self._ingest.repository().save_ingest_state(
             IngestState(
                 source=self._source,

@@ -13,10 +13,10 @@ from datastore.errors import DomainError
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.timestamps import from_epoch_ms
 from datastore.session.store import Store
-from pipelines.consumer.batches import Batches
+from pipelines.consumer.batches import BatchProcessor
 from pipelines.consumer.consumer import Consumer
 from pipelines.consumer.metrics import StreamMetrics
-from pipelines.consumer.shard_worker import Pace
+from pipelines.consumer.shard_worker import ConsumerIntervals
 
 CHECK_SECONDS = 60.0
 # The pause after the first check that finds the consumer lagging. Each further one doubles it.
@@ -57,13 +57,13 @@ class EarthquakeStatisticsPipeline:
         instance_id: str,
         now: Callable[[], datetime],
         metrics: StreamMetrics,
-        pace: Pace = Pace(),  # noqa: B008 - frozen
+        pace: ConsumerIntervals = ConsumerIntervals(),  # noqa: B008 - frozen
     ) -> None:
         self._open_store = open_store
         self._now = now
         self._metrics = metrics
         self._rebuild = StatisticsRebuild(open_store, now)
-        batches = Batches([CountEarthquakes(open_store)], open_store, now, metrics, outage=pace.outage)
+        batches = BatchProcessor([CountEarthquakes(open_store)], open_store, now, metrics, outage=pace.outage)
         self._consumer = Consumer(wire, EARTHQUAKES, prefix, batches, open_store, instance_id, now, metrics, pace=pace)
 
     async def run(self) -> None:

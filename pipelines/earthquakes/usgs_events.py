@@ -14,7 +14,7 @@ MOST_IDS = 16
 UNKNOWN_PLACE = "Unknown location"
 
 
-class Reason(StrEnum):
+class RejectionReason(StrEnum):
     """Why one feature is not taken in. Where several apply the first one found is told."""
 
     MISSING_ID = "MISSING_ID"
@@ -36,13 +36,13 @@ class Rejection:
     `updated_at_ms` is when USGS deleted a deleted event, where the feature says so.
     """
 
-    reason: Reason
+    reason: RejectionReason
     event_id: str | None
     updated_at_ms: int | None = None
 
 
 class _Refused(Exception):
-    def __init__(self, reason: Reason, updated_at_ms: int | None = None) -> None:
+    def __init__(self, reason: RejectionReason, updated_at_ms: int | None = None) -> None:
         self.reason = reason
         self.updated_at_ms = updated_at_ms
 
@@ -50,7 +50,7 @@ class _Refused(Exception):
 def judge(feature: object, ingested_at_ms: int) -> Earthquake | Rejection:
     """The event in one parsed feature, or why there is none. Never raises, whatever `feature` is."""
     if not isinstance(feature, dict):
-        return Rejection(Reason.NOT_A_FEATURE, None)
+        return Rejection(RejectionReason.NOT_A_FEATURE, None)
     try:
         return _earthquake(feature, ingested_at_ms)
     except _Refused as refused:
@@ -61,12 +61,12 @@ def judge(feature: object, ingested_at_ms: int) -> Earthquake | Rejection:
 
 def _earthquake(feature: dict[str, object], ingested_at_ms: int) -> Earthquake:
     if feature.get("type") != "Feature":
-        raise _Refused(Reason.NOT_A_FEATURE)
+        raise _Refused(RejectionReason.NOT_A_FEATURE)
     properties = _members(feature.get("properties"))
     if _is_deleted(properties):  # before all else: a deleted feature may have blanks anywhere
-        raise _Refused(Reason.DELETED, _if_time(properties.get("updated")))
+        raise _Refused(RejectionReason.DELETED, _if_time(properties.get("updated")))
     event_id = _event_id(feature.get("id"))
-    magnitude = _number(properties.get("mag"), Reason.MISSING_MAGNITUDE)
+    magnitude = _number(properties.get("mag"), RejectionReason.MISSING_MAGNITUDE)
     latitude, longitude, depth = _position(_members(feature.get("geometry")).get("coordinates"))
     return Earthquake(
         event_id=event_id,
@@ -132,7 +132,7 @@ def _members(value: object) -> dict[str, object]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _Refused(Reason.BAD_VALUE)
+        raise _Refused(RejectionReason.BAD_VALUE)
     return value
 
 
@@ -148,54 +148,54 @@ def _text(value: str, longest: int) -> str:
 
 def _event_id(value: object) -> str:
     if value is None or value == "":
-        raise _Refused(Reason.MISSING_ID)
+        raise _Refused(RejectionReason.MISSING_ID)
     if not isinstance(value, str):
-        raise _Refused(Reason.BAD_VALUE)
+        raise _Refused(RejectionReason.BAD_VALUE)
     if len(value) > LONGEST_EVENT_ID:
-        raise _Refused(Reason.ID_TOO_LONG)
+        raise _Refused(RejectionReason.ID_TOO_LONG)
     return _text(value, LONGEST_EVENT_ID)
 
 
-def _number(value: object, when_missing: Reason) -> float:
+def _number(value: object, when_missing: RejectionReason) -> float:
     if value is None:
         raise _Refused(when_missing)
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise _Refused(Reason.BAD_VALUE)
+        raise _Refused(RejectionReason.BAD_VALUE)
     try:
         number = float(value)
     except OverflowError:
-        raise _Refused(Reason.BAD_VALUE) from None
+        raise _Refused(RejectionReason.BAD_VALUE) from None
     if not math.isfinite(number):
-        raise _Refused(Reason.BAD_VALUE)
+        raise _Refused(RejectionReason.BAD_VALUE)
     return number if abs(number) >= SMALLEST else 0.0
 
 
 def _position(coordinates: object) -> tuple[float, float, float | None]:
     """Latitude, longitude and depth in km out of GeoJSON's [longitude, latitude, depth]."""
     if coordinates is not None and not isinstance(coordinates, list):
-        raise _Refused(Reason.BAD_VALUE)
+        raise _Refused(RejectionReason.BAD_VALUE)
     longitude, latitude, depth = [*(coordinates or []), None, None, None][:3]
-    east = _number(longitude, Reason.MISSING_COORDINATES)
-    north = _number(latitude, Reason.MISSING_COORDINATES)
+    east = _number(longitude, RejectionReason.MISSING_COORDINATES)
+    north = _number(latitude, RejectionReason.MISSING_COORDINATES)
     if abs(north) > 90:
-        raise _Refused(Reason.BAD_LATITUDE)
+        raise _Refused(RejectionReason.BAD_LATITUDE)
     if abs(east) > 180:
-        raise _Refused(Reason.BAD_LONGITUDE)
+        raise _Refused(RejectionReason.BAD_LONGITUDE)
     return north, east, None if depth is None else _depth(depth)
 
 
 def _depth(value: object) -> float:
-    depth = _number(value, Reason.BAD_VALUE)
+    depth = _number(value, RejectionReason.BAD_VALUE)
     if depth >= BEYOND_FLOAT:
-        raise _Refused(Reason.BAD_VALUE)
+        raise _Refused(RejectionReason.BAD_VALUE)
     return max(0.0, depth)
 
 
 def _time(value: object) -> int:
     if value is None:
-        raise _Refused(Reason.MISSING_TIME)
+        raise _Refused(RejectionReason.MISSING_TIME)
     if isinstance(value, bool) or not isinstance(value, int) or not EARLIEST_MS <= value <= LATEST_MS:
-        raise _Refused(Reason.BAD_VALUE)
+        raise _Refused(RejectionReason.BAD_VALUE)
     return value
 
 
@@ -204,5 +204,5 @@ def _place(value: object) -> str:
     if value is None:
         return UNKNOWN_PLACE
     if not isinstance(value, str):
-        raise _Refused(Reason.BAD_VALUE)
+        raise _Refused(RejectionReason.BAD_VALUE)
     return _text(value, LONGEST_PLACE) if value.strip() else UNKNOWN_PLACE

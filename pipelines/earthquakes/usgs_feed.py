@@ -54,7 +54,7 @@ async def read_events(chunks: AsyncIterator[bytes], *, ingested_at_ms: int) -> A
     Raises `FeedError` (NOT_GEOJSON, TRUNCATED, UPSTREAM_ERROR, TOO_LARGE) after what was whole before the fault. What
     the parser cannot pass over (an integer of over 4300 digits, half a surrogate pair) is a fault too: TRUNCATED.
     """
-    with closing(_Reader()) as reader:
+    with closing(_FeatureReader()) as reader:
         async for piece in _pieces(chunks):
             for feature in reader.features(piece):
                 yield judge(feature, ingested_at_ms)
@@ -164,7 +164,7 @@ class _Open:
         return self.shape.get(self.key) if self.shape else None
 
 
-class _Reader:
+class _FeatureReader:
     """JSON text in, features out, each pruned to its shape: memory does not grow with what a feature contains."""
 
     def __init__(self) -> None:

@@ -35,7 +35,7 @@ USER_AGENT = "dynamodb-graphql-gateway (USGS feed reader)"
 
 
 @dataclass(slots=True)
-class Source:
+class FeedDownload:
     """A feed being read, once. `size` (bytes) and `sha256` (hex) are those of what was read so far.
 
     Bytes count as the session hands them over: any Content-Encoding is undone, a .gz file stays as it is. `total` is
@@ -87,7 +87,7 @@ async def open_source(
     last_modified: str | None = None,
     limits: aiohttp.ClientTimeout = LIMITS,
     uniform: Callable[[], float] = random.random,
-) -> AsyncIterator[Source]:
+) -> AsyncIterator[FeedDownload]:
     """Open a feed's name, an http(s) address or a file (only for those who may read the gateway's files).
 
     `etag` and `last_modified` are those of an earlier answer: when nothing changed, `not_modified` is true and there
@@ -122,7 +122,7 @@ def _is_feed_name(source: str, path: Path) -> bool:
 
 
 @asynccontextmanager
-async def _opened_file(path: Path) -> AsyncIterator[Source]:
+async def _opened_file(path: Path) -> AsyncIterator[FeedDownload]:
     try:
         file = await asyncio.to_thread(path.open, "rb")
     except FileNotFoundError as error:
@@ -130,7 +130,7 @@ async def _opened_file(path: Path) -> AsyncIterator[Source]:
     except (OSError, ValueError) as error:
         raise FeedError(FeedCode.BAD_SOURCE, f"The file {str(path)!r} cannot be read.") from error
     try:
-        yield Source(_file_parts(file), total=(await asyncio.to_thread(path.stat)).st_size)
+        yield FeedDownload(_file_parts(file), total=(await asyncio.to_thread(path.stat)).st_size)
     finally:
         await asyncio.to_thread(file.close)
 
@@ -144,7 +144,7 @@ async def _file_parts(file: IO[bytes]) -> AsyncIterator[bytes]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _FeedResponse:
     """A 200 with its first bytes (none when the body is empty), or a 304."""
 
     response: aiohttp.ClientResponse
@@ -166,7 +166,7 @@ class _Request:
     headers: Mapping[str, str]
     limits: aiohttp.ClientTimeout
 
-    async def attempt(self) -> _Answer:
+    async def attempt(self) -> _FeedResponse:
         try:
             response = await self._follow(URL(self.url))
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, ValueError) as error:
@@ -174,7 +174,7 @@ class _Request:
         except (aiohttp.ClientError, OSError) as error:
             raise _Again(_lost(error, FeedCode.UNREACHABLE)) from error
         try:
-            return _Answer(response, await _head(response))
+            return _FeedResponse(response, await _head(response))
         except BaseException:
             response.close()
             raise
@@ -212,7 +212,7 @@ async def _head(response: aiohttp.ClientResponse) -> bytes:
         raise _Again(_lost(error, FeedCode.UNREACHABLE)) from error
 
 
-async def _insist(request: _Request, delays: Iterator[float]) -> tuple[_Answer, int]:
+async def _insist(request: _Request, delays: Iterator[float]) -> tuple[_FeedResponse, int]:
     """The answer, and how often the request had to be repeated for it."""
     for retries in itertools.count():
         try:
@@ -230,10 +230,10 @@ async def _insist(request: _Request, delays: Iterator[float]) -> tuple[_Answer, 
     raise AssertionError("unreachable")
 
 
-def _source_of(answer: _Answer, retries: int) -> Source:
+def _source_of(answer: _FeedResponse, retries: int) -> FeedDownload:
     response = answer.response
     plain = "Content-Encoding" not in response.headers
-    return Source(
+    return FeedDownload(
         _http_parts(answer),
         total=response.content_length if plain and response.status == 200 else None,
         retries=retries,
@@ -243,7 +243,7 @@ def _source_of(answer: _Answer, retries: int) -> Source:
     )
 
 
-async def _http_parts(answer: _Answer) -> AsyncIterator[bytes]:
+async def _http_parts(answer: _FeedResponse) -> AsyncIterator[bytes]:
     part = answer.head
     try:
         while part:

@@ -15,7 +15,7 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.consumer.aws_lambda import OUTAGE, LambdaHandler
-from pipelines.consumer.batches import Batches
+from pipelines.consumer.batches import BatchProcessor
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.feeds.handlers import feed_handlers
@@ -28,7 +28,7 @@ def _now() -> datetime:
 
 
 @asynccontextmanager
-async def feed_batches() -> AsyncIterator[Batches]:
+async def feed_batches() -> AsyncIterator[BatchProcessor]:
     """Batches for the feed's handlers, on the store that the environment names."""
     environment = os.environ
     options = StoreOptions(
@@ -44,7 +44,7 @@ async def feed_batches() -> AsyncIterator[Batches]:
             return Store(database.client, prefix=options.prefix, deadline=deadline, token=lambda: str(uuid.uuid4()))
 
         handlers = feed_handlers(open_store, _now, fan_out_bound=bound)
-        yield Batches(handlers, open_store, _now, StreamMetrics(), outage=OUTAGE, for_ever=False)
+        yield BatchProcessor(handlers, open_store, _now, StreamMetrics(), outage=OUTAGE, for_ever=False)
 
 
 handler = LambdaHandler(FEED.name, feed_batches)

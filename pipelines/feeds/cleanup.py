@@ -10,7 +10,7 @@ from functools import partial
 
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.codec import Item
-from datastore.feeds.cascade_delete import Remains
+from datastore.feeds.cascade_delete import PostRemains
 from datastore.feeds.comments import is_comment
 from datastore.feeds.likes import is_like
 from datastore.feeds.posts import deleted
@@ -39,7 +39,7 @@ class Cleanup:
         added = {key: post_parts(key) for change in changes if (key := _added(change)) is not None}
         if not emptied and not added:
             return
-        remains = Remains(self._open_store())
+        remains = PostRemains(self._open_store())
         gone = await remains.gone([*emptied, *added.values()])
         await remains.delete([key for key, post_id in added.items() if post_id in gone.deleted - emptied])
         await side_by_side([partial(self._empty, post_id) for post_id in emptied & gone.all], self._at_once)
@@ -47,7 +47,7 @@ class Cleanup:
     async def _empty(self, post_id: str) -> None:
         start: Item | None = None
         while True:
-            remains = Remains(self._open_store())
+            remains = PostRemains(self._open_store())
             page = await remains.page(post_id, start, self._page)
             await remains.delete(page.keys)
             if (start := page.next_start) is None:

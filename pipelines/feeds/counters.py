@@ -24,7 +24,7 @@ from datastore.keyspace.feeds import leaderboards, posts, users
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.keyspace.feeds.table import FEED
 from datastore.session.store import Store
-from pipelines.feeds.leaderboard_refresh import SHOWN, Period, Renewal
+from pipelines.feeds.leaderboard_refresh import SHOWN, LeaderboardRefresh, Period
 
 STEPS = {"INSERT": 1, "REMOVE": -1}
 
@@ -44,7 +44,7 @@ class Counters:
     ) -> None:
         self._open_store = open_store
         self._now = now
-        self._renewal = Renewal(shown=shown, uniform=uniform)
+        self._renewal = LeaderboardRefresh(shown=shown, uniform=uniform)
 
     async def handle(self, changes: Sequence[Change]) -> None:
         now = self._now()

@@ -12,13 +12,13 @@ from datetime import datetime
 from functools import partial
 
 from datastore.change_streams.shards.stream_reader import Change
-from datastore.feeds.fan_out import PostEntry, Progress, entry_of_post
+from datastore.feeds.fan_out import FanOutProgress, PostEntry, entry_of_post
 from datastore.feeds.posts import deleted, written
 from datastore.feeds.visibility import Visibility
 from datastore.session.store import Store
 from pipelines.feeds.bounded_gather import AT_ONCE, side_by_side
 from pipelines.feeds.fan_out_on_read import promote
-from pipelines.feeds.follower_fan_out import PAGE, Walks
+from pipelines.feeds.follower_fan_out import PAGE, FollowerFanOut
 
 MOST_FOLLOWERS = 10_000
 
@@ -37,7 +37,7 @@ class FanOut:
         page: int = PAGE,
         at_once: int = AT_ONCE,
     ) -> None:
-        self._walks = Walks(open_store, now, page)
+        self._walks = FollowerFanOut(open_store, now, page)
         self._most_followers = most_followers
         self._at_once = at_once
 
@@ -76,7 +76,7 @@ class FanOut:
             await self._take_back(post, progress)
         await self._walks.finish(_spreading(post))
 
-    async def _take_back(self, post: PostEntry, progress: Progress | None) -> None:
+    async def _take_back(self, post: PostEntry, progress: FanOutProgress | None) -> None:
         """It was deleted on its way, and those who took it out may have been overtaken by the walk that put it in.
 
         So how far they are does not count: this is a walk of its own, noted in place of the one before. Another that
@@ -84,7 +84,7 @@ class FanOut:
         """
         if progress is None or not progress.gone:
             await self._walks.settle(replace(post, wanted=False), progress)
-            progress = Progress(gone=True)
+            progress = FanOutProgress(gone=True)
             await self._walks.tables().save(_spreading(post), progress)
         await self._walks.run(replace(post, wanted=False), progress, _spreading(post))
         await self._walks.finish(_withdrawal(post))

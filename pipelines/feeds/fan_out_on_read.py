@@ -19,12 +19,12 @@ entries are searched only for posts before it. An author is never demoted.
 from datetime import timedelta
 
 from datastore.feeds.fan_out import AuthorSource
-from pipelines.feeds.follower_fan_out import Walks
+from pipelines.feeds.follower_fan_out import FollowerFanOut
 
 CLOCK_SKEW = timedelta(minutes=5)
 
 
-async def promote(walks: Walks, author_id: str) -> None:
+async def promote(walks: FollowerFanOut, author_id: str) -> None:
     """Have the author's posts merged from now on. Can be cut at any time, and run again or twice at once."""
     job = f"sources:{author_id}"
     tables = walks.tables()

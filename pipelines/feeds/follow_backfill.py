@@ -21,7 +21,7 @@ from pipelines.feeds.bounded_gather import AT_ONCE, side_by_side
 from pipelines.feeds.follower_fan_out import PAGE
 
 
-class Followings:
+class FollowBackfill:
     """Handles follows that were made or taken back."""
 
     name = "followings"

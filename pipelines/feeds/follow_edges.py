@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from datastore.change_streams.shards.stream_reader import Change
-from datastore.feeds.follow_edges import Edges as Sides
+from datastore.feeds.follow_edges import FollowEdges as Sides
 from datastore.feeds.follows import edge_from, is_edge
 from datastore.session.store import Store
 from pipelines.feeds.bounded_gather import AT_ONCE, side_by_side
 
 
-class Edges:
+class FollowEdgeHandler:
     """A handler of edges that were written without the follower's side, and of deleted edges."""
 
     name = "edges"

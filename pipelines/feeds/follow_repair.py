@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from datastore.feeds.follow_edges import Edges, edges_alone
+from datastore.feeds.follow_edges import FollowEdges, edges_alone
 from datastore.session.store import Store
 from pipelines.feeds.bounded_gather import AT_ONCE, side_by_side
 
@@ -47,7 +47,7 @@ class FollowRepair:
         progress = RepairProgress()
         async for page in edges_alone(self._open_store):
             pairs = dict.fromkeys((follow.follower_id, follow.followee_id) for follow in page.follows)
-            sides = Edges(self._open_store())
+            sides = FollowEdges(self._open_store())
             await side_by_side([partial(sides.settle, *pair, inserted=True) for pair in pairs], self._at_once)
             progress = RepairProgress(progress.scanned + page.scanned, progress.follows + len(pairs))
             self._on_progress(progress)

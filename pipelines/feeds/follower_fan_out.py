@@ -13,13 +13,13 @@ or they follow and leave once more. It shows nothing they may not see: that is a
 from collections.abc import Callable
 from datetime import datetime
 
-from datastore.feeds.fan_out import FanOuts, Placement, Progress, Standing, concerned
+from datastore.feeds.fan_out import FanOutProgress, FanOuts, Placement, Standing, concerned
 from datastore.session.store import Store
 
 PAGE = 500
 
 
-class Walks:
+class FollowerFanOut:
     """`open_store` opens a store for each page: a walk takes longer than a request may."""
 
     def __init__(self, open_store: Callable[[], Store], now: Callable[[], datetime], page: int = PAGE) -> None:
@@ -30,12 +30,12 @@ class Walks:
     def tables(self) -> FanOuts:
         return FanOuts(self._open_store(), self._now())
 
-    async def run(self, placement: Placement, progress: Progress | None = None, job: str | None = None) -> bool:
+    async def run(self, placement: Placement, progress: FanOutProgress | None = None, job: str | None = None) -> bool:
         """Place it with all followers, from where `progress` is; the progress is noted under `job`, if it has a name.
 
         Whether there was anything to do. What it raises, the store raises: then it can be run again.
         """
-        progress = progress or Progress()
+        progress = progress or FanOutProgress()
         begun = bool(progress.followers)
         await self.settle(placement, progress)
         after, more = progress.through, True
@@ -46,17 +46,17 @@ class Walks:
             if standing:
                 begun = True
                 if job is not None:
-                    await self.tables().save(job, Progress(after, tuple(standing), gone=progress.gone))
+                    await self.tables().save(job, FanOutProgress(after, tuple(standing), gone=progress.gone))
                 await self._place(placement, standing)
         return begun
 
-    async def settle(self, placement: Placement, progress: Progress | None) -> None:
+    async def settle(self, placement: Placement, progress: FanOutProgress | None) -> None:
         """Set right what a walk that was cut may have left with the followers of its last page."""
         if progress is not None and progress.followers:
             await self._place(placement, await self.tables().standing(placement, progress.followers))
 
     async def finish(self, job: str) -> None:
-        await self.tables().save(job, Progress(done=True))
+        await self.tables().save(job, FanOutProgress(done=True))
 
     async def _place(self, placement: Placement, standing: Standing) -> None:
         while standing:

@@ -8,9 +8,9 @@ from pipelines.consumer.handlers import Handler
 from pipelines.feeds.cleanup import Cleanup
 from pipelines.feeds.counters import Counters
 from pipelines.feeds.fan_out import MOST_FOLLOWERS, FanOut
-from pipelines.feeds.follow_backfill import Followings
-from pipelines.feeds.follow_edges import Edges
-from pipelines.feeds.notifications import Notifications
+from pipelines.feeds.follow_backfill import FollowBackfill
+from pipelines.feeds.follow_edges import FollowEdgeHandler
+from pipelines.feeds.notifications import NotificationHandler
 
 
 def feed_handlers(
@@ -19,9 +19,9 @@ def feed_handlers(
     """The handlers of the feed's stream. An author with more followers than the bound is merged when feeds are read."""
     return [
         Counters(open_store, now),
-        Notifications(open_store, now),
+        NotificationHandler(open_store, now),
         FanOut(open_store, now, most_followers=fan_out_bound),
-        Edges(open_store),
-        Followings(open_store, now),
+        FollowEdgeHandler(open_store),
+        FollowBackfill(open_store, now),
         Cleanup(open_store),
     ]

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Throttled
-from datastore.feeds.leaderboard_snapshots import Board, Boards, Member
+from datastore.feeds.leaderboard_snapshots import Board, BoardMember, Boards
 from datastore.tasks import all_settled
 
 SHOWN = 100
@@ -26,7 +26,7 @@ CONFLICTS = Backoff(first=0.02, most=0.5, tries=100)
 Period = tuple[str, str]  # kind and period
 
 
-class Renewal:
+class LeaderboardRefresh:
     """Renews boards that show so many. Those of one process take turns, and so do not stand in each other's way."""
 
     def __init__(self, *, shown: int = SHOWN, uniform: Callable[[], float] = random.random) -> None:
@@ -62,7 +62,7 @@ async def _renewed(boards: Boards, period: Period, names: frozenset[str], shown:
     return Board(*period, version, tuple(ranked[:size]), bound=ranked[size].rank if len(ranked) > size else None)
 
 
-def merge(board: Board, fresh: Sequence[Member], shown: int) -> Board | None:
+def merge(board: Board, fresh: Sequence[BoardMember], shown: int) -> Board | None:
     """The board with the new counts in place of the old; None when somebody outside may belong among those shown."""
     names = {member.name for member in fresh}
     stay = [member for member in board.members if member.name not in names]

@@ -19,7 +19,7 @@ from hashlib import sha256
 from datastore.change_streams import exactly_once as effects
 from datastore.change_streams.exactly_once import Effect
 from datastore.change_streams.shards.stream_reader import Change
-from datastore.feeds.cascade_delete import Remains
+from datastore.feeds.cascade_delete import PostRemains
 from datastore.feeds.change_completion import completed
 from datastore.feeds.comments import Comment, commented, uncommented
 from datastore.feeds.follows import Follow, following_from, is_following
@@ -55,7 +55,7 @@ class News:
     seen_by: tuple[str, Visibility] | None = None
 
 
-class Notifications:
+class NotificationHandler:
     """The handler that tells."""
 
     name = "notifications"
@@ -91,7 +91,7 @@ class Notifications:
         does not give the key of its notification any more. The author's unread notifications are therefore read.
         """
         likes = [like_from(change.old) for change in changes if is_like(change.keys) and change.old is not None]
-        gone = (await Remains(store).gone(like.post_id for like in likes)).all if likes else set[str]()
+        gone = (await PostRemains(store).gone(like.post_id for like in likes)).all if likes else set[str]()
         news = [piece for like in likes if like.post_id in gone for piece in _of_like(like)]
         news += [piece for change in changes for piece in _news_deleted(change)]
         news = [piece for piece in news if piece.notification.is_kept_at(now)]

@@ -7,11 +7,11 @@ from datastore.change_streams.shards.shard_reader import Wire
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.feeds.table import FEED
 from datastore.session.store import Store
-from pipelines.consumer.batches import RETRIES, Batches
+from pipelines.consumer.batches import RETRIES, BatchProcessor
 from pipelines.consumer.consumer import Consumer
 from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
-from pipelines.consumer.shard_worker import Pace
+from pipelines.consumer.shard_worker import ConsumerIntervals
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.feeds.handlers import feed_handlers
 
@@ -33,14 +33,14 @@ class FeedPipeline:
         now: Callable[[], datetime],
         fan_out_bound: int = MOST_FOLLOWERS,
         handlers: Sequence[Handler] | None = None,
-        pace: Pace = Pace(),  # noqa: B008 - frozen
+        pace: ConsumerIntervals = ConsumerIntervals(),  # noqa: B008 - frozen
         retries: Backoff = RETRIES,
         metrics: StreamMetrics | None = None,
     ) -> None:
         self.metrics = metrics or StreamMetrics()
         if handlers is None:
             handlers = feed_handlers(open_store, now, fan_out_bound=fan_out_bound)
-        batches = Batches(handlers, open_store, now, self.metrics, retries=retries, outage=pace.outage)
+        batches = BatchProcessor(handlers, open_store, now, self.metrics, retries=retries, outage=pace.outage)
         self.consumer = Consumer(wire, FEED, prefix, batches, open_store, instance_id, now, self.metrics, pace=pace)
 
     async def run(self) -> None:

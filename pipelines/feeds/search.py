@@ -24,12 +24,12 @@ from datastore.feeds.search_entries import (
 from datastore.feeds.search_source import current_post
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import META
-from datastore.search import Entry, Kind, SearchIndex
+from datastore.search import Kind, SearchEntry, SearchIndex
 from datastore.session.store import Store
-from pipelines.consumer.batches import RETRIES, Batches
+from pipelines.consumer.batches import RETRIES, BatchProcessor
 from pipelines.consumer.consumer import Consumer
 from pipelines.consumer.metrics import StreamMetrics
-from pipelines.consumer.shard_worker import Pace
+from pipelines.consumer.shard_worker import ConsumerIntervals
 
 GROUP = "search"
 AT_ONCE = 8
@@ -69,7 +69,7 @@ class SearchSync:
         self._metrics = metrics
 
     async def handle(self, changes: Sequence[Change]) -> None:
-        users: dict[str, Entry] = {}
+        users: dict[str, SearchEntry] = {}
         posts: dict[str, Change] = {}
         for change in changes:
             if (user := _user(change)) is not None:
@@ -79,10 +79,10 @@ class SearchSync:
         await self._write(Kind.USERS, list(users.values()))
         await self._write(Kind.POSTS, await self._entries(posts))
 
-    async def _entries(self, posts: dict[str, Change]) -> list[Entry]:
+    async def _entries(self, posts: dict[str, Change]) -> list[SearchEntry]:
         slots = asyncio.Semaphore(AT_ONCE)
 
-        async def entry(post_id: str, change: Change) -> Entry:
+        async def entry(post_id: str, change: Change) -> SearchEntry:
             if _is_whole(change):
                 return post_entry(post_id, version_of(change.sequence), change.new)
             async with slots:
@@ -90,7 +90,7 @@ class SearchSync:
 
         return await asyncio.gather(*[entry(post_id, change) for post_id, change in posts.items()])
 
-    async def _write(self, kind: Kind, entries: Sequence[Entry]) -> None:
+    async def _write(self, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         if not entries:
             return
         try:
@@ -118,11 +118,11 @@ class SearchPipeline:
         now: Callable[[], datetime],
         metrics: SearchMetrics,
         leader: Consumer | None = None,
-        pace: Pace = Pace(),  # noqa: B008 - frozen
+        pace: ConsumerIntervals = ConsumerIntervals(),  # noqa: B008 - frozen
     ) -> None:
         stream = metrics.stream
         handler = SearchSync(index, open_store, metrics)
-        batches = Batches([handler], open_store, now, stream, retries=RETRIES, outage=pace.outage)
+        batches = BatchProcessor([handler], open_store, now, stream, retries=RETRIES, outage=pace.outage)
         self.consumer = Consumer(
             wire,
             FEED,
@@ -142,7 +142,7 @@ class SearchPipeline:
         await self.consumer.run()
 
 
-def _user(change: Change) -> Entry | None:
+def _user(change: Change) -> SearchEntry | None:
     """Return the entry of the user that a change concerns; None if nothing indexed has changed."""
     user_id = user_id_of(change.keys)
     if user_id is None or indexed_of_user(change.old) == indexed_of_user(change.new):

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from datastore.errors import Unavailable
 from datastore.matches.cricket import Match
-from datastore.matches.display import Names
+from datastore.matches.display import MatchNames
 from datastore.matches.display_states import DisplayStates
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch
@@ -23,7 +23,7 @@ from pipelines.matches.live.orchestrator import LINGER, RECONCILE_SECONDS, TICK_
 from pipelines.matches.live.poller import LiveChange, ScorePoller
 from pipelines.matches.providers.provider import Provider
 from pipelines.matches.push.live_activities import LACoordinator
-from pipelines.matches.push.push_delivery import Delivery, Outcome
+from pipelines.matches.push.push_delivery import PushDelivery, PushOutcome
 from pipelines.matches.push.push_queue import MatchChange
 from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, SyncJob, TeamSyncJob
 
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class PollIntervals:
     """How often what is done. `linger`: how long a finished match is still polled."""
 
     tick_seconds: float = TICK_SECONDS
@@ -57,11 +57,11 @@ class CricketPipeline:
         self,
         provider: Provider,
         open_store: Callable[[], Store],
-        delivery: Delivery,
+        delivery: PushDelivery,
         *,
         instance_id: str,
         now: Callable[[], datetime],
-        pace: Pace = Pace(),
+        pace: PollIntervals = PollIntervals(),
         on_change: Callable[[LiveChange], None] = lambda _: None,
         on_sync: Callable[[], None] = lambda: None,
         figures: PollFigures | None = None,
@@ -74,7 +74,7 @@ class CricketPipeline:
         self._on_sync = on_sync
         self._delivery = delivery
         self._coordinator = LACoordinator(open_store, delivery, now)
-        self._names: dict[str, Names] = {}
+        self._names: dict[str, MatchNames] = {}
         self._synced = asyncio.Event()
         self.poller = ScorePoller(provider, open_store, instance_id, now, self._changed, lock_seconds=pace.lock_seconds)
         self.orchestrator = MatchOrchestrator(
@@ -143,7 +143,7 @@ class CricketPipeline:
                 "Version %d of match %s is not shown on widgets", change.active.version, change.match.match_id
             )
 
-    async def _names_of(self, display: DisplayStates, change: LiveChange) -> Names:
+    async def _names_of(self, display: DisplayStates, change: LiveChange) -> MatchNames:
         """Read once a match: names do not change while one is played."""
         match_id = change.match.match_id
         if match_id not in self._names:
@@ -155,7 +155,7 @@ class CricketPipeline:
     async def _ended(self, active: ActiveMatch) -> None:
         match: Match | None = await Fixtures(self._open_store(), self._now()).by_id(active.match_id)
         if match is not None:
-            unreached = (await self._coordinator.end(match)).outcomes[Outcome.FAILED]
+            unreached = (await self._coordinator.end(match)).outcomes[PushOutcome.FAILED]
             if unreached and self._now() - active.updated_at < self._pace.linger + REACHED_WITHIN:
                 # The match stays on the list, and its end is tried again for those.
                 raise Unavailable(f"{unreached} sessions do not know yet that the match is over.")

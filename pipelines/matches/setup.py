@@ -15,13 +15,13 @@ from pipelines.matches.providers.sportmonks.http import BASE_URL
 from pipelines.matches.providers.sportmonks.provider import SportMonks
 from pipelines.matches.push.apns import ApnsDelivery
 from pipelines.matches.push.apns_credentials import PRODUCTION, ApnsCredentials
-from pipelines.matches.push.push_delivery import Delivery, LoggedDelivery
+from pipelines.matches.push.push_delivery import LoggedDelivery, PushDelivery
 
 APNS = ("APNS_KEY_FILE", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_BUNDLE_ID")
 VARIABLES = ("SPORTMONKS_API_TOKEN", "SPORTMONKS_URL", *APNS, "APNS_URL")
 
 
-class Source(StrEnum):
+class MatchSource(StrEnum):
     """Where the matches come from. NONE: another process polls them, or nobody."""
 
     NONE = "none"
@@ -37,24 +37,24 @@ class SetupError(ValueError):
 class PipelineSetup:
     """A source that can be used, with its token; credentials for APNs, or None to log what would be sent."""
 
-    source: Source
+    source: MatchSource
     sportmonks_token: str = field(default="", repr=False)
     sportmonks_url: str = BASE_URL
     apns: ApnsCredentials | None = None
 
     def provider(self, session: aiohttp.ClientSession, now: Callable[[], datetime]) -> Provider:
-        if self.source is Source.SPORTMONKS:
+        if self.source is MatchSource.SPORTMONKS:
             return SportMonks(session, self.sportmonks_token, base_url=self.sportmonks_url, now=now)
         return DemoProvider(now)
 
-    def delivery(self, now: Callable[[], datetime]) -> Delivery:
+    def delivery(self, now: Callable[[], datetime]) -> PushDelivery:
         return LoggedDelivery() if self.apns is None else ApnsDelivery(self.apns, now)
 
 
-def pipeline_setup(source: Source, environment: Mapping[str, str] = os.environ) -> PipelineSetup:
+def pipeline_setup(source: MatchSource, environment: Mapping[str, str] = os.environ) -> PipelineSetup:
     """What the environment says. Raises `SetupError`, or `CredentialsError` for keys that cannot be right."""
     token = environment.get("SPORTMONKS_API_TOKEN", "")
-    if source is Source.SPORTMONKS and not token:
+    if source is MatchSource.SPORTMONKS and not token:
         raise SetupError("Set SPORTMONKS_API_TOKEN: the SportMonks Cricket API answers nobody without one.")
     url = environment.get("SPORTMONKS_URL") or BASE_URL
     return PipelineSetup(source, token, url, _apns(environment))

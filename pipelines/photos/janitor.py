@@ -7,8 +7,8 @@ from datetime import datetime
 from datastore.model.log_redaction import without_emails
 from datastore.objects import ObjectStore
 from datastore.objects.none import NoObjects
-from datastore.photos.file_deletion_outbox import Removals
-from datastore.photos.reservation_expiry import Releases
+from datastore.photos.file_deletion_outbox import FileDeletionOutbox
+from datastore.photos.reservation_expiry import ReservationExpiry
 from datastore.session.store import Store
 from pipelines.consumer.periodic import every
 
@@ -40,14 +40,14 @@ class Janitor:
             await _tried("Old uploads", self._objects.sweep)
 
     async def _remove_files(self) -> None:
-        await Removals(self._open_store(), self._objects, self._told).finish_all()
+        await FileDeletionOutbox(self._open_store(), self._objects, self._told).finish_all()
 
     async def release_expired(self) -> int:
         """How many places were given back."""
         released = 0
-        found = Releases(self._open_store(), self._objects, self._now())
+        found = ReservationExpiry(self._open_store(), self._objects, self._now())
         async for image_id in found.expired():
-            one = Releases(self._open_store(), self._objects, self._now())
+            one = ReservationExpiry(self._open_store(), self._objects, self._now())
             try:
                 released += await one.release(image_id)
             except Exception as problem:  # whatever is wrong with one, it does not keep the others

@@ -32,7 +32,7 @@ AT_ONCE = 4
 logger = logging.getLogger(__name__)
 
 
-class Outcome(StrEnum):
+class StrippingOutcome(StrEnum):
     """What became of a photo's files."""
 
     STRIPPED = "stripped"
@@ -42,18 +42,18 @@ class Outcome(StrEnum):
 
 
 # Of the two files of a photo the outcome that comes first here is the photo's.
-GRAVEST = (Outcome.UNREADABLE, Outcome.MISSING, Outcome.STRIPPED, Outcome.CLEAN)
+GRAVEST = (StrippingOutcome.UNREADABLE, StrippingOutcome.MISSING, StrippingOutcome.STRIPPED, StrippingOutcome.CLEAN)
 
 
 class _File(NamedTuple):
     """What there is to do about a file, and the file without its metadata if it can be read."""
 
-    outcome: Outcome
+    outcome: StrippingOutcome
     bare: Separated | None = None
 
 
 @dataclass(slots=True)
-class Summary:
+class StrippingSummary:
     """How many photos came to which outcome. `earlier` counts the photos that an interrupted run had done."""
 
     earlier: int = 0
@@ -67,7 +67,7 @@ class Summary:
         """How many photos this run has looked at."""
         return self.stripped + self.clean + self.missing + self.unreadable
 
-    def count(self, outcome: Outcome) -> None:
+    def count(self, outcome: StrippingOutcome) -> None:
         """Count a photo."""
         setattr(self, outcome.value, getattr(self, outcome.value) + 1)
 
@@ -86,12 +86,14 @@ class Stripping:
         self._page = page
         self._dry_run = dry_run
 
-    async def run(self, report: Callable[[Summary], None], *, from_the_start: bool = False) -> Summary:
+    async def run(
+        self, report: Callable[[StrippingSummary], None], *, from_the_start: bool = False
+    ) -> StrippingSummary:
         """Remove the metadata from all photos after the checkpoint; call `report` after each page.
 
         What the stores raise when they fail ends the run; the next one continues after the last page.
         """
-        start, summary = None, Summary()
+        start, summary = None, StrippingSummary()
         if not (self._dry_run or from_the_start):
             start, summary.earlier = await self._checkpoint()
         while True:
@@ -111,7 +113,7 @@ class Stripping:
         item = await self._open_store().get(keys.STRIP_PROGRESS, keys.CHECKPOINT)
         return (None, 0) if item is None else (item["after"], int(item["photos"]))
 
-    async def _note(self, start: Item | None, summary: Summary) -> None:
+    async def _note(self, start: Item | None, summary: StrippingSummary) -> None:
         if start is None:
             await self._open_store().delete(keys.END_STRIP_PROGRESS, keys.CHECKPOINT)
             return
@@ -119,18 +121,20 @@ class Stripping:
         item = {"PK": key.partition, "SK": key.sort, "after": start, "photos": done}
         await self._open_store().put(keys.SAVE_STRIP_PROGRESS, item)
 
-    async def _strip_item(self, item: Item) -> Outcome:
+    async def _strip_item(self, item: Item) -> StrippingOutcome:
         photo = parsed(photo_from, item)
-        return Outcome.UNREADABLE if isinstance(photo, Internal) else await self._strip(photo)
+        return StrippingOutcome.UNREADABLE if isinstance(photo, Internal) else await self._strip(photo)
 
-    async def _strip(self, photo: Photo) -> Outcome:
+    async def _strip(self, photo: Photo) -> StrippingOutcome:
         original, thumbnail = [await self._separated(key) for key in (photo.original_key, photo.thumbnail_key)]
         if not self._dry_run:
             files = {photo.original_key: original, photo.thumbnail_key: thumbnail}
-            bare = {key: file.bare for key, file in files.items() if file.outcome is Outcome.STRIPPED and file.bare}
+            bare = {
+                key: file.bare for key, file in files.items() if file.outcome is StrippingOutcome.STRIPPED and file.bare
+            }
             await self._change(photo, _described(photo, original), bare)
         outcome = next(one for one in GRAVEST if one in (original.outcome, thumbnail.outcome))
-        if outcome in (Outcome.MISSING, Outcome.UNREADABLE):
+        if outcome in (StrippingOutcome.MISSING, StrippingOutcome.UNREADABLE):
             logger.warning("Photo %s: a file is %s.", photo.image_id, outcome)
         return outcome
 
@@ -150,11 +154,11 @@ class Stripping:
         try:
             content = await self._objects.read(key, most_bytes=MOST_ORIGINAL_BYTES)
             if content is None:
-                return _File(Outcome.MISSING)
+                return _File(StrippingOutcome.MISSING)
             bare = await asyncio.to_thread(separate, content)
         except (BadUserInput, Damaged):  # it is too large, or of another format
-            return _File(Outcome.UNREADABLE)
-        return _File(Outcome.CLEAN if bare.content == content else Outcome.STRIPPED, bare)
+            return _File(StrippingOutcome.UNREADABLE)
+        return _File(StrippingOutcome.CLEAN if bare.content == content else StrippingOutcome.STRIPPED, bare)
 
     async def _describe(self, photo: Photo) -> bool:
         """Write what the photo's original is. Return whether the photo is still there."""
@@ -168,11 +172,11 @@ def _described(photo: Photo, original: _File) -> Photo:
 
     One that cannot be read may hold anything: it stays with its owner and administrators.
     """
-    if original.outcome is Outcome.MISSING:
+    if original.outcome is StrippingOutcome.MISSING:
         return photo
     if original.bare is None:
         return replace(photo, keeps_metadata=True)
-    if original.outcome is Outcome.CLEAN and photo.size is None:
+    if original.outcome is StrippingOutcome.CLEAN and photo.size is None:
         return replace(photo, keeps_metadata=False)
     camera = photo.camera or original.bare.facts.camera
     return replace(photo, size=len(original.bare.content), camera=camera, keeps_metadata=False)

@@ -18,7 +18,7 @@ from strawberry.exceptions import StrawberryInputCoercionError
 
 from datastore.dynamodb.client import RequestRefused
 from datastore.earthquakes.days_with_events import is_kept_up, read_days
-from datastore.earthquakes.events import EventKind
+from datastore.earthquakes.events import SeismicEventKind
 from datastore.earthquakes.statistics import (
     GREATEST_CLASS,
     LEAST_CLASS,
@@ -78,7 +78,7 @@ class Reach:
     least: float | None
     size: int
     backward: bool
-    kind: EventKind
+    kind: SeismicEventKind
 
 
 class _Year:
@@ -92,7 +92,7 @@ class _Year:
         self.read_at = read_at
         self.start = date(year, 1, 1)
         self._days = days
-        self._kinds: dict[EventKind, _Events] = {}
+        self._kinds: dict[SeismicEventKind, _Events] = {}
         length = (date(year, 12, 31) - self.start).days + 1
         counts, has_item = [0] * length, [0] * length
         for one in days:
@@ -106,7 +106,7 @@ class _Year:
     def at(self, day: date) -> int:
         return (day - self.start).days
 
-    def of(self, kind: EventKind) -> "_Events":
+    def of(self, kind: SeismicEventKind) -> "_Events":
         """Return the sums for queries of this kind. The first call computes them."""
         events = self._kinds.get(kind)
         if events is None:
@@ -121,13 +121,13 @@ class _Events:
     `units` those of the read units of the days that the query does not skip.
     """
 
-    def __init__(self, year: _Year, days: Sequence[DayStatistics], kind: EventKind) -> None:
+    def __init__(self, year: _Year, days: Sequence[DayStatistics], kind: SeismicEventKind) -> None:
         length = len(year.read)
         by_class = [[0] * length for _ in CLASSES]
         bounds: list[float] = [-math.inf] * length
         for one in days:
             at = year.at(_date(one.day))
-            bound = one.other_bound if kind is EventKind.OTHER else one.bound
+            bound = one.other_bound if kind is SeismicEventKind.OTHER else one.bound
             bounds[at] = -math.inf if bound is None else max(bound, LEAST_CLASS)
             for tallies in _tallies(one, kind):
                 for name, tally in tallies.items():
@@ -143,10 +143,10 @@ class _Events:
         ]
 
 
-def _tallies(day: DayStatistics, kind: EventKind) -> tuple[Tallies, ...]:
-    if kind is EventKind.ANY:
+def _tallies(day: DayStatistics, kind: SeismicEventKind) -> tuple[Tallies, ...]:
+    if kind is SeismicEventKind.ANY:
         return day.natural, day.other
-    return (day.other,) if kind is EventKind.OTHER else (day.natural,)
+    return (day.other,) if kind is SeismicEventKind.OTHER else (day.natural,)
 
 
 class EarthquakeCosts:
@@ -214,13 +214,13 @@ class EarthquakeCosts:
             return None
         if any(year not in self._years for year in range(reach.start.year, reach.end.year + 1)):
             return None
-        return min(_Walk(self._years, reach, skips=is_kept_up(coverage, now)).units(), MOST_UNITS)
+        return min(_QuerySimulation(self._years, reach, skips=is_kept_up(coverage, now)).units(), MOST_UNITS)
 
     def _covers(self, reach: Reach) -> bool:
         return any(since <= reach.start and reach.end <= until for since, until in self._complete)
 
 
-class _Walk:
+class _QuerySimulation:
     """A simulation of the query: it reads some days one by one, then the days whose bound reaches the magnitude.
 
     `skips` is False if the query reads the remaining days without skipping any.

@@ -18,7 +18,7 @@ from datastore.earthquakes.events import (
     EARLIEST_MS,
     LONGEST_EVENT_ID,
     Earthquake,
-    EventKind,
+    SeismicEventKind,
     event_from,
     event_with,
     is_event,
@@ -32,7 +32,7 @@ from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import After, Before, Buffer, End, First, Last, MinMagnitude, Start, WhenSlow
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import Shared, follow, keeping
+from resolvers.shared.event_source import SharedSource, follow, keeping
 from resolvers.shared.paging import DEFAULT_PAGE, Connection, Paging, connection, listing
 from resolvers.shared.selected_fields import selected_node_fields
 
@@ -117,7 +117,7 @@ Day = Annotated[date | None, strawberry.argument(description="The UTC day of the
 Type = Annotated[LogType | None, strawberry.argument(description="Ingests or queries; both if nothing is said.")]
 Feed = Annotated[str, strawberry.argument(description="A USGS feed by name, such as `all_day`, or an http(s) URL.")]
 Kind = Annotated[
-    EventKind,
+    SeismicEventKind,
     strawberry.argument(
         description="EARTHQUAKE, OTHER (such as quarry blasts, explosions and ice quakes), or ANY. "
         "`type` is USGS's type of the event."
@@ -173,7 +173,7 @@ async def earthquakes(
     start: Start = None,
     end: End = None,
     min_magnitude: MinMagnitude = None,
-    kind: Kind = EventKind.EARTHQUAKE,
+    kind: Kind = SeismicEventKind.EARTHQUAKE,
     first: First = None,
     after: After = None,
     last: Last = None,
@@ -233,7 +233,7 @@ def scanned_for_one(arguments: Mapping[str, Any]) -> float:
 
     At most `MOST_SCANNED`, which counts for events other than earthquakes as well.
     """
-    if kind_of(arguments) is EventKind.OTHER:
+    if kind_of(arguments) is SeismicEventKind.OTHER:
         return MOST_SCANNED
     least = arguments.get("minMagnitude")
     if isinstance(least, bool) or not isinstance(least, int | float) or not least > 0:
@@ -241,10 +241,10 @@ def scanned_for_one(arguments: Mapping[str, Any]) -> float:
     return float(max(1.0, min(10 ** (0.4 * min(least, LARGEST_MAGNITUDE)) / 1.5, MOST_SCANNED)))
 
 
-def kind_of(arguments: Mapping[str, Any]) -> EventKind | None:
+def kind_of(arguments: Mapping[str, Any]) -> SeismicEventKind | None:
     """Return the kind that the arguments ask for; None for a value that the field refuses."""
-    kind = arguments.get("kind", EventKind.EARTHQUAKE)
-    return EventKind(kind) if isinstance(kind, str) and kind in EventKind.__members__ else None
+    kind = arguments.get("kind", SeismicEventKind.EARTHQUAKE)
+    return SeismicEventKind(kind) if isinstance(kind, str) and kind in SeismicEventKind.__members__ else None
 
 
 def given_moment(argument: object) -> datetime | None:
@@ -364,11 +364,11 @@ async def earthquake_detected(
     info: Info,
     min_magnitude: MinMagnitude = None,
     bounding_box: Box = None,
-    kind: Kind = EventKind.EARTHQUAKE,
+    kind: Kind = SeismicEventKind.EARTHQUAKE,
     since: Since = None,
     when_slow: WhenSlow = keys.DETECTED.policy,
     buffer: Buffer = None,
-) -> Shared[Earthquake]:
+) -> SharedSource[Earthquake]:
     least = _magnitude(min_magnitude)
     if bounding_box is not None:
         bounding_box.check()
@@ -385,7 +385,7 @@ async def earthquake_detected(
         recent = event.occurred_at_ms >= (event.ingested_at_ms - RECENT_MS if earliest is None else earliest)
         return event if strong and near and recent and kind.holds(event) else None
 
-    return Shared(info.context, kept, lambda _: follow(info.context, keys.EARTHQUAKES, detected, kept))
+    return SharedSource(info.context, kept, lambda _: follow(info.context, keys.EARTHQUAKES, detected, kept))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import strawberry
 
 from datastore.earthquakes.regions import SeismicRegion
 from datastore.earthquakes.statistics import GREATEST_CLASS, LEAST_CLASS
-from datastore.earthquakes.totals import Grouping, Statistics
+from datastore.earthquakes.totals import EarthquakeStatistics, Grouping
 from resolvers.earthquakes.earthquakes import Asked, days_of_window, logged, window_of
 from resolvers.shared.arguments import End, Start
 from resolvers.shared.context import Info
@@ -20,7 +20,9 @@ DAYS_OF_BLOCK = 27  # days of statistics in one block of 4 KB
 By = Annotated[Grouping, strawberry.argument(description="What the groups are.")]
 
 
-async def earthquake_statistics(info: Info, start: Start = None, end: End = None, by: By = Grouping.DAY) -> Statistics:
+async def earthquake_statistics(
+    info: Info, start: Start = None, end: End = None, by: By = Grouping.DAY
+) -> EarthquakeStatistics:
     context = info.context
     with logged(context, Asked(route=ROUTE)) as asked:
         asked.window = window = window_of(context.now, start, end)

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.errors import Forbidden, NotFound
 from datastore.feeds.posts import Post, is_live, post_from
-from datastore.feeds.visibility import Sight
+from datastore.feeds.visibility import VisibilityPolicy
 from datastore.keyspace.feeds import engagement as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.queues import Keeping
+from datastore.queues import QueueLimits
 from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import Buffer, PostId, WhenSlow
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import Shared, follow, keeping
+from resolvers.shared.event_source import SharedSource, follow, keeping
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,13 +29,13 @@ class PostEngagement:
 
 
 @dataclass(frozen=True, slots=True)
-class _Deleted:
+class _PostDeleted:
     """The post is gone."""
 
 
 async def post_engagement(
     info: Info, post_id: PostId, when_slow: WhenSlow = keys.POST_ENGAGEMENT.policy, buffer: Buffer = None
-) -> Shared[PostEngagement]:
+) -> SharedSource[PostEngagement]:
     """The present counts, then each change, until the post is deleted.
 
     What was counted just before the start may be told after it; the last that is told is how the post stands.
@@ -43,7 +43,7 @@ async def post_engagement(
     """
     kept = keeping(when_slow, buffer)
     counts = _Counts(info.context, bounds.id("postId", post_id), kept)
-    return Shared(
+    return SharedSource(
         info.context,
         kept,
         counts.events,
@@ -56,7 +56,7 @@ async def post_engagement(
 class _Counts:
     """The counts of a post, as they change."""
 
-    def __init__(self, context: Context, post_id: str, keeping: Keeping) -> None:
+    def __init__(self, context: Context, post_id: str, keeping: QueueLimits) -> None:
         self._told: PostEngagement | None = None
         self._context = context
         self._post_id = post_id
@@ -71,22 +71,22 @@ class _Counts:
     async def events(
         self, begin: Callable[[], Awaitable[PostEngagement | None]]
     ) -> AsyncGenerator[PostEngagement, None]:
-        states: AsyncGenerator[PostEngagement | _Deleted, None] = follow(
+        states: AsyncGenerator[PostEngagement | _PostDeleted, None] = follow(
             self._context, FEED, self._changed, self._keeping, first=begin
         )
         async with aclosing(states):
             async for state in states:
-                if isinstance(state, _Deleted):
+                if isinstance(state, _PostDeleted):
                     return
                 if state != self._told:
                     self._told = state
                     yield state
 
-    def _changed(self, change: Change) -> PostEngagement | _Deleted | None:
+    def _changed(self, change: Change) -> PostEngagement | _PostDeleted | None:
         if (change.keys["PK"], change.keys["SK"]) != post_keys.post(self._post_id):
             return None
         if change.new is None or not is_live(change.new):
-            return _Deleted()
+            return _PostDeleted()
         counts = _engagement(post_from(change.new))
         # What changes no count is no event: it is not to be counted where a slow viewer's events are conflated.
         is_news = change.old is None or not is_live(change.old) or _engagement(post_from(change.old)) != counts
@@ -121,6 +121,6 @@ def _engagement(post: Post) -> PostEngagement:
 async def _still_allows(context: Context, event: PostEngagement) -> None:
     """Read anew: what the context has read may be as old as the event before."""
     post = event.post
-    sight = Sight(context.new_store(), context.viewer)
+    sight = VisibilityPolicy(context.new_store(), context.viewer)
     if not await sight.allows(post.author_id, post.visibility, keys.POST_ENGAGEMENT):
         raise Forbidden("You may not see this post any more.")

@@ -13,7 +13,7 @@ from datastore.change_streams.shards.stream_reader import Change
 from datastore.feeds.home_feeds import (
     FeedEntry,
     HomeFeeds,
-    Source,
+    MergedAuthor,
     entry_from,
     is_entry,
     is_source,
@@ -22,20 +22,20 @@ from datastore.feeds.home_feeds import (
 )
 from datastore.feeds.posts import Post, Posts, written
 from datastore.feeds.users import User
-from datastore.feeds.visibility import Sight, Visibility
+from datastore.feeds.visibility import Visibility, VisibilityPolicy
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import iso
-from datastore.queues import Keeping
+from datastore.queues import QueueLimits
 from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import After, Before, Buffer, First, Last, UserId, WhenSlow
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import Unshared, follow, is_event, keeping
+from resolvers.shared.event_source import UnsharedSource, follow, is_event, keeping
 from resolvers.shared.paging import Connection, Paging, connection, listing
-from resolvers.shared.resume_position import Progress
+from resolvers.shared.resume_position import SubscriptionProgress
 
 # A post comes again soon (written by the fan-out, and by its author) or never.
 POSTS_REMEMBERED = 1000
@@ -70,17 +70,17 @@ async def post(parent: strawberry.Parent[FeedEntry], info: Info) -> Post | None:
 
 async def home_feed_updated(
     info: Info, user_id: UserId, when_slow: WhenSlow = keys.HOME_FEED_UPDATED.policy, buffer: Buffer = None
-) -> Unshared[FeedEntry]:
+) -> UnsharedSource[FeedEntry]:
     owner = bounds.user_id("userId", user_id)
     require(info.context.identity, keys.HOME_FEED_UPDATED, owner=owner)
     kept = keeping(when_slow, buffer)
-    progress = info.context.progress or Progress()
+    progress = info.context.progress or SubscriptionProgress()
     entries = _arriving(info.context, owner, kept, progress)
-    return Unshared(kept, _once(entries, progress, _known(progress)), lambda entry: entry.author_id)
+    return UnsharedSource(kept, _once(entries, progress, _known(progress)), lambda entry: entry.author_id)
 
 
 async def _once(
-    entries: AsyncGenerator[FeedEntry, None], progress: Progress, known: Sequence[str]
+    entries: AsyncGenerator[FeedEntry, None], progress: SubscriptionProgress, known: Sequence[str]
 ) -> AsyncGenerator[FeedEntry, None]:
     """The ids of events tell of the last posts, too: one that was told may come again after the cut."""
     before_the_cut = frozenset(known)
@@ -102,13 +102,13 @@ def _digest(post_id: str) -> str:
     return blake2b(post_id.encode(), digest_size=DIGITS // 2).hexdigest()
 
 
-def _known(progress: Progress) -> list[str]:
+def _known(progress: SubscriptionProgress) -> list[str]:
     known = progress.take_known()
     return [known[start : start + DIGITS] for start in range(0, len(known), DIGITS)]
 
 
 async def _arriving(
-    context: Context, user_id: str, kept: Keeping, progress: Progress
+    context: Context, user_id: str, kept: QueueLimits, progress: SubscriptionProgress
 ) -> AsyncGenerator[FeedEntry, None]:
     """Entries as they are written, and posts of the feed's sources; a post may come more than once."""
     began = context.services.now() - (timedelta() if progress.resume is None else LOOKING_BACK)
@@ -120,14 +120,14 @@ async def _arriving(
         found = await context.home_feeds.sources_at_start(user_id)
         sources.read({source.author_id: source.since for source in found})
 
-    def arrival(change: Change) -> FeedEntry | Post | Source | None:
+    def arrival(change: Change) -> FeedEntry | Post | MergedAuthor | None:
         if change.keys["PK"] != keys.feed(user_id):
             return sources.posted(change)
         if is_source(change.keys):
             return sources.still(change) if ahead.is_past else sources.changed(change)
         return entry_from(change.new) if change.kind == "INSERT" and is_entry(change.keys) and change.new else None
 
-    arrivals: AsyncGenerator[FeedEntry | Post | Source, None] = follow(
+    arrivals: AsyncGenerator[FeedEntry | Post | MergedAuthor, None] = follow(
         context,
         FEED,
         arrival,
@@ -142,7 +142,7 @@ async def _arriving(
             progress.at(taken)
             if isinstance(event, FeedEntry):
                 yield event if event.author_id is not None else await _with_author(context, event)
-            elif isinstance(event, Source):
+            elif isinstance(event, MergedAuthor):
                 found = await _posted_before(context, user_id, event, began)
                 for entry in found:
                     # Not past the change before all that it brings has been told.
@@ -161,12 +161,12 @@ async def _with_author(context: Context, entry: FeedEntry) -> FeedEntry:
     The post is read consistently.
     """
     store = context.new_store()
-    posts = Posts(store, context.services.now(), Sight(store, context.viewer))
+    posts = Posts(store, context.services.now(), VisibilityPolicy(store, context.viewer))
     post = await posts.visible(entry.post_id, post_keys.POST_OF_EVENT)
     return entry if post is None else replace(entry, author_id=post.author_id)
 
 
-async def _posted_before(context: Context, user_id: str, source: Source, began: datetime) -> list[FeedEntry]:
+async def _posted_before(context: Context, user_id: str, source: MergedAuthor, began: datetime) -> list[FeedEntry]:
     """The posts of a source that is new, since the subscription began: when they came, it was none."""
     since = max(began, context.services.now() - LOOKING_BACK)
     return await HomeFeeds(context.new_store()).newest_of(user_id, source, since, MOST_FOUND)
@@ -184,14 +184,14 @@ class _Sources:
         self._since.maps[1].update(since)
         self._is_read = True
 
-    def changed(self, change: Change) -> Source | None:
+    def changed(self, change: Change) -> MergedAuthor | None:
         """Take note of a source's change; the source, if it is new."""
         author_id = keys.source_parts(Key(change.keys["PK"], change.keys["SK"]))[1]
         source = source_from(change.new) if change.new else None
         self._since[author_id] = source.since if source else None
         return source if change.kind == "INSERT" else None
 
-    def still(self, change: Change) -> Source | None:
+    def still(self, change: Change) -> MergedAuthor | None:
         """The source that a change brought which was made before they were read, if it is one still."""
         source = source_from(change.new) if change.kind == "INSERT" and change.new else None
         return source if source is not None and self._since.get(source.author_id) is not None else None

@@ -21,7 +21,7 @@ from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import After, Before, Buffer, First, Last, UserId, WhenSlow
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import Unshared, follow, is_event, keeping
+from resolvers.shared.event_source import UnsharedSource, follow, is_event, keeping
 from resolvers.shared.paging import Connection, Paging, connection, listing
 
 LONGEST_ID = 1000
@@ -73,7 +73,7 @@ async def mark_notification_read(info: Info, notification_id: NotificationId) ->
 
 async def notification_received(
     info: Info, user_id: UserId, when_slow: WhenSlow = keys.NOTIFICATION_RECEIVED.policy, buffer: Buffer = None
-) -> Unshared[Notification]:
+) -> UnsharedSource[Notification]:
     owner = bounds.user_id("userId", user_id)
     require(info.context.identity, keys.NOTIFICATION_RECEIVED, owner=owner)
 
@@ -86,7 +86,7 @@ async def notification_received(
 
     kept = keeping(when_slow, buffer)
     arriving = follow(info.context, FEED, received, kept, key=_id)
-    return Unshared(kept, _living(info.context, arriving), _id)
+    return UnsharedSource(kept, _living(info.context, arriving), _id)
 
 
 def _id(notification: Notification) -> str:

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from resolvers.shared.resume_position import Mark, Progress
+from resolvers.shared.resume_position import ResumePosition, SubscriptionProgress
 
 
 class Update(Protocol):
@@ -21,7 +21,7 @@ U = TypeVar("U", bound=Update)
 
 
 async def conflated(
-    updates: AsyncGenerator[Sequence[U], None], seconds: float, ahead: Progress, told: Progress
+    updates: AsyncGenerator[Sequence[U], None], seconds: float, ahead: SubscriptionProgress, told: SubscriptionProgress
 ) -> AsyncGenerator[Sequence[U], None]:
     """The first batch as it comes; from then on each match at most once in so many seconds, unless it is urgent.
 
@@ -30,8 +30,8 @@ async def conflated(
     """
     loop = asyncio.get_running_loop()
     pending: dict[str, U] = {}
-    held: dict[str, Mark | None] = {}  # of those that wait: up to where all was told
-    taken: Mark | None = None
+    held: dict[str, ResumePosition | None] = {}  # of those that wait: up to where all was told
+    taken: ResumePosition | None = None
     due: dict[str, float] = {}  # from when on a match may be told again
     is_first = True
     coming = asyncio.ensure_future(anext(updates))

@@ -15,11 +15,11 @@ from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match
 from resolvers.matches.conflation import conflated
 from resolvers.matches.fixtures import MatchId
-from resolvers.matches.match_update import LiveScores, MatchUpdate, Unreadable, Updates, snapshot_of
+from resolvers.matches.match_update import LiveScores, MatchUpdate, UnreadableUpdate, Updates, snapshot_of
 from resolvers.matches.version_sequence import KEEPING, SinceScores, SinceUpdate, VersionSequence, read_update
 from resolvers.shared import validation as bounds
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import Shared
+from resolvers.shared.event_source import SharedSource
 
 LONGEST_INTERVAL_MS = 60_000
 AnyLeagueCode = Annotated[
@@ -36,7 +36,7 @@ MinIntervalMs = Annotated[
 
 async def match_updates(
     info: Info, match_id: MatchId, min_interval_ms: MinIntervalMs = 0
-) -> Shared[MatchUpdate | Internal] | AsyncGenerator[MatchUpdate | Internal, None]:
+) -> SharedSource[MatchUpdate | Internal] | AsyncGenerator[MatchUpdate | Internal, None]:
     context, id = info.context, bounds.id("matchId", match_id)
     seconds = _interval(min_interval_ms)
     sequence = VersionSequence(context, lambda image: image["matchId"] == id, _known_of_one(context, id), match_id=id)
@@ -56,12 +56,12 @@ async def match_updates(
     if seconds:  # each has an interval of their own
         return events(partial(first, context))
     since = partial(SinceUpdate, sequence)
-    return Shared(context, KEEPING, events, first=first, since=since, seen=sequence.seen, known=_version)
+    return SharedSource(context, KEEPING, events, first=first, since=since, seen=sequence.seen, known=_version)
 
 
 async def live_scores(
     info: Info, league_code: AnyLeagueCode = None, min_interval_ms: MinIntervalMs = 0
-) -> Shared[LiveScores | Internal] | AsyncGenerator[LiveScores | Internal, None]:
+) -> SharedSource[LiveScores | Internal] | AsyncGenerator[LiveScores | Internal, None]:
     context, seconds = info.context, _interval(min_interval_ms)
     code = None if league_code is None else bounds.code("leagueCode", league_code)
     known = _known_of_many(context)
@@ -88,7 +88,7 @@ async def live_scores(
     if seconds:
         return events(partial(first, context))
     since = partial(SinceScores, sequence)
-    return Shared(
+    return SharedSource(
         context, KEEPING, events, first=first, since=since, seen=sequence.seen, left=sequence.left, known=_versions
     )
 
@@ -158,7 +158,7 @@ async def _each(
     async with aclosing(batches):
         async for batch in batches:
             for update in batch:
-                if isinstance(update, Unreadable):
+                if isinstance(update, UnreadableUpdate):
                     yield update.error
                     continue
                 if context.progress is not None:
@@ -174,7 +174,7 @@ async def _together(
     async with aclosing(batches):
         async for mixed in batches:
             for unreadable in mixed:
-                if isinstance(unreadable, Unreadable):
+                if isinstance(unreadable, UnreadableUpdate):
                     yield unreadable.error
             batch = [update for update in mixed if isinstance(update, MatchUpdate)]
             if mixed and not batch:

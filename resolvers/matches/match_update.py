@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from datastore.errors import Internal
-from datastore.matches.cricket import CricketEvent, EventKind
-from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore, Part
+from datastore.matches.cricket import CricketEvent, CricketEventKind
+from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore, LiveStatePart
 
 # Events of these kinds may wait for the subscriber's interval. All others are delivered at once.
-PATIENT = {EventKind.FOUR, EventKind.SIX, EventKind.MAIDEN}
+PATIENT = {CricketEventKind.FOUR, CricketEventKind.SIX, CricketEventKind.MAIDEN}
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class MatchUpdate:
     version: int
     live: LiveScore
     is_snapshot: bool = False
-    changed: tuple[Part, ...] = ()
+    changed: tuple[LiveStatePart, ...] = ()
     events: tuple[CricketEvent, ...] = ()
     conflated: int = 0
     left: bool = False
@@ -62,7 +62,7 @@ class MatchUpdate:
 
 
 @dataclass(frozen=True, slots=True)
-class Unreadable:
+class UnreadableUpdate:
     """A change of a match that cannot be read: subscribers receive the error instead of an update.
 
     `version` is that of the damaged item, or -1 if it has none. The error is delivered without waiting for the
@@ -83,7 +83,7 @@ class Unreadable:
         return later
 
 
-Update = MatchUpdate | Unreadable
+Update = MatchUpdate | UnreadableUpdate
 Updates = Sequence[Update]
 
 

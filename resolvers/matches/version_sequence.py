@@ -22,11 +22,11 @@ from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixture_changes import is_shown
 from datastore.matches.fixtures import Fixtures, no_match
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore, begun
-from datastore.queues import Keeping
-from resolvers.matches.match_update import LiveScores, MatchUpdate, Unreadable, Updates, is_over, snapshot_of
+from datastore.queues import QueueLimits
+from resolvers.matches.match_update import LiveScores, MatchUpdate, UnreadableUpdate, Updates, is_over, snapshot_of
 from resolvers.shared.context import Context
-from resolvers.shared.event_source import Beside, follow, log_unreadable
-from resolvers.shared.resume_position import Progress
+from resolvers.shared.event_source import SecondTable, follow, log_unreadable
+from resolvers.shared.resume_position import SubscriptionProgress
 
 # The attributes of a state that updates show. A poll that found nothing new writes only other attributes.
 SHOWN = (
@@ -40,16 +40,16 @@ SHOWN = (
     "last30Balls",
 )
 # An event holds the changes since the previous version, so only a conflated event may replace others.
-KEEPING = Keeping(keys.MATCH_UPDATES.policy)
+KEEPING = QueueLimits(keys.MATCH_UPDATES.policy)
 
 
-class _Over(NamedTuple):
+class _MatchEnded(NamedTuple):
     """A match is over and is not polled any more: no version follows this one."""
 
     version: int
 
 
-class _Deleted(NamedTuple):
+class _StateDeleted(NamedTuple):
     """The state of a match was deleted."""
 
     match_id: str
@@ -61,7 +61,7 @@ class _FixtureChanged(NamedTuple):
     match_id: str
 
 
-_Change = ActiveMatch | Unreadable | _Deleted | _FixtureChanged | _Over | Updates
+_Change = ActiveMatch | UnreadableUpdate | _StateDeleted | _FixtureChanged | _MatchEnded | Updates
 
 
 class VersionSequence:
@@ -93,7 +93,7 @@ class VersionSequence:
         self._is_deleted = False
 
     async def updates(
-        self, stands: Callable[[], Awaitable[Updates]], progress: Progress | None
+        self, stands: Callable[[], Awaitable[Updates]], progress: SubscriptionProgress | None
     ) -> AsyncGenerator[Updates, None]:
         """Yield the batch that `stands` reads, then a batch of one for each update."""
         changes: AsyncGenerator[_Change, None] = follow(
@@ -103,7 +103,7 @@ class VersionSequence:
             KEEPING,
             prepare=partial(self._read_last_version, progress),
             first=partial(self._begin, stands),
-            beside=Beside(FIXTURES, self._select_fixture),
+            beside=SecondTable(FIXTURES, self._select_fixture),
             resumed=self._read_fixture_again,
             progress=progress,
         )
@@ -123,12 +123,12 @@ class VersionSequence:
         self._given = {update.match_id: update for update in given}
         return updates
 
-    async def _read_last_version(self, progress: Progress | None) -> _Over | None:
+    async def _read_last_version(self, progress: SubscriptionProgress | None) -> _MatchEnded | None:
         """Return the last version of a match that is over if the client resumes, else None."""
         if self._match_id is None or progress is None or not progress.is_resumed:
             return None
         update = await read_update(self._context, self._match_id)
-        return _Over(update.version) if update.is_final else None
+        return _MatchEnded(update.version) if update.is_final else None
 
     async def _read_fixture_again(self) -> Updates | None:
         """Return a snapshot for a client that has resumed a match without a live state, else None.
@@ -141,13 +141,13 @@ class VersionSequence:
         return None if update is None else [update]
 
     async def _batch(self, change: _Change) -> Updates | None:
-        """Return the updates of a change, None if it has none, or an `Unreadable` if an item is damaged."""
+        """Return the updates of a change, None if it has none, or an `UnreadableUpdate` if an item is damaged."""
         try:
             return await self._batch_of(change)
         except Internal as error:
-            if not isinstance(change, ActiveMatch | _Deleted | _FixtureChanged):
+            if not isinstance(change, ActiveMatch | _StateDeleted | _FixtureChanged):
                 raise
-            return [Unreadable(change.match_id, error)]
+            return [UnreadableUpdate(change.match_id, error)]
 
     async def _batch_of(self, change: _Change) -> Updates | None:
         """Return the updates of a change, or None if it has none. Record the last version, or the state's deletion.
@@ -156,13 +156,13 @@ class VersionSequence:
         """
         update: MatchUpdate | None = None
         match change:
-            case Unreadable():
+            case UnreadableUpdate():
                 # A later snapshot has been delivered already.
                 is_past = 0 <= change.version < self.seen.get(change.of_match, 0)
                 return None if is_past else [change]
-            case _Over(version):
+            case _MatchEnded(version):
                 self._last_version = version
-            case _Deleted(match_id):
+            case _StateDeleted(match_id):
                 update = await self._deleted(match_id)
             case _FixtureChanged(match_id):
                 update = await self._fixture_update(match_id)
@@ -206,12 +206,12 @@ class VersionSequence:
             return False
         return self.seen.get(self._match_id, -1) >= self._last_version
 
-    def _select(self, change: Change) -> ActiveMatch | Unreadable | _Deleted | None:
+    def _select(self, change: Change) -> ActiveMatch | UnreadableUpdate | _StateDeleted | None:
         image = change.new or change.old
         if image is None or not self._wanted(image):
             return None
         if change.new is None:
-            return _Deleted(image["matchId"])
+            return _StateDeleted(image["matchId"])
         if not _differs(change.old or {}, image):
             return None  # the poll found nothing new
         try:
@@ -220,13 +220,13 @@ class VersionSequence:
             log_unreadable(change, problem)
             return self._unreadable(image)
 
-    def _unreadable(self, image: Item) -> Unreadable | None:
+    def _unreadable(self, image: Item) -> UnreadableUpdate | None:
         """Return the error of a damaged item; None for a match that is not live in a sequence of live matches."""
         match_id, status = image["matchId"], image.get("status")
         if self._only_live and match_id not in self.seen and status in (ActiveStatus.IDLE, ActiveStatus.ENDED):
             return None
         version = image.get("version")
-        return Unreadable(match_id, Internal(DAMAGED), version if isinstance(version, int) else -1)
+        return UnreadableUpdate(match_id, Internal(DAMAGED), version if isinstance(version, int) else -1)
 
     def _select_fixture(self, change: Change) -> _FixtureChanged | None:
         match_id = change.keys["matchId"]

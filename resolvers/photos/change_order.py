@@ -10,7 +10,7 @@ from datastore.dynamodb.codec import Item
 MOST_WHILE_READ, MOST_IN_DOUBT = 100, 3
 
 
-class Since:
+class ChangeOrder:
     """Which changes of an item come after it was read: the first of them found it as it was read.
 
     A change is noted while it is published: in a slow subscriber's queue a newer one may take its place. Should that

@@ -8,7 +8,7 @@ from datastore.errors import BadUserInput
 from datastore.keyspace.photos import faces as keys
 from datastore.model.ids import uuid7
 from datastore.model.timestamps import from_iso, iso
-from datastore.photos.faces import BoundingBox, Face
+from datastore.photos.faces import Face, FaceBoundingBox
 from resolvers.photos import photo_validation as texts
 from resolvers.photos.photo_access import moderator, uploader
 from resolvers.photos.photos import TakenAt
@@ -84,7 +84,7 @@ def _face(info: Info, input: TagFaceInput) -> Face:
     )
 
 
-def _box(given: BoundingBoxInput) -> BoundingBox:
+def _box(given: BoundingBoxInput) -> FaceBoundingBox:
     sides = {
         side: _fraction(f"boundingBox.{side}", getattr(given, side)) for side in ("left", "top", "width", "height")
     }
@@ -94,7 +94,7 @@ def _box(given: BoundingBoxInput) -> BoundingBox:
             raise BadUserInput(f"`{field}` must be more than 0.", field=field)
         if sides[edge] + sides[size] > 1 + SMALLEST:  # sums of floats may be a little more than they are
             raise BadUserInput(f"`{field}` must be at most 1 with `boundingBox.{edge}`.", field=field)
-    return BoundingBox(**sides)
+    return FaceBoundingBox(**sides)
 
 
 def _fraction(field: str, value: float) -> float:

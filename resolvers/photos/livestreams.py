@@ -32,7 +32,7 @@ from datastore.photos.livestreams import (
 from datastore.photos.lookups import Lookups
 from datastore.session.pagination import SortOrder
 from resolvers.photos import photo_validation as texts
-from resolvers.photos.change_order import Since
+from resolvers.photos.change_order import ChangeOrder
 from resolvers.photos.photo_access import Consistent, NotConsistent, from_index
 from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import (
@@ -48,9 +48,9 @@ from resolvers.shared.arguments import (
 )
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.event_source import Unshared, follow, keeping
+from resolvers.shared.event_source import UnsharedSource, follow, keeping
 from resolvers.shared.paging import Connection, Paging, connection, listing
-from resolvers.shared.resume_position import Progress
+from resolvers.shared.resume_position import SubscriptionProgress
 
 LONGEST_TITLE, LONGEST_DESCRIPTION = 200, 2000
 
@@ -198,14 +198,14 @@ async def livestream_changed(
     id: AnyLivestreamId = None,
     when_slow: WhenSlow = keys.LIVESTREAM_CHANGED.policy,
     buffer: Buffer = None,
-) -> Unshared[Livestream]:
+) -> UnsharedSource[Livestream]:
     context = info.context
     only = None if id is None else bounds.id("id", id)
     kept = keeping(when_slow, buffer)
-    progress = context.progress or Progress()
+    progress = context.progress or SubscriptionProgress()
     then = _told_then(progress)
     progress.known = _in_ms(context.services.now())
-    since = Since(all_count=only is None)
+    since = ChangeOrder(all_count=only is None)
 
     async def begin() -> _Began:
         store = context.new_store()
@@ -242,10 +242,10 @@ async def livestream_changed(
         progress=ahead,
     )
     told = _with_time(changes, since, Schedule(context.services.now), begin, ahead, progress)
-    return Unshared(kept, told, lambda livestream: livestream.livestream_id)
+    return UnsharedSource(kept, told, lambda livestream: livestream.livestream_id)
 
 
-def _told_then(progress: Progress) -> datetime | None:
+def _told_then(progress: SubscriptionProgress) -> datetime | None:
     """When the client was told of the event after which it goes on: what began or ended since is news."""
     known = progress.take_known()
     if known and not (known.isascii() and known.isdigit() and len(known) < 14):
@@ -271,7 +271,7 @@ class _Began:
 
 @dataclass(frozen=True, slots=True)
 class _Changed:
-    """A livestream as a change left it; None where it is gone, or cannot be read. `place`: see `Since`."""
+    """A livestream as a change left it; None where it is gone, or cannot be read. `place`: see `ChangeOrder`."""
 
     livestream_id: str
     livestream: Livestream | None
@@ -302,11 +302,11 @@ def _which(event: _Event) -> str | None:
 
 async def _with_time(
     changes: AsyncGenerator[_Event, None],
-    since: Since,
+    since: ChangeOrder,
     schedule: Schedule,
     begin: Callable[[], Awaitable[_Began]],
-    ahead: Progress,
-    progress: Progress,
+    ahead: SubscriptionProgress,
+    progress: SubscriptionProgress,
 ) -> AsyncGenerator[Livestream, None]:
     """The livestreams as they change, and as they begin and end. A change that is there comes before the clock.
 
@@ -350,7 +350,7 @@ async def _anew(begin: Callable[[], Awaitable[_Began]]) -> _Began:
         return _Began([])
 
 
-def _told(event: _Event, since: Since, schedule: Schedule) -> list[Livestream]:
+def _told(event: _Event, since: ChangeOrder, schedule: Schedule) -> list[Livestream]:
     if isinstance(event, _Began):
         if event.since is not None:
             for livestream in event.livestreams:

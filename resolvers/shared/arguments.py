@@ -5,7 +5,7 @@ from typing import Annotated
 
 import strawberry
 
-from datastore.queues import Policy
+from datastore.queues import OverflowPolicy
 from datastore.session.pagination import SortOrder
 
 EXPECTED_VERSION = (
@@ -43,7 +43,7 @@ Start = Annotated[
 ]
 End = Annotated[datetime | None, strawberry.argument(description="The latest time, included. Now if nothing is said.")]
 WhenSlow = Annotated[
-    Policy,
+    OverflowPolicy,
     strawberry.argument(
         description="What happens when more events wait for a subscriber that reads too slowly than may."
     ),

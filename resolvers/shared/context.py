@@ -21,7 +21,7 @@ from datastore.feeds.notifications import Notifications
 from datastore.feeds.posts import Posts
 from datastore.feeds.searches import Searches
 from datastore.feeds.users import Users
-from datastore.feeds.visibility import Sight, Viewer
+from datastore.feeds.visibility import Viewer, VisibilityPolicy
 from datastore.matches.active_match_changes import ParsedMatches
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.devices import Devices
@@ -33,38 +33,38 @@ from datastore.matches.live_activities import LiveActivities
 from datastore.matches.match_follows import MatchFollows
 from datastore.matches.team_seasons import TeamSeasons
 from datastore.matches.teams import Teams
-from datastore.model.ids import Origin
+from datastore.model.ids import IdSource
 from datastore.objects import ObjectStore
 from datastore.photos.decoder_pool import DecoderPool
 from datastore.photos.encrypted_user_ids import UserIds
 from datastore.photos.events import PhotoEvents
-from datastore.photos.face_tags import Tagging
+from datastore.photos.face_tags import FaceTags
 from datastore.photos.faces import Faces
 from datastore.photos.livestreams import Livestreams
 from datastore.photos.lookups import Lookups
-from datastore.photos.merge_persons import Merging
+from datastore.photos.merge_persons import PersonMerge
 from datastore.photos.person_photos import Appearances
 from datastore.photos.persons import Persons
 from datastore.photos.photos import Photos
-from datastore.photos.rename_person import Naming
-from datastore.photos.update_photo import Editing
+from datastore.photos.rename_person import PersonRename
+from datastore.photos.update_photo import PhotoUpdates
 from datastore.photos.uploads import Uploads
 from datastore.photos.users import PhotoUsers
 from datastore.search import SearchIndex
 from datastore.session.cursors import Cursors
 from datastore.session.metering import Deadline, Meter
-from datastore.session.read_cache import Sharing
-from datastore.session.scan_cache import RememberedScans
+from datastore.session.read_cache import ReadFreshness
+from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 from datastore.sightings.reporters import Reporters
 from datastore.sightings.sightings import Sightings
 from datastore.sightings.watches import Watches
 from resolvers.shared.authorization import Identity, Role
-from resolvers.shared.resume_position import Progress
+from resolvers.shared.resume_position import SubscriptionProgress
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class SightingPlaces:
     """The configured areas and categories of the sightings."""
 
     areas: tuple[str, ...]
@@ -82,10 +82,10 @@ class Services:
     prefix: str
     cursors: Cursors
     changes: ChangeFeed
-    remembered: RememberedScans
+    remembered: ScanCache
     request_logs: RequestLogs
     ingest: Callable[[str], Awaitable[IngestSummary]]
-    places: Places
+    places: SightingPlaces
     now: Callable[[], datetime]
     new_id: Callable[[], str]
     user_ids: UserIds
@@ -100,7 +100,7 @@ class Services:
 T = TypeVar("T")
 
 
-class _Made(Generic[T]):
+class _LazyAttribute(Generic[T]):
     """An attribute that is made when it is first asked for: `cached_property` without the lock that it has in 3.11."""
 
     __slots__ = ("_make", "_name")
@@ -110,12 +110,12 @@ class _Made(Generic[T]):
         self._name = make.__name__
 
     @overload
-    def __get__(self, instance: None, owner: type) -> "_Made[T]": ...
+    def __get__(self, instance: None, owner: type) -> "_LazyAttribute[T]": ...
 
     @overload
     def __get__(self, instance: object, owner: type) -> T: ...
 
-    def __get__(self, instance: object | None, owner: type) -> "T | _Made[T]":
+    def __get__(self, instance: object | None, owner: type) -> "T | _LazyAttribute[T]":
         if instance is None:
             return self
         own = instance.__dict__
@@ -138,7 +138,7 @@ class Context:
     def __init__(self, services: Services, identity: Identity | None) -> None:
         self.services = services
         self.stands_for: Callable[[], int] = _one
-        self.progress: Progress | None = None  # of a subscription
+        self.progress: SubscriptionProgress | None = None  # of a subscription
         self.knows_who_asks = False
         self._identity = identity
         self.meter = Meter()
@@ -146,8 +146,8 @@ class Context:
         # Beside the one that is read from. Those of events that are over go by themselves.
         self._others: WeakSet[Store] | None = None
         self._made: list[str] = []
-        self._sharing = Sharing.NEW
-        self._origin: Origin | None = None
+        self._sharing = ReadFreshness.NEW
+        self._origin: IdSource | None = None
         self._ids_made: dict[str, int] = {}
         self.now = services.now()
         self.store = self._opened()
@@ -158,11 +158,11 @@ class Context:
         self.knows_who_asks = True
         return self._identity
 
-    def share(self, sharing: Sharing) -> None:
+    def share(self, sharing: ReadFreshness) -> None:
         """Say which reads of other operations may serve this one, before it reads."""
         self._sharing = self.store.sharing = sharing
 
-    def make_from(self, origin: Origin) -> None:
+    def make_from(self, origin: IdSource) -> None:
         """Say what ids and keys are made from, before anything is written: the mutation has an Idempotency-Key."""
         self._origin = origin
         self.store.repeats = origin.again
@@ -235,163 +235,163 @@ class Context:
             self._others = WeakSet()
         self._others.add(store)
 
-    @_Made
+    @_LazyAttribute
     def sightings(self) -> Sightings:
         return Sightings(self.store, self.now)
 
-    @_Made
+    @_LazyAttribute
     def reporters(self) -> Reporters:
         return Reporters(self.store)
 
-    @_Made
+    @_LazyAttribute
     def watches(self) -> Watches:
         return Watches(self.store)
 
-    @_Made
+    @_LazyAttribute
     def earthquakes(self) -> Earthquakes:
         return Earthquakes(self.store, self.now)
 
-    @_Made
+    @_LazyAttribute
     def teams(self) -> Teams:
         return Teams(self.store, self.now, self.services.remembered)
 
-    @_Made
+    @_LazyAttribute
     def team_seasons(self) -> TeamSeasons:
         return TeamSeasons(self.store, self.now)
 
-    @_Made
+    @_LazyAttribute
     def leagues(self) -> Leagues:
         return Leagues(self.store, self.now, self.services.remembered)
 
-    @_Made
+    @_LazyAttribute
     def display_states(self) -> DisplayStates:
         return DisplayStates(self.store, self.now)
 
-    @_Made
+    @_LazyAttribute
     def fixtures(self) -> Fixtures:
         return Fixtures(self.store, self.now)
 
-    @_Made
+    @_LazyAttribute
     def fixture_cache(self) -> FixtureCache:
         return FixtureCache(self.store, self.now)
 
-    @_Made
+    @_LazyAttribute
     def active_matches(self) -> ActiveMatches:
         return ActiveMatches(self.store, self.now, self.services.remembered)
 
-    @_Made
+    @_LazyAttribute
     def match_follows(self) -> MatchFollows:
         return MatchFollows(self.store, self.now)
 
-    @_Made
+    @_LazyAttribute
     def devices(self) -> Devices:
         return Devices(self.store, self.now)
 
-    @_Made
+    @_LazyAttribute
     def live_activities(self) -> LiveActivities:
         return LiveActivities(self.store, self.now)
 
-    @_Made
-    def sight(self) -> Sight:
+    @_LazyAttribute
+    def sight(self) -> VisibilityPolicy:
         """What the caller may see of the feed."""
-        return Sight(self.store, self.viewer)
+        return VisibilityPolicy(self.store, self.viewer)
 
     def viewer(self) -> Viewer:
         """The caller, as who looks at posts."""
         identity = self.identity
         return Viewer() if identity is None else Viewer(identity.user_id, identity.role is not Role.USER)
 
-    @_Made
+    @_LazyAttribute
     def users(self) -> Users:
         return Users(self.store, self.now)
 
-    @_Made
+    @_LazyAttribute
     def posts(self) -> Posts:
         return Posts(self.store, self.now, self.sight)
 
-    @_Made
+    @_LazyAttribute
     def searches(self) -> Searches:
         """Searches of the feed."""
         return Searches(self.services.search, self.store, self.now, self.sight)
 
-    @_Made
+    @_LazyAttribute
     def comments(self) -> Comments:
         return Comments(self.store, self.now)
 
-    @_Made
+    @_LazyAttribute
     def likes(self) -> Likes:
         return Likes(self.store, self.now)
 
-    @_Made
+    @_LazyAttribute
     def follows(self) -> Follows:
         return Follows(self.store, self.now)
 
-    @_Made
+    @_LazyAttribute
     def home_feeds(self) -> HomeFeeds:
         return HomeFeeds(self.store)
 
-    @_Made
+    @_LazyAttribute
     def notifications(self) -> Notifications:
         return Notifications(self.store, self.now)
 
-    @_Made
+    @_LazyAttribute
     def leaderboards(self) -> Leaderboards:
         return Leaderboards(self.store, self.now)
 
-    @_Made
+    @_LazyAttribute
     def lookups(self) -> Lookups:
         """Items of the photo library by their ids alone."""
         return Lookups(self.store)
 
-    @_Made
+    @_LazyAttribute
     def photo_users(self) -> PhotoUsers:
         return PhotoUsers(self.store, self.now)
 
-    @_Made
+    @_LazyAttribute
     def photos(self) -> Photos:
         return Photos(self.store, self.lookups)
 
-    @_Made
+    @_LazyAttribute
     def persons(self) -> Persons:
         return Persons(self.store, self.lookups, self.now)
 
-    @_Made
+    @_LazyAttribute
     def faces(self) -> Faces:
         return Faces(self.store, self.lookups)
 
-    @_Made
-    def naming(self) -> Naming:
+    @_LazyAttribute
+    def naming(self) -> PersonRename:
         """Of persons on photos."""
-        return Naming(self.store, self.lookups, self.now)
+        return PersonRename(self.store, self.lookups, self.now)
 
-    @_Made
-    def merging(self) -> Merging:
+    @_LazyAttribute
+    def merging(self) -> PersonMerge:
         """Of persons on photos."""
-        return Merging(self.store, self.lookups, self.now)
+        return PersonMerge(self.store, self.lookups, self.now)
 
-    @_Made
-    def tagging(self) -> Tagging:
+    @_LazyAttribute
+    def tagging(self) -> FaceTags:
         """Of faces on photos."""
-        return Tagging(self.store, self.lookups)
+        return FaceTags(self.store, self.lookups)
 
-    @_Made
-    def photo_editing(self) -> Editing:
-        return Editing(self.store, self.lookups, self.services.objects, self.now)
+    @_LazyAttribute
+    def photo_editing(self) -> PhotoUpdates:
+        return PhotoUpdates(self.store, self.lookups, self.services.objects, self.now)
 
-    @_Made
+    @_LazyAttribute
     def livestreams(self) -> Livestreams:
         return Livestreams(self.store, self.lookups, self.now)
 
-    @_Made
+    @_LazyAttribute
     def photo_events(self) -> PhotoEvents:
         """What happened in the apps of the photo library."""
         return PhotoEvents(self.store)
 
-    @_Made
+    @_LazyAttribute
     def appearances(self) -> Appearances:
         return Appearances(self.store, self.photos, self.faces)
 
-    @_Made
+    @_LazyAttribute
     def uploads(self) -> Uploads:
         return Uploads(
             self.store,

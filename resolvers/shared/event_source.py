@@ -13,10 +13,10 @@ from datastore.dynamodb.records import DAMAGE, logged_keys
 from datastore.errors import BadUserInput
 from datastore.model.access_patterns import Table
 from datastore.model.log_redaction import without_emails
-from datastore.queues import WAITING_EVENTS, Keeping, Policy
+from datastore.queues import WAITING_EVENTS, OverflowPolicy, QueueLimits
 from resolvers.shared import validation as bounds
 from resolvers.shared.context import Context, Info
-from resolvers.shared.resume_position import Progress
+from resolvers.shared.resume_position import SubscriptionProgress
 
 Event = TypeVar("Event")
 
@@ -34,12 +34,12 @@ def _nothing(_: object) -> str:
     return ""
 
 
-def keeping(when_slow: Policy, buffer: int | None) -> Keeping:
+def keeping(when_slow: OverflowPolicy, buffer: int | None) -> QueueLimits:
     """What is kept for a subscriber, as the arguments `whenSlow` and `buffer` say. Raises `BadUserInput`."""
-    if buffer is not None and when_slow is not Policy.BUFFER:
+    if buffer is not None and when_slow is not OverflowPolicy.BUFFER:
         raise BadUserInput("`buffer` goes with `whenSlow: BUFFER` alone.", field="buffer")
     most = BUFFERED_EVENTS if buffer is None else bounds.number("buffer", buffer, least=1, most=WAITING_EVENTS)
-    return Keeping.of(when_slow, most)
+    return QueueLimits.of(when_slow, most)
 
 
 def is_event(info: Info) -> bool:
@@ -47,7 +47,7 @@ def is_event(info: Info) -> bool:
     return info.operation.operation is OperationType.SUBSCRIPTION
 
 
-class Since(Protocol):
+class JoinFilter(Protocol):
     """Which events come after how things stood for one who joins others. It is made when they join."""
 
     def begin(self, first: Any) -> None:
@@ -74,7 +74,7 @@ class Since(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Shared(Generic[Event]):
+class SharedSource(Generic[Event]):
     """Events that are the same for all who ask alike: one source for as many as there are.
 
     `events` begins with what it is given, awaited once no change can be missed any more, where there is a `first`: that
@@ -89,11 +89,11 @@ class Shared(Generic[Event]):
     """
 
     context: Context
-    keeping: Keeping
+    keeping: QueueLimits
     events: Callable[[Callable[[], Awaitable[Event | None]]], AsyncGenerator[Event, None]]
     key: Callable[[Event], Hashable] = _any
     first: Callable[[Context], Awaitable[Event]] | None = None
-    since: Callable[[], Since] | None = None
+    since: Callable[[], JoinFilter] | None = None
     check: Callable[[Context, Event], Awaitable[None]] | None = None
     seen: Mapping[str, int] = field(default_factory=dict)
     left: Mapping[str, int] = field(default_factory=dict)
@@ -118,10 +118,10 @@ class Shared(Generic[Event]):
 
 
 @dataclass(frozen=True, eq=False)
-class Unshared(Generic[Event]):
+class UnsharedSource(Generic[Event]):
     """Events for one subscriber alone, who does not hold them up: what waits for it is kept by `keeping` and `key`."""
 
-    keeping: Keeping
+    keeping: QueueLimits
     events: AsyncGenerator[Event, None]
     key: Callable[[Event], Hashable] = _any
 
@@ -129,7 +129,7 @@ class Unshared(Generic[Event]):
         return self.events
 
 
-class Beside(NamedTuple, Generic[Event]):
+class SecondTable(NamedTuple, Generic[Event]):
     """A second table whose changes are also events of a subscription."""
 
     table: Table
@@ -140,14 +140,14 @@ async def follow(
     context: Context,
     table: Table,
     select: Callable[[Change], Event | None],
-    keeping: Keeping,
+    keeping: QueueLimits,
     *,
     key: Callable[[Event], Hashable] = _any,
     prepare: Callable[[], Awaitable[Event | None]] | None = None,
     first: Callable[[], Awaitable[Event | None]] | None = None,
-    beside: Beside[Event] | None = None,
+    beside: SecondTable[Event] | None = None,
     resumed: Callable[[], Awaitable[Event | None]] | None = None,
-    progress: Progress | None = None,
+    progress: SubscriptionProgress | None = None,
 ) -> AsyncGenerator[Event, None]:
     """Yield the events that `select` makes of the table's changes, from now on or from a client's resume position.
 
@@ -158,7 +158,7 @@ async def follow(
     next event. `beside` adds events of another table's changes, which have no resume position. `progress` defaults to
     that of the context.
     """
-    progress = progress or context.progress or Progress()
+    progress = progress or context.progress or SubscriptionProgress()
     changes = context.services.changes.follow(
         table,
         _tolerant(select),

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from datastore.dynamodb.codec import Item, Raw, decode_item, encode_item
-from datastore.dynamodb.record_decoder import Decoder
+from datastore.dynamodb.record_decoder import RecordDecoder
 from datastore.dynamodb.records import parsed, raw_records
 from datastore.errors import BadUserInput, DomainError
 from datastore.model.access_patterns import AccessPattern
@@ -178,10 +178,13 @@ class Connection(Struct, Generic[Record], frozen=True):
 
 
 def connection(of: Listing, page: Page, convert: Callable[[Mapping[str, Any]], Record]) -> Connection[Record]:
-    """The records of a page. `convert` makes one of a plain item; a `Decoder` does of one as DynamoDB answers it."""
+    """The records of a page.
+
+    `convert` makes one of a plain item; a `RecordDecoder` does of one as DynamoDB answers it.
+    """
     if page.raw is None:
         return Connection(page, [PlainEdge(of, item, parsed(convert, item)) for item in page.items])
-    if isinstance(convert, Decoder):
+    if isinstance(convert, RecordDecoder):
         return Connection(page, list(map(Edge, repeat(of), page.raw, raw_records(convert, page.raw))))
     return Connection(page, [Edge(of, raw, parsed(convert, decode_item(raw))) for raw in page.raw])
 

@@ -4,21 +4,21 @@ import asyncio
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from datastore.change_streams.change_subscription import Following
-from datastore.change_streams.replay.resume_token import Place
-from datastore.change_streams.replay.signed_resume_ids import Resume, Seal, not_an_id
+from datastore.change_streams.change_subscription import ChangeSubscription
+from datastore.change_streams.replay.resume_token import ResumeToken
+from datastore.change_streams.replay.signed_resume_ids import ResumeRequest, Seal, not_an_id
 
 
-def unsealed(place: Place, known: str) -> str:
+def unsealed(place: ResumeToken, known: str) -> str:
     """Return the empty resume id, for events that no client receives and therefore none resumes after."""
     return ""
 
 
-class Mark(NamedTuple):
+class ResumePosition(NamedTuple):
     """Up to where all is told once an event is: the number of its change here, and its place, good elsewhere, too."""
 
     number: int
-    place: Place
+    place: ResumeToken
     seal: Seal = unsealed
 
     def id(self, known: str) -> str:
@@ -30,7 +30,7 @@ class Mark(NamedTuple):
         return self.id(event_id.partition("~")[2])
 
 
-class Progress:
+class SubscriptionProgress:
     """What `follow` tells beside its events. `mark` is that of the event which it gave last.
 
     A source that reads ahead of what it gives has `follow` tell another, and tells this by `at`. `known` goes with the
@@ -42,11 +42,11 @@ class Progress:
     `has_given_all`: of a source that reads ahead, whether nothing that it has read is still to be given.
     """
 
-    def __init__(self, resume: Resume | None = None, seal: Seal = unsealed) -> None:
+    def __init__(self, resume: ResumeRequest | None = None, seal: Seal = unsealed) -> None:
         self.resume = resume
         self.seal = seal
         self._is_known_taken = False
-        self.mark: Mark | None = None
+        self.mark: ResumePosition | None = None
         self.known = ""
         self.begun = asyncio.Event()
         self.is_here = asyncio.Event()
@@ -56,9 +56,9 @@ class Progress:
         self.when_begun: Callable[[], None] | None = None
         self.when_here: Callable[[], None] | None = None
         self.has_given_all = False
-        self._ahead: Progress | None = None
+        self._ahead: SubscriptionProgress | None = None
         self._read_at = -1
-        self._following: Following[Any] | None = None
+        self._following: ChangeSubscription[Any] | None = None
 
     def take_known(self) -> str:
         """What the client knew by then, for a subscription that says so with its places."""
@@ -85,7 +85,7 @@ class Progress:
     def id(self) -> str | None:
         return None if self.mark is None else self.mark.id(self.known)
 
-    def begin(self, following: Following[Any], told_until: int, *, tells_first: bool) -> None:
+    def begin(self, following: ChangeSubscription[Any], told_until: int, *, tells_first: bool) -> None:
         """It follows; `told_until` is the last change that was told anybody."""
         self._following, self._read_at = following, told_until
         self.is_too_old, self.tells_first = following.is_too_old, tells_first
@@ -99,7 +99,7 @@ class Progress:
     def take(self) -> None:
         """An event was given: or all has been looked through."""
         if self._following is not None:
-            self.mark = Mark(self._following.number, self._following.place, self.seal)
+            self.mark = ResumePosition(self._following.number, self._following.place, self.seal)
 
     def pass_over(self, left_out: int) -> None:
         """So many events were replaced by the one that was given."""
@@ -117,12 +117,12 @@ class Progress:
             self.when_here()
         self.is_here.set()
 
-    def latest(self) -> Mark | None:
+    def latest(self) -> ResumePosition | None:
         """Up to where all is told once what was given has been told: further than `mark`, where nothing came of it."""
         following = self._following
         if following is None or following.is_behind or following.waiting:
             return self.mark
-        return Mark(following.told_until, following.last_place, self.seal)
+        return ResumePosition(following.told_until, following.last_place, self.seal)
 
     def told_resync(self) -> None:
         self.is_resync_told = True
@@ -130,7 +130,7 @@ class Progress:
             self._ahead.told_resync()
 
     @property
-    def standing(self) -> Mark | None:
+    def standing(self) -> ResumePosition | None:
         """The last change that was looked at while the next event is waited for; None while one is being made."""
         if self.is_too_old and not self.is_resync_told:
             return None
@@ -138,26 +138,28 @@ class Progress:
             return self._ahead.standing if self.has_given_all else None
         following = self._following
         is_at_rest = following is not None and following.is_at_rest
-        return Mark(following.told_until, following.last_place, self.seal) if following and is_at_rest else None
+        return (
+            ResumePosition(following.told_until, following.last_place, self.seal) if following and is_at_rest else None
+        )
 
-    def as_ahead(self) -> "Progress":
+    def as_ahead(self) -> "SubscriptionProgress":
         """For the `follow` of a source that reads ahead of what it gives."""
-        self._ahead = Ahead(self)
+        self._ahead = ReadAheadProgress(self)
         return self._ahead
 
-    def at(self, mark: Mark | None) -> None:
+    def at(self, mark: ResumePosition | None) -> None:
         self.mark = mark
 
 
-class Ahead(Progress):
+class ReadAheadProgress(SubscriptionProgress):
     """The progress of what is read ahead. It tells the other only how it has begun."""
 
-    def __init__(self, behind: Progress) -> None:
+    def __init__(self, behind: SubscriptionProgress) -> None:
         super().__init__(behind.resume, behind.seal)
         self._behind = behind
         self.begun, self.is_here = behind.begun, behind.is_here
 
-    def begin(self, following: Following[Any], told_until: int, *, tells_first: bool) -> None:
+    def begin(self, following: ChangeSubscription[Any], told_until: int, *, tells_first: bool) -> None:
         super().begin(following, told_until, tells_first=tells_first)
         behind = self._behind
         behind.is_too_old, behind.tells_first, behind.mark = self.is_too_old, tells_first, self.mark

@@ -12,7 +12,7 @@ from datastore.change_streams.shards.stream_reader import Change
 from datastore.errors import BadUserInput, NotFound
 from datastore.keyspace import sightings as keys
 from datastore.model.composite_keys import Key
-from datastore.queues import Keeping
+from datastore.queues import QueueLimits
 from datastore.sightings.demo import SEEN, demo_reporters, demo_sightings
 from datastore.sightings.reporters import UserProfile
 from datastore.sightings.sightings import Freshness, Sighting, Trend, is_sighting, newness, sighting_from
@@ -33,7 +33,7 @@ from resolvers.shared.arguments import (
 )
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import Shared, Unshared, follow, keeping
+from resolvers.shared.event_source import SharedSource, UnsharedSource, follow, keeping
 from resolvers.shared.paging import Connection, Paging, connection, cut, listing
 from resolvers.shared.selected_fields import selects
 
@@ -200,7 +200,7 @@ async def sighting_reported(
     category: AnyCategory = None,
     when_slow: WhenSlow = keys.SIGHTING_REPORTED.policy,
     buffer: Buffer = None,
-) -> Shared[Sighting]:
+) -> SharedSource[Sighting]:
     _known(info.context, area=area, category=category)
     kept = keeping(when_slow, buffer)
 
@@ -213,7 +213,7 @@ async def sighting_reported(
     def events(_: Any) -> AsyncGenerator[Sighting, None]:
         return _alive(info.context, follow(info.context, keys.BLIP, reported, kept, key=_place))
 
-    return Shared(info.context, kept, events, key=_place)
+    return SharedSource(info.context, kept, events, key=_place)
 
 
 async def _alive(context: Context, sightings: AsyncGenerator[Sighting, None]) -> AsyncGenerator[Sighting, None]:
@@ -226,10 +226,10 @@ async def _alive(context: Context, sightings: AsyncGenerator[Sighting, None]) ->
 
 async def watch_alerts(
     info: Info, user_id: UserId, when_slow: WhenSlow = keys.WATCH_ALERTS.policy, buffer: Buffer = None
-) -> Unshared[Sighting]:
+) -> UnsharedSource[Sighting]:
     require(info.context.identity, keys.WATCH_ALERTS, owner=user_id)
     kept = keeping(when_slow, buffer)
-    return Unshared(kept, _alive(info.context, _watch_alerts(info.context, user_id, kept)), _place)
+    return UnsharedSource(kept, _alive(info.context, _watch_alerts(info.context, user_id, kept)), _place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +239,7 @@ class _Unwatched:
     watch_id: str
 
 
-async def _watch_alerts(context: Context, user_id: str, kept: Keeping) -> AsyncGenerator[Sighting, None]:
+async def _watch_alerts(context: Context, user_id: str, kept: QueueLimits) -> AsyncGenerator[Sighting, None]:
     """Watches are read once the feed is attached, and kept by the changes that follow: nothing falls in between."""
     watched: dict[str, Watch] = {}
     progress = context.progress

@@ -11,7 +11,7 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.model.timestamps import iso
 from pipelines.consumer.metrics import LOCAL
 from pipelines.consumer.periodic import all_running
-from pipelines.consumer.redrive import Replay
+from pipelines.consumer.redrive import Redrive
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
 from pipelines.feeds.follow_repair import FollowRepair, RepairProgress
 from pipelines.feeds.handlers import feed_handlers
@@ -106,7 +106,7 @@ def replay_letters(
         letters = every_letter(gateway.open_store, FEED.name, utc_now())
         handlers = feed_handlers(gateway.open_store, utc_now, fan_out_bound=fan_out_bound)
         handlers.append(gateway.background.search_sync())
-        replaying = Replay(handlers, gateway.open_store, utc_now)
+        replaying = Redrive(handlers, gateway.open_store, utc_now)
         replayed, failed = await _replay(replaying, letters if every else await _chosen(letters, set(ids or ())))
         typer.echo(f"{replayed} replayed, {failed} failed")
         if failed:
@@ -157,7 +157,7 @@ async def _chosen(letters: AsyncIterator[DeadLetter], ids: set[str]) -> AsyncIte
     return chosen()
 
 
-async def _replay(replay: Replay, letters: AsyncIterator[DeadLetter]) -> tuple[int, int]:
+async def _replay(replay: Redrive, letters: AsyncIterator[DeadLetter]) -> tuple[int, int]:
     """How many were replayed, and how many failed again."""
     replayed = failed = 0
     async for letter in letters:

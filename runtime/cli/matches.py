@@ -11,13 +11,13 @@ import typer
 from datastore.matches.fixtures import Fixtures
 from pipelines.consumer.metrics import LOCAL
 from pipelines.matches.live.poller import LiveChange
-from pipelines.matches.pipeline import Pace
+from pipelines.matches.pipeline import PollIntervals
 from pipelines.matches.providers.cricsheet.reader import load
 from pipelines.matches.providers.provider import ProviderError
 from pipelines.matches.providers.recordings import Recording
 from pipelines.matches.providers.replay import ReplayProvider
 from pipelines.matches.push.apns_credentials import CredentialsError
-from pipelines.matches.setup import PipelineSetup, SetupError, Source, pipeline_setup
+from pipelines.matches.setup import MatchSource, PipelineSetup, SetupError, pipeline_setup
 from runtime.cli.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options, with_gateway
 from runtime.cli.output import mistake, until_stopped
 from runtime.cli.pipelines import MetricsHost, MetricsPort, run_until_stopped
@@ -25,8 +25,8 @@ from runtime.container import Gateway, utc_now
 
 # At full speed a tick takes an over, and nobody waits between two.
 FULL_SPEED_BALLS = 6
-FULL_SPEED = Pace(tick_seconds=0.0, reconcile_seconds=0.2, linger=timedelta(0))
-BY_THE_CLOCK = Pace(tick_seconds=0.5, reconcile_seconds=1.0, linger=timedelta(seconds=2))
+FULL_SPEED = PollIntervals(tick_seconds=0.0, reconcile_seconds=0.2, linger=timedelta(0))
+BY_THE_CLOCK = PollIntervals(tick_seconds=0.5, reconcile_seconds=1.0, linger=timedelta(seconds=2))
 
 commands = typer.Typer(no_args_is_help=True, help="Run a pipeline in a process of its own.")
 
@@ -34,11 +34,11 @@ commands = typer.Typer(no_args_is_help=True, help="Run a pipeline in a process o
 @commands.command("cricket")
 def run_pipeline(
     source: Annotated[
-        Source,
+        MatchSource,
         typer.Option(
             "--matches", envvar="GATEWAY_MATCHES", help="Where matches come from: sportmonks, or demo (invented ones)."
         ),
-    ] = Source.SPORTMONKS,
+    ] = MatchSource.SPORTMONKS,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = LOCAL,
     store: StoreOption = "embedded",
@@ -94,7 +94,7 @@ def _load(file: Path, match_id: str | None) -> Recording:
         raise mistake(problem, 2) from None
 
 
-def setup_of(source: Source) -> PipelineSetup:
+def setup_of(source: MatchSource) -> PipelineSetup:
     """The source as the environment sets it up; what is missing ends the command."""
     try:
         return pipeline_setup(source)
@@ -106,7 +106,7 @@ async def _play(gateway: Gateway, recordings: Sequence[Recording], speed: float 
     starts = {recording.match_id: utc_now() for recording in recordings}
     provider = ReplayProvider(recordings, now=utc_now, speed=speed, balls_per_tick=FULL_SPEED_BALLS, start_times=starts)
     pace = FULL_SPEED if speed is None else BY_THE_CLOCK
-    setup = setup_of(Source.DEMO)
+    setup = setup_of(MatchSource.DEMO)
     pipeline = gateway.background.cricket(setup, provider, pace=pace, on_change=_tell)
     async with pipeline.open():
         await pipeline.sync()

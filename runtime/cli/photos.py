@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pipelines.photos.stripping import PAGE, Stripping, Summary
+from pipelines.photos.stripping import PAGE, Stripping, StrippingSummary
 from runtime.cli.options import (
     DATA_DIR,
     DataDir,
@@ -63,11 +63,11 @@ def strip_photos(
     with_gateway(strip, options, **kept_in)
 
 
-def _tell_progress(summary: Summary) -> None:
+def _tell_progress(summary: StrippingSummary) -> None:
     notes.print(f"{summary.earlier + summary.photos} photos")
 
 
-def _sentence(summary: Summary, dry_run: bool) -> str:
+def _sentence(summary: StrippingSummary, dry_run: bool) -> str:
     lines = [
         f"{'to strip' if dry_run else 'stripped':<10}  {summary.stripped}",
         f"{'clean':<10}  {summary.clean}",

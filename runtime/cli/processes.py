@@ -16,7 +16,7 @@ import typer
 from datastore.database import StoreOptions
 from runtime.cli.banner import welcome
 from runtime.cli.output import mistake, notes, run
-from runtime.container import Gateway, Part
+from runtime.container import Gateway, ProcessPart
 from runtime.supervisor.heartbeats import send_heartbeats
 from runtime.supervisor.supervisor import Supervisor
 from runtime.supervisor.worker_env import READY, Assignment
@@ -89,13 +89,13 @@ def _work(assignment: Assignment, settings: Settings, options: StoreOptions) -> 
             send_heartbeats(line)
             watch_loop(settings.watchdog_seconds)
 
-        if assignment.part is Part.JOBS:
+        if assignment.part is ProcessPart.JOBS:
             run(lambda: work_until_told(gateway, started, line))
         else:
             run(lambda: serve_until_told(gateway, assignment.sockets(), started, random.Random(), line))
 
 
-def _gateway(settings: Settings, options: StoreOptions, part: Part = Part.WHOLE) -> Gateway:
+def _gateway(settings: Settings, options: StoreOptions, part: ProcessPart = ProcessPart.WHOLE) -> Gateway:
     return Gateway(replace(settings, capacity=fitting(settings.capacity, most_descriptors())), options, part=part)
 
 

@@ -12,7 +12,7 @@ from pipelines.consumer.metrics import LOCAL
 from pipelines.earthquakes.usgs_feed import FeedError
 from pipelines.earthquakes.usgs_fetch import feed_url
 from pipelines.feeds.fan_out import MOST_FOLLOWERS
-from pipelines.matches.setup import Source
+from pipelines.matches.setup import MatchSource
 from runtime.cli import matches
 from runtime.cli.feeds import FanOutBound
 from runtime.cli.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, settings_of, store_options
@@ -38,7 +38,7 @@ Ingest = Annotated[
     typer.Option(envvar="GATEWAY_INGEST", help="A USGS feed to ingest every minute, such as all_hour."),
 ]
 Matches = Annotated[
-    Source | None,
+    MatchSource | None,
     typer.Option(
         "--matches",
         envvar="GATEWAY_MATCHES",
@@ -121,7 +121,7 @@ def set_up(
     workers: str | None,
     demo: bool | None,
     ingest: str | None,
-    source: Source | None,
+    source: MatchSource | None,
     feed_pipeline: bool | None,
     **given: Any,
 ) -> tuple[Settings, StoreOptions]:
@@ -130,7 +130,7 @@ def set_up(
     options = store_options(store, data_dir, memory, prefix, region) if isinstance(store, str) else store
     demo = options.embedded if demo is None else demo
     given["feed_pipeline"] = options.embedded if feed_pipeline is None else feed_pipeline
-    source = source or (Source.DEMO if demo else Source.NONE)
+    source = source or (MatchSource.DEMO if demo else MatchSource.NONE)
     matches.setup_of(source)  # what is missing is told now
     return settings_of(options, data_dir, demo=demo, ingest=ingest, matches=source.value, **given), options
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from runtime.container import Gateway, Part
+from runtime.container import Gateway, ProcessPart
 from runtime.supervisor.slot import LEAVE_SECONDS, Address, Slot
 from runtime.supervisor.worker import Worker
 from server.uvicorn import end_process_in, listen
@@ -39,12 +39,12 @@ class Supervisor:
         self._needs_terminal = has_terminal() and signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
 
     def _starter(self, number: int, address: Address) -> Callable[[], Awaitable[Worker]]:
-        return lambda: self._start(Part.SERVING, number, address.sockets())
+        return lambda: self._start(ProcessPart.SERVING, number, address.sockets())
 
     def _start_jobs(self) -> Awaitable[Worker]:
-        return self._start(Part.JOBS, 0, [])
+        return self._start(ProcessPart.JOBS, 0, [])
 
-    async def _start(self, part: Part, number: int, sockets: Sequence[socket.socket]) -> Worker:
+    async def _start(self, part: ProcessPart, number: int, sockets: Sequence[socket.socket]) -> Worker:
         worker = await Worker.start(self._command, part, number, sockets)
         self._workers.add(worker)
         worker.when_ended(lambda: self._workers.discard(worker))
@@ -98,7 +98,7 @@ class Supervisor:
     async def _end(self) -> None:
         """Those that serve first: they may have asked for work that is done behind them."""
         over = asyncio.get_running_loop().time() + ALL_SECONDS
-        for part, seconds in ((Part.SERVING, LEAVE_SECONDS), (Part.JOBS, ALL_SECONDS)):
+        for part, seconds in ((ProcessPart.SERVING, LEAVE_SECONDS), (ProcessPart.JOBS, ALL_SECONDS)):
             left = min(seconds, over - asyncio.get_running_loop().time())
             await asyncio.gather(*[worker.end(left) for worker in self._workers if worker.part is part])
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import Self
 
-from runtime.container import Part
+from runtime.container import ProcessPart
 from runtime.supervisor import heartbeats
 from runtime.supervisor.worker_env import READY, VARIABLE, Assignment
 
@@ -25,9 +25,11 @@ logger = logging.getLogger(__name__)
 class Worker:
     """A process, as its supervisor sees it."""
 
-    def __init__(self, part: Part, number: int, process: asyncio.subprocess.Process, line: socket.socket) -> None:
+    def __init__(
+        self, part: ProcessPart, number: int, process: asyncio.subprocess.Process, line: socket.socket
+    ) -> None:
         self.part = part
-        self.name = f"Worker {number}" if part is Part.SERVING else "The worker for jobs"
+        self.name = f"Worker {number}" if part is ProcessPart.SERVING else "The worker for jobs"
         self._process = process
         self._line = line
         self._ended = asyncio.create_task(process.wait())
@@ -36,7 +38,7 @@ class Worker:
 
     @classmethod
     async def start(
-        cls, command: Sequence[str], part: Part, number: int, sockets: Sequence[socket.socket] = ()
+        cls, command: Sequence[str], part: ProcessPart, number: int, sockets: Sequence[socket.socket] = ()
     ) -> Self:
         ours, theirs = socket.socketpair()
         ours.setblocking(False)

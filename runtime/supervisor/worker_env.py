@@ -8,7 +8,7 @@ from collections.abc import MutableMapping
 from dataclasses import dataclass
 from typing import Self
 
-from runtime.container import Part
+from runtime.container import ProcessPart
 from server.settings import Misconfigured
 
 # Set by a supervisor alone: no setting of users, whose names begin with GATEWAY_.
@@ -20,7 +20,7 @@ READY = b"ready\n"
 class Assignment:
     """What a worker is to do, on which descriptors. Workers that serve are numbered from 1; the other is 0."""
 
-    part: Part
+    part: ProcessPart
     number: int
     line: int
     listening: tuple[int, ...] = ()
@@ -36,7 +36,7 @@ class Assignment:
             return None
         try:
             given = json.loads(told)
-            found = cls(Part(given["part"]), int(given["number"]), given["line"], tuple(given["listening"]))
+            found = cls(ProcessPart(given["part"]), int(given["number"]), given["line"], tuple(given["listening"]))
             are_sockets = all(stat.S_ISSOCK(os.fstat(one).st_mode) for one in (found.line, *found.listening))
         except (ValueError, TypeError, LookupError, OSError, OverflowError):
             are_sockets = False

@@ -23,7 +23,7 @@ strawberry.enum(
     description="ACTIVE: polled. IDLE: polled again when it is back in the live scores. ENDED: kept for a day.",
 )
 strawberry.enum(
-    live_state.Part,
+    live_state.LiveStatePart,
     description="A part of a match's state. SCORECARDS: the scorecards, or another detail of the match.",
     name="MatchPart",
 )
@@ -79,7 +79,7 @@ class ActiveMatch(Node):
     updated_at: datetime = strawberry.field(description="When its state last changed.")
     previous_ball_id: strawberry.ID = strawberry.field(description="The last ball whose events were told; 0: none.")
     live: LiveScore = strawberry.field(name="liveScore", description="How it stands.")
-    changed: list[live_state.Part] = strawberry.field(description="What the last change changed.")
+    changed: list[live_state.LiveStatePart] = strawberry.field(description="What the last change changed.")
     events: list[CricketEvent] = strawberry.field(description="The events of the last change.")
     expires_at: datetime | None = strawberry.field(description="When an ended one is forgotten.")
 
@@ -99,7 +99,7 @@ class MatchUpdate:
         description="How the match stands, to be taken as it is: the first update of a match, and after a gap."
     )
     conflated: int = strawberry.field(description="How many versions were left out; their events are in this one.")
-    changed: list[live_state.Part] = strawberry.field(description="What changed since the update before.")
+    changed: list[live_state.LiveStatePart] = strawberry.field(description="What changed since the update before.")
     events: list[CricketEvent] = strawberry.field(description="What happened since the update before, in order.")
     live: LiveScore = strawberry.field(name="liveScore", description="How the match stands now.")
     server_time = strawberry.field(

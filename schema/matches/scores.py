@@ -28,7 +28,8 @@ strawberry.enum(
     ),
 )
 strawberry.enum(
-    cricket.EventKind,
+    cricket.CricketEventKind,
+    name="EventKind",
     description=(
         "What happened. MILESTONE: every further fifty of a batter, 150, 200 and so on. PARTNERSHIP: every fifty of a "
         "stand. RAIN: any interruption. CORRECTION: the scorer amended a ball, or took something back."
@@ -167,7 +168,7 @@ class CricketEvent:
     event_id: strawberry.ID = strawberry.field(
         description="The same however often the event is told: drop one you have."
     )
-    kind: cricket.EventKind = strawberry.field(description="What happened.")
+    kind: cricket.CricketEventKind = strawberry.field(description="What happened.")
     text: str = strawberry.field(description="The same in a line.")
     innings: int | None = strawberry.field(description="In which innings, from 1.")
     score: str | None = strawberry.field(description="The score just after it: 120/3.")

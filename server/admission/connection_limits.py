@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from server.admission.client_address import Trusted, network_of
-from server.admission.quotas import Places
-from server.admission.read_fairness import Pace, Turns
+from server.admission.quotas import KeyedQuota
+from server.admission.read_fairness import FairReader, RateLimit
 from server.admission.settings import Capacity
 
 # Of a stream, in the system's send buffer (Linux doubles it): left alone that grows to 4 MB for one who does not read.
@@ -61,9 +61,11 @@ class Connections:
         self.on_refusal = on_refusal
         self.on_closed = on_closed
         self.leaving = False
-        self.turns = Turns()
-        self.pace = Pace(capacity.websocket_messages, capacity.websocket_messages_per_second)
-        self._places = Places("connections", capacity.connections, capacity.connections_per_address, "client's address")
+        self.turns = FairReader()
+        self.pace = RateLimit(capacity.websocket_messages, capacity.websocket_messages_per_second)
+        self._places = KeyedQuota(
+            "connections", capacity.connections, capacity.connections_per_address, "client's address"
+        )
         self._trusted = Trusted(capacity.trusted_proxies)
 
     @property

@@ -19,7 +19,7 @@ LATE_TURNS = 2
 _log = logging.getLogger(__name__)
 
 
-class _Turns:
+class _SlotQueue:
     """So many at once; who has waited longest is next."""
 
     __slots__ = ("_waiting", "free")
@@ -57,7 +57,7 @@ class _Turns:
         self.free += 1
 
 
-class _Own(_Turns):
+class _CallerSlots(_SlotQueue):
     """The turns of one caller."""
 
     __slots__ = ("in_hand",)
@@ -67,7 +67,7 @@ class _Own(_Turns):
         self.in_hand = 0
 
 
-class Load:
+class LoadShedder:
     """At most `most` operations are executed at once, and as many wait a moment for their turn; 0 is without limit.
 
     `each` is how many of those may be one caller's. His others wait a moment too, behind his own, until he has
@@ -88,11 +88,11 @@ class Load:
     ) -> None:
         self._most = most
         self._each = each
-        self._callers: dict[str, _Own] = {}
+        self._callers: dict[str, _CallerSlots] = {}
         self._what = what
         self._queue_seconds = queue_seconds
         self._lag_seconds = lag_seconds
-        self._turns = _Turns(most)
+        self._turns = _SlotQueue(most)
         self.running = 0
         self.waiting = 0
         self.late_turns = 0
@@ -129,7 +129,7 @@ class Load:
         if self._each and caller:
             own = self._callers.get(caller)
             if own is None:
-                own = self._callers[caller] = _Own(self._each)
+                own = self._callers[caller] = _CallerSlots(self._each)
             elif not own.free:
                 return False
             own.in_hand += 1
@@ -143,7 +143,7 @@ class Load:
         if not (self._each and caller):
             await self._wait()
             return
-        own = self._callers.get(caller) or self._callers.setdefault(caller, _Own(self._each))
+        own = self._callers.get(caller) or self._callers.setdefault(caller, _CallerSlots(self._each))
         if own.in_hand >= self._each * IN_HAND:
             raise self._throttled(f"You have {own.in_hand:,} {self._what} in hand.")
         own.in_hand += 1
@@ -167,12 +167,12 @@ class Load:
             own.give_back()
             self._let_go(caller, own)
 
-    def _let_go(self, caller: str, own: _Own) -> None:
+    def _let_go(self, caller: str, own: _CallerSlots) -> None:
         own.in_hand -= 1
         if not own.in_hand:
             del self._callers[caller]
 
-    async def _wait_for_own(self, own: _Own) -> None:
+    async def _wait_for_own(self, own: _CallerSlots) -> None:
         try:
             await own.wait(self._queue_seconds)
         except TimeoutError:

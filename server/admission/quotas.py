@@ -9,7 +9,7 @@ from datastore.errors import Throttled, Unavailable
 RETRY_SECONDS = 5
 
 
-class Places:
+class KeyedQuota:
     """`what` is there `most` times in all, and `each` times for one key; 0 is without limit."""
 
     def __init__(self, what: str, most: int, each: int, whose: str = "caller") -> None:

@@ -12,7 +12,7 @@ TURN_BYTES = 1024
 Take = Callable[[int], int]
 
 
-class Turns:
+class FairReader:
     """Who has something to be read, one after another; `most` bytes of it all in one turn of the event loop."""
 
     def __init__(self, most: int = TURN_BYTES) -> None:
@@ -47,19 +47,19 @@ class Turns:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class RateLimit:
     """So many `at_once`, and `per_second` from then on; 0 is without limit."""
 
     at_once: float = 0
     per_second: float = 0
 
 
-class Paced:
+class TokenBucket:
     """One client's: what it sent is counted after it was read, and when it was too much the rest has to wait."""
 
     __slots__ = ("_clock", "_left", "_pace", "_then")
 
-    def __init__(self, pace: Pace, clock: Callable[[], float]) -> None:
+    def __init__(self, pace: RateLimit, clock: Callable[[], float]) -> None:
         self._pace = pace
         self._clock = clock
         self._left = float(pace.at_once)

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 from server.admission.budgets import CallersBudgets, LocalBuckets
 from server.admission.connection_limits import Connections
-from server.admission.load_shedding import Load
-from server.admission.quotas import Places
+from server.admission.load_shedding import LoadShedder
+from server.admission.quotas import KeyedQuota
 from server.admission.settings import Capacity
 
 
@@ -17,11 +17,13 @@ class Admission:
     def __init__(self, capacity: Capacity, connections: Connections | None = None) -> None:
         self.capacity = capacity
         self.connections = connections or Connections(capacity)
-        self.load = Load(capacity.concurrent, each=capacity.concurrent_per_caller, lag_seconds=capacity.lag_seconds)
+        self.load = LoadShedder(
+            capacity.concurrent, each=capacity.concurrent_per_caller, lag_seconds=capacity.lag_seconds
+        )
         # Documents in the table are looked up before there is an operation that could take its turn.
-        self.lookups = Load(capacity.concurrent, what="documents to look up")
-        self.websockets = Places("WebSockets", capacity.websockets, capacity.websockets_per_caller)
-        self.subscriptions = Places("subscriptions", capacity.subscriptions, capacity.subscriptions_per_caller)
+        self.lookups = LoadShedder(capacity.concurrent, what="documents to look up")
+        self.websockets = KeyedQuota("WebSockets", capacity.websockets, capacity.websockets_per_caller)
+        self.subscriptions = KeyedQuota("subscriptions", capacity.subscriptions, capacity.subscriptions_per_caller)
         self.redis = None
         if capacity.redis_url is not None:
             from server.admission.redis_budgets import RedisBuckets  # its library, for those only who use it

@@ -24,7 +24,7 @@ from server.documents.document_cache import PreparedOperation
 TYPENAME = "__typename"
 
 
-class Ages:
+class CacheControl:
     """Ages of operations, each looked up once.
 
     A field declares its age with its access patterns. One without any is a part of what it stands in, and as old; at

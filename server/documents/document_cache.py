@@ -13,12 +13,12 @@ from graphql.language import OperationType
 
 from datastore.errors import DomainError, Forbidden
 from datastore.model.access_patterns import CostModel
-from jit import CompiledExecutor, Operation, operation_of
+from jit import CachedOperation, CompiledExecutor, operation_of
 from resolvers.shared.authorization import Identity, Role
 from server.documents.cost.analysis import Costs, Estimate, Estimated, TooCostly, TooManyValues
 from server.documents.cost.introspection import sizes_of
 from server.documents.executor import GatewayExecutor, Interpreting
-from server.documents.limits import Counts, DocumentLimits, TooMuch, check_text, for_trusted
+from server.documents.limits import DocumentCounts, DocumentLimits, TooMuch, check_text, for_trusted
 from server.documents.settings import MAX_COST
 from server.documents.validation import invalid
 from server.operations.outcome import Stage
@@ -35,7 +35,7 @@ class KnownText(NamedTuple):
     trusted: bool = False
 
 
-class Rejected(Exception):
+class DocumentRejected(Exception):
     """A document, or what is asked of it, is not executed. `errors` say why."""
 
     def __init__(self, stage: Stage, errors: list[GraphQLError]) -> None:
@@ -57,10 +57,10 @@ class PreparedOperation:
         self.root_field = first.name.value if isinstance(first, FieldNode) else "(fragment)"
         self.variable_names = frozenset(one.variable.name.value for one in node.variable_definitions or ())
         self._estimate: Estimate | None = None
-        self._program: Operation | None = None
+        self._program: CachedOperation | None = None
 
     @property
-    def program(self) -> Operation:
+    def program(self) -> CachedOperation:
         """What executes it."""
         if self._program is None:
             document = self.document
@@ -122,13 +122,13 @@ class Document:
         return hashlib.sha256(self.text.encode(errors="surrogatepass")).hexdigest()
 
     def operation(self, name: str | None) -> PreparedOperation:
-        """The operation of that name, or the only one there is. Raises `Rejected`."""
+        """The operation of that name, or the only one there is. Raises `DocumentRejected`."""
         if name is None and self._only is not None:
             return self._only
         found = next((operation for operation in self._operations if name and operation.name == name), None)
         if found is not None:
             return found
-        raise Rejected(Stage.SELECTION, [GraphQLError(self._missing(name))])
+        raise DocumentRejected(Stage.SELECTION, [GraphQLError(self._missing(name))])
 
     def _missing(self, name: str | None) -> str:
         if name is not None:
@@ -168,7 +168,7 @@ class Documents:
         self._limits = limits or DocumentLimits()
         self._trusted_limits = for_trusted(self._limits)
         self._introspection = introspection
-        self._kept: OrderedDict[tuple[str, bool], Document | Rejected] = OrderedDict()
+        self._kept: OrderedDict[tuple[str, bool], Document | DocumentRejected] = OrderedDict()
         self._characters = 0
         self._pinned: dict[str, Document] = {}
 
@@ -182,14 +182,14 @@ class Documents:
         self._pinned = {document.text: document for document in documents}
 
     def check(self, text: str, *, trusted: bool = False) -> Document:
-        """The document, which is not kept. Raises `Rejected`."""
+        """The document, which is not kept. Raises `DocumentRejected`."""
         found = self._prepared(text, self._limits_for(trusted))
-        if isinstance(found, Rejected):
+        if isinstance(found, DocumentRejected):
             raise found
         return found
 
     def prepare(self, text: str, *, trusted: bool = False) -> Document:
-        """The document. Raises `Rejected`."""
+        """The document. Raises `DocumentRejected`."""
         if self._pinned:
             pinned = self._pinned.get(text)
             if pinned is not None:
@@ -201,17 +201,17 @@ class Documents:
         else:
             found = self._prepared(text, self._limits_for(trusted))
             self._keep(KnownText(text, trusted), found)
-        if isinstance(found, Rejected):
-            raise Rejected(found.stage, found.errors)
+        if isinstance(found, DocumentRejected):
+            raise DocumentRejected(found.stage, found.errors)
         return found
 
     def allow(self, document: Document, identity: Identity | None) -> None:
-        """Raises `Rejected` for a document that asks for the schema, where the caller may not."""
+        """Raises `DocumentRejected` for a document that asks for the schema, where the caller may not."""
         if not document.introspects or self._introspection:
             return
         if identity is None or identity.role is not Role.ADMIN:
             refusal = Forbidden("Introspection is switched off: the schema is told to admins alone.")
-            raise Rejected(Stage.VALIDATION, [_located(refusal)])
+            raise DocumentRejected(Stage.VALIDATION, [_located(refusal)])
 
     def estimate(self, operation: PreparedOperation, variables: Mapping[str, Any]) -> Estimated:
         """What it will cost. Raises `TooCostly` or `TooManyValues` when that is more than it may."""
@@ -227,30 +227,30 @@ class Documents:
         """The read units after which an operation of that estimate is stopped, whatever it was mistaken about."""
         return self._max_cost / 2 + 2 * estimate
 
-    def _prepared(self, text: str, limits: DocumentLimits) -> Document | Rejected:
+    def _prepared(self, text: str, limits: DocumentLimits) -> Document | DocumentRejected:
         if not text.strip():
-            return Rejected(Stage.PARSING, [GraphQLError("The query is empty.")])
+            return DocumentRejected(Stage.PARSING, [GraphQLError("The query is empty.")])
         try:
             check_text(text, limits)
             # graphql-core allows them, ahead of the specification: https://spec.graphql.org/September2025/#SelectionSet
             node = parse(text, allow_empty_selection_sets=False)
         except TooMuch as refusal:
-            return Rejected(Stage.PARSING, [_located(refusal)])
+            return DocumentRejected(Stage.PARSING, [_located(refusal)])
         except GraphQLError as error:
-            return Rejected(Stage.PARSING, [_slim(error)])
+            return DocumentRejected(Stage.PARSING, [_slim(error)])
         try:
             return self._validated(text, node, limits)
         except TooMuch as refusal:
-            return Rejected(Stage.VALIDATION, [_located(refusal)])
+            return DocumentRejected(Stage.VALIDATION, [_located(refusal)])
         except RecursionError:
-            return Rejected(Stage.VALIDATION, [GraphQLError("The document is nested too deeply.")])
+            return DocumentRejected(Stage.VALIDATION, [GraphQLError("The document is nested too deeply.")])
 
-    def _validated(self, text: str, node: DocumentNode, limits: DocumentLimits) -> Document | Rejected:
-        counts = Counts(node, self._sizes)
+    def _validated(self, text: str, node: DocumentNode, limits: DocumentLimits) -> Document | DocumentRejected:
+        counts = DocumentCounts(node, self._sizes)
         counts.check(limits)
         errors = invalid(self.schema, node, text, limits, suggesting=self._introspection)
         if errors:
-            return Rejected(Stage.VALIDATION, [_slim(error) for error in errors])
+            return DocumentRejected(Stage.VALIDATION, [_slim(error) for error in errors])
         return Document(
             text,
             node,
@@ -264,7 +264,7 @@ class Documents:
     def _limits_for(self, trusted: bool) -> DocumentLimits:
         return self._trusted_limits if trusted else self._limits
 
-    def _keep(self, known: KnownText, found: Document | Rejected) -> None:
+    def _keep(self, known: KnownText, found: Document | DocumentRejected) -> None:
         """Within the limits of the cache, from which those go first that nobody asked for the longest time."""
         if len(known.text) > self._limits_for(known.trusted).characters:
             return

@@ -179,7 +179,7 @@ class Weight:
         self.nesting = max(self.nesting, is_list + beneath.nesting)
 
 
-class Counts:
+class DocumentCounts:
     """What a document holds, by the names of `DocumentLimits`. `visited` counts the selections that were looked at,
     and `introspects` tells whether the schema is asked for.
     """

@@ -67,7 +67,7 @@ Grouped = dict[str, list[Selected]]
 Conflict = tuple[str, Selected, Selected]
 
 
-class Merging:
+class OverlapCheck:
     """Looks for conflicts in a document. `steps` counts the selections that were looked at, at most `budget`."""
 
     def __init__(self, schema: GraphQLSchema, document: DocumentNode, budget: int) -> None:

@@ -27,7 +27,7 @@ from graphql.validation.validate import ValidationAbortedError
 from graphql.validation.validation_context import VariableUsage
 
 from server.documents.limits import DocumentLimits, TooMuch
-from server.documents.overlapping_fields import Merging, TooComplex
+from server.documents.overlapping_fields import OverlapCheck, TooComplex
 
 MAX_ERRORS = 20
 # An error costs by its message, which may print all of a value, and by the lines that are counted to tell where it is.
@@ -91,9 +91,9 @@ def invalid(
 
     Raises `TooMuch` where its fields, or its uses of variables, take too long to compare.
     """
-    found = _Found(1 + text.count("\n") + text.count("\r"), suggesting)
+    found = _ErrorList(1 + text.count("\n") + text.count("\r"), suggesting)
     try:
-        _Walk(schema, document, found).run(rules_for(text), limits.variable_uses)
+        _DocumentVisitor(schema, document, found).run(rules_for(text), limits.variable_uses)
         if not found.errors:
             _compare(schema, document, found, limits)
     except ValidationAbortedError as aborted:
@@ -101,8 +101,8 @@ def invalid(
     return found.errors
 
 
-def _compare(schema: GraphQLSchema, document: DocumentNode, found: "_Found", limits: DocumentLimits) -> None:
-    merging = Merging(schema, document, limits.merging)
+def _compare(schema: GraphQLSchema, document: DocumentNode, found: "_ErrorList", limits: DocumentLimits) -> None:
+    merging = OverlapCheck(schema, document, limits.merging)
     try:
         for error in merging.conflicts():
             found.add(error)
@@ -151,7 +151,7 @@ class _LiteralsRule(ValuesOfCorrectTypeRule):
 _SUGGESTION = re.compile(r" Did you mean [^?]*\?$")
 
 
-class _Found:
+class _ErrorList:
     """The errors so far, as many as may be told."""
 
     def __init__(self, lines: int, suggesting: bool) -> None:
@@ -173,10 +173,10 @@ class _Found:
         return self._suggesting and len(self.errors) < SUGGESTING
 
 
-class _Context(ValidationContext):
+class _RuleContext(ValidationContext):
     """What the rules know: it finds the variables of a definition on our walk."""
 
-    def __init__(self, walk: "_Walk", found: _Found, hides: bool, most_uses: int) -> None:
+    def __init__(self, walk: "_DocumentVisitor", found: _ErrorList, hides: bool, most_uses: int) -> None:
         super().__init__(walk.schema, walk.document, walk.types, found.add)
         self._uses, self._most_uses = 0, most_uses
         self._walk = walk
@@ -208,10 +208,10 @@ class _Context(ValidationContext):
         return usages
 
 
-class _Walk:
+class _DocumentVisitor:
     """Goes through a document once, and tells each rule of the kinds of nodes it has a method for."""
 
-    def __init__(self, schema: GraphQLSchema, document: DocumentNode, found: _Found) -> None:
+    def __init__(self, schema: GraphQLSchema, document: DocumentNode, found: _ErrorList) -> None:
         self.schema = schema
         self.document = document
         self.types = TypeInfo(schema)
@@ -224,7 +224,7 @@ class _Walk:
 
     def run(self, rules: Collection[type[ValidationRule]], most_uses: int) -> None:
         """Raises `ValidationAbortedError` when enough errors were found, and `TooMuch`."""
-        context, quiet = (_Context(self, self._found, hides, most_uses) for hides in (False, True))
+        context, quiet = (_RuleContext(self, self._found, hides, most_uses) for hides in (False, True))
         visitors: list[Visitor] = [rule(quiet if rule.__name__ == "KnownTypeNamesRule" else context) for rule in rules]
         self._go(self.document, self._table(visitors), len(visitors))
 

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 from starlette.types import Receive
 
 from datastore.errors import BadUserInput, Throttled, Timeout, Unavailable
-from server.admission.quotas import Places
+from server.admission.quotas import KeyedQuota
 from server.http.cycle import RequestCycle
 from server.http.headers import Headers
 from server.http.media_types import JSON, is_json
@@ -39,7 +39,7 @@ class Bodies:
     ) -> None:
         self._most = most
         self._seconds = seconds
-        self.held = Places("bytes of requests under way", most_held, most_held_for_each, "client")
+        self.held = KeyedQuota("bytes of requests under way", most_held, most_held_for_each, "client")
 
     def taken(self, headers: Headers, cycle: RequestCycle) -> bytes | None:
         """The body of a POST if it is there already, without waiting for it. Raises `Refused`."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from graphql import GraphQLSchema
 
-from server.documents.cache_control import Ages
+from server.documents.cache_control import CacheControl
 from server.documents.persisted.registry import names_document, names_hash
 from server.http.headers import MOST_CONDITION_CHARACTERS
 from server.http.responses import Reply
@@ -27,7 +27,7 @@ class Caching:
     """Tells of answers whether they may be kept, as the fields of this schema declare it."""
 
     def __init__(self, schema: GraphQLSchema) -> None:
-        self._ages = Ages(schema)
+        self._ages = CacheControl(schema)
 
     def told(self, answer: Reply, request: Request, outcome: Outcome, headers: Mapping[str, str]) -> Reply:
         """The answer of a GET with what caches need to know, or 304 for one that the client has already.

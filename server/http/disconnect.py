@@ -8,7 +8,7 @@ from server.http.cycle import RequestCycle
 from server.http.refusals import ClientGone
 
 
-class Watch:
+class DisconnectWatch:
     """Cancels the task that makes it when its client disconnects, until it is stopped.
 
     Our own protocol tells of that by its cycle. On other servers a task listens: it begins when the work first

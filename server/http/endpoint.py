@@ -16,9 +16,9 @@ from server.admission.client_address import address_in
 from server.http.body import BODY_SECONDS, MAX_BODY, Bodies, posted
 from server.http.cache import Caching
 from server.http.cycle import RequestCycle, cycle_of
-from server.http.disconnect import Watch
+from server.http.disconnect import DisconnectWatch
 from server.http.headers import Headers
-from server.http.media_types import EVENTS, GRAPHQL, JSON, MOST_ACCEPT_BYTES, MOST_RANGES, Wanted, wanted
+from server.http.media_types import EVENTS, GRAPHQL, JSON, MOST_ACCEPT_BYTES, MOST_RANGES, AcceptedTypes, wanted
 from server.http.refusals import ClientGone, Refused
 from server.http.responses import HttpProfile, Reply, fault, head_of, refusal, reply, send_reply
 from server.http.sse import END_ID, EventStreams, send_end
@@ -29,7 +29,7 @@ from server.operations.runner import Runner
 from server.security.csrf import check_get
 from server.security.jwt import bearer
 from server.security.origins import canonical_all
-from server.subscriptions.subscriber import Whereabouts
+from server.subscriptions.subscriber import PullPosition
 
 _METHODS = "GET, POST"
 _ANYTHING = wanted("")
@@ -47,7 +47,7 @@ class Streamed(NamedTuple):
 
     outcomes: AsyncGenerator[Outcome, None]
     caller: Caller
-    whereabouts: Whereabouts | None = None
+    whereabouts: PullPosition | None = None
     ends_soon: bool = True
 
 
@@ -117,7 +117,7 @@ class GraphQLHTTP:
         self,
         scope: Scope,
         headers: Headers,
-        accepted: Wanted,
+        accepted: AcceptedTypes,
         receive: Receive,
         cycle: RequestCycle | None,
     ) -> Reply | Streamed:
@@ -150,7 +150,7 @@ class GraphQLHTTP:
             identity = self._known(authorization[7:]) if authorization.startswith("Bearer ") else None
             identity = identity or await self._identified(authorization)
         caller = Caller(identity, address_in(scope))
-        watch = Watch(cycle, receive)
+        watch = DisconnectWatch(cycle, receive)
         try:
             return await self._execute(operation, caller, method, accepted, headers)
         except asyncio.CancelledError:
@@ -160,7 +160,7 @@ class GraphQLHTTP:
             watch.stop()
 
     async def _execute(
-        self, asked: Operation, caller: Caller, method: str, accepted: Wanted, headers: Mapping[str, str]
+        self, asked: Operation, caller: Caller, method: str, accepted: AcceptedTypes, headers: Mapping[str, str]
     ) -> Reply | Streamed:
         single = None if accepted.rather_events else accepted.single
         request = await self._runner.prepare(asked, caller, Transport.HTTP if single else Transport.EVENTS)
@@ -172,7 +172,7 @@ class GraphQLHTTP:
             _check_carried(kind, method, accepted)
         if kind is _SUBSCRIPTION:
             request.transport = Transport.EVENTS
-            whereabouts = Whereabouts()
+            whereabouts = PullPosition()
             return Streamed(self._runner.stream(request, whereabouts), caller, whereabouts, ends_soon=False)
         if single is None:
             return Streamed(self._single(request), caller)
@@ -199,7 +199,7 @@ async def _only(outcome: Outcome) -> AsyncGenerator[Outcome, None]:
     yield outcome
 
 
-def _check_carried(kind: OperationType, method: str, accepted: Wanted) -> None:
+def _check_carried(kind: OperationType, method: str, accepted: AcceptedTypes) -> None:
     """Raises `Refused` for what this method does not carry, or not in a form that is accepted."""
     if kind is _MUTATION and method != "POST":
         raise Refused(405, BadUserInput("A mutation has to be sent with POST."), allow="POST")

@@ -14,7 +14,7 @@ MOST_CONTENT_TYPE_BYTES = 256
 MOST_PARAMETERS = 8
 
 
-class Wanted(NamedTuple):
+class AcceptedTypes(NamedTuple):
     """What an answer may come as: `single` is the type of one that is whole; a stream of events is taken, or liked
     better than that."""
 
@@ -23,29 +23,29 @@ class Wanted(NamedTuple):
     rather_events: bool = False
 
 
-def wanted(accept: str) -> Wanted:
+def wanted(accept: str) -> AcceptedTypes:
     """What an `Accept` asks for (RFC 9110, 12.5.1), with its weights.
 
     Wildcards and silence mean plain JSON, which is what older clients expect. Events have to be asked for by name.
     Nothing is wanted by one of more than `MOST_ACCEPT_BYTES` or `MOST_RANGES`.
     """
-    return _wanted(accept) if len(accept) <= MOST_ACCEPT_BYTES else Wanted(None)
+    return _wanted(accept) if len(accept) <= MOST_ACCEPT_BYTES else AcceptedTypes(None)
 
 
 @lru_cache(maxsize=64)
-def _wanted(accept: str) -> Wanted:
+def _wanted(accept: str) -> AcceptedTypes:
     if not accept.strip():
-        return Wanted(JSON)
+        return AcceptedTypes(JSON)
     ranges = [text for text in accept.split(",") if text.strip()]
     if len(ranges) > MOST_RANGES:
-        return Wanted(None)
+        return AcceptedTypes(None)
     weights = dict(filter(None, map(_weighted, ranges)))
     anything = weights.get("application/*", weights.get("*/*", 0.0))
     plain = weights.get(JSON, anything)
     graphql = weights.get(GRAPHQL, 0.0 if plain > 0 else anything)
     events = weights.get(EVENTS, 0.0)
     single = GRAPHQL if graphql > 0 and graphql >= plain else JSON if plain > 0 else None
-    return Wanted(single, events > 0, events > max(graphql, plain))
+    return AcceptedTypes(single, events > 0, events > max(graphql, plain))
 
 
 def is_json(content_type: bytes) -> bool:

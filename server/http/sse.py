@@ -20,7 +20,7 @@ from server.http.media_types import EVENTS
 from server.operations.outcome import Outcome, failure
 from server.operations.request import Caller
 from server.shutdown import Delays, one_after_another
-from server.subscriptions.subscriber import Whereabouts
+from server.subscriptions.subscriber import PullPosition
 
 EVENTS_PER_TURN = 16
 HEADERS = [
@@ -67,7 +67,7 @@ class EventStreams:
         caller: Caller,
         receive: Receive,
         send: Send,
-        whereabouts: Whereabouts | None = None,
+        whereabouts: PullPosition | None = None,
         *,
         ends_soon: bool = False,
     ) -> bool:
@@ -75,7 +75,7 @@ class EventStreams:
 
         `whereabouts` tell where the outcomes are while there are none. What `ends_soon` is no subscription.
         """
-        stream = _Stream(outcomes, caller, self._limits, self._clock, receive, send, whereabouts or Whereabouts())
+        stream = _Stream(outcomes, caller, self._limits, self._clock, receive, send, whereabouts or PullPosition())
         stream.ends_soon = ends_soon
         self._open[stream] = asyncio.current_task()
         try:
@@ -122,7 +122,7 @@ class _Stream:
         clock: Callable[[], float],
         receive: Receive,
         send: Send,
-        whereabouts: Whereabouts,
+        whereabouts: PullPosition,
     ) -> None:
         self._outcomes = outcomes
         self._expires_at = caller.identity.expires_at if caller.identity else None

@@ -7,13 +7,13 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from datastore.dynamodb.retry.circuit_breaker import Breaker
+from datastore.dynamodb.retry.circuit_breaker import CircuitBreaker
 
 
 class Reaching(Protocol):
     """How the store is reached: the client."""
 
-    breakers: Mapping[str, Breaker]
+    breakers: Mapping[str, CircuitBreaker]
 
 
 class StoreMetrics(Collector):

@@ -8,7 +8,7 @@ from graphql.language import OperationType
 
 from datastore.errors import DomainError
 from datastore.session.metering import Meter
-from datastore.session.read_cache import Sharing
+from datastore.session.read_cache import ReadFreshness
 from server.documents.document_cache import Documents
 from server.operations.explain import Explanations
 from server.operations.lifecycle import (
@@ -33,13 +33,13 @@ WITHHELD_UNITS = 4.0
 
 _MUTATION = OperationType.MUTATION
 _SHARING = {
-    OperationType.QUERY: Sharing.RECENT,
-    OperationType.MUTATION: Sharing.NEW,
-    OperationType.SUBSCRIPTION: Sharing.TOLD,
+    OperationType.QUERY: ReadFreshness.RECENT,
+    OperationType.MUTATION: ReadFreshness.NEW,
+    OperationType.SUBSCRIPTION: ReadFreshness.TOLD,
 }
 
 
-class Accounts:
+class Billing:
     """Opens contexts, keeps to budgets, and tells observers, traces and those who want explanations."""
 
     def __init__(

@@ -25,8 +25,8 @@ from datastore.errors import (
     Unauthenticated,
     Unavailable,
 )
-from datastore.gateway.idempotency_records import Answers, Claim, Entry, Found, Packed, packed
-from datastore.model.ids import Origin
+from datastore.gateway.idempotency_records import Claim, Found, IdempotencyRecord, IdempotencyRecords, Packed, packed
+from datastore.model.ids import IdSource
 from datastore.model.timestamps import from_iso, iso
 from datastore.session.metering import Meter
 from datastore.session.store import Store
@@ -54,7 +54,7 @@ _VISIBLE = re.compile(r"[\x21-\x7e]+")
 _log = logging.getLogger(__name__)
 
 OpenStore = Callable[[float, Meter], Store]
-Run = Callable[[Origin], Awaitable[Outcome]]
+Run = Callable[[IdSource], Awaitable[Outcome]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,14 +164,14 @@ class Idempotency:
         # Whatever time it took, there has to be some for keeping its answer.
         return await self._keep(self._answers(meter, KEEPING_SECONDS), claimed, outcome)
 
-    def _answers(self, meter: Meter, seconds: float) -> Answers:
+    def _answers(self, meter: Meter, seconds: float) -> IdempotencyRecords:
         lease = timedelta(seconds=self._deadline + MARGIN_SECONDS)
-        return Answers(self._open_store(seconds, meter), self._now, lease)
+        return IdempotencyRecords(self._open_store(seconds, meter), self._now, lease)
 
     async def _claim(self, scope: tuple[str, str], fingerprint: str, meter: Meter) -> Claim | bytes:
         """A claim, or the answer that another process has given: it is waited for."""
         owner = self._new_id()
-        mine = Claim(*scope, fingerprint, owner, 1, Origin(from_iso(iso(self._now())), owner))
+        mine = Claim(*scope, fingerprint, owner, 1, IdSource(from_iso(iso(self._now())), owner))
         waiting, delays = self._answers(meter, self._deadline), POLLING.delays()
         found = await self._tried(mine, None, meter)
         while not isinstance(found, Claim):
@@ -191,7 +191,7 @@ class Idempotency:
                 raise _waited() from None
         return found
 
-    async def _tried(self, claim: Claim, seen: Entry | None, meter: Meter) -> Found:
+    async def _tried(self, claim: Claim, seen: IdempotencyRecord | None, meter: Meter) -> Found:
         """Claim the key, or take it over as it was `seen`. A claim that came too late, or unheard, is given back."""
         answers, began = self._answers(meter, min(CLAIMING_SECONDS, self._deadline)), self._now()
         try:
@@ -205,7 +205,7 @@ class Idempotency:
                 await self._release(self._answers(meter, KEEPING_SECONDS), claim)
             raise type(problem)("The store does not answer; nothing was done. Try again.") from problem
 
-    async def _keep(self, answers: Answers, claim: Claim, outcome: Outcome) -> Outcome:
+    async def _keep(self, answers: IdempotencyRecords, claim: Claim, outcome: Outcome) -> Outcome:
         """The outcome, kept if it is final; what another answered that has taken over meanwhile."""
         if not is_final(outcome):
             await self._release(answers, claim)
@@ -217,7 +217,7 @@ class Idempotency:
             return outcome
         return outcome if other is None or other.body is None else replayed(other.body)
 
-    async def _release(self, answers: Answers, claim: Claim) -> None:
+    async def _release(self, answers: IdempotencyRecords, claim: Claim) -> None:
         try:
             await answers.release(claim)
         except DomainError as problem:

@@ -10,12 +10,12 @@ from typing import Any, Protocol
 from graphql.language import OperationType
 
 from datastore.errors import Throttled
-from datastore.model.ids import Origin
+from datastore.model.ids import IdSource
 from datastore.model.log_redaction import without_emails
 from datastore.session.metering import Call, Meter
-from datastore.session.read_cache import Sharing
+from datastore.session.read_cache import ReadFreshness
 from resolvers.shared.authorization import Identity
-from resolvers.shared.resume_position import Progress
+from resolvers.shared.resume_position import SubscriptionProgress
 from server.documents.document_cache import Document, KnownText, PreparedOperation
 from server.documents.persisted.manifest import sha256_of
 from server.operations.outcome import Allowance, Outcome, Stage
@@ -41,7 +41,7 @@ class OperationContext(Protocol):
     """What resolvers get as `info.context`; a fresh one is made for every operation."""
 
     stands_for: Callable[[], int]
-    progress: Progress | None
+    progress: SubscriptionProgress | None
 
     @property
     def meter(self) -> Meter:
@@ -51,10 +51,10 @@ class OperationContext(Protocol):
     def knows_who_asks(self) -> bool:
         """Whether anything has depended on the identity it was opened with."""
 
-    def share(self, sharing: Sharing) -> None:
+    def share(self, sharing: ReadFreshness) -> None:
         """Say which reads of other operations may serve this one: called before it reads."""
 
-    def make_from(self, origin: Origin) -> None:
+    def make_from(self, origin: IdSource) -> None:
         """Say what ids and keys are made from, called before anything is written; else they are new ones."""
 
     def told(self) -> None:
@@ -67,7 +67,7 @@ class OperationContext(Protocol):
         """Give up what is still to be read: nobody waits for it any more."""
 
 
-class Registry(Protocol):
+class DocumentLookup(Protocol):
     """Documents that are known by an id."""
 
     def plain(self, asked: Operation) -> KnownText | None:
@@ -111,10 +111,12 @@ class OverBudget(Throttled):
         self.allowance = allowance
 
 
-class Once(Protocol):
+class IdempotentExecution(Protocol):
     """Answers of mutations that are kept under their Idempotency-Key."""
 
-    async def answered(self, request: "Request", run: Callable[[Origin], Awaitable[Outcome]], meter: Meter) -> Outcome:
+    async def answered(
+        self, request: "Request", run: Callable[[IdSource], Awaitable[Outcome]], meter: Meter
+    ) -> Outcome:
         """What `run` answers, or what it answered to the first request with this caller and key.
 
         `run` is given what its ids are to be made from, and raises `DomainError` when nothing was executed. What

@@ -13,7 +13,7 @@ from graphql import ExecutionResult, FieldNode, GraphQLError
 
 from datastore.errors import BadUserInput, DomainError, Internal, Resync, Throttled, Timeout, Unavailable
 from datastore.model.log_redaction import without_emails
-from datastore.queues import Policy
+from datastore.queues import OverflowPolicy
 
 MAX_ERRORS = 20
 # An answer is encoded in one piece, and so are keys and numbers beside its texts.
@@ -119,7 +119,7 @@ class Outcome:
         """It has taken the place of so many others, which its client is told."""
         if left_out:
             self.left_out = left_out
-            self.extend(Policy.LATEST.tells, left_out)
+            self.extend(OverflowPolicy.LATEST.tells, left_out)
 
     def standing_for(self, left_out: int) -> "Outcome":
         """The same for one who was not told so many others, instead of as many as it stands for."""

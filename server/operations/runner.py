@@ -11,25 +11,25 @@ from graphql.language import OperationType
 
 from datastore.change_streams.replay.signed_resume_ids import ResumeIds
 from datastore.errors import BadUserInput, DomainError, Internal, Throttled, Timeout, Unavailable
-from datastore.model.ids import Origin
+from datastore.model.ids import IdSource
 from datastore.session.metering import Meter
 from server.admission.client_address import payer
 from server.admission.deadlines import Deadlines
-from server.admission.load_shedding import Load
-from server.admission.quotas import Places
+from server.admission.load_shedding import LoadShedder
+from server.admission.quotas import KeyedQuota
 from server.admission.time_slices import TimeSlices
 from server.documents.cost.analysis import TooCostly
-from server.documents.document_cache import Document, Documents, KnownText, PreparedOperation, Rejected
+from server.documents.document_cache import Document, DocumentRejected, Documents, KnownText, PreparedOperation
 from server.documents.variables import check_variables
-from server.operations.billing import Accounts, kept_of, not_admitted, owed
+from server.operations.billing import Billing, kept_of, not_admitted, owed
 from server.operations.executor_choice import executed
 from server.operations.explain import Explanations
 from server.operations.lifecycle import (
     Budgets,
+    DocumentLookup,
+    IdempotentExecution,
     Observe,
-    Once,
     OpenContext,
-    Registry,
     Report,
     Request,
     Tracing,
@@ -39,8 +39,8 @@ from server.operations.lifecycle import (
 )
 from server.operations.outcome import MAX_ANSWER_CHARACTERS, AnswerTooLarge, Outcome, Stage, failure, is_too_large
 from server.operations.request import Caller, Operation, Transport
-from server.subscriptions.manager import Streams
-from server.subscriptions.subscriber import Following, Listener, Whereabouts
+from server.subscriptions.manager import SubscriptionManager
+from server.subscriptions.subscriber import Listener, PullPosition, SubscriptionHandle
 
 DEADLINE = 30.0
 CANCELLED = "CANCELLED"
@@ -66,13 +66,13 @@ class Runner:
         open_context: OpenContext,
         *,
         deadline: float = DEADLINE,
-        registry: Registry | None = None,
+        registry: DocumentLookup | None = None,
         budgets: Budgets | None = None,
-        load: Load | None = None,
-        subscriptions: Places | None = None,
+        load: LoadShedder | None = None,
+        subscriptions: KeyedQuota | None = None,
         waiting_bytes: int = 0,
         resume_ids: ResumeIds | None = None,
-        once: Once | None = None,
+        once: IdempotentExecution | None = None,
         observers: Collection[Observe] = (),
         tracing: Tracing | None = None,
         explanations: Explanations = Explanations(),  # noqa: B008 - frozen
@@ -81,10 +81,10 @@ class Runner:
         self._deadlines = Deadlines(deadline)
         self._registry = registry
         self._budgets = budgets
-        self._load = load or Load(0)
+        self._load = load or LoadShedder(0)
         self._once = once
         self._explanations = explanations
-        self.accounts = Accounts(
+        self.accounts = Billing(
             documents,
             open_context,
             budgets=budgets,
@@ -92,9 +92,9 @@ class Runner:
             tracing=tracing,
             explanations=explanations,
         )
-        places = subscriptions or Places("subscriptions", 0, 0)
+        places = subscriptions or KeyedQuota("subscriptions", 0, 0)
         self._slices = TimeSlices()
-        self._streams = Streams(
+        self._streams = SubscriptionManager(
             documents,
             self.accounts,
             self._load,
@@ -137,7 +137,7 @@ class Runner:
             if operation.kind is OperationType.SUBSCRIPTION:
                 asked.keep_only(operation.variable_names)
             return Request(asked, caller, transport, operation, estimate, least, answered)
-        except Rejected as refusal:
+        except DocumentRejected as refusal:
             outcome = Outcome(errors=refusal.errors, stage=refusal.stage)
         except (Throttled, Unavailable) as error:
             outcome = not_admitted(error)
@@ -192,10 +192,10 @@ class Runner:
     def _paid_and_executed(self, request: Request, report: Report) -> Coroutine[Any, Any, Outcome]:
         return self._paid(self._executed, request, report)
 
-    async def _answered_once(self, once: Once, request: Request, report: Report) -> Outcome:
+    async def _answered_once(self, once: IdempotentExecution, request: Request, report: Report) -> Outcome:
         """Only what is executed takes a turn: twins wait without one. What they have not cost is given back."""
 
-        def executed(origin: Origin) -> Coroutine[Any, Any, Outcome]:
+        def executed(origin: IdSource) -> Coroutine[Any, Any, Outcome]:
             return self._in_time(request, report, partial(self._executed, origin=origin))
 
         async def answer(request: Request, report: Report) -> Outcome:
@@ -242,7 +242,7 @@ class Runner:
         outcome.allowance = settled or allowance
         return outcome
 
-    async def _executed(self, request: Request, report: Report, origin: Origin | None = None) -> Outcome:
+    async def _executed(self, request: Request, report: Report, origin: IdSource | None = None) -> Outcome:
         context = self.accounts.opened(request)
         if origin is not None:
             context.make_from(origin)
@@ -271,15 +271,15 @@ class Runner:
                 outcome.doubt()
         return outcome
 
-    def stream(self, request: Request, whereabouts: Whereabouts | None = None) -> AsyncGenerator[Outcome, None]:
+    def stream(self, request: Request, whereabouts: PullPosition | None = None) -> AsyncGenerator[Outcome, None]:
         """The answers of a subscription. The caller closes the generator, which releases the event source."""
-        return self._streams.stream(request, whereabouts or Whereabouts())
+        return self._streams.stream(request, whereabouts or PullPosition())
 
     async def aclose(self) -> None:
         """Wait until the subscriptions that have ended are paid for, and told of."""
         await self._streams.aclose()
 
-    async def follow(self, request: Request, listener: Listener) -> Following:
+    async def follow(self, request: Request, listener: Listener) -> SubscriptionHandle:
         """Have the answers of a subscription delivered, as they come, until it is over or is stopped."""
         return await self._streams.follow(request, listener)
 

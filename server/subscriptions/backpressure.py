@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from server.subscriptions.group_member import Member
+from server.subscriptions.group_member import GroupMember
 
 # The process and the system keep some for each reader: who reads at all is seldom waited for.
 MOST_BEHIND_SECONDS = 5.0
@@ -12,13 +12,13 @@ MOST_BEHIND_SECONDS = 5.0
 MOST_WAITED_SECONDS = 10.0
 
 
-class Pace:
+class Backpressure:
     """How those read who are told the same. Each may keep the others waiting for so many seconds, and so may all.
 
     After that nobody waits for it, and its policy (`whenSlow`) says what becomes of it.
     """
 
-    def __init__(self, members: Sequence[Member]) -> None:
+    def __init__(self, members: Sequence[GroupMember]) -> None:
         self._left = dict.fromkeys(members, MOST_BEHIND_SECONDS)
         self._left_for_all = MOST_WAITED_SECONDS
 
@@ -28,7 +28,7 @@ class Pace:
         if len(here) == 1:
             await here[0].listener.drained()
             return
-        draining: dict[asyncio.Future[None], Member] = {
+        draining: dict[asyncio.Future[None], GroupMember] = {
             asyncio.ensure_future(member.listener.drained()): member for member in here
         }
         try:
@@ -43,7 +43,7 @@ class Pace:
         finally:
             await given_up(*draining)
 
-    async def _waited(self, late: dict[asyncio.Future[None], Member]) -> None:
+    async def _waited(self, late: dict[asyncio.Future[None], GroupMember]) -> None:
         """Until one of them can be told more, or has kept the others waiting for too long."""
         clock = asyncio.get_running_loop().time
         began, least = clock(), min(self._left_for_all, *(self._left[member] for member in late.values()))

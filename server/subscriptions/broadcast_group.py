@@ -9,20 +9,20 @@ from typing import Any
 from graphql.execution import Executor
 
 from datastore.errors import SlowSubscriber
-from resolvers.shared.event_source import Shared
-from resolvers.shared.resume_position import Mark, Progress
+from resolvers.shared.event_source import SharedSource
+from resolvers.shared.resume_position import ResumePosition, SubscriptionProgress
 from server.admission.deadlines import Deadlines
 from server.admission.time_slices import TimeSlices
 from server.documents.document_cache import PreparedOperation
-from server.operations.billing import Accounts
+from server.operations.billing import Billing
 from server.operations.foreign_cancellation import cut_off
 from server.operations.lifecycle import OperationContext
 from server.operations.outcome import Outcome, failure, resync
-from server.subscriptions.cost_sharing import Owing
-from server.subscriptions.event_execution import Event, Made, Maker
-from server.subscriptions.group_member import Member, Rights, by_rights
-from server.subscriptions.keyed_worker import Lanes
-from server.subscriptions.replay import Missed, Returning
+from server.subscriptions.cost_sharing import CostSplitter
+from server.subscriptions.event_execution import EventExecutor, EventResult, GroupEvent
+from server.subscriptions.group_member import GroupMember, Rights, by_rights
+from server.subscriptions.keyed_worker import KeyedWorkers
+from server.subscriptions.replay import ReplaySet, ReplaySource
 from server.subscriptions.subscriber import Listener, Subscriber
 
 # Deliveries to so many take some milliseconds: then others have a turn.
@@ -32,12 +32,12 @@ EXECUTED_AT_ONCE = 32
 
 _log = logging.getLogger(__name__)
 
-Tell = Callable[[Made, Sequence[Member]], Coroutine[Any, Any, None]]
+Tell = Callable[[EventResult, Sequence[GroupMember]], Coroutine[Any, Any, None]]
 # An event, and those with the same rights who were there when it came.
-_Due = tuple[Event, list[Member]]
+_Due = tuple[GroupEvent, list[GroupMember]]
 
 
-class Group:
+class BroadcastGroup:
     """Subscriptions with one source, which runs until nobody is left.
 
     What the operation answers may turn out to depend on who asks. Then it is `personal`, and executed for each caller:
@@ -49,8 +49,8 @@ class Group:
 
     def __init__(
         self,
-        accounts: Accounts,
-        source: Shared[Any],
+        accounts: Billing,
+        source: SharedSource[Any],
         executor: Executor[Any],
         context: OperationContext,
         *,
@@ -59,7 +59,7 @@ class Group:
         is_anyones: bool,
         personal: MutableSet[PreparedOperation],
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        forget: Callable[["Group"], None],
+        forget: Callable[["BroadcastGroup"], None],
     ) -> None:
         self.keeping = source.keeping
         self._source = source
@@ -68,26 +68,26 @@ class Group:
         self._personal = personal
         self._spawn = spawn
         self._forget = forget
-        self._members: dict[Member, None] = {}
-        self._owing = Owing(accounts, spawn, self._members)
+        self._members: dict[GroupMember, None] = {}
+        self._owing = CostSplitter(accounts, spawn, self._members)
         # Those who are to be told how things stand, once nothing can be missed any more.
-        self._joining: list[Member] = []
+        self._joining: list[GroupMember] = []
         self._has_begun = False
         self._reading: asyncio.Task[None] | None = None
         self._turns = asyncio.Semaphore(EXECUTED_AT_ONCE)
-        self._lanes = Lanes[Rights | None, _Due](self.keeping.before, EXECUTED_AT_ONCE, self._tell_due)
-        self._maker = Maker(accounts, source, executor, deadlines, slices)
-        self._progress = context.progress or Progress()
+        self._lanes = KeyedWorkers[Rights | None, _Due](self.keeping.before, EXECUTED_AT_ONCE, self._tell_due)
+        self._maker = EventExecutor(accounts, source, executor, deadlines, slices)
+        self._progress = context.progress or SubscriptionProgress()
         self._progress.when_begun = self._tell_places
         self._telling = False
-        self._before: Mark | None = None  # up to where all were told, while some are told more
-        self._returning = Returning(self, spawn)
+        self._before: ResumePosition | None = None  # up to where all were told, while some are told more
+        self._returning = ReplaySet(self, spawn)
         context.stands_for = self._members.__len__
         self._running = asyncio.create_task(self._run())
 
-    def join(self, subscriber: Subscriber, listener: Listener, missed: Missed | None = None) -> Member:
+    def join(self, subscriber: Subscriber, listener: Listener, missed: ReplaySource | None = None) -> GroupMember:
         """One more, who is told what comes from now on, and before that what they `missed`."""
-        member = Member(self, subscriber, listener)
+        member = GroupMember(self, subscriber, listener)
         self._members[member] = None
         self._owing.may_owe = True
         member.mark = self._standing()
@@ -103,7 +103,7 @@ class Group:
                 self._read_soon(member)
         return member
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: GroupMember) -> None:
         """It is over for one of them. The last one ends it."""
         self._members.pop(member, None)
         if not self._members:
@@ -125,8 +125,8 @@ class Group:
     def _is_ready(self) -> bool:
         return self._progress.begun.is_set() and (self._has_begun or self._source.first is None)
 
-    async def tell_missed(self, members: list[Member], told: Event) -> None:
-        async def tell(made: Made, alike: Sequence[Member]) -> None:
+    async def tell_missed(self, members: list[GroupMember], told: GroupEvent) -> None:
+        async def tell(made: EventResult, alike: Sequence[GroupMember]) -> None:
             self._owing.charge(made.taken, alike, made.outcome, knows_all=made.knows_all)
             key, outcome = self._source.key(made.event), made.outcome
             if outcome.is_failure:
@@ -138,13 +138,13 @@ class Group:
             await self._tell_those(alike, told, tell)
         self._owing.settle_soon()
 
-    def keep(self, members: list[Member]) -> None:
+    def keep(self, members: list[GroupMember]) -> None:
         for member in members:
             member.mark = self._standing()
             member.wait()
             member.since = self._source.since and self._source.since()
 
-    def resync(self, members: list[Member]) -> None:
+    def resync(self, members: list[GroupMember]) -> None:
         if self._source.first is None:
             for member in members:
                 mark = member.mark or self._progress.latest()
@@ -157,15 +157,15 @@ class Group:
         self._joining += members
         self._read_soon(*members)
 
-    def share(self, context: OperationContext, members: list[Member]) -> None:
+    def share(self, context: OperationContext, members: list[GroupMember]) -> None:
         knows_all = context.meter.knows_all
         self._owing.charge(context.meter.take(), members, knows_all=knows_all)
 
-    def _standing(self) -> Mark | None:
+    def _standing(self) -> ResumePosition | None:
         """Up to where all that is told has been told to those who are here."""
         return self._before if self._telling or self._lanes else self._progress.latest()
 
-    def standing(self) -> Mark | None:
+    def standing(self) -> ResumePosition | None:
         """Up to where all has been told that comes of it; None while something is being made of more."""
         return None if self._lanes else self._progress.standing
 
@@ -180,7 +180,7 @@ class Group:
             self._returning.begin()
 
     @staticmethod
-    def _tell_place(member: Member) -> None:
+    def _tell_place(member: GroupMember) -> None:
         if member.mark is not None:
             member.listener.stands(member.mark.id(""))
 
@@ -210,7 +210,7 @@ class Group:
                         self._returning.begin()
                     else:
                         self._check_source()
-                        await self._tell(Event.of(event, self._progress))
+                        await self._tell(GroupEvent.of(event, self._progress))
                         await asyncio.sleep(0)  # of many at once each can be taken before the next
             if self._reading is not None:
                 await self._reading
@@ -252,7 +252,7 @@ class Group:
             if not made.outcome.is_failure:
                 return made.event
 
-    def _read_soon(self, *members: Member) -> None:
+    def _read_soon(self, *members: GroupMember) -> None:
         """Have those told how things stand who have joined what has begun."""
         for member in members:
             member.since = self._source.since and self._source.since()
@@ -270,13 +270,13 @@ class Group:
                 untold = [member for member in members if member.is_waiting]
                 await _each(untold, lambda member, told=outcome: member.end(told))  # type: ignore[misc]
 
-    async def _read_for(self, members: list[Member]) -> None:
+    async def _read_for(self, members: list[GroupMember]) -> None:
         others = await self._tell_alike(members, None, self._tell_first)
         async with asyncio.TaskGroup() as tasks:
             for alike in by_rights(others).values():
                 tasks.create_task(self._tell_those(alike, None, self._tell_first))
 
-    async def _tell_first(self, made: Made, members: Sequence[Member]) -> None:
+    async def _tell_first(self, made: EventResult, members: Sequence[GroupMember]) -> None:
         members, _ = made.of(members)
         self._owing.charge(made.taken, members or [made.member], made.outcome, knows_all=made.knows_all)
         outcome, key = made.outcome, None if made.event is None else self._source.key(made.event)
@@ -288,7 +288,7 @@ class Group:
 
     # Its events.
 
-    async def _tell(self, event: Event) -> None:
+    async def _tell(self, event: GroupEvent) -> None:
         self._telling = True
         try:
             await self._tell_to_all(event)
@@ -297,7 +297,7 @@ class Group:
             if not self._lanes:
                 self._before = event.mark
 
-    async def _tell_to_all(self, event: Event) -> None:
+    async def _tell_to_all(self, event: GroupEvent) -> None:
         self._share_source()
         classes = by_rights(await self._tell_alike(list(self._members), event, self._deliver))
         if len(classes) == 1 and not self._lanes:
@@ -309,7 +309,7 @@ class Group:
             await self._lanes.room()
         self._owing.settle_soon()
 
-    def _tell_beside(self, rights: Rights | None, alike: list[Member], event: Event) -> None:
+    def _tell_beside(self, rights: Rights | None, alike: list[GroupMember], event: GroupEvent) -> None:
         """Have those with these rights told, beside others, who do not wait for them."""
         try:
             self._lanes.put(self._working, rights, (event, alike), self._source.key(event.event), event.left_out)
@@ -327,7 +327,7 @@ class Group:
 
     # To whom what.
 
-    async def _tell_alike(self, members: list[Member], event: Event | None, tell: Tell) -> list[Member]:
+    async def _tell_alike(self, members: list[GroupMember], event: GroupEvent | None, tell: Tell) -> list[GroupMember]:
         """Tell all what is made for one, as far as it is the same for them; the others, for whom it is to be made."""
         if not members or self._operation(members) in self._personal:
             return members
@@ -338,17 +338,17 @@ class Group:
         await tell(made, alike)
         return others
 
-    async def _tell_those(self, alike: list[Member], event: Event | None, tell: Tell) -> None:
+    async def _tell_those(self, alike: list[GroupMember], event: GroupEvent | None, tell: Tell) -> None:
         async with self._turns:
             made = await self._maker.made(alike[0], event, self._standing())
         await tell(made, alike)
 
     @staticmethod
-    def _operation(members: Sequence[Member]) -> PreparedOperation:
+    def _operation(members: Sequence[GroupMember]) -> PreparedOperation:
         """The same for all."""
         return members[0].subscriber.request.operation
 
-    async def _deliver(self, made: Made, members: Sequence[Member]) -> None:
+    async def _deliver(self, made: EventResult, members: Sequence[GroupMember]) -> None:
         self._owing.charge(made.taken, members, made.outcome, knows_all=made.knows_all)
         event, outcome, size, key = made.event, made.outcome, len(made.outcome.body), self._source.key(made.event)
         if outcome.is_failure:
@@ -373,7 +373,7 @@ class Group:
         self._owing.charge(meter.take(), list(self._members), knows_all=knows_all)
 
 
-async def _each(members: Sequence[Member], act: Callable[[Member], None]) -> None:
+async def _each(members: Sequence[GroupMember], act: Callable[[GroupMember], None]) -> None:
     """For those who are still there; others have a turn in between."""
     for number, member in enumerate(members, 1):
         if not member.is_over:

@@ -5,23 +5,23 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from datastore.session.metering import Meter
-from server.operations.billing import Accounts
+from server.operations.billing import Billing
 from server.operations.lifecycle import OverBudget, event_units
 from server.operations.outcome import Outcome
-from server.subscriptions.group_member import Member
+from server.subscriptions.group_member import GroupMember
 
 # Shares below this are not charged: an event shared by very many subscribers is free.
 LEAST_SHARE = 0.001
 
 
-class Owing:
+class CostSplitter:
     """The debts of a group's members. `spawn` runs what goes on to its end although the group may be over."""
 
     def __init__(
         self,
-        accounts: Accounts,
+        accounts: Billing,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-        members: Iterable[Member],
+        members: Iterable[GroupMember],
     ) -> None:
         self._accounts = accounts
         self._spawn = spawn
@@ -30,7 +30,7 @@ class Owing:
         self.may_owe = False
 
     def charge(
-        self, taken: Meter, members: Sequence[Member], outcome: Outcome | None = None, *, knows_all: bool
+        self, taken: Meter, members: Sequence[GroupMember], outcome: Outcome | None = None, *, knows_all: bool
     ) -> None:
         """Charge the members for what was read for them, and for the outcome that is made of it.
 
@@ -60,7 +60,7 @@ class Owing:
         if due:
             self._settling = self._spawn(self._settle(due))
 
-    async def _settle(self, members: Iterable[Member]) -> None:
+    async def _settle(self, members: Iterable[GroupMember]) -> None:
         for member in members:
             if not member.is_over:
                 try:

@@ -8,44 +8,44 @@ from typing import Any, NamedTuple
 from graphql.execution import Executor, execute_subscription_event
 
 from datastore.session.metering import Meter
-from resolvers.shared.event_source import Shared
-from resolvers.shared.resume_position import Mark, Progress
+from resolvers.shared.event_source import SharedSource
+from resolvers.shared.resume_position import ResumePosition, SubscriptionProgress
 from server.admission.deadlines import Deadlines
 from server.admission.time_slices import TimeSlices
-from server.operations.billing import Accounts
+from server.operations.billing import Billing
 from server.operations.foreign_cancellation import cut_off
 from server.operations.lifecycle import OperationContext
 from server.operations.outcome import Outcome, failure, outcome_of
-from server.subscriptions.group_member import Member
+from server.subscriptions.group_member import GroupMember
 from server.subscriptions.unshared import too_late
 
 
-class Event(NamedTuple):
+class GroupEvent(NamedTuple):
     """An event, up to where all is told with it, and how many others it has taken the place of."""
 
     event: Any
-    mark: Mark | None
+    mark: ResumePosition | None
     known: str
     left_out: int = 0
 
     @classmethod
-    def of(cls, event: Any, progress: Progress) -> "Event":
+    def of(cls, event: Any, progress: SubscriptionProgress) -> "GroupEvent":
         """What a source has just given, with its progress."""
         return cls(event, progress.mark, progress.known, progress.taken_left_out())
 
 
 @dataclass(frozen=True, slots=True)
-class Made:
+class EventResult:
     """What was made of an event for one member, and whether that depends on who they are."""
 
     event: Any
     outcome: Outcome
-    member: Member
+    member: GroupMember
     is_personal: bool
     taken: Meter
     knows_all: bool
 
-    def of(self, members: Sequence[Member]) -> tuple[list[Member], list[Member]]:
+    def of(self, members: Sequence[GroupMember]) -> tuple[list[GroupMember], list[GroupMember]]:
         """Those whom it is for, and the others."""
         rights = self.member.rights
         if not self.is_personal:
@@ -54,13 +54,13 @@ class Made:
         return alike, [] if len(alike) == len(members) else [one for one in members if one.rights != rights]
 
 
-class Maker:
+class EventExecutor:
     """Executes the events of a source, each in a context of the member for whom it is. `open` are those contexts."""
 
     def __init__(
         self,
-        accounts: Accounts,
-        source: Shared[Any],
+        accounts: Billing,
+        source: SharedSource[Any],
         executor: Executor[Any],
         deadlines: Deadlines,
         slices: TimeSlices,
@@ -72,7 +72,7 @@ class Maker:
         self._deadlines = deadlines
         self.open: set[OperationContext] = set()
 
-    async def made(self, member: Member, told: Event | None, standing: Mark | None) -> Made:
+    async def made(self, member: GroupMember, told: GroupEvent | None, standing: ResumePosition | None) -> EventResult:
         """What an event, or how things stand without one, is to a member and all who may be told the same.
 
         `standing` is up to where all had been told when that begins to be read.
@@ -82,7 +82,7 @@ class Maker:
         context = self._accounts.opened(member.subscriber.request)
         self.open.add(context)
         source = self._source
-        event, mark, known, left_out = told or Event(None, standing, "")
+        event, mark, known, left_out = told or GroupEvent(None, standing, "")
         try:
             with self._deadlines.limited():
                 if told is None and source.first is not None:
@@ -105,7 +105,7 @@ class Maker:
             self.open.discard(context)
             knows_all = context.meter.knows_all
             context.close()
-        return Made(event, outcome, member, context.knows_who_asks, context.meter.take(), knows_all)
+        return EventResult(event, outcome, member, context.knows_who_asks, context.meter.take(), knows_all)
 
     async def _executed(self, event: Any, context: OperationContext) -> Outcome:
         with self._slices.used():

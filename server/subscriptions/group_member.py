@@ -4,10 +4,10 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
 from datastore.errors import DomainError
-from datastore.queues import Backlog, Keeping
+from datastore.queues import BoundedQueue, QueueLimits
 from resolvers.shared.authorization import Identity, Role
-from resolvers.shared.event_source import Since
-from resolvers.shared.resume_position import Mark
+from resolvers.shared.event_source import JoinFilter
+from resolvers.shared.resume_position import ResumePosition
 from server.operations.outcome import Outcome, failure
 from server.subscriptions.subscriber import Listener, Subscriber
 
@@ -25,22 +25,22 @@ def rights_of(identity: Identity | None) -> Rights | None:
     return None if identity is None else Rights(identity.user_id, identity.role, identity.email)
 
 
-class _Waiting(NamedTuple):
+class _QueuedResult(NamedTuple):
     event: Any
     outcome: Outcome
     key: Hashable
 
 
-class Circle(Protocol):
+class MemberGroup(Protocol):
     """The group of a member."""
 
     @property
-    def keeping(self) -> Keeping: ...
-    def standing(self) -> Mark | None: ...
-    def leave(self, member: "Member") -> None: ...
+    def keeping(self) -> QueueLimits: ...
+    def standing(self) -> ResumePosition | None: ...
+    def leave(self, member: "GroupMember") -> None: ...
 
 
-class Member:
+class GroupMember:
     """One who is told what the group makes (a `Following`).
 
     Until they have been told how things stand, events wait for them; after that those are passed over that it showed.
@@ -62,23 +62,23 @@ class Member:
         "wants_resync",
     )
 
-    def __init__(self, group: Circle, subscriber: Subscriber, listener: Listener) -> None:
+    def __init__(self, group: MemberGroup, subscriber: Subscriber, listener: Listener) -> None:
         self.subscriber = subscriber
         self.report = subscriber.report
         self.listener = listener
         self.rights = rights_of(subscriber.request.caller.identity)
         self.is_over = False
         self.is_plain = True  # told all as it comes; asked for each event of each member, so it is no property
-        self.since: Since | None = None
-        self.mark: Mark | None = None  # where the group was when it came
+        self.since: JoinFilter | None = None
+        self.mark: ResumePosition | None = None  # where the group was when it came
         self.wants_resync = False  # what it has missed is not known any more
         self._after = 0  # the number of the last change that it was told of otherwise
         self._group = group
         self._is_away = False
-        self._waiting: Backlog[_Waiting] | None = None
+        self._waiting: BoundedQueue[_QueuedResult] | None = None
 
     @property
-    def keeping(self) -> Keeping:
+    def keeping(self) -> QueueLimits:
         return self._group.keeping
 
     @property
@@ -94,7 +94,7 @@ class Member:
         """From now on events wait for it; none that waited is told."""
         self.is_plain = self._is_away = False
         self._forget_waiting()
-        self._waiting = Backlog(self.keeping.before, self.listener.room)
+        self._waiting = BoundedQueue(self.keeping.before, self.listener.room)
 
     def _forget_waiting(self) -> None:
         """It takes no room any more."""
@@ -136,7 +136,7 @@ class Member:
             return
         if self._waiting is not None:
             try:
-                one = _Waiting(event, outcome, key)
+                one = _QueuedResult(event, outcome, key)
                 self._waiting.add(one, key, size=len(outcome.body), left_out=outcome.left_out)
             except Exception as problem:
                 self.stop(problem)
@@ -170,7 +170,7 @@ class Member:
         except Exception as problem:  # a fault of its own is no fault of the others
             self.stop(problem)
 
-    def standing(self) -> Mark | None:
+    def standing(self) -> ResumePosition | None:
         """Where the group is; None where this one has been further, with another process."""
         mark = None if self.is_over or self.is_waiting else self._group.standing()
         return None if mark is None or mark.number < self._after else mark
@@ -215,9 +215,9 @@ class Member:
         self._group.leave(self)
 
 
-def by_rights(members: Iterable[Member]) -> dict[Rights | None, list[Member]]:
+def by_rights(members: Iterable[GroupMember]) -> dict[Rights | None, list[GroupMember]]:
     """Those who are told the same, in the order in which they joined."""
-    classes: dict[Rights | None, list[Member]] = {}
+    classes: dict[Rights | None, list[GroupMember]] = {}
     for member in members:
         classes.setdefault(member.rights, []).append(member)
     return classes

@@ -5,24 +5,24 @@ from collections.abc import Callable, Coroutine, Hashable
 from typing import Any, Generic, TypeVar
 
 from datastore.errors import SlowSubscriber
-from datastore.queues import Backlog, Keeping
+from datastore.queues import BoundedQueue, QueueLimits
 
 Key = TypeVar("Key", bound=Hashable)
 Work = TypeVar("Work")
 
 
-class Lanes(Generic[Key, Work]):
+class KeyedWorkers(Generic[Key, Work]):
     """A lane for each key that has something to do; `do` is what is done with a piece of work.
 
     What a lane has no time for waits in it as `keeping` says; `do` is told how much was left out for it. `busy` lanes
     are no reason to wait with more, however long theirs takes.
     """
 
-    def __init__(self, keeping: Keeping, busy: int, do: Callable[[Work, int], Coroutine[Any, Any, None]]) -> None:
+    def __init__(self, keeping: QueueLimits, busy: int, do: Callable[[Work, int], Coroutine[Any, Any, None]]) -> None:
         self._keeping = keeping
         self._busy = busy
         self._do = do
-        self._lanes: dict[Key, Backlog[Work]] = {}
+        self._lanes: dict[Key, BoundedQueue[Work]] = {}
         self._left = asyncio.Event()
 
     def __len__(self) -> int:
@@ -46,7 +46,7 @@ class Lanes(Generic[Key, Work]):
                 lane.clear()
                 raise
             return
-        lane = self._lanes[key] = Backlog(self._keeping)
+        lane = self._lanes[key] = BoundedQueue(self._keeping)
         lane.add(work, of, left_out=left_out)
         tasks.create_task(self._work_off(key, lane))
 
@@ -56,7 +56,7 @@ class Lanes(Generic[Key, Work]):
             self._left.clear()
             await self._left.wait()
 
-    async def _work_off(self, key: Key, lane: Backlog[Work]) -> None:
+    async def _work_off(self, key: Key, lane: BoundedQueue[Work]) -> None:
         while lane:
             await self._do(*lane.take())
         del self._lanes[key]

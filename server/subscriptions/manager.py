@@ -13,30 +13,30 @@ import orjson
 from graphql import ExecutionResult
 from graphql.execution import Executor, create_source_event_stream
 
-from datastore.change_streams.replay.signed_resume_ids import Resume, ResumeIds
+from datastore.change_streams.replay.signed_resume_ids import ResumeIds, ResumeRequest
 from datastore.errors import DomainError
-from datastore.queues import Keeping
-from resolvers.shared.event_source import Shared
-from resolvers.shared.resume_position import Mark, Progress
+from datastore.queues import QueueLimits
+from resolvers.shared.event_source import SharedSource
+from resolvers.shared.resume_position import ResumePosition, SubscriptionProgress
 from server.admission.client_address import payer
 from server.admission.deadlines import Deadlines
-from server.admission.load_shedding import Load
-from server.admission.quotas import Places
+from server.admission.load_shedding import LoadShedder
+from server.admission.quotas import KeyedQuota
 from server.admission.time_slices import TimeSlices
 from server.documents.document_cache import Documents, PreparedOperation
-from server.operations.billing import Accounts, not_admitted
+from server.operations.billing import Billing, not_admitted
 from server.operations.executor_choice import answered, executor_of
 from server.operations.foreign_cancellation import cut_off
 from server.operations.lifecycle import OperationContext, OverBudget, Report, Request
 from server.operations.outcome import Outcome, failure
 from server.operations.request import Transport
-from server.subscriptions.broadcast_group import Group
+from server.subscriptions.broadcast_group import BroadcastGroup
 from server.subscriptions.group_member import Rights, rights_of
 from server.subscriptions.pull_queue import pulled
-from server.subscriptions.replay import Missed
+from server.subscriptions.replay import ReplaySource
 from server.subscriptions.resume_bindings import binding_of, resume_of
-from server.subscriptions.subscriber import Following, Listener, Subscriber, Whereabouts
-from server.subscriptions.unshared import Own, outcomes_of
+from server.subscriptions.subscriber import Listener, PullPosition, Subscriber, SubscriptionHandle
+from server.subscriptions.unshared import UnsharedSubscription, outcomes_of
 
 _Asked = tuple[PreparedOperation, bytes]
 
@@ -44,11 +44,11 @@ _Asked = tuple[PreparedOperation, bytes]
 class _Shared(NamedTuple):
     """A group to be joined, and what of its events was missed."""
 
-    group: Group
-    missed: Missed | None = None
+    group: BroadcastGroup
+    missed: ReplaySource | None = None
 
 
-class Streams:
+class SubscriptionManager:
     """The subscriptions of a process, each within the places and the turns there are.
 
     Of one that is asked for each answer at most so many bytes wait; 0 is without limit.
@@ -57,9 +57,9 @@ class Streams:
     def __init__(
         self,
         documents: Documents,
-        accounts: Accounts,
-        load: Load,
-        places: Places,
+        accounts: Billing,
+        load: LoadShedder,
+        places: KeyedQuota,
         deadlines: Deadlines,
         slices: TimeSlices,
         ids: ResumeIds,
@@ -74,8 +74,8 @@ class Streams:
         self._slices = slices
         self._most_bytes = most_bytes
         # Groups of whoever asks, or else of those with the same rights.
-        self._groups: dict[_Asked, Group] = {}
-        self._own_groups: dict[tuple[_Asked, Rights | None], Group] = {}
+        self._groups: dict[_Asked, BroadcastGroup] = {}
+        self._own_groups: dict[tuple[_Asked, Rights | None], BroadcastGroup] = {}
         self._personal: WeakSet[PreparedOperation] = WeakSet()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -84,7 +84,7 @@ class Streams:
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
 
-    async def follow(self, request: Request, listener: Listener) -> Following:
+    async def follow(self, request: Request, listener: Listener) -> SubscriptionHandle:
         """Have the answers delivered until it is over or stopped.
 
         When this returns it runs; nothing is delivered before, except why it does not.
@@ -93,7 +93,7 @@ class Streams:
         begun = await self._begun(subscriber)
         if isinstance(begun, _Shared):
             return begun.group.join(subscriber, listener, begun.missed)
-        if isinstance(begun, Own):
+        if isinstance(begun, UnsharedSubscription):
             return self._driven(listener, subscriber, begun)
         await subscriber.end()
         if begun.is_failure:
@@ -103,7 +103,7 @@ class Streams:
             listener.finish(None)
         return _ENDED
 
-    async def stream(self, request: Request, whereabouts: Whereabouts) -> AsyncGenerator[Outcome, None]:
+    async def stream(self, request: Request, whereabouts: PullPosition) -> AsyncGenerator[Outcome, None]:
         """The answers, as they are asked for. The caller closes the generator: that releases the source."""
         subscriber = Subscriber(self._accounts, self._places, request)
         begun = await self._begun(subscriber)
@@ -126,11 +126,11 @@ class Streams:
             async for outcome in outcomes:
                 yield outcome
 
-    async def _begun(self, subscriber: Subscriber) -> _Shared | Own | Outcome:
+    async def _begun(self, subscriber: Subscriber) -> _Shared | UnsharedSubscription | Outcome:
         """What is to be joined, or the answer that is all there is. The subscriber is ended if this is cancelled."""
         request = subscriber.request
         context: OperationContext | None = None
-        missed: Missed | None = None
+        missed: ReplaySource | None = None
         try:
             resume = resume_of(request, self._ids)
             subscriber.take_place()
@@ -148,9 +148,9 @@ class Streams:
                     begun = await self._source(request, context)
             if isinstance(begun, tuple):
                 executor, source = begun
-                if isinstance(source, Shared) and asked is not None:
+                if isinstance(source, SharedSource) and asked is not None:
                     return _Shared(self._joined_group(subscriber, asked, executor, source, context), missed)
-                return Own(context, executor, source, _wants_places(request))
+                return UnsharedSubscription(context, executor, source, _wants_places(request))
             outcome = answered(begun)
             outcome.allowance = subscriber.allowance
         except DomainError as error:
@@ -167,7 +167,9 @@ class Streams:
         subscriber.note(outcome)
         return outcome
 
-    def _put_down(self, subscriber: Subscriber, context: OperationContext | None, missed: Missed | None = None) -> None:
+    def _put_down(
+        self, subscriber: Subscriber, context: OperationContext | None, missed: ReplaySource | None = None
+    ) -> None:
         for one in (context, None if missed is None else missed.context):
             if one is not None:
                 one.close()
@@ -194,9 +196,9 @@ class Streams:
             raise cut_off(cancelled) from None
         return source if isinstance(source, ExecutionResult) else (executor, source)
 
-    def _opened(self, request: Request, resume: Resume | None) -> OperationContext:
+    def _opened(self, request: Request, resume: ResumeRequest | None) -> OperationContext:
         context = self._accounts.opened(request)
-        context.progress = Progress(resume, self._ids.sealer(binding_of(request)))
+        context.progress = SubscriptionProgress(resume, self._ids.sealer(binding_of(request)))
         return context
 
     # Those that are equal.
@@ -206,34 +208,39 @@ class Streams:
         subscriber: Subscriber,
         asked: _Asked,
         executor: Executor[Any],
-        source: Shared[Any],
+        source: SharedSource[Any],
         context: OperationContext,
-    ) -> Group:
+    ) -> BroadcastGroup:
         group = self._group_of(subscriber.request, asked)
         if group is None:
             return self._new_group(subscriber.request, asked, executor, source, context)
         self._put_down(subscriber, context)  # another was first
         return group
 
-    def _group_of(self, request: Request, asked: _Asked | None) -> Group | None:
+    def _group_of(self, request: Request, asked: _Asked | None) -> BroadcastGroup | None:
         if asked is None:
             return None
         group = None if request.operation in self._personal else self._groups.get(asked)
         return group or self._own_groups.get((asked, rights_of(request.caller.identity)))
 
     def _new_group(
-        self, request: Request, asked: _Asked, executor: Executor[Any], source: Shared[Any], context: OperationContext
-    ) -> Group:
+        self,
+        request: Request,
+        asked: _Asked,
+        executor: Executor[Any],
+        source: SharedSource[Any],
+        context: OperationContext,
+    ) -> BroadcastGroup:
         is_anyones = not context.knows_who_asks and request.operation not in self._personal
         key = asked, rights_of(request.caller.identity)
 
-        def forget(group: Group) -> None:
+        def forget(group: BroadcastGroup) -> None:
             if self._groups.get(asked) is group:
                 del self._groups[asked]
             if self._own_groups.get(key) is group:
                 del self._own_groups[key]
 
-        group = Group(
+        group = BroadcastGroup(
             self._accounts,
             source,
             executor,
@@ -259,7 +266,7 @@ class Streams:
 
     # Those that nobody shares.
 
-    async def _executed(self, subscriber: Subscriber, own: Own) -> AsyncGenerator[Outcome, None]:
+    async def _executed(self, subscriber: Subscriber, own: UnsharedSubscription) -> AsyncGenerator[Outcome, None]:
         """The answers, each made when it is asked for, and paid for once it has been sent."""
         accounts, context, request = self._accounts, own.context, subscriber.request
         try:
@@ -285,12 +292,12 @@ class Streams:
             self._put_down(subscriber, context)
             await subscriber.end()
 
-    def _driven(self, listener: Listener, subscriber: Subscriber, own: Own) -> "_Driven":
-        driven = _Driven(listener, own.keeping or Keeping(), subscriber.report, own.progress)
+    def _driven(self, listener: Listener, subscriber: Subscriber, own: UnsharedSubscription) -> "_DrivenSubscription":
+        driven = _DrivenSubscription(listener, own.keeping or QueueLimits(), subscriber.report, own.progress)
         driven.task = asyncio.create_task(self._drive(driven, subscriber, own))
         return driven
 
-    async def _drive(self, driven: "_Driven", subscriber: Subscriber, own: Own) -> None:
+    async def _drive(self, driven: "_DrivenSubscription", subscriber: Subscriber, own: UnsharedSubscription) -> None:
         """Ask for the next answer: where it is not for the listener to keep them, once the last one has been taken."""
         driven.has_begun = True
         last: Outcome | None = None
@@ -326,10 +333,10 @@ class Streams:
 
 def _missed(
     begun: tuple[Executor[Any], AsyncIterable[Any]] | ExecutionResult, context: OperationContext, asked: _Asked | None
-) -> Missed | None:
+) -> ReplaySource | None:
     """What is told of what was missed, where the rest is shared."""
-    if isinstance(begun, tuple) and isinstance(begun[1], Shared) and asked is not None:
-        return Missed(begun[1], begun[0], context)
+    if isinstance(begun, tuple) and isinstance(begun[1], SharedSource) and asked is not None:
+        return ReplaySource(begun[1], begun[0], context)
     return None
 
 
@@ -354,23 +361,25 @@ def _asked(request: Request) -> _Asked | None:
         return None
 
 
-class _Ended:
+class _EndedSubscription:
     """A subscription that is over before it was followed."""
 
-    keeping = Keeping()
+    keeping = QueueLimits()
 
     def stop(self, problem: Exception | None = None) -> None: ...
-    def standing(self) -> Mark | None: ...
+    def standing(self) -> ResumePosition | None: ...
     def withdraw(self, outcome: Outcome) -> None: ...
 
 
-_ENDED = _Ended()
+_ENDED = _EndedSubscription()
 
 
-class _Driven:
+class _DrivenSubscription:
     """A subscription that nobody else has, and that a task asks for its answers."""
 
-    def __init__(self, listener: Listener, keeping: Keeping, report: Report, progress: Progress) -> None:
+    def __init__(
+        self, listener: Listener, keeping: QueueLimits, report: Report, progress: SubscriptionProgress
+    ) -> None:
         self.listener = listener
         self.keeping = keeping
         self.problem: Exception | None = None
@@ -389,7 +398,7 @@ class _Driven:
         if problem is not None:
             self.listener.finish(failure(problem))
 
-    def standing(self) -> Mark | None:
+    def standing(self) -> ResumePosition | None:
         return None if self.is_over else self._progress.standing
 
     def withdraw(self, outcome: Outcome) -> None:

@@ -5,17 +5,17 @@ from collections import deque
 from collections.abc import AsyncGenerator, Callable, Hashable
 
 from datastore.errors import SlowSubscriber
-from datastore.queues import Backlog, Room
-from resolvers.shared.resume_position import Mark
+from datastore.queues import BoundedQueue, ByteBudget
+from resolvers.shared.resume_position import ResumePosition
 from server.operations.outcome import Outcome, place_only
-from server.subscriptions.subscriber import Following, Listener, Whereabouts
+from server.subscriptions.subscriber import Listener, PullPosition, SubscriptionHandle
 
 
 async def pulled(
-    join: Callable[[Listener], Following], whereabouts: Whereabouts, most_bytes: int = 0
+    join: Callable[[Listener], SubscriptionHandle], whereabouts: PullPosition, most_bytes: int = 0
 ) -> AsyncGenerator[Outcome, None]:
     """The events of what is followed by this, each when it is asked for; so many bytes wait at the most."""
-    queue = Queue(most_bytes)
+    queue = PullQueue(most_bytes)
     queue.following = join(queue)
     whereabouts.how = queue.standing
     try:
@@ -26,14 +26,14 @@ async def pulled(
         queue.clear()
 
 
-class Queue:
+class PullQueue:
     """A listener that keeps what it is told until it is asked for."""
 
-    following: Following
+    following: SubscriptionHandle
 
     def __init__(self, most_bytes: int) -> None:
-        self.room = Room(most_bytes)
-        self._waiting: Backlog[Outcome] | None = None
+        self.room = ByteBudget(most_bytes)
+        self._waiting: BoundedQueue[Outcome] | None = None
         self._last: deque[Outcome | None] = deque()
         self._place: Outcome | None = None
         self._wake = asyncio.Event()
@@ -43,7 +43,7 @@ class Queue:
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
         following = self.following
         if self._waiting is None:
-            self._waiting = Backlog(following.keeping, self.room)
+            self._waiting = BoundedQueue(following.keeping, self.room)
         try:
             left_out = self._waiting.add(outcome, key, size=len(outcome.body), left_out=outcome.left_out)
         except SlowSubscriber as problem:
@@ -74,7 +74,7 @@ class Queue:
             self._drained.clear()
             await self._drained.wait()
 
-    def standing(self) -> Mark | None:
+    def standing(self) -> ResumePosition | None:
         """Of all that was asked for, while more is waited for."""
         if not self._is_asked or self._wake.is_set() or (self._waiting is not None and not self._waiting.is_told):
             return None

@@ -9,61 +9,61 @@ from typing import Any, Protocol
 
 from graphql.execution import Executor
 
-from datastore.change_streams.replay.signed_resume_ids import Resume
-from resolvers.shared.event_source import Shared
-from resolvers.shared.resume_position import Progress
+from datastore.change_streams.replay.signed_resume_ids import ResumeRequest
+from resolvers.shared.event_source import SharedSource
+from resolvers.shared.resume_position import SubscriptionProgress
 from server.operations.billing import MISSED_EVENT_UNITS
 from server.operations.foreign_cancellation import cut_off
 from server.operations.lifecycle import OperationContext
 from server.operations.outcome import Outcome, failure
-from server.subscriptions.backpressure import Pace, given_up
-from server.subscriptions.event_execution import Event
-from server.subscriptions.group_member import Member
+from server.subscriptions.backpressure import Backpressure, given_up
+from server.subscriptions.event_execution import GroupEvent
+from server.subscriptions.group_member import GroupMember
 
 # What so many events cost is shared at once by those who are told them.
 EVENTS_PER_SHARE = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Missed:
+class ReplaySource:
     """What a client has missed: a source of its own, that is not executed but in the group."""
 
-    source: Shared[Any]
+    source: SharedSource[Any]
     executor: Executor[Any]
     context: OperationContext
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> SubscriptionProgress:
         assert self.context.progress is not None
         return self.context.progress
 
     @property
-    def resume(self) -> Resume | None:
+    def resume(self) -> ResumeRequest | None:
         return self.progress.resume
 
 
-class Home(Protocol):
+class ReplayTarget(Protocol):
     """The group, as they need it."""
 
-    async def tell_missed(self, members: list[Member], told: Event) -> None:
+    async def tell_missed(self, members: list[GroupMember], told: GroupEvent) -> None:
         """Execute it for them, and tell them before what waits."""
 
-    def keep(self, members: list[Member]) -> None:
+    def keep(self, members: list[GroupMember]) -> None:
         """Have wait for them what is told from now on."""
 
-    def resync(self, members: list[Member]) -> None:
+    def resync(self, members: list[GroupMember]) -> None:
         """What they have missed is not known any more."""
 
-    def share(self, context: OperationContext, members: list[Member]) -> None:
+    def share(self, context: OperationContext, members: list[GroupMember]) -> None:
         """What was read for all of them."""
 
 
-class Resuming:
+class ReplayGroup:
     """Those who go on after the same event, and came before the first that they are told. They have one source."""
 
-    def __init__(self, home: Home, missed: Missed) -> None:
+    def __init__(self, home: ReplayTarget, missed: ReplaySource) -> None:
         self.resume = missed.resume
-        self.members: list[Member] = []
+        self.members: list[GroupMember] = []
         self._is_open = True
         self._home = home
         self._source = missed.source
@@ -95,7 +95,7 @@ class Resuming:
         """All that any of the group was told until now is in what was missed; what it is told next is not."""
         self._home.keep(self._here())
 
-    def _here(self) -> list[Member]:
+    def _here(self) -> list[GroupMember]:
         return [member for member in self.members if not member.is_over]
 
     def _end(self, outcome: Outcome | None) -> None:
@@ -113,13 +113,13 @@ class Resuming:
                         self._is_open = False
                         mark = progress.mark
                         assert mark is not None  # it has begun, for there is an event
-                        event = Event.of(coming.result(), progress)
+                        event = GroupEvent.of(coming.result(), progress)
                         if progress.is_too_old:
                             break
                         count += 1
                         self._charge_one(count)
                         await self._home.tell_missed(self._here(), event)
-                        pace = pace or Pace(self.members)
+                        pace = pace or Backpressure(self.members)
                         await pace.kept()
                         told = mark.number
                         coming = asyncio.ensure_future(anext(events))
@@ -147,24 +147,24 @@ class Resuming:
         return all(member.since is None or member.since.is_reached(seen, left) for member in self._here())
 
 
-class Returning:
+class ReplaySet:
     """All of a group who have come back, until each has what the others have."""
 
-    def __init__(self, home: Home, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+    def __init__(self, home: ReplayTarget, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
         self._home = home
         self._spawn = spawn
-        self._latest: dict[Resume | None, Resuming] = {}
-        self._waiting: list[Resuming] = []
-        self._tasks: dict[Resuming, asyncio.Task[None]] = {}
+        self._latest: dict[ResumeRequest | None, ReplayGroup] = {}
+        self._waiting: list[ReplayGroup] = []
+        self._tasks: dict[ReplayGroup, asyncio.Task[None]] = {}
 
     def __len__(self) -> int:
         return len(self._waiting) + len(self._tasks)
 
-    def add(self, member: Member, missed: Missed, *, now: bool) -> None:
+    def add(self, member: GroupMember, missed: ReplaySource, *, now: bool) -> None:
         """One more: together with those who go on from the same place and are not told anything yet."""
         alike = self._latest.get(missed.resume)
         if alike is None or not alike.is_open:
-            alike = self._latest[missed.resume] = Resuming(self._home, missed)
+            alike = self._latest[missed.resume] = ReplayGroup(self._home, missed)
             self._waiting.append(alike)
         else:
             missed.context.close()
@@ -179,7 +179,7 @@ class Returning:
             task = self._tasks[resuming] = self._spawn(resuming.run())
             task.add_done_callback(partial(self._over, resuming))
 
-    def _over(self, resuming: Resuming, _: asyncio.Task[None]) -> None:
+    def _over(self, resuming: ReplayGroup, _: asyncio.Task[None]) -> None:
         del self._tasks[resuming]
         if self._latest[resuming.resume] is resuming:
             del self._latest[resuming.resume]

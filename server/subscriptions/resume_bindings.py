@@ -6,7 +6,7 @@ from typing import Any
 
 from graphql import FieldNode, value_from_ast_untyped
 
-from datastore.change_streams.replay.signed_resume_ids import Resume, ResumeIds
+from datastore.change_streams.replay.signed_resume_ids import ResumeIds, ResumeRequest
 from server.operations.lifecycle import Request
 
 # These arguments determine how events are sent, not which.
@@ -28,7 +28,7 @@ def binding_of(request: Request) -> bytes:
     return _bound(field.name.value, {name: value for name, value in given.items() if name not in PACING})
 
 
-def resume_of(request: Request, ids: ResumeIds) -> Resume | None:
+def resume_of(request: Request, ids: ResumeIds) -> ResumeRequest | None:
     """Return the event after which the subscription resumes; None for a new one. Raises `BadUserInput`."""
     after = request.asked.resume_after
     return None if after is None else ids.open(after, binding_of(request))

@@ -5,13 +5,13 @@ from collections.abc import Callable, Hashable
 from typing import Protocol
 
 from datastore.errors import DomainError
-from datastore.queues import Keeping, Room
+from datastore.queues import ByteBudget, QueueLimits
 from datastore.session.metering import Meter
-from resolvers.shared.resume_position import Mark
+from resolvers.shared.resume_position import ResumePosition
 from server.admission.client_address import payer
-from server.admission.quotas import Places
+from server.admission.quotas import KeyedQuota
 from server.documents.variables import characters_in
-from server.operations.billing import Accounts, check_debt, kept_of, not_admitted, owed
+from server.operations.billing import Billing, check_debt, kept_of, not_admitted, owed
 from server.operations.lifecycle import Request, event_units, report_on
 from server.operations.outcome import Allowance, Outcome, Stage
 
@@ -24,13 +24,14 @@ class Listener(Protocol):
     """Who is told the answers of a subscription. Nothing here raises, and only `drained` waits."""
 
     @property
-    def room(self) -> Room:
+    def room(self) -> ByteBudget:
         """What may wait for it, here or with whoever tells it."""
 
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
         """An event. Others may be told the same object: `outcome.body` is encoded once for all.
 
-        Whoever cannot send it at once keeps it by `Following.keeping`; `key` tells which waiting one it replaces.
+        Whoever cannot send it at once keeps it by `SubscriptionHandle.keeping`; `key` tells which waiting one it
+        replaces.
         """
 
     def stands(self, event_id: str) -> None:
@@ -43,11 +44,11 @@ class Listener(Protocol):
         """Returns when it can send more: subscriptions that are nobody else's make no event before."""
 
 
-class Following(Protocol):
+class SubscriptionHandle(Protocol):
     """A subscription that is delivered to a listener."""
 
     @property
-    def keeping(self) -> Keeping:
+    def keeping(self) -> QueueLimits:
         """What is kept for a listener that does not keep up."""
 
     def stop(self, problem: Exception | None = None) -> None:
@@ -56,14 +57,14 @@ class Following(Protocol):
         May be called again, and after the end.
         """
 
-    def standing(self) -> Mark | None:
+    def standing(self) -> ResumePosition | None:
         """Up to where all that comes of it has been delivered; None while more is being made, or waits to be."""
 
     def withdraw(self, outcome: Outcome) -> None:
         """It was delivered and will not be sent: it was left out, or the listener fell too far behind."""
 
 
-class Whereabouts:
+class PullPosition:
     """Where a subscription stands whose answers are asked for one by one: whoever makes them says `how` to tell.
 
     `after` is the event after which it goes on.
@@ -71,9 +72,9 @@ class Whereabouts:
 
     def __init__(self) -> None:
         self.after: str | None = None
-        self.how: Callable[[], Mark | None] | None = None
+        self.how: Callable[[], ResumePosition | None] | None = None
 
-    def standing(self) -> Mark | None:
+    def standing(self) -> ResumePosition | None:
         """Up to where all has been taken, while the next answer is waited for; None at other times."""
         return None if self.how is None else self.how()
 
@@ -97,7 +98,7 @@ class Subscriber:
         "request",
     )
 
-    def __init__(self, accounts: Accounts, places: Places, request: Request) -> None:
+    def __init__(self, accounts: Billing, places: KeyedQuota, request: Request) -> None:
         self.request = request
         self.report = accounts.begin(report_on(request))
         self.allowance: Allowance | None = None

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from graphql.execution import Executor, execute_subscription_event
 
 from datastore.errors import Timeout
-from datastore.queues import Keeping
-from resolvers.shared.event_source import Shared, Unshared
-from resolvers.shared.resume_position import Progress
+from datastore.queues import QueueLimits
+from resolvers.shared.event_source import SharedSource, UnsharedSource
+from resolvers.shared.resume_position import SubscriptionProgress
 from server.admission.deadlines import Deadlines
 from server.admission.time_slices import TimeSlices
 from server.operations.billing import MISSED_EVENT_UNITS
@@ -18,7 +18,7 @@ from server.operations.lifecycle import OperationContext
 from server.operations.outcome import Outcome, outcome_of, place_only, resync
 
 
-class Own(NamedTuple):
+class UnsharedSubscription(NamedTuple):
     """What has begun for one subscriber alone. `wants_places`: they are told where they stand before any event."""
 
     context: OperationContext
@@ -27,20 +27,22 @@ class Own(NamedTuple):
     wants_places: bool = False
 
     @property
-    def keeping(self) -> Keeping | None:
+    def keeping(self) -> QueueLimits | None:
         """What is kept where its subscriber does not keep up; None where no event is made before it can be sent."""
-        return self.source.keeping if isinstance(self.source, Shared | Unshared) else None
+        return self.source.keeping if isinstance(self.source, SharedSource | UnsharedSource) else None
 
     def key(self, event: Any) -> Hashable:
-        return self.source.key(event) if isinstance(self.source, Shared | Unshared) else None
+        return self.source.key(event) if isinstance(self.source, SharedSource | UnsharedSource) else None
 
     @property
-    def progress(self) -> Progress:
+    def progress(self) -> SubscriptionProgress:
         assert self.context.progress is not None
         return self.context.progress
 
 
-async def outcomes_of(own: Own, deadlines: Deadlines, slices: TimeSlices) -> AsyncGenerator[Outcome, None]:
+async def outcomes_of(
+    own: UnsharedSubscription, deadlines: Deadlines, slices: TimeSlices
+) -> AsyncGenerator[Outcome, None]:
     """The context is renewed when an event has come: before, its moment would be that of the event before."""
     progress = own.progress
     async with aclosing(_from_the_start(own) if own.wants_places else _plain(own)) as events:
@@ -78,7 +80,7 @@ def too_late(deadlines: Deadlines) -> Timeout:
     return Timeout(f"An event was not made within {deadlines.seconds:g} seconds: subscribe again.")
 
 
-async def _plain(own: Own) -> AsyncGenerator[Any, None]:
+async def _plain(own: UnsharedSubscription) -> AsyncGenerator[Any, None]:
     events = aiter(own.source)
     try:
         async for event in events:
@@ -87,7 +89,7 @@ async def _plain(own: Own) -> AsyncGenerator[Any, None]:
         await _close(events)
 
 
-async def _from_the_start(own: Own) -> AsyncGenerator[Any, None]:
+async def _from_the_start(own: UnsharedSubscription) -> AsyncGenerator[Any, None]:
     """Its events, and before them, as an outcome, where they begin, or that what was missed is not known."""
     events, progress = aiter(own.source), own.progress
     coming, begun = asyncio.ensure_future(anext(events)), asyncio.ensure_future(progress.begun.wait())

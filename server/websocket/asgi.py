@@ -9,7 +9,7 @@ from collections import deque
 from starlette.types import Message, Receive, Send
 
 from server.websocket.messages import GOING_AWAY
-from server.websocket.transport import CLOSE_SECONDS, Carried
+from server.websocket.transport import CLOSE_SECONDS, TransportHandler
 
 # What may wait for the server to take it.
 MOST_WAITING_BYTES = 65_536
@@ -29,7 +29,7 @@ class Messages:
         self._closed = False
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
-    async def carry(self, carried: Carried) -> None:
+    async def carry(self, carried: TransportHandler) -> None:
         """Returns when the connection is over."""
         writing = asyncio.create_task(self._write(carried))
         self._tasks = (writing, asyncio.create_task(self._read(carried)))
@@ -74,7 +74,7 @@ class Messages:
         self._waiting.append(message)
         self._come.set()
 
-    async def _read(self, carried: Carried) -> None:
+    async def _read(self, carried: TransportHandler) -> None:
         while not self._closed:
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
@@ -83,7 +83,7 @@ class Messages:
             await self._reads.wait()
             carried.received(message.get("text"))
 
-    async def _write(self, carried: Carried) -> None:
+    async def _write(self, carried: TransportHandler) -> None:
         while True:
             while self._waiting:
                 message = self._waiting.popleft()

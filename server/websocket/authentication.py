@@ -9,14 +9,14 @@ from datastore.errors import Unauthenticated, Unavailable
 from resolvers.shared.authorization import Identity
 from server.operations.lifecycle import Identify
 from server.security.jwt import bearer
-from server.websocket.messages import Broken
+from server.websocket.messages import ProtocolError
 
 AUTHORIZATION = "authorization"
 # A key set is fetched in less. Whatever verifies a token, the peer does not keep its place meanwhile without end.
 IDENTIFY_SECONDS = 10.0
 
 
-class Speaker:
+class SocketAuth:
     """The peer's identity, None for a peer without a token. Whatever is wrong with a token ends the socket.
 
     `offered` is what the upgrade's header said, which browsers cannot send.
@@ -42,9 +42,11 @@ class Speaker:
         """
         renewed = await self._verified(_given(payload))
         if renewed is None or self.identity is None or renewed.user_id != self.identity.user_id:
-            raise Broken(4403, "Forbidden: the new token is not of the user who connected; connect again with it.")
+            raise ProtocolError(
+                4403, "Forbidden: the new token is not of the user who connected; connect again with it."
+            )
         if (renewed.role, renewed.email) != (self.identity.role, self.identity.email):
-            raise Broken(4403, "Forbidden: the new token grants other rights; connect again with it.")
+            raise ProtocolError(4403, "Forbidden: the new token grants other rights; connect again with it.")
         self._speaks(renewed)
 
     def _speaks(self, identity: Identity | None) -> None:
@@ -58,11 +60,11 @@ class Speaker:
             async with asyncio.timeout(IDENTIFY_SECONDS):
                 return await self._identify(bearer(authorization))
         except TimeoutError:
-            raise Broken(1013, "The token could not be verified in time; connect again.") from None
+            raise ProtocolError(1013, "The token could not be verified in time; connect again.") from None
         except Unauthenticated as error:
-            raise Broken(4403, f"Forbidden: {error}") from None
+            raise ProtocolError(4403, f"Forbidden: {error}") from None
         except Unavailable as error:
-            raise Broken(1013, str(error)) from None
+            raise ProtocolError(1013, str(error)) from None
 
 
 def renews(payload: Mapping[str, Any]) -> bool:

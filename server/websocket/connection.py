@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from server.admission.connection_limits import Connections, bound_send_buffer
-from server.admission.read_fairness import Paced
+from server.admission.read_fairness import TokenBucket
 from server.websocket.frames import (
     BINARY,
     CLOSE,
@@ -22,14 +22,14 @@ from server.websocket.frames import (
     read_frame,
 )
 from server.websocket.messages import GOING_AWAY
-from server.websocket.transport import CLOSE_SECONDS, Carried
+from server.websocket.transport import CLOSE_SECONDS, TransportHandler
 
 GOODBYE_SECONDS = 2.0  # for the peer's reply to a close frame when we are in a hurry
 # A message comes in one frame, or in a few where a proxy parts it. Empty frames would add up without end.
 MOST_FRAMES = 1024
 
 
-class Connection(asyncio.Protocol):
+class WebSocketConnection(asyncio.Protocol):
     """Carries a socket over a transport that has shaken hands. `peers` are the server's connections, to be closed.
 
     What came is read by turns and at a pace. While messages are held one more is taken, and frames that control the
@@ -61,14 +61,21 @@ class Connection(asyncio.Protocol):
     )
 
     def __init__(
-        self, carried: Carried, watched: Connections, address: str, peers: set[Any], *, max_size: int, early: bytes
+        self,
+        carried: TransportHandler,
+        watched: Connections,
+        address: str,
+        peers: set[Any],
+        *,
+        max_size: int,
+        early: bytes,
     ) -> None:
         self._carried = carried
         self._watched = watched
         self._address = address
         self._peers = peers
         self._max_size = self._room = max_size
-        self._paced = Paced(watched.pace, asyncio.get_running_loop().time)
+        self._paced = TokenBucket(watched.pace, asyncio.get_running_loop().time)
         self._unread = bytearray(early)
         self._granted = 0  # so many bytes of that had their turn: a frame begins there and has not ended
         self._asked = False  # for a turn

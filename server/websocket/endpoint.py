@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 
 from datastore.errors import DomainError, Throttled, Unavailable
 from server.admission.client_address import address_in, payer
-from server.admission.quotas import Places
+from server.admission.quotas import KeyedQuota
 from server.http.media_types import JSON
 from server.operations.lifecycle import Identify
 from server.operations.outcome import encode, told_error
@@ -25,7 +25,7 @@ from server.shutdown import STEP_SECONDS, Delays, one_after_another
 from server.websocket.asgi import Messages
 from server.websocket.authentication import AUTHORIZATION
 from server.websocket.limits import LIMITS, SocketLimits
-from server.websocket.messages import GOING_AWAY, Farewell
+from server.websocket.messages import GOING_AWAY, CloseCode
 from server.websocket.socket import Service, Socket
 from server.websocket.transport import TAKE_OVER
 
@@ -47,11 +47,11 @@ class GraphQLWebSocket:
         allowed_origins: Collection[str] = (),
         limits: SocketLimits = LIMITS,
         clock: Callable[[], float] = time.time,
-        places: Places | None = None,
+        places: KeyedQuota | None = None,
         on_refusal: Callable[[int, str], None] = lambda _status, _code: None,
     ) -> None:
         self._on_refusal = on_refusal
-        self._places = places or Places("WebSockets", 0, 0)
+        self._places = places or KeyedQuota("WebSockets", 0, 0)
         self._service = Service(runner, identify, limits, clock, self._places)
         self._sockets = self._service.sockets
         self._origins = Origins(allowed_origins)
@@ -83,7 +83,7 @@ class GraphQLWebSocket:
         known = SUBPROTOCOL in scope["subprotocols"]
         await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if known else None})
         if not known:
-            asyncio.get_running_loop().call_soon(socket.end, Farewell(4406, "Subprotocol not acceptable"))
+            asyncio.get_running_loop().call_soon(socket.end, CloseCode(4406, "Subprotocol not acceptable"))
         offered = scope.get("extensions", {}).get(TAKE_OVER)
         if offered is not None:
             offered["carry"](socket)

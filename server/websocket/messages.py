@@ -9,25 +9,25 @@ from server.operations.request import Operation, read_operation
 from server.security.strict_json import decoded
 
 
-class Farewell(NamedTuple):
+class CloseCode(NamedTuple):
     """How a socket ends, as a close frame says it."""
 
     code: int
     reason: str = ""
 
 
-GOING_AWAY = Farewell(1001, "The server is shutting down")
+GOING_AWAY = CloseCode(1001, "The server is shutting down")
 # https://www.iana.org/assignments/websocket/websocket.xhtml: Service Restart
 RESTART = 1012
 RECONNECT_AFTER = "reconnectAfterMs"
 
 
-class Broken(Exception):
+class ProtocolError(Exception):
     """The peer broke the protocol, or may not be here: the socket ends."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
-        self.farewell = Farewell(code, reason)
+        self.farewell = CloseCode(code, reason)
 
 
 class Message(NamedTuple):
@@ -50,28 +50,28 @@ _TYPES = _WITHOUT_ID | _WITH_ID
 def read_message(text: str | None) -> Message:
     """Any deviation from the protocol is answered with the code 4400."""
     if text is None:
-        raise Broken(4400, "Invalid message: binary, and not text")
+        raise ProtocolError(4400, "Invalid message: binary, and not text")
     try:
         message = decoded(text, "it")
     except ValueError as problem:
-        raise Broken(4400, f"Invalid message: {problem}") from None
+        raise ProtocolError(4400, f"Invalid message: {problem}") from None
     if not isinstance(message, dict):
-        raise Broken(4400, "Invalid message: not an object")
+        raise ProtocolError(4400, "Invalid message: not an object")
     kind, id, payload = message.get("type"), message.get("id"), message.get("payload")
     if not isinstance(kind, str) or kind not in _TYPES:
-        raise Broken(4400, "Invalid message: unknown type")
+        raise ProtocolError(4400, "Invalid message: unknown type")
     if kind in _WITHOUT_ID:
         return Message(kind, "", _payload(payload))
     if not isinstance(id, str) or not id:
-        raise Broken(4400, "Invalid message: id must be a non-empty string")
+        raise ProtocolError(4400, "Invalid message: id must be a non-empty string")
     if len(id) > LONGEST_ID:
-        raise Broken(4400, f"Invalid message: id must have at most {LONGEST_ID} characters")
+        raise ProtocolError(4400, f"Invalid message: id must have at most {LONGEST_ID} characters")
     return Message(kind, id, _payload(payload) if kind == "subscribe" else None, len(text))
 
 
 def _payload(payload: object) -> dict[str, Any] | None:
     if payload is not None and not isinstance(payload, dict):
-        raise Broken(4400, "Invalid message: payload must be an object")
+        raise ProtocolError(4400, "Invalid message: payload must be an object")
     return payload
 
 
@@ -79,7 +79,7 @@ def requested_operation(message: Message) -> Operation:
     try:
         return read_operation(message.payload, message.size)
     except BadUserInput as error:
-        raise Broken(4400, f"Invalid message: {error}") from None
+        raise ProtocolError(4400, f"Invalid message: {error}") from None
 
 
 def places_told(places: Mapping[str, str | None], again_ms: int | None = None) -> bytes:
@@ -88,6 +88,6 @@ def places_told(places: Mapping[str, str | None], again_ms: int | None = None) -
     return encode({"type": "ping", "payload": {"resume": places, **when}})
 
 
-def restart(again_ms: int) -> Farewell:
+def restart(again_ms: int) -> CloseCode:
     """The client is to come again after so long. A frame has room for 123 bytes of it."""
-    return Farewell(RESTART, encode({RECONNECT_AFTER: again_ms}).decode())
+    return CloseCode(RESTART, encode({RECONNECT_AFTER: again_ms}).decode())

@@ -9,26 +9,26 @@ import orjson
 from graphql.language import OperationType
 
 from datastore.errors import SlowSubscriber
-from datastore.queues import Backlog, Keeping, Room
+from datastore.queues import BoundedQueue, ByteBudget, QueueLimits
 from server.operations.lifecycle import Request
 from server.operations.outcome import Outcome, domain_error, encode, failure
 from server.operations.request import Caller, Operation, Transport
 from server.operations.runner import Runner
-from server.subscriptions.subscriber import Following
-from server.websocket.messages import Broken, Farewell
-from server.websocket.transport import Carrier
+from server.subscriptions.subscriber import SubscriptionHandle
+from server.websocket.messages import CloseCode, ProtocolError
+from server.websocket.transport import WebSocketTransport
 
 EVENTS_PER_TURN = 16
 # A ping tells places of so many characters, and the next one the others.
 PLACES_PER_PING = 16_384
 
 
-class Mouth(Protocol):
+class SocketPort(Protocol):
     """The socket that an operation is spoken on."""
 
     runner: Runner
-    carrier: Carrier
-    room: Room
+    carrier: WebSocketTransport
+    room: ByteBudget
     clock: Callable[[], float]
 
     @property
@@ -49,7 +49,7 @@ class Mouth(Protocol):
     def tell_place(self, operation: "OpenOperation") -> None:
         """Say after which event it can go on."""
 
-    def end(self, farewell: Farewell) -> None: ...
+    def end(self, farewell: CloseCode) -> None: ...
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
 
 
@@ -79,15 +79,15 @@ class OpenOperation:
         "may_speak_until",
     )
 
-    def __init__(self, mouth: Mouth, id: str) -> None:
+    def __init__(self, mouth: SocketPort, id: str) -> None:
         self.id = id
         self._mouth = mouth
         self._carrier = mouth.carrier
         self._clock = mouth.clock
         self.may_speak_until = mouth.may_speak_until
         self._next = b'{"id":%b,"type":"next","payload":' % orjson.dumps(id)
-        self._following: Following | None = None
-        self._waiting: Backlog[Outcome] | None = None  # made when something has to wait
+        self._following: SubscriptionHandle | None = None
+        self._waiting: BoundedQueue[Outcome] | None = None  # made when something has to wait
         self._last: bytes | None = None  # the message that ends it, while it waits
         self._drained: asyncio.Future[None] | None = None
         self._count = 0
@@ -98,7 +98,7 @@ class OpenOperation:
         self._task: asyncio.Task[None] | None = None
 
     @property
-    def room(self) -> Room:
+    def room(self) -> ByteBudget:
         return self._mouth.room
 
     @property
@@ -140,7 +140,7 @@ class OpenOperation:
     async def _begin(self, asked: Operation) -> None:
         try:
             await self._run(asked)
-        except Broken:
+        except ProtocolError:
             raise
         except Exception as error:
             self.finish(failure(error))
@@ -190,7 +190,7 @@ class OpenOperation:
             return
         slow = _slowness(outcome) if outcome is not None and self._is_slow else None
         if slow is not None:
-            self._mouth.end(Farewell(4410, f"Too slow: {slow}"))
+            self._mouth.end(CloseCode(4410, f"Too slow: {slow}"))
             return
         if outcome is None:
             self._last = encode({"id": self.id, "type": "complete"})
@@ -216,12 +216,12 @@ class OpenOperation:
     def _keep(self, outcome: Outcome, key: Hashable) -> None:
         following = self._following
         if following is None:  # it has one answer, and nothing is heard until that has gone out
-            self._waiting = Backlog(Keeping())
+            self._waiting = BoundedQueue(QueueLimits())
             self._waiting.add(outcome)
             self._mouth.wait(self)
             return
         if self._waiting is None:
-            self._waiting = Backlog(following.keeping, self._mouth.room)
+            self._waiting = BoundedQueue(following.keeping, self._mouth.room)
         try:
             left_out = self._waiting.add(outcome, key, size=len(outcome.body), left_out=outcome.left_out)
         except SlowSubscriber as problem:

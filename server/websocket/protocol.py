@@ -10,9 +10,9 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from websockets.http11 import Request
 
 from server.admission.connection_limits import Connections
-from server.websocket.connection import GOODBYE_SECONDS, Connection
+from server.websocket.connection import GOODBYE_SECONDS, WebSocketConnection
 from server.websocket.rejected_handshakes import Handshakes
-from server.websocket.transport import CLOSE_SECONDS, TAKE_OVER, Carried
+from server.websocket.transport import CLOSE_SECONDS, TAKE_OVER, TransportHandler
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
@@ -88,7 +88,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self.transport.write(b"".join(self.conn.data_to_send()))
             self.transport.close()
 
-    def _carry(self, carried: Carried) -> None:
+    def _carry(self, carried: TransportHandler) -> None:
         """Let the connection be another's. What is kept for this one goes when the application has returned."""
         transport = self.transport
         if self.disconnected or transport.is_closing():
@@ -96,7 +96,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         self._reaping.cancel()
         self.transport = _Gone()
         self.connections.discard(self)
-        connection = Connection(
+        connection = WebSocketConnection(
             carried,
             self._watched,
             self._address,

@@ -11,19 +11,27 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from datastore.errors import BadUserInput, Throttled
-from datastore.queues import Room
+from datastore.queues import ByteBudget
 from server.admission.client_address import payer
-from server.admission.quotas import Places
+from server.admission.quotas import KeyedQuota
 from server.operations.lifecycle import Identify
 from server.operations.outcome import encode, masked, told_error
 from server.operations.request import Caller, Operation
 from server.operations.runner import Runner
-from server.websocket.authentication import Speaker, renews, without_authorization
+from server.websocket.authentication import SocketAuth, renews, without_authorization
 from server.websocket.limits import SocketLimits
-from server.websocket.messages import Broken, Farewell, Message, places_told, read_message, requested_operation, restart
+from server.websocket.messages import (
+    CloseCode,
+    Message,
+    ProtocolError,
+    places_told,
+    read_message,
+    requested_operation,
+    restart,
+)
 from server.websocket.operation import OpenOperation, all_places, gone_forward
-from server.websocket.timer_queue import Rounds
-from server.websocket.transport import CLOSE_SECONDS, Carrier
+from server.websocket.timer_queue import TimerQueue
+from server.websocket.transport import CLOSE_SECONDS, WebSocketTransport
 
 _ACKNOWLEDGED = encode({"type": "connection_ack"})
 _PING = encode({"type": "ping"})
@@ -40,14 +48,14 @@ class Service:
     identify: Identify
     limits: SocketLimits
     clock: Callable[[], float]
-    places: Places
+    places: KeyedQuota
     sockets: "set[Socket]" = field(default_factory=set)
-    introductions: "Rounds[Socket]" = field(init=False)
-    pings: "Rounds[Socket]" = field(init=False)
+    introductions: "TimerQueue[Socket]" = field(init=False)
+    pings: "TimerQueue[Socket]" = field(init=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "introductions", Rounds(self.limits.init_timeout, Socket.check_introduced))
-        object.__setattr__(self, "pings", Rounds(self.limits.ping_every, Socket.ping))
+        object.__setattr__(self, "introductions", TimerQueue(self.limits.init_timeout, Socket.check_introduced))
+        object.__setattr__(self, "pings", TimerQueue(self.limits.ping_every, Socket.ping))
 
 
 class Socket:
@@ -79,17 +87,17 @@ class Socket:
         "runner",
         "tasks",
     )
-    carrier: Carrier
+    carrier: WebSocketTransport
 
     def __init__(self, service: Service, address: str, offered: str | None) -> None:
         """`offered` is the upgrade's Authorization, if it has one."""
         self.runner = service.runner
         self.clock = service.clock
         self.counted_for = payer(Caller(None, address))
-        self.room = Room(service.limits.waiting_bytes)
+        self.room = ByteBudget(service.limits.waiting_bytes)
         self.tasks: set[asyncio.Task[None]] = set()
         self._service = service
-        self._speaker = Speaker(service.identify, offered)
+        self._speaker = SocketAuth(service.identify, offered)
         self._address = address
         self._operations: dict[str, OpenOperation] = {}
         self._outbox: deque[bytes] | None = None  # what waits for the peer to read, but for answers
@@ -102,7 +110,7 @@ class Socket:
 
     # Its connection
 
-    def begin(self, carrier: Carrier) -> None:
+    def begin(self, carrier: WebSocketTransport) -> None:
         self.carrier = carrier
         self._service.sockets.add(self)
         self._service.introductions.add(self)
@@ -112,7 +120,7 @@ class Socket:
             return
         try:
             self._handle(read_message(text))
-        except Broken as broken:
+        except ProtocolError as broken:
             self.end(broken.farewell)
         except Exception as error:
             self._fail(error)
@@ -142,7 +150,7 @@ class Socket:
         self.gone()
         self._leave()
 
-    def end(self, farewell: Farewell) -> None:
+    def end(self, farewell: CloseCode) -> None:
         if not self._over:
             seconds = CLOSE_SECONDS
             if self._timer is not None:  # who does not read has no more time for having been told
@@ -200,7 +208,7 @@ class Socket:
     def _finished(self, task: asyncio.Task[None]) -> None:
         self.tasks.discard(task)
         error = None if task.cancelled() else task.exception()
-        if isinstance(error, Broken):
+        if isinstance(error, ProtocolError):
             self.end(error.farewell)
         elif error is not None:
             self._fail(error)
@@ -210,7 +218,7 @@ class Socket:
             self._leave_if_answered()
 
     def _fail(self, error: BaseException) -> None:
-        self.end(Farewell(4500, f"Internal server error {masked(error, 'a socket')['extensions']['errorId']}"))
+        self.end(CloseCode(4500, f"Internal server error {masked(error, 'a socket')['extensions']['errorId']}"))
 
     # What is said
 
@@ -280,14 +288,14 @@ class Socket:
     def check_introduced(self) -> None:
         """The peer has to introduce itself in time."""
         if not self._initialised:
-            self.end(Farewell(4408, "Connection initialisation timeout"))
+            self.end(CloseCode(4408, "Connection initialisation timeout"))
 
     def ping(self) -> None:
         """The peer has to answer pings, and to hold a token that is still valid."""
         if not self.may_speak():
             return
         if self._unanswered >= self._service.limits.unanswered_pings:
-            self.end(Farewell(4411, f"{self._unanswered} pings went unanswered"))
+            self.end(CloseCode(4411, f"{self._unanswered} pings went unanswered"))
             return
         self._unanswered += 1
         self._service.pings.add(self)
@@ -297,7 +305,7 @@ class Socket:
     def may_speak(self) -> bool:
         if self.clock() < self._speaker.expires_at:
             return True
-        self.end(Farewell(4403, "Token expired"))
+        self.end(CloseCode(4403, "Token expired"))
         return False
 
     @property
@@ -325,7 +333,7 @@ class Socket:
 
     def _initialise(self, payload: Mapping[str, Any]) -> None:
         if self._initialised:
-            raise Broken(4429, "Too many initialisation requests")
+            raise ProtocolError(4429, "Too many initialisation requests")
         self._initialised = True
         self._identify(self._introduce(payload))
 
@@ -354,7 +362,7 @@ class Socket:
         try:
             self._service.places.move(self.counted_for, caller)
         except Throttled as refusal:
-            raise Broken(1013, str(refusal)) from None
+            raise ProtocolError(1013, str(refusal)) from None
         self.counted_for = caller
 
     def _pong(self, payload: dict[str, Any] | None) -> None:
@@ -374,9 +382,9 @@ class Socket:
 
     def _subscribe(self, id: str, asked: Operation) -> None:
         if not self._acknowledged:
-            raise Broken(4401, "Unauthorized")
+            raise ProtocolError(4401, "Unauthorized")
         if id in self._operations:
-            raise Broken(4409, f"Subscriber for {id} already exists")
+            raise ProtocolError(4409, f"Subscriber for {id} already exists")
         if 0 < self._service.limits.max_operations <= len(self._operations):
             message = f"At most {self._service.limits.max_operations} operations may be open on a socket."
             self._say(encode({"id": id, "type": "error", "payload": [told_error(BadUserInput(message))]}))

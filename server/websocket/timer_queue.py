@@ -12,7 +12,7 @@ T = TypeVar("T")
 MOST_AT_ONCE = 100
 
 
-class Rounds(Generic[T]):
+class TimerQueue(Generic[T]):
     """Calls `act` for each member once, `seconds` after it was added; then it is no member any more.
 
     Those that were added first are due first, so nothing needs to be sorted.

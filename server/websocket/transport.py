@@ -2,19 +2,22 @@
 
 from typing import Protocol
 
-# The extension of ASGI by which a server of ours offers an application to carry its sockets: `carry` takes a `Carried`
-# once the handshake was accepted, and the application returns.
+# The extension of ASGI by which a server of ours offers an application to carry its sockets: `carry` takes a
+# `TransportHandler` once the handshake was accepted, and the application returns.
 TAKE_OVER = "gateway.websocket.take_over"
 # For the peer's reply to a close frame.
 CLOSE_SECONDS = 10.0
 
 
-class Carrier(Protocol):
+class WebSocketTransport(Protocol):
     """A connection that has been accepted."""
 
     @property
     def writable(self) -> bool:
-        """False while the peer has not read enough of what it was sent; `Carried.drained` tells when it has."""
+        """False while the peer has not read enough of what it was sent;
+
+        `TransportHandler.drained` tells when it has.
+        """
 
     def send(self, start: bytes, body: bytes = b"", end: bytes = b"") -> None:
         """Send one text, which comes in up to three parts. It is kept, however long, also where nothing is writable."""
@@ -32,10 +35,10 @@ class Carrier(Protocol):
         """Go on with the messages."""
 
 
-class Carried(Protocol):
+class TransportHandler(Protocol):
     """What is told of all that happens to a connection. Nothing here raises or waits."""
 
-    def begin(self, carrier: Carrier) -> None:
+    def begin(self, carrier: WebSocketTransport) -> None:
         """It was accepted."""
 
     def received(self, text: str | None) -> None:

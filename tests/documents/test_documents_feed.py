@@ -25,7 +25,7 @@ from datastore.change_streams.shards.stream_reader import encode_change
 from datastore.database import StoreOptions
 from datastore.feeds.home_feeds import source_item
 from datastore.model.timestamps import iso
-from pipelines.consumer.redrive import Replay
+from pipelines.consumer.redrive import Redrive
 from resolvers.shared.authorization import Role
 
 SECOND = timedelta(seconds=1)
@@ -239,7 +239,7 @@ async def test_dead_letters_of_them_are_replayed(served: Served) -> None:
         for change in changes:
             letter = letter_of("feed", handler.name, encode_change(change), KeyError("post_author"), 6, NOON)
             await DeadLetters(store_of(database)).bury(letter)
-    replay = Replay(pipeline.handlers, lambda: store_of(database), served.clock)
+    replay = Redrive(pipeline.handlers, lambda: store_of(database), served.clock)
 
     left = [await replay.replay(letter) for letter in await letters_of(database, NOON)]
 

@@ -32,7 +32,7 @@ from datastore.model.composite_keys import Key
 from datastore.session.pagination import Span
 from pipelines.matches.providers.replay import ReplayProvider
 from pipelines.matches.push.live_activities import LACoordinator
-from pipelines.matches.push.push_delivery import Outcome, Push, Sent, Summary, settled
+from pipelines.matches.push.push_delivery import Push, PushOutcome, PushSummary, Sent, settled
 from pipelines.matches.push.push_queue import MatchChange
 from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, Synced, TeamSyncJob
 from resolvers.shared.authorization import Role
@@ -302,11 +302,11 @@ class Phones:
         self.shown: list[tuple[str, str]] = []
         self._rejected = rejected
 
-    async def send_all(self, pushes: AsyncIterable[Push]) -> Summary:
-        summary = Summary()
+    async def send_all(self, pushes: AsyncIterable[Push]) -> PushSummary:
+        summary = PushSummary()
         async for push in pushes:
             self.shown.append((push.token, push.notification.event))
-            sent = Sent(Outcome.REJECTED if push.token in self._rejected else Outcome.DELIVERED)
+            sent = Sent(PushOutcome.REJECTED if push.token in self._rejected else PushOutcome.DELIVERED)
             summary.add(sent)
             await settled(push, sent)
         return summary

@@ -24,7 +24,7 @@ from fuzzing.sockets import check_world, fresh_world
 from server.admission.settings import Capacity
 from server.app import application
 from server.settings import Settings
-from server.wiring import Edge
+from server.wiring import ServerComponents
 
 SECRET = "a secret for fuzzing, long enough to sign with"
 ORIGIN = "https://page.example"
@@ -36,7 +36,7 @@ class Gateway:
     def __init__(self) -> None:
         folder = Path(tempfile.mkdtemp())
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        self.edge = Edge(
+        self.edge = ServerComponents(
             Settings(
                 secret=SECRET,
                 allowed_origins=(ORIGIN,),

@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from toy_sockets import NOW
 
-from datastore.change_streams.replay.resume_token import Place, decode
+from datastore.change_streams.replay.resume_token import ResumeToken, decode
 from datastore.change_streams.replay.signed_resume_ids import LONGEST_RESUME, ResumeIds
 from datastore.errors import BadUserInput, DomainError
 from datastore.model.base64url import encode as encode_base64
@@ -293,7 +293,7 @@ def check_position(example: bytes) -> Any:
 
 
 _IDS = ResumeIds(b"a secret of the test")
-_PLACE = Place.at(
+_PLACE = ResumeToken.at(
     b"stream", 1_790_000_000, {b"shard1": "0" * 17 + "4309", b"shard2": "", b"shard3": "@0a0b0c0d 1790000000"}
 )
 

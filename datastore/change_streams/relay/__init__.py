@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from datastore.change_streams.relay.bus import Bus
 
 
-class Figures(Protocol):
+class RelayMetrics(Protocol):
     """Where figures are shown: the name of each, what it is, and how it is read."""
 
     def gauge(self, name: str, help_: str, read: Callable[[], float]) -> None: ...
@@ -15,7 +15,7 @@ class Figures(Protocol):
     def count(self, name: str, help_: str, read: Callable[[], float]) -> None: ...
 
 
-def bus_at(url: str | None, prefix: str, figures: Figures) -> "Bus | None":
+def bus_at(url: str | None, prefix: str, figures: RelayMetrics) -> "Bus | None":
     """The bus at a URL, for the tables of a prefix; none without a URL."""
     if url is None:
         return None

@@ -9,21 +9,21 @@ from functools import partial
 from secrets import token_hex
 from typing import Protocol, TypeVar
 
-from datastore.change_streams.change_source import Sink
+from datastore.change_streams.change_source import ChangeSink
 from datastore.change_streams.relay.follower import BusSource
 from datastore.change_streams.relay.publisher import Beginning, Page, StreamPages, TakePage
 from datastore.change_streams.relay.redis_connection import (
     LEASE_SECONDS,
     PATIENCE_SECONDS,
-    BusAway,
-    Connection,
+    BusUnavailable,
+    RelayConnection,
     Relayed,
     milliseconds,
 )
 from datastore.change_streams.shards.checkpoints import Reached
 from datastore.change_streams.shards.shard_reader import time_of
 from datastore.change_streams.shards.stream_reader import StreamReader
-from datastore.dynamodb.retry.outage_log import Outage
+from datastore.dynamodb.retry.outage_log import OutageLog
 
 RETRY_SECONDS = 0.5
 
@@ -40,7 +40,7 @@ def _new_id() -> str:
 class MakeReader(Protocol):
     """Makes a reader of one table's stream, of a kind of one's own."""
 
-    def __call__(self, kind: type[R], sink: Sink, start: Reached | None) -> R: ...
+    def __call__(self, kind: type[R], sink: ChangeSink, start: Reached | None) -> R: ...
 
 
 class Bus:
@@ -60,7 +60,7 @@ class Bus:
         lease_seconds: float = LEASE_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.connection = Connection(url, prefix, patience=patience, lease_seconds=lease_seconds)
+        self.connection = RelayConnection(url, prefix, patience=patience, lease_seconds=lease_seconds)
         self.new_id = new_id
         self.instance = new_id()
         self.is_away = False
@@ -69,7 +69,7 @@ class Bus:
         self._clock = clock
         self._sources: set[BusSource] = set()
         self._changed = asyncio.Event()
-        self._outage = Outage(
+        self._outage = OutageLog(
             partial(logger.warning, "The bus is away, tables' streams are read directly: %s"),
             partial(logger.info, "The bus is back."),
         )
@@ -78,7 +78,7 @@ class Bus:
     def source(
         self,
         table: str,
-        sink: Sink,
+        sink: ChangeSink,
         make: MakeReader,
         on_error: Callable[[str, Exception], None],
         now: Callable[[], datetime],
@@ -88,7 +88,7 @@ class Bus:
             self._tasks = [asyncio.create_task(self._receive(), name="changes by the bus")]
             self._tasks.append(asyncio.create_task(self._look_for_it(), name="looking for the bus"))
 
-        def read(sink: Sink, start: Reached | None) -> StreamReader:
+        def read(sink: ChangeSink, start: Reached | None) -> StreamReader:
             return make(StreamReader, sink, start)
 
         def read_pages(beginning: Beginning, take: TakePage, start: Reached | None) -> StreamPages:
@@ -137,7 +137,7 @@ class Bus:
 
     # What sources need
 
-    def leave(self, problem: BusAway) -> None:
+    def leave(self, problem: BusUnavailable) -> None:
         if self.is_away:
             return
         self.is_away = True
@@ -174,12 +174,12 @@ class Bus:
             places = {table: source.place for table, source in following.items() if source.place is not None}
             try:
                 pages = await self.connection.read(places)
-            except BusAway as problem:
+            except BusUnavailable as problem:
                 self.leave(problem)
                 continue
             except Exception as problem:  # without this task no follower would receive changes
                 logger.exception("What came by the bus cannot be read.")
-                self.leave(BusAway(repr(problem)))
+                self.leave(BusUnavailable(repr(problem)))
                 continue
             for table, entries in pages.items():
                 try:

@@ -7,8 +7,8 @@ from typing import Any
 
 import orjson
 
-from datastore.change_streams.change_source import Sink
-from datastore.change_streams.relay.redis_connection import Entry, Relayed, State
+from datastore.change_streams.change_source import ChangeSink
+from datastore.change_streams.relay.redis_connection import Entry, Relayed, RelayState
 from datastore.change_streams.shards.checkpoints import START, Reached, joined_by, lacks, sequence_at
 from datastore.change_streams.shards.shard_iterator import ITERATOR_LIFE
 from datastore.change_streams.shards.shard_reader import sequence_of
@@ -28,7 +28,7 @@ class Deduplicator:
     """
 
     def __init__(
-        self, table: str, sink: Sink, on_error: Callable[[str, Exception], None], now: Callable[[], datetime]
+        self, table: str, sink: ChangeSink, on_error: Callable[[str, Exception], None], now: Callable[[], datetime]
     ) -> None:
         self._table = table
         self._sink = sink
@@ -44,7 +44,7 @@ class Deduplicator:
         """The position up to which changes have been delivered; None before the first `adopt` or `begin`."""
         return Reached(self.stream, dict(self.shards)) if self.shards else None
 
-    async def adopt(self, state: State, past: Iterable[Entry]) -> None:
+    async def adopt(self, state: RelayState, past: Iterable[Entry]) -> None:
         """Begin at the bus's position. `past` are its latest entries, from which clients may resume."""
         entries = [entry for entry in past if isinstance(entry, Relayed) and entry.epoch == state.epoch]
         self._in_stream(state.stream)
@@ -92,7 +92,7 @@ class Deduplicator:
             self._in_stream(reached.stream)
             self.shards = dict(reached.shards)
 
-    def agree(self, state: State, before: Mapping[str, str]) -> None:
+    def agree(self, state: RelayState, before: Mapping[str, str]) -> None:
         """Take over the shards and idle positions of the bus once all of its changes are delivered.
 
         `before` are the positions delivered here before `state` was read. The bus may have newer iterators of idle

@@ -10,11 +10,18 @@ from contextlib import suppress
 from datetime import datetime
 from typing import Protocol
 
-from datastore.change_streams.change_source import Sink
+from datastore.change_streams.change_source import ChangeSink
 from datastore.change_streams.relay.deduplication import Deduplicator, Record
-from datastore.change_streams.relay.leader import Holding
+from datastore.change_streams.relay.leader import RelayLeader
 from datastore.change_streams.relay.publisher import Page, ReadPages
-from datastore.change_streams.relay.redis_connection import BusAway, Connection, Entry, Relayed, State, later
+from datastore.change_streams.relay.redis_connection import (
+    BusUnavailable,
+    Entry,
+    RelayConnection,
+    Relayed,
+    RelayState,
+    later,
+)
 from datastore.change_streams.shards.checkpoints import Reached, lacking
 from datastore.change_streams.shards.shard_reader import StreamMissing
 from datastore.change_streams.shards.stream_reader import ChangesLost, StreamReader
@@ -32,14 +39,14 @@ FINAL = (ChangesLost, StreamMissing, TableMissing)
 class Host(Protocol):
     """What a source needs of the process's bus."""
 
-    connection: Connection
+    connection: RelayConnection
     instance: str
     new_id: Callable[[], str]
 
     @property
     def is_away(self) -> bool: ...
 
-    def leave(self, problem: BusAway) -> None:
+    def leave(self, problem: BusUnavailable) -> None:
         """Do without it until it is found again. All sources are woken, now and then."""
 
     def follow(self, source: "BusSource") -> None:
@@ -62,8 +69,8 @@ class BusSource:
         self,
         host: Host,
         table: str,
-        sink: Sink,
-        read: Callable[[Sink, Reached | None], StreamReader],
+        sink: ChangeSink,
+        read: Callable[[ChangeSink, Reached | None], StreamReader],
         read_pages: ReadPages,
         on_error: Callable[[str, Exception], None],
         now: Callable[[], datetime],
@@ -77,7 +84,7 @@ class BusSource:
         self._on_error = on_error
         self._now = now
         self._delivered = Deduplicator(table, sink, on_error, now)
-        self._holding = Holding(
+        self._holding = RelayLeader(
             host.connection,
             table,
             host.instance,
@@ -193,7 +200,7 @@ class BusSource:
         """Compare the positions and act on the result. Return the seconds until the next comparison."""
         try:
             is_passing = await self._look_at_bus()
-        except BusAway as problem:
+        except BusUnavailable as problem:
             self._host.leave(problem)
             is_passing = False
         if self._host.is_away:
@@ -203,7 +210,7 @@ class BusSource:
         return SHORT_TICK_SECONDS if is_passing or not self._settled.is_set() else TICK_SECONDS
 
     async def _look_at_bus(self) -> bool:
-        """Return whether a transition is under way, which needs another look soon. Raises `BusAway`."""
+        """Return whether a transition is under way, which needs another look soon. Raises `BusUnavailable`."""
         if self._host.is_away:
             return False
         place, shards = self.place, dict(self._delivered.shards)
@@ -223,21 +230,21 @@ class BusSource:
             self._compare(state, shards)
         return self.is_direct
 
-    def _is_continuous(self, state: State, place: str) -> bool:
+    def _is_continuous(self, state: RelayState, place: str) -> bool:
         """Whether the bus's next entries follow the changes delivered here."""
         return state.epoch == self._epoch and not self._is_doubtful and not later(place, state.last_id)
 
-    def _is_behind(self, state: State) -> bool:
+    def _is_behind(self, state: RelayState) -> bool:
         return state.stream != self._delivered.stream or lacking(self._delivered.shards, state.positions)
 
-    def _pass_over(self, state: State) -> None:
+    def _pass_over(self, state: RelayState) -> None:
         """Continue at the bus's present position if no change was missed."""
         if self._is_behind(state):
             self._read_directly()
         else:
             self._ride(state)
 
-    def _compare(self, state: State, shards: Mapping[str, str]) -> None:
+    def _compare(self, state: RelayState, shards: Mapping[str, str]) -> None:
         """Check that no change is missing once all entries were received; `shards` are the positions then."""
         if self._is_behind(state):
             self._read_directly()
@@ -252,14 +259,14 @@ class BusSource:
         if self._holding.refused is not None or now - self._unheld_since > GRACE_SECONDS:
             self._read_directly()
 
-    async def _join(self, state: State) -> None:
+    async def _join(self, state: RelayState) -> None:
         """Begin with the bus's state; nothing has been delivered here yet."""
         since = round(self._now().timestamp() * 1000) - PAST_MILLISECONDS
         past = await self._host.connection.past(self.table, since, state.last_id)
         await self._delivered.adopt(state, past)
         self._ride(state)
 
-    def _ride(self, state: State) -> None:
+    def _ride(self, state: RelayState) -> None:
         """Take changes from the bus from now on."""
         self._epoch, self.place, self._is_doubtful = state.epoch, state.last_id, False
         self._holding.refused = None
@@ -286,7 +293,7 @@ class BusSource:
         elif reader.is_attached:
             self._settled.set()
 
-    async def _go_back(self, state: State) -> None:
+    async def _go_back(self, state: RelayState) -> None:
         """Return to the bus once nothing that was appended there is missing here."""
         reader = self._direct
         assert reader is not None

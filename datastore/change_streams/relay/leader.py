@@ -7,14 +7,14 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from datastore.change_streams.relay.publisher import Page, ReadPages, Relay
+from datastore.change_streams.relay.publisher import Page, ReadPages, RelayPublisher
 from datastore.change_streams.relay.redis_connection import (
-    BusAway,
-    BusRefuses,
-    Connection,
-    LeaseLost,
-    OutOfOrder,
-    State,
+    BusRefused,
+    BusUnavailable,
+    RelayConnection,
+    RelayLeaseLost,
+    RelayState,
+    UnexpectedPosition,
 )
 from datastore.change_streams.shards.checkpoints import Reached, lacking
 from datastore.dynamodb.client import RequestRefused
@@ -26,7 +26,7 @@ REFUSED_SECONDS = 1.0
 logger = logging.getLogger(__name__)
 
 
-class Holding:
+class RelayLeader:
     """Of one table, by one `instance`. `refused` is why it could not be read when that was tried last.
 
     `away` hears that Redis is, `ended` that there is something to see to, `on_error` of each new reason to refuse.
@@ -34,14 +34,14 @@ class Holding:
 
     def __init__(
         self,
-        connection: Connection,
+        connection: RelayConnection,
         table: str,
         instance: str,
         read_pages: ReadPages,
         *,
         new_epoch: Callable[[], str],
         on_page: Callable[[Page], None],
-        away: Callable[[BusAway], None],
+        away: Callable[[BusUnavailable], None],
         ended: Callable[[], None],
         on_error: Callable[[str, Exception], None],
     ) -> None:
@@ -54,7 +54,7 @@ class Holding:
         self._away = away
         self._ended = ended
         self._on_error = on_error
-        self._relay: Relay | None = None
+        self._relay: RelayPublisher | None = None
         self._task: asyncio.Task[None] | None = None
         self._wanted_from = float("-inf")
         self.refused: Exception | None = None
@@ -63,8 +63,8 @@ class Holding:
     def is_relaying(self) -> bool:
         return self._relay is not None and self._relay.is_attached
 
-    async def claim(self) -> State:
-        """How the table stands: its lease renewed, or taken if it is free. Raises `BusAway`."""
+    async def claim(self) -> RelayState:
+        """How the table stands: its lease renewed, or taken if it is free. Raises `BusUnavailable`."""
         relay = self._relay
         idle = None if relay is None else relay.idle()
         appended = None if relay is None else relay.appended()
@@ -82,12 +82,12 @@ class Holding:
                 await self._connection.forget(self._table, gone)
         return state
 
-    async def keep(self, state: State, known: Reached | None) -> None:
+    async def keep(self, state: RelayState, known: Reached | None) -> None:
         """Relay while the lease is ours. `known`: where to begin when no order is there to go on with."""
         if self._relay is not None and (self._relay.lease != state.lease or self._task is None or self._task.done()):
             await self.let_go()
         if state.is_held_by(self._instance) and self._relay is None:
-            self._relay = Relay(
+            self._relay = RelayPublisher(
                 self._connection, self._table, state.lease, self._read_pages, self._new_epoch, self._on_page
             )
             self._task = asyncio.create_task(self._run(self._relay, state, known), name=f"relay of {self._table}")
@@ -106,15 +106,15 @@ class Holding:
         if lease is not None:
             await self._give_up(lease)
 
-    async def _run(self, relay: Relay, state: State, known: Reached | None) -> None:
+    async def _run(self, relay: RelayPublisher, state: RelayState, known: Reached | None) -> None:
         try:
             await relay.run(state, known)
-        except BusAway as problem:
-            if isinstance(problem, BusRefuses):
+        except BusUnavailable as problem:
+            if isinstance(problem, BusRefused):
                 # Who renews the lease and cannot append keeps changes from all who follow.
                 await self._give_up(relay.lease)
             self._away(problem)
-        except (LeaseLost, OutOfOrder) as problem:
+        except (RelayLeaseLost, UnexpectedPosition) as problem:
             # The next claim begins it anew, here or elsewhere.
             logger.info("The relay of %s has ended: %r", self._table, problem)
         except (DomainError, RequestRefused) as problem:
@@ -131,5 +131,5 @@ class Holding:
         await self._give_up(lease)
 
     async def _give_up(self, lease: str) -> None:
-        with suppress(BusAway):  # it goes by itself then
+        with suppress(BusUnavailable):  # it goes by itself then
             await self._connection.release(self._table, lease)

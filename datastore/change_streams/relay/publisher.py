@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
-from datastore.change_streams.relay.redis_connection import Connection, State
+from datastore.change_streams.relay.redis_connection import RelayConnection, RelayState
 from datastore.change_streams.shards.checkpoints import Reached, sequence_at
-from datastore.change_streams.shards.shard_iterator import Shard
+from datastore.change_streams.shards.shard_iterator import ShardIterator
 from datastore.change_streams.shards.shard_reader import sequence_of, time_of
 from datastore.change_streams.shards.stream_reader import Change, ChangesLost, StreamReader
 from datastore.dynamodb.client import RequestRefused
@@ -20,7 +20,7 @@ MOST_FAILURES = 4
 
 Page = Sequence[dict[str, Any]]
 # Called with a shard, the position that a page of it follows, and the page.
-TakePage = Callable[[Shard, str, Page], Awaitable[None]]
+TakePage = Callable[[ShardIterator, str, Page], Awaitable[None]]
 
 
 class Beginning:
@@ -70,7 +70,7 @@ class StreamPages(StreamReader):
             raise problem
         await super()._bear(problem, failures)
 
-    async def _publish_all(self, shard: Shard, records: Page) -> None:
+    async def _publish_all(self, shard: ShardIterator, records: Page) -> None:
         assert self.take is not None
         await self.may_take.wait()
         follows = shard.position
@@ -78,7 +78,7 @@ class StreamPages(StreamReader):
         if page:
             await self.take(shard, follows, page)
 
-    def _is_new(self, shard: Shard, record: dict[str, Any]) -> bool:
+    def _is_new(self, shard: ShardIterator, record: dict[str, Any]) -> bool:
         sequence = sequence_of(record)
         if sequence is None:
             self.on_error(self.table.name, ValueError("A record has no sequence number."))
@@ -90,10 +90,10 @@ ReadPages = Callable[[Beginning, TakePage, Reached | None], StreamPages]
 
 
 @dataclass(eq=False)
-class Relay:
+class RelayPublisher:
     """One holding of a table, under one lease. It ends with the lease, and by whatever goes wrong."""
 
-    connection: Connection
+    connection: RelayConnection
     table: str
     lease: str
     read: ReadPages
@@ -128,7 +128,7 @@ class Relay:
             return None
         return {shard: at for shard, at in self._noted.items() if shard in reached and sequence_at(at) is not None}
 
-    async def run(self, state: State, known: Reached | None) -> None:
+    async def run(self, state: RelayState, known: Reached | None) -> None:
         """Go on with the order that is there, else begin one: where this process has got to (`known`), or now."""
         epoch = state.epoch
         start = Reached(state.stream, state.positions) if epoch else known
@@ -159,7 +159,7 @@ class Relay:
         finally:
             await reader.stop()
 
-    async def _append(self, shard: Shard, follows: str, page: Page) -> None:
+    async def _append(self, shard: ShardIterator, follows: str, page: Page) -> None:
         records = [(record["dynamodb"]["SequenceNumber"], orjson.dumps(record)) for record in page]
         await self.connection.append(
             self.table, self.lease, self.epoch, shard.id, follows, records, parent=shard.parent

@@ -30,28 +30,28 @@ CONNECTIONS = 8
 T = TypeVar("T")
 
 
-class BusAway(Exception):
+class BusUnavailable(Exception):
     """Redis does not answer, or answers something else than was asked for."""
 
 
-class BusSlow(BusAway):
+class BusSlow(BusUnavailable):
     """Redis did not answer in time."""
 
 
-class BusRefuses(BusAway):
+class BusRefused(BusUnavailable):
     """Redis refuses a command: it is full or read-only, or the user has no right to the command."""
 
 
-class LeaseLost(Exception):
+class RelayLeaseLost(Exception):
     """Another process holds the table, or none does: nothing was written."""
 
 
-class OutOfOrder(Exception):
+class UnexpectedPosition(Exception):
     """The position in Redis is not the one that the page follows: nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
-class State:
+class RelayState:
     """A table's state in Redis: the holder of the lease, the epoch of its changes, and the relayed positions.
 
     `last_id` is the id of the last entry in Redis. `positions` are the positions of the shards after that entry, and
@@ -97,8 +97,8 @@ class Relayed:
 Entry = Relayed | dict[bytes, bytes]
 
 
-class Connection:
-    """To the bus at a `url` (redis://, rediss:// or unix://). All it does raises `BusAway` when Redis fails."""
+class RelayConnection:
+    """To the bus at a `url` (redis://, rediss:// or unix://). All it does raises `BusUnavailable` when Redis fails."""
 
     def __init__(
         self, url: str, prefix: str, *, patience: float = PATIENCE_SECONDS, lease_seconds: float = LEASE_SECONDS
@@ -140,7 +140,7 @@ class Connection:
         *,
         wanted: bool = True,
         idle: Reached | None = None,
-    ) -> State:
+    ) -> RelayState:
         """How the table stands, its lease renewed, or taken if it is free and `wanted`.
 
         `idle` are positions of shards without a record yet, which move on.
@@ -148,7 +148,7 @@ class Connection:
         arguments = [instance, self._lease_ms, int(wanted), *([] if idle is None else _flat(idle))]
         lease, last_id, state = await self._run(self._claim, table, arguments)
         found = dict(zip(state[::2], state[1::2], strict=True))
-        return State(
+        return RelayState(
             lease=_text(lease),
             last_id=_text(last_id),
             epoch=_text(found.get(b"epoch", b"")),
@@ -160,14 +160,14 @@ class Connection:
         )
 
     async def begin(self, table: str, lease: str, epoch: str, reached: Reached) -> None:
-        """Begin a new order, from these positions on. Raises `LeaseLost`."""
+        """Begin a new order, from these positions on. Raises `RelayLeaseLost`."""
         if not await self._run(self._begin, table, [lease, epoch, reached.stream, *_flat(reached)]):
-            raise LeaseLost
+            raise RelayLeaseLost
 
     async def attach(self, table: str, lease: str, epoch: str) -> None:
-        """Tell that whoever has the lease goes on with the order. Raises `LeaseLost`."""
+        """Tell that whoever has the lease goes on with the order. Raises `RelayLeaseLost`."""
         if not await self._run(self._attach, table, [lease, epoch]):
-            raise LeaseLost
+            raise RelayLeaseLost
 
     async def append(
         self,
@@ -182,14 +182,15 @@ class Connection:
     ) -> int:
         """Append a page's records, each behind its sequence number, but for those that are there; how many were new.
 
-        Raises `LeaseLost`, and `OutOfOrder` when the page follows something else than what was appended last.
+        Raises `RelayLeaseLost`, and `UnexpectedPosition` when the page follows something else than what was appended
+        last.
         """
         arguments = [lease, epoch, shard, follows, parent or "", *(part for record in records for part in record)]
         appended: int = await self._run(self._append, table, arguments)
         if appended == -1:
-            raise LeaseLost
+            raise RelayLeaseLost
         if appended == -2:
-            raise OutOfOrder
+            raise UnexpectedPosition
         return appended
 
     async def forget(self, table: str, shards: Collection[str]) -> None:
@@ -256,9 +257,9 @@ class Connection:
                     return asking.result()
             raise BusSlow("Redis is too slow.")
         except ResponseError as problem:
-            raise BusRefuses(f"{type(problem).__name__}: {problem}") from problem
+            raise BusRefused(f"{type(problem).__name__}: {problem}") from problem
         except REDIS_AWAY as problem:
-            raise BusAway(f"{type(problem).__name__}: {problem}") from problem
+            raise BusUnavailable(f"{type(problem).__name__}: {problem}") from problem
         finally:
             asking.cancel()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from datastore.change_streams.change_sizes import size_of
 from datastore.change_streams.replay.history import MOST_BYTES, MOST_CHANGES
-from datastore.change_streams.replay.replay_log import REACH_SECONDS, PlaceRefused, Wanted, not_now
+from datastore.change_streams.replay.replay_log import REACH_SECONDS, MissingRange, ResumeTokenRefused, not_now
 from datastore.change_streams.replay.resume_token import Key, idle_since
 from datastore.change_streams.replay.runs import oldest
 from datastore.change_streams.shards.checkpoints import sequence_at
@@ -17,9 +17,9 @@ from datastore.change_streams.shards.shard_reader import (
     INVALID,
     LOST,
     RETENTION,
-    Page,
     ShardCursor,
     ShardGone,
+    ShardPage,
     Trimmed,
     Wire,
     sequence_of,
@@ -44,28 +44,28 @@ class _TooMuch(Exception):
     """More changes are missing than the bounds allow, or the stream no longer holds them."""
 
 
-class _Found:
+class _OlderRecords:
     """The changes of one reading, over all its shards, within the bounds of a log."""
 
-    def __init__(self, wanted: list[Wanted]) -> None:
+    def __init__(self, wanted: list[MissingRange]) -> None:
         self.of = {one.key: list[Change]() for one in wanted}
         self._count = self._bytes = 0
 
-    def add(self, one: Wanted, changes: list[Change]) -> None:
+    def add(self, one: MissingRange, changes: list[Change]) -> None:
         self.of[one.key] += changes
         self._count += len(changes)
         self._bytes += sum(map(size_of, changes))
         if self._count > MOST_CHANGES or self._bytes > MOST_BYTES:
             raise _TooMuch
 
-    def remove_after(self, one: Wanted, before: int) -> None:
+    def remove_after(self, one: MissingRange, before: int) -> None:
         """Drop the shard's changes from a sequence on."""
         kept = [change for change in self.of[one.key] if int(change.sequence) < before]
         self._count -= len(self.of[one.key]) - len(kept)
         self.of[one.key] = kept
 
 
-class OlderChanges:
+class Backfill:
     """A reader of the changes that a log lacks: see `change_log.ReadOlder`.
 
     One reading of a shard lasts at most `seconds` while the store answers. Failed calls are repeated for `patience`
@@ -105,10 +105,10 @@ class OlderChanges:
                     return {}
             await asyncio.sleep(LONG_PAUSE_SECONDS)
 
-    async def read(self, stream: str, wanted: list[Wanted]) -> list[tuple[str, Change]] | None:
-        found, turns = _Found(wanted), asyncio.Semaphore(SHARDS_AT_ONCE)
+    async def read(self, stream: str, wanted: list[MissingRange]) -> list[tuple[str, Change]] | None:
+        found, turns = _OlderRecords(wanted), asyncio.Semaphore(SHARDS_AT_ONCE)
 
-        async def read(one: Wanted) -> None:
+        async def read(one: MissingRange) -> None:
             async with turns:
                 await self._read(stream, one, found)
 
@@ -126,7 +126,7 @@ class OlderChanges:
             await asyncio.gather(*tasks, return_exceptions=True)
         return [(one.shard, change) for one in wanted for change in found.of[one.key]]
 
-    async def _read(self, stream: str, one: Wanted, found: _Found) -> None:
+    async def _read(self, stream: str, one: MissingRange, found: _OlderRecords) -> None:
         earliest = _earliest(one.start, self._wire.now())
         cursor = ShardCursor(self._wire, stream, one.shard, one.start if sequence_at(one.start) is not None else None)
         pace = ReadPace(LONG_PAUSE_SECONDS)
@@ -155,7 +155,7 @@ class OlderChanges:
             spent += seconds
         raise _TooMuch
 
-    async def _page(self, cursor: ShardCursor, key: Key, pace: ReadPace) -> tuple[Page, float]:
+    async def _page(self, cursor: ShardCursor, key: Key, pace: ReadPace) -> tuple[ShardPage, float]:
         """Return the next page, and how many seconds its answer took. Repeats what fails, and slows where throttled.
 
         Raises:
@@ -178,7 +178,7 @@ class OlderChanges:
                     raise
             except RequestRefused as problem:
                 if problem.code == INVALID:
-                    raise PlaceRefused(key) from problem
+                    raise ResumeTokenRefused(key) from problem
             await asyncio.sleep(LONG_PAUSE_SECONDS)
 
 
@@ -209,7 +209,7 @@ def _table(stream: str) -> str:
     return stream.partition("table/")[2].partition("/")[0]
 
 
-def _changes(table: str, page: Page) -> list[Change]:
+def _changes(table: str, page: ShardPage) -> list[Change]:
     changes = []
     for record in page.records:
         try:

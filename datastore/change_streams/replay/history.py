@@ -11,13 +11,13 @@ from datastore.change_streams.replay.resume_token import (
     UNKNOWN,
     Key,
     Moves,
-    Place,
     Positions,
+    ResumeToken,
     idle,
     idle_since,
     key_of,
 )
-from datastore.change_streams.replay.runs import Entry, Run, oldest
+from datastore.change_streams.replay.runs import EntryRun, LogEntry, oldest
 from datastore.change_streams.shards.checkpoints import START, joined_by, sequence_at
 from datastore.change_streams.shards.parents import Parents, Seen
 from datastore.change_streams.shards.stream_reader import Change
@@ -45,7 +45,7 @@ class History:
 
     def __init__(
         self,
-        publish: Callable[[Entry], None],
+        publish: Callable[[LogEntry], None],
         *,
         most_changes: int = MOST_CHANGES,
         most_bytes: int = MOST_BYTES,
@@ -58,14 +58,14 @@ class History:
         self.stream = ""
         self.parents = Parents()
         self._forgetting: asyncio.TimerHandle | None = None
-        self._older: Run | None = None
+        self._older: EntryRun | None = None
         self._changed = asyncio.Event()
         self.generation = 0  # of the changes that were read again
         self._clear()
 
     def _clear(self) -> None:
         self._forget_older()
-        self._recent = Run()
+        self._recent = EntryRun()
         self._frontier: dict[Key, str] = {}
         self._moves = Moves({})
         self.parents.clear()
@@ -113,7 +113,7 @@ class History:
         if key in self._frontier:
             self._frontier[key] = change.sequence
             self._move(key, change.sequence, int(change.time.timestamp()))
-        entry = Entry(number, key, int(change.sequence), self.last_place, change, size_of(change), self._clock())
+        entry = LogEntry(number, key, int(change.sequence), self.last_place, change, size_of(change), self._clock())
         self._recent.add(entry)
         self.drop()
         if not is_past:
@@ -126,14 +126,14 @@ class History:
     def _stand(self, seconds: int) -> None:
         """Start a new set of positions after the set of shards has changed."""
         self._moves = Moves(self._frontier)
-        self.last_place = Place(key_of(self.stream, ""), seconds, self._moves)
+        self.last_place = ResumeToken(key_of(self.stream, ""), seconds, self._moves)
 
     def _move(self, key: Key, position: str, seconds: int) -> None:
         if len(self._moves.moves) >= max(MOVES, len(self._frontier)):
             self._stand(seconds)
         else:
             self._moves.moves.append((key, position))
-            self.last_place = Place(self.last_place.stream, seconds, self._moves, len(self._moves.moves))
+            self.last_place = ResumeToken(self.last_place.stream, seconds, self._moves, len(self._moves.moves))
 
     def _wake(self) -> None:
         self._changed.set()
@@ -167,7 +167,7 @@ class History:
             del shards[key]
         self.parents.keep(shards.keys())
 
-    def _bound_older(self, older: Run) -> None:
+    def _bound_older(self, older: EntryRun) -> None:
         dropped, size = 0, older.bytes
         while len(older.entries) - dropped > self._most_changes or size > self._most_bytes:
             size -= older.entries[dropped].size
@@ -178,7 +178,7 @@ class History:
 
     # Queries
 
-    def after(self, number: int, most: int, generation: int) -> list[Entry] | None:
+    def after(self, number: int, most: int, generation: int) -> list[LogEntry] | None:
         """Return the first changes after a number, or None if the number must be looked up again by the place."""
         older, kept = self._older, self._recent
         if older is not None and older.entries and number < older.entries[-1].number:
@@ -188,10 +188,10 @@ class History:
             return None
         return kept.after(number, most)
 
-    def seen_by(self, place: Place) -> Seen:
+    def seen_by(self, place: ResumeToken) -> Seen:
         return Seen(self.parents, place.positions)
 
-    def is_news(self, seen: Seen, entry: Entry) -> bool:
+    def is_news(self, seen: Seen, entry: LogEntry) -> bool:
         """Whether a change comes after the client's positions."""
         position = seen.before(entry.shard)
         if position is None:
@@ -218,7 +218,7 @@ class History:
             return False
         return arrived is None or sequence > arrived
 
-    def number_of(self, place: Place) -> int | None:
+    def number_of(self, place: ResumeToken) -> int | None:
         """Return the number after which a follower at the place continues, or None if it is unknown."""
         found = self._found(place.positions)
         return found if isinstance(found, int) else None
@@ -255,13 +255,13 @@ class History:
 
     def _take(self, starts: Positions, changes: Collection[tuple[str, Change]]) -> bool:
         """Insert changes that were read from these positions on before the held ones; return False if beyond bounds."""
-        older = self._older or Run()
+        older = self._older or EntryRun()
         size = sum(size_of(change) for _, change in changes)
         if len(older.entries) + len(changes) > self._most_changes or older.bytes + size > self._most_bytes:
             return False
         first = self._lowest - len(changes)
         entries = [
-            Entry(first + index, self._key(shard), int(change.sequence), UNKNOWN, change, size_of(change))
+            LogEntry(first + index, self._key(shard), int(change.sequence), UNKNOWN, change, size_of(change))
             for index, (shard, change) in enumerate(changes)
         ]
         older.put_before(entries, starts)

@@ -1,7 +1,7 @@
 """The log of one table's changes, from which clients resume.
 
-A client names a `Place`: the position read to in each open shard, valid in every process. What came before the log's
-first change of a shard is read from the stream again, once for all clients that wait for it.
+A client names a `ResumeToken`: the position read to in each open shard, valid in every process. What came before the
+log's first change of a shard is read from the stream again, once for all clients that wait for it.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from datastore.change_streams.replay.history import History, Lack
-from datastore.change_streams.replay.resume_token import Key, Place, Positions, key_of
-from datastore.change_streams.replay.runs import Entry
+from datastore.change_streams.replay.resume_token import Key, Positions, ResumeToken, key_of
+from datastore.change_streams.replay.runs import LogEntry
 from datastore.change_streams.shards.checkpoints import START, joined_by, sequence_at
 from datastore.change_streams.shards.parents import Seen
 from datastore.change_streams.shards.stream_reader import Change
@@ -35,7 +35,7 @@ READING_UNITS = 10.0
 ANSWERS = 2
 
 
-class PlaceRefused(Exception):
+class ResumeTokenRefused(Exception):
     """The stream does not accept the position of a shard (its `key`): the table was restored, or is another one."""
 
     def __init__(self, key: Key) -> None:
@@ -49,7 +49,7 @@ def not_now() -> Unavailable:
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class MissingRange:
     """A shard with missing changes: those after `start` and before the sequence that `before` returns.
 
     `before` may return another sequence later. If it returns None, changes are missing up to the present end of the
@@ -70,7 +70,7 @@ class ReadOlder(Protocol):
     async def shards(self, stream: str) -> Mapping[str, str | None]:
         """Return the shards that the stream lists, with their parents."""
 
-    async def read(self, stream: str, wanted: list[Wanted]) -> list[tuple[str, Change]] | None:
+    async def read(self, stream: str, wanted: list[MissingRange]) -> list[tuple[str, Change]] | None:
         """Return the wanted changes with their shards, in the order of each key.
 
         Return None if the stream no longer holds them, if reading takes too long although the stream answers, or for
@@ -83,16 +83,16 @@ class ReadOlder(Protocol):
 
 
 @dataclass(eq=False, slots=True)
-class _Waiting:
+class _ResumeWaiter:
     """A place after which a client wants to resume."""
 
-    place: Place
+    place: ResumeToken
     positions: Positions
     is_refused: bool = False
     answered: set[Key] = field(default_factory=set)
 
 
-class Log(History):
+class ReplayLog(History):
     """A `Sink` that keeps recent changes within bounds and passes each on to `publish`, in order.
 
     `lost` is called with the error that ended the changes. Only `reach` and `more` wait. `bounds` are those of
@@ -101,7 +101,7 @@ class Log(History):
 
     def __init__(
         self,
-        publish: Callable[[Entry], None],
+        publish: Callable[[LogEntry], None],
         lost: Callable[[Exception], None],
         read_older: ReadOlder,
         **bounds: Any,
@@ -110,7 +110,7 @@ class Log(History):
         self._read_older = read_older
         self._reading: asyncio.Task[None] | None = None
         self._listing: asyncio.Task[None] | None = None
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_ResumeWaiter] = []
         self._is_closed = False
         super().__init__(publish, **bounds)
 
@@ -137,7 +137,7 @@ class Log(History):
         """Return when a change has arrived."""
         await self._changed.wait()
 
-    async def reach(self, place: Place, charge: Callable[[float], None] = lambda _: None) -> int | None:
+    async def reach(self, place: ResumeToken, charge: Callable[[float], None] = lambda _: None) -> int | None:
         """Return `number_of` the place. List and read the stream again if needed, once for all waiting clients.
 
         Return None for a place that is too old. Each client that waits for a reading is charged `READING_UNITS`.
@@ -148,7 +148,7 @@ class Log(History):
         """
         if place.stream != key_of(self.stream, "") or not place.positions:
             return None
-        waiting = _Waiting(place, place.positions)
+        waiting = _ResumeWaiter(place, place.positions)
         found = self._found(waiting.positions)
         if isinstance(found, int) and not self._unanswered(waiting):
             return found
@@ -163,7 +163,7 @@ class Log(History):
             if not self._waiting:
                 self._answers.clear()
 
-    async def _reached(self, waiting: _Waiting, charge: Callable[[float], None]) -> int | None:
+    async def _reached(self, waiting: _ResumeWaiter, charge: Callable[[float], None]) -> int | None:
         is_charged, began = False, self._clock()
         while True:
             found = self._found(waiting.positions)
@@ -183,7 +183,7 @@ class Log(History):
                 is_charged = True
             await self._look_again(found, began)
 
-    def _is_too_old(self, waiting: _Waiting, found: Lack, began: float) -> bool:
+    def _is_too_old(self, waiting: _ResumeWaiter, found: Lack, began: float) -> bool:
         if found is Lack.LISTING:
             return self._listed_at >= began
         if self._listed_at + LISTED_SECONDS < began:
@@ -210,7 +210,7 @@ class Log(History):
             async with asyncio.timeout(max(0.0, moment - self._clock())):
                 await self._changed.wait()
 
-    async def _answer(self, waiting: _Waiting) -> None:
+    async def _answer(self, waiting: _ResumeWaiter) -> None:
         """Wait until each shard has answered, with records or with none since it was joined.
 
         Then all that was seen of them elsewhere, or read again, came before: the last of it is where they are.
@@ -233,7 +233,7 @@ class Log(History):
         entries = [] if self._older is None else self._older.entries
         return next((entry.change.sequence for entry in reversed(entries) if entry.shard == key), START)
 
-    def _unanswered(self, waiting: _Waiting) -> set[Key]:
+    def _unanswered(self, waiting: _ResumeWaiter) -> set[Key]:
         """Return the shards that this process joined, perhaps before the client's position in them."""
         keys = filter(self._is_idle, self._frontier.keys() - waiting.answered)
         return {key for key in keys if not self._is_same_joining(key, waiting.positions.get(key, START))}
@@ -248,7 +248,7 @@ class Log(History):
                 task.cancel()
                 await asyncio.wait([task])
 
-    def _is_readable(self, place: Place) -> bool:
+    def _is_readable(self, place: ResumeToken) -> bool:
         if self._clock() >= self._remembered_until:
             self._unreachable, self._failures = (-1, -1), 0
         return _age(place) > self._unreachable
@@ -290,7 +290,7 @@ class Log(History):
         wanted = self._wanted(lowest)
         try:
             changes = await self._read_older.read(stream, wanted)
-        except PlaceRefused as refused:
+        except ResumeTokenRefused as refused:
             for one in chosen:  # only clients at the refused position: others in that shard may still succeed
                 one.is_refused = one.positions.get(refused.key, START) == lowest.get(refused.key, START)
             return
@@ -304,14 +304,14 @@ class Log(History):
             for one in chosen:  # the missing changes are lost: the stream no longer lists a shard in between
                 one.is_refused = True
 
-    def _chosen(self) -> list[_Waiting]:
+    def _chosen(self) -> list[_ResumeWaiter]:
         """Return the waiting clients; after a failure the newer half, so that too old places do not fail the others."""
         open_ = [one for one in self._waiting if not one.is_refused and _age(one.place) > self._unreachable]
         open_ = [one for one in open_ if self._found(one.positions) is Lack.OLDER]
         open_.sort(key=lambda one: _age(one.place))
         return open_[len(open_) // 2 if self._failures else 0 :]
 
-    def _wanted(self, lowest: dict[Key, str]) -> list[Wanted]:
+    def _wanted(self, lowest: dict[Key, str]) -> list[MissingRange]:
         """Return the shards to read, parents first."""
         seen = Seen(self.parents, lowest)
         shards = {self._key(shard): shard for shard in self._listed}
@@ -323,7 +323,7 @@ class Log(History):
             if key not in self._recent.shards and self._comes_whole(key):
                 continue
             parent = self._listed[shard]
-            wanted.append(Wanted(key, shard, parent, start, key not in self._frontier, self._before(key)))
+            wanted.append(MissingRange(key, shard, parent, start, key not in self._frontier, self._before(key)))
         depth = {one.key: len([*self.parents.ancestors(one.key)]) for one in wanted}
         return sorted(wanted, key=lambda one: depth[one.key])
 
@@ -356,6 +356,6 @@ def _heard(task: asyncio.Task[None]) -> BaseException | None:
     return None if task.cancelled() else task.exception()
 
 
-def _age(place: Place) -> tuple[int, int]:
+def _age(place: ResumeToken) -> tuple[int, int]:
     """Return a sort key that orders the places of a stream approximately: the time and the newest sequence."""
     return place.time, max((sequence_at(one) or 0 for one in place.positions.values()), default=0)

@@ -76,7 +76,7 @@ class Moves:
         return self._found
 
 
-class Place:
+class ResumeToken:
     """A resume position in a stream. `time` (seconds since 1970) of the last change orders positions approximately."""
 
     __slots__ = ("_count", "_moves", "stream", "time")
@@ -88,7 +88,7 @@ class Place:
         self._count = count
 
     @classmethod
-    def at(cls, stream: Key, time: int, positions: Positions) -> "Place":
+    def at(cls, stream: Key, time: int, positions: Positions) -> "ResumeToken":
         return cls(stream, time, Moves(dict(positions)))
 
     @property
@@ -104,17 +104,17 @@ class Place:
         return head + b"".join(starmap(_encoded, sorted(positions.items())))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Place) and self.encode() == other.encode()
+        return isinstance(other, ResumeToken) and self.encode() == other.encode()
 
     def __hash__(self) -> int:
         return hash(self.encode())
 
 
 # A position from which no process can continue.
-UNKNOWN = Place.at(bytes(KEY_BYTES), 0, {})
+UNKNOWN = ResumeToken.at(bytes(KEY_BYTES), 0, {})
 
 
-def decode(content: bytes) -> Place:
+def decode(content: bytes) -> ResumeToken:
     """Return the place that `encode` wrote. Raises `ValueError`."""
     if len(content) < _HEAD_BYTES or content[0] != _VERSION:
         raise ValueError("These are no bytes of a position.")
@@ -132,7 +132,7 @@ def decode(content: bytes) -> Place:
             raise ValueError("These are no bytes of a position.")
         positions[key] = _decoded(kind[0], body)
         at += size
-    return Place.at(stream, time, positions)
+    return ResumeToken.at(stream, time, positions)
 
 
 def _size(digits: int) -> int:

@@ -7,19 +7,19 @@ from datetime import timedelta
 from math import inf
 from typing import NamedTuple
 
-from datastore.change_streams.replay.resume_token import Key, Place, Positions, idle_again, idle_since
+from datastore.change_streams.replay.resume_token import Key, Positions, ResumeToken, idle_again, idle_since
 from datastore.change_streams.shards.checkpoints import START, joined_by, sequence_at
 from datastore.change_streams.shards.shard_iterator import CLOCK_SKEW
 from datastore.change_streams.shards.stream_reader import Change
 
 
-class Entry(NamedTuple):
+class LogEntry(NamedTuple):
     """A change with the key of its shard, its sequence, the place after it, and a rising number."""
 
     number: int
     shard: Key
     sequence: int
-    place: Place
+    place: ResumeToken
     change: Change
     size: int = 0
     at: float = 0.0
@@ -56,11 +56,11 @@ class ShardRun:
         return self.numbers[start] if start < len(self.numbers) else None
 
 
-class Run:
+class EntryRun:
     """Entries in the order of their numbers, and the position in each shard after which they begin."""
 
     def __init__(self) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[LogEntry] = []
         self.shards: dict[Key, ShardRun] = {}
         self.bytes = 0
         self.complete_after: int | None = None  # the number of the entry that was dropped last
@@ -76,14 +76,14 @@ class Run:
             shard = self.shards[key] = ShardRun(floor)
         return shard
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: LogEntry) -> None:
         shard = self.begin(entry.shard, START)
         shard.sequences.append(entry.sequence)
         shard.numbers.append(entry.number)
         self.entries.append(entry)
         self.bytes += entry.size
 
-    def drop(self, many: int) -> list[Entry]:
+    def drop(self, many: int) -> list[LogEntry]:
         """Drop the oldest entries, and return them."""
         gone = self.entries[:many]
         del self.entries[:many]
@@ -99,20 +99,20 @@ class Run:
             self.complete_after = gone[-1].number
         return gone
 
-    def after(self, number: int, most: int) -> list[Entry]:
+    def after(self, number: int, most: int) -> list[LogEntry]:
         start = bisect_right(self.entries, number, key=_number)
         return self.entries[start : start + most]
 
-    def add_all(self, entries: Iterable[Entry]) -> None:
+    def add_all(self, entries: Iterable[LogEntry]) -> None:
         """Add the entries after the last of each shard."""
         for entry in entries:
             shard = self.shards.get(entry.shard)
             if shard is None or not shard.sequences or entry.sequence > shard.sequences[-1]:
                 self.add(entry)
 
-    def put_before(self, entries: list[Entry], starts: Positions) -> None:
+    def put_before(self, entries: list[LogEntry], starts: Positions) -> None:
         """Insert entries before all present ones, of shards that were read from these positions on."""
-        before: dict[Key, list[Entry]] = {}
+        before: dict[Key, list[LogEntry]] = {}
         for entry in entries:
             before.setdefault(entry.shard, []).append(entry)
         for key, position in starts.items():
@@ -121,7 +121,7 @@ class Run:
         self.bytes += sum(entry.size for entry in entries)
         self.complete_after = None
 
-    def _begin_earlier(self, key: Key, position: str, entries: list[Entry]) -> None:
+    def _begin_earlier(self, key: Key, position: str, entries: list[LogEntry]) -> None:
         shard, since = self.shards.get(key), idle_since(position)
         # The shard was read from that moment on, so the floor names it.
         floor = position if since is None else idle_again(position, int(oldest(since)))
@@ -145,5 +145,5 @@ def _origin(position: str) -> str | None:
     return None if parts is None else parts[0]
 
 
-def _number(entry: Entry) -> int:
+def _number(entry: LogEntry) -> int:
     return entry.number

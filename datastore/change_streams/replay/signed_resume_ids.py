@@ -5,11 +5,11 @@ import re
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from datastore.change_streams.replay.resume_token import UNKNOWN, Place, decode
+from datastore.change_streams.replay.resume_token import UNKNOWN, ResumeToken, decode
 from datastore.errors import BadUserInput
 from datastore.model.base64url import decode as decode_base64
 from datastore.model.base64url import encode
-from datastore.model.prehashed_hmac import Mac
+from datastore.model.prehashed_hmac import PrehashedHmac
 
 # Some 180 bytes for a stream of four shards on AWS; a position has at most 128 shards.
 LONGEST_RESUME = 4096
@@ -20,13 +20,13 @@ _KNOWN = re.compile(r"[A-Za-z0-9%:,._~-]*")
 # Ids of earlier releases, which did not sign them.
 _UNSIGNED = re.compile(r"[0-9a-z]{1,32}\.[0-9a-z]{1,16}\.[0-9a-z]{1,32}(~[A-Za-z0-9%:,._~-]*)?")
 
-Seal = Callable[[Place, str], str]
+Seal = Callable[[ResumeToken, str], str]
 
 
-class Resume(NamedTuple):
+class ResumeRequest(NamedTuple):
     """The event after which a client resumes. `known` is the text that the subscription put into the id."""
 
-    place: Place
+    place: ResumeToken
     known: str
 
 
@@ -39,7 +39,7 @@ class _Secret:
     """A key derived from a secret. `name` distinguishes the secret from others, and reveals nothing of it."""
 
     def __init__(self, secret: bytes) -> None:
-        self.mac = Mac(hmac.digest(secret, b"resume id", "sha256"))
+        self.mac = PrehashedHmac(hmac.digest(secret, b"resume id", "sha256"))
         self.name = self.mac.digest(b"name")[:SECRET_BYTES]
 
 
@@ -57,7 +57,7 @@ class ResumeIds:
         """Return a function that makes ids of a subscription. One longer than `LONGEST_RESUME` names no place."""
         name, digest = self._secret.name, self._secret.mac.after(_begun(binding)).digest
 
-        def seal(place: Place, known: str) -> str:
+        def seal(place: ResumeToken, known: str) -> str:
             content = place.encode()
             tag = digest(_signed(content, known))[:TAG_BYTES]
             id = encode(name + tag + content) + (f"~{known}" if known else "")
@@ -65,7 +65,7 @@ class ResumeIds:
 
         return seal
 
-    def open(self, text: object, binding: bytes) -> Resume:
+    def open(self, text: object, binding: bytes) -> ResumeRequest:
         """Return the content of an id; an unknown place for an id of another secret or without a signature.
 
         Raises:
@@ -74,7 +74,7 @@ class ResumeIds:
         if not isinstance(text, str) or len(text) > LONGEST_RESUME:
             raise not_an_id()
         if _UNSIGNED.fullmatch(text):
-            return Resume(UNKNOWN, "")
+            return ResumeRequest(UNKNOWN, "")
         sealed, _, known = text.partition("~")
         try:
             raw = decode_base64(sealed)
@@ -84,15 +84,15 @@ class ResumeIds:
             raise not_an_id()
         secret = self._accepted.get(raw[:SECRET_BYTES])
         if secret is None:
-            return Resume(UNKNOWN, "")
+            return ResumeRequest(UNKNOWN, "")
         tag, content = raw[SECRET_BYTES : SECRET_BYTES + TAG_BYTES], raw[SECRET_BYTES + TAG_BYTES :]
         signed = _begun(binding) + _signed(content, known)
         if not hmac.compare_digest(tag, secret.mac.digest(signed)[:TAG_BYTES]):
             raise not_an_id()
         try:
-            return Resume(decode(content), known)
+            return ResumeRequest(decode(content), known)
         except ValueError:  # an id of a release with another format of positions
-            return Resume(UNKNOWN, "")
+            return ResumeRequest(UNKNOWN, "")
 
 
 def _begun(binding: bytes) -> bytes:

@@ -65,7 +65,7 @@ class ReadPace:
         return self.interval * (1 + JITTER * (2 * self._uniform() - 1))
 
 
-class Figures(Protocol):
+class ReadPaceMetrics(Protocol):
     """The protocol of the process's metrics."""
 
     def gauge(self, name: str, help_: str, read: Callable[[], float]) -> None: ...
@@ -92,7 +92,7 @@ class StreamReads:
         """The longest interval between two reads of a shard, in seconds; 0 if none is read."""
         return max([pace.interval for pace in self._paces], default=0.0)
 
-    def show_in(self, figures: Figures) -> None:
+    def show_in(self, figures: ReadPaceMetrics) -> None:
         """Add the metrics. Shards read, summed over all processes, divided by open shards: the readers of a shard."""
         figures.gauge(
             "gateway_stream_shards_read",

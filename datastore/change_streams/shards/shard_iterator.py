@@ -15,7 +15,7 @@ CLOCK_SKEW = timedelta(minutes=5)
 
 
 @dataclass(slots=True)
-class Shard:
+class ShardIterator:
     """A reader's place in a shard: an iterator, and the data to request another one for the same place.
 
     `as_of` is the store's time of the last request that was answered; None if it is unknown.
@@ -99,7 +99,7 @@ class Shard:
             self.position = joined(place[0], iterator)
 
 
-def ancestors(shards: Mapping[str, Shard], id: str) -> list[str]:
+def ancestors(shards: Mapping[str, ShardIterator], id: str) -> list[str]:
     """Return the places of shards that are still listed."""
     found: list[str] = []
     parent = shards[id].parent

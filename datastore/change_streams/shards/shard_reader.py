@@ -58,7 +58,7 @@ class ListedShard:
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ShardPage:
     """Records of a shard, in order; `ended` when there will never be more."""
 
     records: list[dict[str, Any]]
@@ -144,7 +144,7 @@ class ShardCursor:
         """Go on behind a record that was read elsewhere."""
         self._last, self._iterator = last, None
 
-    async def read(self, limit: int = BATCH) -> Page:
+    async def read(self, limit: int = BATCH) -> ShardPage:
         """The next records, none of them twice, though the stream may deliver some again.
 
         Raises:
@@ -169,7 +169,9 @@ class ShardCursor:
         self._refusals = 0
         self._iterator = answer.get("NextShardIterator")
         # A shard may be told an ending sequence while it is open: only a missing iterator means its end.
-        return Page([record for record in answer.get("Records", ()) if self._is_new(record)], self._iterator is None)
+        return ShardPage(
+            [record for record in answer.get("Records", ()) if self._is_new(record)], self._iterator is None
+        )
 
     def _count(self, problem: RequestRefused) -> None:
         """Count a refusal. Raises `PositionRefused` when it is one too many, and there is a position to give up."""

@@ -18,11 +18,11 @@ from secrets import token_hex
 from typing import Any, TypeVar
 
 from datastore.change_streams.change import Change, decode_change, encode_change
-from datastore.change_streams.change_source import Sink
+from datastore.change_streams.change_source import ChangeSink
 from datastore.change_streams.shards.checkpoints import Reached, joined
 from datastore.change_streams.shards.listing import ShardListing
 from datastore.change_streams.shards.read_pace import ReadPace, StreamReads
-from datastore.change_streams.shards.shard_iterator import ITERATOR_LIFE, Shard, ancestors
+from datastore.change_streams.shards.shard_iterator import ITERATOR_LIFE, ShardIterator, ancestors
 from datastore.change_streams.shards.shard_reader import (
     BATCH,
     INVALID,
@@ -39,7 +39,7 @@ from datastore.change_streams.shards.shard_reader import (
     stream_of,
 )
 from datastore.dynamodb.client import RequestRefused
-from datastore.dynamodb.retry.outage_log import Outage
+from datastore.dynamodb.retry.outage_log import OutageLog
 from datastore.errors import DomainError, TableMissing, Unavailable
 from datastore.model.access_patterns import Table
 
@@ -89,7 +89,7 @@ class StreamReader:
     discover_interval: float
     on_error: Callable[[str, Exception], None]
     table: Table
-    sink: Sink
+    sink: ChangeSink
     start: Reached | None = None
     new_order: Callable[[], str] = new_order
     problem: Exception | None = None
@@ -99,7 +99,7 @@ class StreamReader:
         self._stream = ""
         self._order = self.new_order()
         self._has_begun = False
-        self._read_shards: dict[str, Shard] = {}
+        self._read_shards: dict[str, ShardIterator] = {}
         self._started: set[str] = set()
         self._finished: set[str] = set()
         self._missed: dict[str, float] = {}  # since when those that were read are not listed
@@ -108,7 +108,7 @@ class StreamReader:
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
         self._failing = 0  # calls that are made again and again
-        self._outage = Outage(self._tell, self._tell_end)
+        self._outage = OutageLog(self._tell, self._tell_end)
         self._task = asyncio.create_task(self._run(), name=f"changes of {self.table.name}")
 
     @property
@@ -166,13 +166,13 @@ class StreamReader:
             await join
         self._begin_all(shards, leaves, since)
 
-    async def _find(self) -> list[Shard]:
+    async def _find(self) -> list[ShardIterator]:
         """The stream, and its shards."""
         self._stream = await self._latest_stream()
         self._listing = ShardListing(self.wire, self._stream, self.discover_interval)
         return await self._list()
 
-    def _go_on(self, shards: asyncio.TaskGroup, listed: list[Shard], start: Reached) -> None:
+    def _go_on(self, shards: asyncio.TaskGroup, listed: list[ShardIterator], start: Reached) -> None:
         """Read on after the positions. Children come whole, once their parent has been read to its end."""
         by_id = {shard.id: shard for shard in listed}
         known = start.shards.keys() & by_id.keys()
@@ -187,18 +187,18 @@ class StreamReader:
         self._begin_all(shards, [by_id[id] for id in known], self.wire.now() - ITERATOR_LIFE)
         self._wake.set()
 
-    def _begin_all(self, tasks: asyncio.TaskGroup, shards: Sequence[Shard], since: datetime) -> None:
+    def _begin_all(self, tasks: asyncio.TaskGroup, shards: Sequence[ShardIterator], since: datetime) -> None:
         positions = {shard.id: shard.position for shard in shards}
         parents = {shard.id: shard.parent for shard in shards}
         self.sink.begin(self._stream, positions, parents, since.timestamp())
         for shard in shards:
             self._begin(tasks, shard)
 
-    def _begin(self, shards: asyncio.TaskGroup, shard: Shard) -> None:
+    def _begin(self, shards: asyncio.TaskGroup, shard: ShardIterator) -> None:
         self._read_shards[shard.id] = shard
         shards.create_task(self._read(shard))
 
-    async def _join(self, shard: Shard) -> None:
+    async def _join(self, shard: ShardIterator) -> None:
         shard.whole = False
         shard.iterator = await iterator_at(self.wire, self._stream, shard.id, {"ShardIteratorType": "LATEST"})
         shard.position = joined(self._order, shard.iterator)
@@ -243,7 +243,7 @@ class StreamReader:
                 self._finished.discard(shard)
                 self._started.discard(shard)
 
-    async def _relist(self) -> list[Shard]:
+    async def _relist(self) -> list[ShardIterator]:
         # A new stream under the same table name: the store was replaced, and an iterator would not notice.
         if await self._latest_stream() != self._stream:
             raise _lost()
@@ -257,20 +257,20 @@ class StreamReader:
                 raise _lost() from missing
             raise
 
-    async def _list(self) -> list[Shard]:
+    async def _list(self) -> list[ShardIterator]:
         listed = await self._listing.refresh(self._childless())
         self._parents = {shard.parent for shard in listed}
         now = self.wire.now()
-        return [Shard(shard.id, shard.parent, now) for shard in listed]
+        return [ShardIterator(shard.id, shard.parent, now) for shard in listed]
 
-    async def _read(self, shard: Shard) -> None:
+    async def _read(self, shard: ShardIterator) -> None:
         with self.reads.shard(self.poll_interval) as pace:
             await self._read_to_end(shard, pace)
         self._finished.add(shard.id)
         self._waits = 0
         self._wake.set()
 
-    async def _read_to_end(self, shard: Shard, pace: ReadPace) -> None:
+    async def _read_to_end(self, shard: ShardIterator, pace: ReadPace) -> None:
         clock = asyncio.get_running_loop().time
         ask = partial(self.reads.read, self.table.name, pace, partial(self._records, shard))
         while True:
@@ -287,7 +287,7 @@ class StreamReader:
                 # Asking and delivering take their share of the interval, so that neither makes what comes next late.
                 await asyncio.sleep(max(0.0, asked_at + pace.pause() - clock()))
 
-    async def _records(self, shard: Shard) -> tuple[dict[str, Any], datetime]:
+    async def _records(self, shard: ShardIterator) -> tuple[dict[str, Any], datetime]:
         """Return the next records, and the store's time before they were requested."""
         now = self.wire.now()
         shard.iterator = shard.iterator or await iterator_at(self.wire, self._stream, shard.id, shard.resume(now))
@@ -300,13 +300,13 @@ class StreamReader:
                 return await self._records(shard)
             raise
 
-    async def _publish_all(self, shard: Shard, records: Sequence[dict[str, Any]]) -> None:
+    async def _publish_all(self, shard: ShardIterator, records: Sequence[dict[str, Any]]) -> None:
         """A large batch is spread over about one poll interval: only followers that are slow shall overflow."""
         for number, record in enumerate(records, 1):
             self._publish(shard, record)
             await asyncio.sleep(0 if number % SLICE else self.poll_interval * SLICE / BATCH)
 
-    def _publish(self, shard: Shard, record: dict[str, Any]) -> None:
+    def _publish(self, shard: ShardIterator, record: dict[str, Any]) -> None:
         try:
             change = decode_change(self.table.name, record)
             is_new = shard.advance(change.sequence, change.time)

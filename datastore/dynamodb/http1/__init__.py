@@ -4,9 +4,26 @@
 where needed. `proxies` tunnels through an HTTP proxy.
 """
 
-from datastore.dynamodb.http1.connector import Origin
-from datastore.dynamodb.http1.exchange_types import Answer, Limits, Lost, NotConnected, Silent, TooLate
+from datastore.dynamodb.http1.connector import HttpOrigin
+from datastore.dynamodb.http1.exchange_types import (
+    ConnectionLost,
+    DeadlineExceeded,
+    HttpLimits,
+    HttpResponse,
+    NotConnected,
+    ResponseTimeout,
+)
 from datastore.dynamodb.http1.pool import Pool
 from datastore.dynamodb.http1.proxies import ProxyUnusable
 
-__all__ = ["Answer", "Limits", "Lost", "NotConnected", "Origin", "Pool", "ProxyUnusable", "Silent", "TooLate"]
+__all__ = [
+    "ConnectionLost",
+    "DeadlineExceeded",
+    "HttpLimits",
+    "HttpOrigin",
+    "HttpResponse",
+    "NotConnected",
+    "Pool",
+    "ProxyUnusable",
+    "ResponseTimeout",
+]

@@ -5,8 +5,14 @@ from typing import Protocol, cast
 
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
-from datastore.dynamodb.http1.connector import Origin
-from datastore.dynamodb.http1.exchange_types import Answer, Limits, Lost, Silent, TooLate
+from datastore.dynamodb.http1.connector import HttpOrigin
+from datastore.dynamodb.http1.exchange_types import (
+    ConnectionLost,
+    DeadlineExceeded,
+    HttpLimits,
+    HttpResponse,
+    ResponseTimeout,
+)
 
 # What is written at once; a transport takes as much before it asks to wait.
 PIECE = 2**16
@@ -14,26 +20,26 @@ FRAMING = (b"content-length", b"transfer-encoding")
 CHECKSUM = b"x-amz-crc32"
 DATE = b"date"
 
-Waiter = asyncio.Future[Answer]
+Waiter = asyncio.Future[HttpResponse]
 
 
-class Keeper(Protocol):
+class ConnectionOwner(Protocol):
     """Who has a connection when nobody asks over it."""
 
-    def give_back(self, connection: "Connection", /) -> None:
+    def give_back(self, connection: "HttpConnection", /) -> None:
         """Its answer is there, whole, and the next request may be sent."""
 
-    def lost(self, connection: "Connection", /) -> None:
+    def lost(self, connection: "HttpConnection", /) -> None:
         """It is closed."""
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """Its `keeper` is told once it has answered and is free again, and once it is lost.
 
     An answer goes to the one who asked for it or to nobody: who does not wait for it any more, closes the connection.
     """
 
-    def __init__(self, origin: Origin, limits: Limits, keeper: Keeper) -> None:
+    def __init__(self, origin: HttpOrigin, limits: HttpLimits, keeper: ConnectionOwner) -> None:
         self.origin = origin
         self.idle_since = 0.0
         self.closing = False
@@ -65,8 +71,9 @@ class Connection(asyncio.Protocol):
     # --- What the pool does with it -----------------------------------------------------------------------------------
 
     def ask(self, head: bytes, body: bytes, deadline: float) -> Waiter:
-        """Send a request; `deadline` is in the loop's time. The future raises `Lost`, `Silent` or `TooLate`.
+        """Send a request. `deadline` is in the loop's time.
 
+        The future raises `ConnectionLost`, `ResponseTimeout` or `DeadlineExceeded`.
         A body of more than a piece is not sent whole: see `write`.
         """
         loop = self._loop
@@ -123,19 +130,19 @@ class Connection(asyncio.Protocol):
             return
         self._received += len(data)
         if self._received > self._limits.answer_bytes:
-            self._fail(Lost("the answer is too large"))
+            self._fail(ConnectionLost("the answer is too large"))
             return
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as problem:
             if not self._complete:
-                self._fail(Lost(f"what came is no answer: {problem}"))
+                self._fail(ConnectionLost(f"what came is no answer: {problem}"))
                 return
             self._odd = True
         if self._complete:
             self._finish()
         elif not self._headed and self._received > self._limits.head_bytes:
-            self._fail(Lost("the answer's head is too large"))
+            self._fail(ConnectionLost("the answer's head is too large"))
         else:
             self._heard = self._loop.time()
 
@@ -210,7 +217,7 @@ class Connection(asyncio.Protocol):
             content = self._content
             whole = content[0] if len(content) == 1 else b"".join(content)
             status = self._status or self._parser.get_status_code()
-            waiter.set_result(Answer(status, self._checksum, whole, self._date))
+            waiter.set_result(HttpResponse(status, self._checksum, whole, self._date))
         if self._drained is not None:
             self._wake_writer()
         if reusable:
@@ -227,8 +234,8 @@ class Connection(asyncio.Protocol):
         self._wake_writer()
         self.close()
 
-    def _loss(self) -> Lost:
-        return Lost("the connection was lost", stale=self._answered and self._received == 0)
+    def _loss(self) -> ConnectionLost:
+        return ConnectionLost("the connection was lost", stale=self._answered and self._received == 0)
 
     def _wake_writer(self) -> None:
         if self._drained is not None:
@@ -252,8 +259,8 @@ class Connection(asyncio.Protocol):
         now = self._loop.time()
         silent = self._heard + self._limits.silence
         if now >= self._deadline:
-            self._fail(TooLate())
+            self._fail(DeadlineExceeded())
         elif now >= silent:
-            self._fail(Silent())
+            self._fail(ResponseTimeout())
         else:
             self._watch(min(self._deadline, silent))

@@ -24,7 +24,7 @@ HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
 P = TypeVar("P", bound=asyncio.Protocol)
 
 
-class Origin(NamedTuple):
+class HttpOrigin(NamedTuple):
     """Where requests go; `authority` is what their Host header says. With a `proxy` they go through a tunnel."""
 
     tls: bool
@@ -34,14 +34,14 @@ class Origin(NamedTuple):
     proxy: Proxy | None = None
 
     @classmethod
-    def of(cls, url: str) -> "Origin":
+    def of(cls, url: str) -> "HttpOrigin":
         """Raises `ProxyUnusable`."""
         parts = urlsplit(url)
         tls = parts.scheme == "https"
         return cls(tls, parts.hostname or "", parts.port or (443 if tls else 80), parts.netloc, proxy_for(url))
 
 
-async def connect(origin: Origin, seconds: float, protocol: Callable[[], P]) -> P:
+async def connect(origin: HttpOrigin, seconds: float, protocol: Callable[[], P]) -> P:
     """Open a connection. Raises `OSError` (`TimeoutError` among them), and cuts off the current task to do so.
 
     The time is for connecting and for TLS, and as much again for a tunnel. Names are looked up without it: a resolver

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from msgspec import Struct
 
 
-class Answer(Struct, gc=False):
+class HttpResponse(Struct, gc=False):
     """`checksum` is the `x-amz-crc32` header as it was sent, and `date` the `date` header; None without one."""
 
     status: int
@@ -15,7 +15,7 @@ class Answer(Struct, gc=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class HttpLimits:
     """Times in seconds. `silence` is for how long a server may neither take nor send a byte while it is to answer.
 
     An answer has at most 16 MB of items, as they are stored; small values take several times that as JSON.
@@ -37,7 +37,7 @@ class NotConnected(Exception):
         self.late = late
 
 
-class Lost(Exception):
+class ConnectionLost(Exception):
     """The connection was lost, or what came over it is no answer. The request may have been served.
 
     `stale` tells that it had been kept from an earlier answer, and that not a byte of this one came: most likely the
@@ -49,11 +49,11 @@ class Lost(Exception):
         self.stale = stale
 
 
-class Silent(Exception):
+class ResponseTimeout(Exception):
     """Nothing was heard for too long. The request may have been served."""
 
 
-class TooLate(Exception):
+class DeadlineExceeded(Exception):
     """The caller's deadline has passed. The request may have been served, unless it was never `sent`."""
 
     def __init__(self, *, sent: bool = True) -> None:

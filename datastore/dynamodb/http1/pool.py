@@ -5,11 +5,11 @@ import logging
 from collections import deque
 from typing import Any
 
-from datastore.dynamodb.http1.connection import PIECE, Connection
-from datastore.dynamodb.http1.connector import Origin, connect
-from datastore.dynamodb.http1.exchange_types import Answer, Limits, NotConnected, TooLate
+from datastore.dynamodb.http1.connection import PIECE, HttpConnection
+from datastore.dynamodb.http1.connector import HttpOrigin, connect
+from datastore.dynamodb.http1.exchange_types import DeadlineExceeded, HttpLimits, HttpResponse, NotConnected
 from datastore.dynamodb.http1.proxies import ProxyRefused
-from datastore.dynamodb.retry.outage_log import Outage
+from datastore.dynamodb.retry.outage_log import OutageLog
 
 CLOSING_SECONDS = 1.0
 
@@ -22,28 +22,30 @@ class Pool:
     Nothing here counts on the current task, nor on cutting it off: whoever drives a coroutine may call.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self.shut = False
         # Every connection has a place, from before it is opened until it is lost.
         self._places = limits.connections
-        self._open: set[Connection] = set()
+        self._open: set[HttpConnection] = set()
         # By how long they have been idle.
-        self._idle: list[Connection] = []
+        self._idle: list[HttpConnection] = []
         self._waiting: deque[_Turn] = deque()
-        self._connecting: set[asyncio.Task[Connection]] = set()
+        self._connecting: set[asyncio.Task[HttpConnection]] = set()
         self._sweeping: asyncio.TimerHandle | None = None
         self._emptied: asyncio.Future[None] | None = None
-        self._tunnels = Outage(
+        self._tunnels = OutageLog(
             lambda problem: logger.error("The store cannot be reached: %s", problem),
             lambda: logger.info("The store can be reached through the proxy again."),
         )
 
-    async def send(self, origin: Origin, head: bytes, body: bytes, deadline: float, *, fresh: bool = False) -> Answer:
+    async def send(
+        self, origin: HttpOrigin, head: bytes, body: bytes, deadline: float, *, fresh: bool = False
+    ) -> HttpResponse:
         """The answer to one request. `deadline` is in the loop's time; a `fresh` connection was not kept.
 
-        Raises `NotConnected`, `Lost`, `Silent` or `TooLate`.
+        Raises `NotConnected`, `Lost`, `Silent` or `DeadlineExceeded`.
         """
         connection = self._kept(origin) if self._idle and not fresh else None
         if connection is None:
@@ -77,7 +79,7 @@ class Pool:
 
     # --- Getting a connection -----------------------------------------------------------------------------------------
 
-    def _kept(self, origin: Origin) -> Connection | None:
+    def _kept(self, origin: HttpOrigin) -> HttpConnection | None:
         """The one that was used last: so those that are too many stay idle, and go."""
         idle = self._idle
         at = len(idle)
@@ -93,11 +95,11 @@ class Pool:
                 connection.close()
         return None
 
-    async def _another(self, origin: Origin, deadline: float) -> Connection:
+    async def _another(self, origin: HttpOrigin, deadline: float) -> HttpConnection:
         """A new connection, or whichever is free when it is this caller's turn."""
         while not self.shut:
             if self._loop.time() >= deadline:
-                raise TooLate(sent=False)
+                raise DeadlineExceeded(sent=False)
             if self._places > 0:
                 self._places -= 1
                 return await self._connect(origin, deadline)
@@ -109,14 +111,14 @@ class Pool:
             # It was lost on the way, and its place is for the next in line.
         raise NotConnected
 
-    async def _turn(self, origin: Origin, deadline: float) -> Connection | None:
+    async def _turn(self, origin: HttpOrigin, deadline: float) -> HttpConnection | None:
         """Wait in line for a connection that is free, or (None) for the place of a new one."""
         turn = _Turn(origin, self._loop.create_future())
         self._waiting.append(turn)
         if self._idle:
             # It leads elsewhere, or is not fresh: its place is free in a moment.
             self._idle.pop(0).close()
-        timer = self._loop.call_at(deadline, turn.fail, TooLate(sent=False))
+        timer = self._loop.call_at(deadline, turn.fail, DeadlineExceeded(sent=False))
         try:
             return await turn.future
         except BaseException:
@@ -127,7 +129,7 @@ class Pool:
         finally:
             timer.cancel()
 
-    async def _connect(self, origin: Origin, deadline: float) -> Connection:
+    async def _connect(self, origin: HttpOrigin, deadline: float) -> HttpConnection:
         """Connect, at a place that was taken, in a task of its own, which can be cut off."""
         task = self._loop.create_task(self._open_one(origin))
         self._connecting.add(task)
@@ -139,7 +141,7 @@ class Pool:
                 self._pass_on(task.result())
             raise
         if task.cancel():
-            raise TooLate(sent=False)
+            raise DeadlineExceeded(sent=False)
         try:
             connection = task.result()
         except TimeoutError as problem:
@@ -150,9 +152,9 @@ class Pool:
             raise NotConnected
         return connection
 
-    async def _open_one(self, origin: Origin) -> Connection:
+    async def _open_one(self, origin: HttpOrigin) -> HttpConnection:
         try:
-            connection = await connect(origin, self._limits.connect, lambda: Connection(origin, self._limits, self))
+            connection = await connect(origin, self._limits.connect, lambda: HttpConnection(origin, self._limits, self))
         except ProxyRefused as problem:
             self._tunnels.goes_on(problem)
             raise
@@ -162,7 +164,7 @@ class Pool:
         self._open.add(connection)
         return connection
 
-    def _connected(self, task: asyncio.Task[Connection]) -> None:
+    def _connected(self, task: asyncio.Task[HttpConnection]) -> None:
         """Give its place back if nothing came of it: also of one that was cancelled before it began."""
         self._connecting.discard(task)
         if task.cancelled() or task.exception() is not None:
@@ -170,7 +172,7 @@ class Pool:
 
     # --- Giving one back ----------------------------------------------------------------------------------------------
 
-    def give_back(self, connection: Connection) -> None:
+    def give_back(self, connection: HttpConnection) -> None:
         """It has answered, and is for the next in line."""
         turn = self._next() if self._waiting else None
         if turn is not None:
@@ -187,7 +189,7 @@ class Pool:
             if self._sweeping is None:
                 self._sweeping = self._loop.call_later(self._limits.idle, self._sweep)
 
-    def lost(self, connection: Connection) -> None:
+    def lost(self, connection: HttpConnection) -> None:
         """Its place is free. One that was lost before it was open has its place given back by who was opening it."""
         if connection not in self._open:
             return
@@ -198,7 +200,7 @@ class Pool:
         if self._emptied is not None and not self._open and not self._emptied.done():
             self._emptied.set_result(None)
 
-    def _pass_on(self, connection: Connection | None) -> None:
+    def _pass_on(self, connection: HttpConnection | None) -> None:
         """What one who has left was given, or a place that is free."""
         if connection is not None:
             if not connection.closing:
@@ -232,7 +234,7 @@ class _Turn:
 
     __slots__ = ("future", "origin")
 
-    def __init__(self, origin: Origin, future: "asyncio.Future[Connection | None]") -> None:
+    def __init__(self, origin: HttpOrigin, future: "asyncio.Future[HttpConnection | None]") -> None:
         self.origin = origin
         self.future = future
 

@@ -16,7 +16,7 @@ UNREACHABLE = "The store cannot be reached at the moment; try again."
 logger = logging.getLogger(__name__)
 
 
-class State(IntEnum):
+class BreakerState(IntEnum):
     """CLOSED: all is sent. WAITING: it may be back in a moment, and calls wait for that. OPEN: calls fail at once."""
 
     CLOSED = 0
@@ -25,7 +25,7 @@ class State(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class BreakerConfig:
     """After `failures` in a row, with no answer between them, calls wait, for `patience` seconds; then they fail.
 
     Probes are up to `interval` seconds apart, the first ones less, and each may take `probe` seconds. Who is refused
@@ -41,7 +41,7 @@ class Terms:
     unanswered: float = 1.0
 
 
-class Breaker:
+class CircuitBreaker:
     """One for each endpoint. Only lost connections and silence count: who refuses or throttles is there.
 
     Whoever asks the endpoint tells of answers (`answered`) and failures (`failed`), and while it is `away` comes in
@@ -52,7 +52,7 @@ class Breaker:
     def __init__(
         self,
         probe: Callable[[float], Awaitable[bool]],
-        terms: Terms = Terms(),
+        terms: BreakerConfig = BreakerConfig(),
         uniform: Callable[[], float] = random.random,
         budget: RetryBudget | None = None,
     ) -> None:
@@ -72,10 +72,10 @@ class Breaker:
         self._over: asyncio.Future[bool] | None = None
 
     @property
-    def state(self) -> State:
+    def state(self) -> BreakerState:
         if not self.away:
-            return State.CLOSED
-        return State.OPEN if self._over is None else State.WAITING
+            return BreakerState.CLOSED
+        return BreakerState.OPEN if self._over is None else BreakerState.WAITING
 
     def answered(self) -> None:
         """A try was answered, whatever it was: while it is thought to be away that shows that it is not."""

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 
 from datastore.dynamodb.codec import Item, decode_item, stored_bytes
-from datastore.dynamodb.http1 import Lost, NotConnected, Silent
+from datastore.dynamodb.http1 import ConnectionLost, NotConnected, ResponseTimeout
 from datastore.dynamodb.retry.budget import LATE_RETRY, RETRY
 from datastore.dynamodb.retry.circuit_breaker import UNREACHABLE
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
@@ -108,7 +108,7 @@ class TransactionCancelled(Exception):
         self.repeated = False
 
 
-class Transient(Exception):
+class RetryableFailure(Exception):
     """Worth another try; `final` is what the caller is told when there is none left.
 
     `unsure` tells that DynamoDB may have done what was asked all the same, `stale` that the connection had been kept
@@ -136,23 +136,23 @@ class Transient(Exception):
 
 
 # What a try may come to that another one need not.
-PASSING = (Transient, NotConnected, Silent, Lost)
+PASSING = (RetryableFailure, NotConnected, ResponseTimeout, ConnectionLost)
 # The outcomes of a try after which another one is made: the same request, or the same signed again.
 REPEATED = (*PASSING, SignatureRefused)
 
 
-def transient_of(problem: Exception) -> Transient:
+def transient_of(problem: Exception) -> RetryableFailure:
     """What became of a try, by how it failed."""
     match problem:
-        case Transient():
+        case RetryableFailure():
             return problem
         case NotConnected(late=late):
             final = Timeout(LATE) if late else Unavailable(UNREACHABLE)
-            transient = Transient(final, unsure=False, unanswered=True, late=late)
-        case Lost(stale=stale):
-            transient = Transient(Unavailable(UNREACHABLE), stale=stale, unanswered=not stale)
+            transient = RetryableFailure(final, unsure=False, unanswered=True, late=late)
+        case ConnectionLost(stale=stale):
+            transient = RetryableFailure(Unavailable(UNREACHABLE), stale=stale, unanswered=not stale)
         case _:
-            transient = Transient(Timeout(LATE), unanswered=True, late=True)
+            transient = RetryableFailure(Timeout(LATE), unanswered=True, late=True)
     transient.__cause__ = problem
     return transient
 
@@ -165,11 +165,11 @@ def refusal_of(status: int, content: bytes) -> Exception:
     except (orjson.JSONDecodeError, AttributeError):
         problem, code = {}, ""
     if code in THROTTLING or status == 429:
-        return Transient(Throttled("The store is busy; try again in a moment."), unsure=False)
+        return RetryableFailure(Throttled("The store is busy; try again in a moment."), unsure=False)
     if status >= 500 and any(words in str(problem.get("message")) for words in UNWRITABLE):
         return Unavailable(NO_ROOM, retryAfter=NO_ROOM_SECONDS)
     if status >= 500 or code in NOT_HEARD:
-        return Transient(Unavailable("The store fails at the moment; try again."))
+        return RetryableFailure(Unavailable("The store fails at the moment; try again."))
     if code == "ConditionalCheckFailedException":
         return ConditionFailed(_item(problem), _billed(problem))
     if code == "TransactionCanceledException":
@@ -181,7 +181,7 @@ def refusal_of(status: int, content: bytes) -> Exception:
 def _cancelled(reasons: list[dict[str, Any]]) -> Exception:
     codes = [str(reason.get("Code", "None")) for reason in reasons]
     if codes and set(codes) <= TRANSIENT_REASONS:
-        return Transient(Throttled("Others are changing the same items; try again in a moment."), unsure=False)
+        return RetryableFailure(Throttled("Others are changing the same items; try again in a moment."), unsure=False)
     return TransactionCancelled(codes, [_item(reason) for reason in reasons], sum(map(_billed, reasons)))
 
 

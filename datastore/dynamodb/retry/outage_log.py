@@ -8,7 +8,7 @@ AGAIN_SECONDS = 60.0
 SOON_SECONDS = 10.0
 
 
-class Outage:
+class OutageLog:
     """Of one thing. `tell` hears of the problem at once, and again every `AGAIN_SECONDS`; `ended` of its end.
 
     `clock` tells seconds that never go back.

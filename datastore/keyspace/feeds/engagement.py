@@ -2,7 +2,7 @@
 
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import AccessPattern, Who
-from datastore.queues import Policy
+from datastore.queues import OverflowPolicy
 
 POST_ENGAGEMENT = AccessPattern(
     id="FEED-S1",
@@ -14,7 +14,7 @@ POST_ENGAGEMENT = AccessPattern(
     fields=("postEngagement",),
     key="PK = POST#<id>, SK = META",
     consistent=True,
-    when_slow=Policy.LATEST,
+    when_slow=OverflowPolicy.LATEST,
 )
 
 PATTERNS = (POST_ENGAGEMENT,)

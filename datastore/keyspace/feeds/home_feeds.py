@@ -9,7 +9,7 @@ import zlib
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key, join, split
-from datastore.queues import Policy
+from datastore.queues import OverflowPolicy
 
 SHARDS = 16
 SOURCE_PREFIX = "SOURCE#"
@@ -103,7 +103,7 @@ HOME_FEED_UPDATED = AccessPattern(
     key="PK = :partition AND begins_with(SK, :prefix)",
     # A source added just before must be among them: no later change would tell of it.
     consistent=True,
-    when_slow=Policy.CLOSE,
+    when_slow=OverflowPolicy.CLOSE,
 )
 FAN_OUT = AccessPattern(
     id="FEED-P4",

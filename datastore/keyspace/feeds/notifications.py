@@ -6,7 +6,7 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key, join, split
 from datastore.model.timestamps import iso
-from datastore.queues import Policy
+from datastore.queues import OverflowPolicy
 
 
 def unread(user_id: str) -> str:
@@ -66,7 +66,7 @@ NOTIFICATION_RECEIVED = AccessPattern(
     operations=(),
     who=Who.USER,
     fields=("notificationReceived",),
-    when_slow=Policy.CLOSE,
+    when_slow=OverflowPolicy.CLOSE,
 )
 RECIPIENT = AccessPattern(
     id="FEED-P6",

@@ -10,7 +10,7 @@ second, which is 2,000 matches with a version every two seconds.
 
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key
-from datastore.queues import Policy
+from datastore.queues import OverflowPolicy
 
 # The value of the attribute `live`, which is the partition of all live matches in their index.
 LIVE = "live"
@@ -259,7 +259,7 @@ MATCH_UPDATES = AccessPattern(
     key="matchId = <matchId>",
     # Read after the feed is attached: older than the next change it must not be.
     consistent=True,
-    when_slow=Policy.CLOSE,
+    when_slow=OverflowPolicy.CLOSE,
     # Its events are versions, each of which tells what has changed since the one before: none is left out.
     chooses=False,
 )
@@ -273,7 +273,7 @@ LIVE_SCORES = AccessPattern(
     # An item of another program may lack the match's league.
     filter=("#status = :active",),
     consistent=True,
-    when_slow=Policy.CLOSE,
+    when_slow=OverflowPolicy.CLOSE,
     chooses=False,
 )
 

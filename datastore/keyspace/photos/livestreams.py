@@ -12,7 +12,7 @@ from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key, join, split
 from datastore.model.timestamps import iso
 from datastore.model.versioning import guard
-from datastore.queues import Policy
+from datastore.queues import OverflowPolicy
 
 TYPE = "LIVESTREAM"
 PREFIX = "LIVESTREAM#"
@@ -109,7 +109,7 @@ LIVESTREAM_CHANGED = AccessPattern(
     index=BY_TYPE,
     key="entityType = :partition",
     descending=True,
-    when_slow=Policy.CLOSE,
+    when_slow=OverflowPolicy.CLOSE,
 )
 
 PATTERNS = (

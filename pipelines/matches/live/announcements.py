@@ -5,7 +5,7 @@ What was told is a log of keys, `announced`: it is stored with the state, whatev
 
 from collections.abc import Callable, Iterator
 
-from datastore.matches.cricket import Ball, CricketEvent, EventKind, InningsScore, Match, MatchPhase, Target
+from datastore.matches.cricket import Ball, CricketEvent, CricketEventKind, InningsScore, Match, MatchPhase, Target
 from datastore.matches.live_state import ActiveMatch
 
 IN_BETWEEN = "innings break"
@@ -37,9 +37,11 @@ class Announcer:
         if number > 1:
             yield from self._break_after(number - 1)
         if score is not None and score.super_over and not _is_second_super_over(number, self._match.innings):
-            yield from self._once(f"super:{number}", EventKind.SUPER_OVER, "Super over!", number)
+            yield from self._once(f"super:{number}", CricketEventKind.SUPER_OVER, "Super over!", number)
         side = f"{self._side(score)} bat: " if score is not None else ""
-        yield from self._once(f"start:{number}", EventKind.INNINGS_START, f"{side}innings {number} begins", number)
+        yield from self._once(
+            f"start:{number}", CricketEventKind.INNINGS_START, f"{side}innings {number} begins", number
+        )
 
     def state_events(self) -> Iterator[CricketEvent]:
         """What the match says of itself now."""
@@ -50,16 +52,16 @@ class Announcer:
         if match.target is not None:
             yield from self._target(match.target)
         if match.phase is MatchPhase.INTERRUPTED and before is not MatchPhase.INTERRUPTED and match.innings:
-            yield self._of_version("rain", EventKind.RAIN, f"Play is interrupted ({match.status})")
+            yield self._of_version("rain", CricketEventKind.RAIN, f"Play is interrupted ({match.status})")
         if match.phase is MatchPhase.LIVE and before is MatchPhase.INTERRUPTED:
-            yield self._of_version("resumption", EventKind.RESUMPTION, "Play resumes")
+            yield self._of_version("resumption", CricketEventKind.RESUMPTION, "Play resumes")
         yield from self._result()
 
     def _break_after(self, number: int) -> Iterator[CricketEvent]:
         score = self._scores.get(number)
         if score is not None:
             text = f"Innings break: {self._side(score)} {_total(score)}"
-            yield from self._once(f"break:{number}", EventKind.INNINGS_BREAK, text, number, _total(score))
+            yield from self._once(f"break:{number}", CricketEventKind.INNINGS_BREAK, text, number, _total(score))
 
     def _target(self, target: Target) -> Iterator[CricketEvent]:
         """A target that is not the one told last; a super over after a super over may have the same again."""
@@ -74,7 +76,7 @@ class Announcer:
             return
         revised = any(one.startswith(f"{stage}:") for one in told)
         key = f"target:{len(told)}:{stage}:{value}"
-        yield from self._once(key, EventKind.TARGET, _target_text(target, stage, revised), value=target.runs)
+        yield from self._once(key, CricketEventKind.TARGET, _target_text(target, stage, revised), value=target.runs)
 
     def _result(self) -> Iterator[CricketEvent]:
         """A result that is not the one told last; or that it was taken back, for the match goes on."""
@@ -88,9 +90,9 @@ class Announcer:
         if now:
             # A match that is over may lose its result for a while: that is no other result.
             if match.result is not None or not last:
-                yield from self._once(key, EventKind.RESULT, now)
+                yield from self._once(key, CricketEventKind.RESULT, now)
         elif match.phase is not MatchPhase.UNKNOWN:
-            yield from self._once(key, EventKind.CORRECTION, f"Correction: the match goes on ({last})")
+            yield from self._once(key, CricketEventKind.CORRECTION, f"Correction: the match goes on ({last})")
 
     def _log(self, what: str) -> list[str]:
         """What was told of this, oldest first."""
@@ -102,7 +104,7 @@ class Announcer:
     def _once(
         self,
         key: str,
-        kind: EventKind,
+        kind: CricketEventKind,
         text: str,
         innings: int | None = None,
         score: str | None = None,
@@ -113,7 +115,7 @@ class Announcer:
             event_id = f"{self._match_id}:{key}"
             yield CricketEvent(event_id=event_id, kind=kind, text=text, innings=innings, score=score, value=value)
 
-    def _of_version(self, key: str, kind: EventKind, text: str) -> CricketEvent:
+    def _of_version(self, key: str, kind: CricketEventKind, text: str) -> CricketEvent:
         """What may happen many times."""
         return CricketEvent(event_id=f"{self._match_id}:{key}:{self._active.version + 1}", kind=kind, text=text)
 

@@ -8,18 +8,18 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass, field
 
-from datastore.matches.cricket import Ball, CricketEvent, EventKind, Wicket
+from datastore.matches.cricket import Ball, CricketEvent, CricketEventKind, Wicket
 from pipelines.matches.scoring.dismissals import dismissal_text
 from pipelines.matches.scoring.player_stats import conceded
 
 MILESTONE = 50
 HAT_TRICK = 3
-VALUED = (EventKind.PARTNERSHIP, EventKind.MILESTONE)
-OF_A_BALL = (EventKind.FOUR, EventKind.SIX, EventKind.HAT_TRICK)
+VALUED = (CricketEventKind.PARTNERSHIP, CricketEventKind.MILESTONE)
+OF_A_BALL = (CricketEventKind.FOUR, CricketEventKind.SIX, CricketEventKind.HAT_TRICK)
 
 
 @dataclass(slots=True)
-class _Innings:
+class _InningsBalls:
     runs: int = 0
     wickets: int = 0
     batters: dict[str, int] = field(default_factory=lambda: defaultdict(int))
@@ -42,14 +42,14 @@ class BallWalk:
     balls_per_over: int
     penalties: Callable[[int], int] = lambda _: 0
     super_overs: Callable[[int], bool] = lambda _: False
-    _innings: dict[int, _Innings] = field(default_factory=dict)
+    _innings: dict[int, _InningsBalls] = field(default_factory=dict)
     _streaks: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def feed(self, ball: Ball) -> list[CricketEvent]:
         """The events of the next ball."""
         innings = self._innings.get(ball.innings)
         if innings is None:
-            innings = self._innings[ball.innings] = _Innings()
+            innings = self._innings[ball.innings] = _InningsBalls()
         _meet(innings, ball)
         before = innings.batters[ball.batter_id], innings.stand
         self._count(innings, ball)
@@ -65,7 +65,7 @@ class BallWalk:
             innings.pair, innings.stand = None, 0
         return events
 
-    def _count(self, innings: _Innings, ball: Ball) -> None:
+    def _count(self, innings: _InningsBalls, ball: Ball) -> None:
         runs = ball.runs
         innings.runs += runs
         innings.stand += runs
@@ -82,26 +82,30 @@ class BallWalk:
             self._streaks[ball.bowler_id] = self._streaks[ball.bowler_id] + 1 if credited else 0
 
     def _milestones(
-        self, innings: _Innings, ball: Ball, score: str, runs_before: int, stand_before: int
+        self, innings: _InningsBalls, ball: Ball, score: str, runs_before: int, stand_before: int
     ) -> Iterator[CricketEvent]:
         runs = innings.batters[ball.batter_id]
         for value in _passed(runs_before, runs):
-            kind = {50: EventKind.FIFTY, 100: EventKind.HUNDRED}.get(value, EventKind.MILESTONE)
+            kind = {50: CricketEventKind.FIFTY, 100: CricketEventKind.HUNDRED}.get(value, CricketEventKind.MILESTONE)
             text = f"{ball.batter} reaches {value}"
             yield _event(self.match_id, ball, kind, text, score, (ball.batter_id, ball.batter), value)
         for value in _passed(stand_before, innings.stand):
             between = f" between {ball.batter} and {ball.non_striker}" if ball.non_striker else ""
             yield _event(
-                self.match_id, ball, EventKind.PARTNERSHIP, f"{value} partnership{between}", score, value=value
+                self.match_id, ball, CricketEventKind.PARTNERSHIP, f"{value} partnership{between}", score, value=value
             )
 
-    def _bowling(self, innings: _Innings, ball: Ball, score: str) -> Iterator[CricketEvent]:
+    def _bowling(self, innings: _InningsBalls, ball: Ball, score: str) -> Iterator[CricketEvent]:
         bowler = ball.bowler_id, ball.bowler
         streak = 0 if self.super_overs(ball.innings) else self._streaks[ball.bowler_id]
         if streak and streak % HAT_TRICK == 0:
-            yield _event(self.match_id, ball, EventKind.HAT_TRICK, f"Hat-trick for {ball.bowler}!", score, bowler)
+            yield _event(
+                self.match_id, ball, CricketEventKind.HAT_TRICK, f"Hat-trick for {ball.bowler}!", score, bowler
+            )
         if _is_maiden(innings, ball, self.balls_per_over):
-            yield _event(self.match_id, ball, EventKind.MAIDEN, f"A maiden over from {ball.bowler}", score, bowler)
+            yield _event(
+                self.match_id, ball, CricketEventKind.MAIDEN, f"A maiden over from {ball.bowler}", score, bowler
+            )
 
 
 def fallen(ball: Ball) -> tuple[Wicket, ...]:
@@ -115,14 +119,14 @@ def told_as(event: CricketEvent) -> Hashable:
     assert ball is not None
     if event.kind in OF_A_BALL:
         return event.kind, ball.ball_id
-    if event.kind is EventKind.MAIDEN:
+    if event.kind is CricketEventKind.MAIDEN:
         return event.kind, ball.innings, ball.over
-    if event.kind is EventKind.PARTNERSHIP:
+    if event.kind is CricketEventKind.PARTNERSHIP:
         return event.kind, ball.innings, frozenset((ball.batter_id, ball.non_striker_id)), event.value
     return event.kind, ball.innings, event.player_id, event.value
 
 
-def _meet(innings: _Innings, ball: Ball) -> None:
+def _meet(innings: _InningsBalls, ball: Ball) -> None:
     """Begin another stand when somebody has left without a word."""
     if not ball.non_striker_id:
         return
@@ -132,7 +136,7 @@ def _meet(innings: _Innings, ball: Ball) -> None:
     innings.pair = pair
 
 
-def _may_tell(innings: _Innings, ball: Ball, runs_before: int, stand_before: int, balls_per_over: int) -> bool:
+def _may_tell(innings: _InningsBalls, ball: Ball, runs_before: int, stand_before: int, balls_per_over: int) -> bool:
     """Most balls tell nothing: they need no score."""
     return bool(
         ball.wickets
@@ -144,7 +148,7 @@ def _may_tell(innings: _Innings, ball: Ball, runs_before: int, stand_before: int
     )
 
 
-def _is_maiden(innings: _Innings, ball: Ball, balls_per_over: int) -> bool:
+def _is_maiden(innings: _InningsBalls, ball: Ball, balls_per_over: int) -> bool:
     """Whether the ball completes one. Overs that the umpires miscounted are not known as such."""
     complete = ball.legal and innings.legal_balls == balls_per_over
     return complete and not innings.conceded and len(innings.bowlers) == 1
@@ -155,13 +159,13 @@ def _boundary_and_wickets(match_id: str, ball: Ball, score: str) -> Iterator[Cri
     batter = ball.batter_id, ball.batter
     off = f" off {ball.bowler}" if ball.bowler else ""
     if ball.four:
-        yield _event(match_id, ball, EventKind.FOUR, f"FOUR! {ball.batter}{off}", score, batter, 4)
+        yield _event(match_id, ball, CricketEventKind.FOUR, f"FOUR! {ball.batter}{off}", score, batter, 4)
     if ball.six:
-        yield _event(match_id, ball, EventKind.SIX, f"SIX! {ball.batter}{off}", score, batter, 6)
+        yield _event(match_id, ball, CricketEventKind.SIX, f"SIX! {ball.batter}{off}", score, batter, 6)
     for number, wicket in enumerate(fallen(ball)):
         text = f"WICKET! {wicket.name} {dismissal_text(wicket, ball.bowler)}"
         out = wicket.player_id, wicket.name
-        yield _event(match_id, ball, EventKind.WICKET, text, score, out, suffix=f":{number}" if number else "")
+        yield _event(match_id, ball, CricketEventKind.WICKET, text, score, out, suffix=f":{number}" if number else "")
 
 
 def _passed(before: int, after: int) -> range:
@@ -172,7 +176,7 @@ def _passed(before: int, after: int) -> range:
 def _event(
     match_id: str,
     ball: Ball,
-    kind: EventKind,
+    kind: CricketEventKind,
     text: str,
     score: str,
     player: tuple[str | None, str | None] = (None, None),

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from datastore.matches.cricket import Ball, BatterStatus, BattingLine, CricketEvent, EventKind, MatchSnapshot
+from datastore.matches.cricket import Ball, BatterStatus, BattingLine, CricketEvent, CricketEventKind, MatchSnapshot
 from datastore.matches.live_state import ActiveMatch
 
 MOST_TOLD = 12  # balls or batters, each by itself
@@ -79,7 +79,7 @@ def correction(
 ) -> CricketEvent:
     # A thing may be corrected twice: the version tells which time it was.
     event_id = f"{active.match_id}:correction:{active.version + 1}:{key}"
-    return CricketEvent(event_id=event_id, kind=EventKind.CORRECTION, text=text, innings=innings, ball=ball)
+    return CricketEvent(event_id=event_id, kind=CricketEventKind.CORRECTION, text=text, innings=innings, ball=ball)
 
 
 def _gone(active: ActiveMatch, snapshot: MatchSnapshot, amended: Amendments) -> set[int]:

@@ -6,25 +6,25 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from datastore.matches.cricket import RECENT_BALLS, Ball, CricketEvent, EventKind, Match, MatchSnapshot
-from datastore.matches.live_state import ActiveMatch, LiveScore, Part, live_score_of
+from datastore.matches.cricket import RECENT_BALLS, Ball, CricketEvent, CricketEventKind, Match, MatchSnapshot
+from datastore.matches.live_state import ActiveMatch, LiveScore, LiveStatePart, live_score_of
 from pipelines.matches.live.announcements import Announcer
 from pipelines.matches.live.ball_events import BallWalk, fallen, told_as
 from pipelines.matches.live.corrections import Amendments, amendments, correction, corrections, is_lower
 
-PARTS: Mapping[Part, tuple[str, ...]] = {
-    Part.STATUS: ("status", "phase"),
-    Part.SCORE: ("innings", "partnership", "recent_balls"),
-    Part.BATTING: ("batting",),
-    Part.BOWLING: ("bowling",),
-    Part.TARGET: ("target",),
-    Part.RESULT: ("result",),
-    Part.NOTE: ("note",),
+PARTS: Mapping[LiveStatePart, tuple[str, ...]] = {
+    LiveStatePart.STATUS: ("status", "phase"),
+    LiveStatePart.SCORE: ("innings", "partnership", "recent_balls"),
+    LiveStatePart.BATTING: ("batting",),
+    LiveStatePart.BOWLING: ("bowling",),
+    LiveStatePart.TARGET: ("target",),
+    LiveStatePart.RESULT: ("result",),
+    LiveStatePart.NOTE: ("note",),
 }
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class MatchDiff:
     """What changed: the state as it is now, the parts that differ, the events, and all that was announced so far.
 
     `last_ball_id` is the last ball whose events were told. It never goes back: a ball that was taken back was told.
@@ -32,7 +32,7 @@ class Found:
     """
 
     live: LiveScore
-    parts: tuple[Part, ...]
+    parts: tuple[LiveStatePart, ...]
     events: tuple[CricketEvent, ...]
     announced: tuple[str, ...]
     last_ball_id: int
@@ -64,7 +64,7 @@ class MatchWatch:
     _super_overs: set[int] = field(default_factory=set)
     _doubted: bool = False
 
-    def compare(self, active: ActiveMatch, snapshot: MatchSnapshot) -> Found:
+    def compare(self, active: ActiveMatch, snapshot: MatchSnapshot) -> MatchDiff:
         """What the snapshot tells that is new. The watch moves on; after a write that failed, begin with a new one."""
         known = active.live.recent_balls if self.previous is None else self.previous.balls
         lacks_balls = _lacks_balls(snapshot)
@@ -72,7 +72,7 @@ class MatchWatch:
             snapshot = replace(snapshot, balls=known)
         has_grown = snapshot.balls[: len(known)] == known
         if self._is_doubtful(active, known, snapshot, has_grown):
-            return Found(active.live, (), (), active.announced, active.previous_ball_id, doubtful=True)
+            return MatchDiff(active.live, (), (), active.announced, active.previous_ball_id, doubtful=True)
         if has_grown:  # the same balls are compared once; what is the same object after that costs nothing
             snapshot = replace(snapshot, balls=known + snapshot.balls[len(known) :])
         amended = Amendments() if has_grown else amendments(known, snapshot.balls)
@@ -86,10 +86,10 @@ class MatchWatch:
         live = live_score_of(snapshot.match, snapshot.balls[-RECENT_BALLS:])
         parts = [part for part, names in PARTS.items() if any(_differs(active.live, live, name) for name in names)]
         if self.previous is not None and _details(self.previous.match) != _details(snapshot.match):
-            parts.append(Part.SCORECARDS)
+            parts.append(LiveStatePart.SCORECARDS)
         self.previous = snapshot
         last = snapshot.balls[-1].ball_id if snapshot.balls else 0
-        return Found(live, tuple(parts), tuple(events), tuple(once.announced), max(last, active.previous_ball_id))
+        return MatchDiff(live, tuple(parts), tuple(events), tuple(once.announced), max(last, active.previous_ball_id))
 
     def _is_doubtful(
         self, active: ActiveMatch, known: tuple[Ball, ...], snapshot: MatchSnapshot, has_grown: bool
@@ -169,7 +169,7 @@ class MatchWatch:
         if ball.ball_id in self._taken_back:
             self._taken_back.discard(ball.ball_id)
             for number, wicket in enumerate(fallen(ball)):
-                if (EventKind.WICKET, ball.innings, wicket.player_id, None) in self._told:
+                if (CricketEventKind.WICKET, ball.innings, wicket.player_id, None) in self._told:
                     text = f"Correction: {wicket.name} is out after all"
                     yield correction(active, f"back:{ball.ball_id}:{number}", text, ball.innings, ball)
 

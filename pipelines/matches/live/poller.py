@@ -28,7 +28,7 @@ from datastore.matches.locks import LIFETIME_SECONDS, Locks
 from datastore.matches.operator_fields import OperatorWrote, with_operator_fields
 from datastore.matches.teams import Teams
 from datastore.session.store import Store
-from pipelines.matches.live.diff import Found, MatchWatch
+from pipelines.matches.live.diff import MatchDiff, MatchWatch
 from pipelines.matches.live.throttle import cool
 from pipelines.matches.providers.provider import Provider, ProviderError
 
@@ -199,7 +199,7 @@ class ScorePoller:
             raise _NotMine
 
     async def _write(
-        self, store: Store, active: ActiveMatch, snapshot: MatchSnapshot, found: Found, from_provider: MatchSnapshot
+        self, store: Store, active: ActiveMatch, snapshot: MatchSnapshot, found: MatchDiff, from_provider: MatchSnapshot
     ) -> None:
         """Write the versions that were found. The cache keeps the provider's values, not an operator's."""
         now = self._now()
@@ -275,7 +275,7 @@ def _grouped(events: tuple[CricketEvent, ...]) -> list[tuple[CricketEvent, ...]]
     return groups
 
 
-def _announced(found: Found, active: ActiveMatch, group: tuple[CricketEvent, ...]) -> tuple[str, ...]:
+def _announced(found: MatchDiff, active: ActiveMatch, group: tuple[CricketEvent, ...]) -> tuple[str, ...]:
     """What was announced with this group and before, and not what only the next ones tell."""
     told = {event.event_id for event in group}
     return tuple(key for key in found.announced if key in active.announced or f"{active.match_id}:{key}" in told)

@@ -22,7 +22,7 @@ LEAST_BALLS_OF_DAY = 120
 ORDINALS = ("1st", "2nd", "3rd", "4th")
 
 
-class State(NamedTuple):
+class PlaybackState(NamedTuple):
     """Where a match stands: so many balls bowled, and so many innings begun and closed."""
 
     status: str
@@ -36,7 +36,7 @@ class Timeline:
     """All states of a match in order, one for each ball and for what is between, and the second each begins."""
 
     def __init__(self, recording: Recording) -> None:
-        self.states: list[State] = []
+        self.states: list[PlaybackState] = []
         self.moments: list[float] = []
         self._ball_ids = [ball.ball_id for ball in recording.balls]
         moment = 0.0
@@ -74,31 +74,34 @@ class Timeline:
         return index
 
 
-def _states(recording: Recording) -> Iterator[tuple[State, float]]:
+def _states(recording: Recording) -> Iterator[tuple[PlaybackState, float]]:
     """Each state and how long it lasts."""
     pauses = _pauses(recording)
-    yield State("NS", MatchPhase.UPCOMING, 0, 0, 0), BEFORE_PLAY
+    yield PlaybackState("NS", MatchPhase.UPCOMING, 0, 0, 0), BEFORE_PLAY
     for index, innings in enumerate(recording.innings):
         status = "Super Over" if innings.super_over else f"{_ordinal(innings.number)} Innings"
-        yield State(status, MatchPhase.LIVE, innings.first, index + 1, index), BALL
+        yield PlaybackState(status, MatchPhase.LIVE, innings.first, index + 1, index), BALL
         for balls in range(innings.first + 1, innings.end + 1):
             over_ends = recording.balls[balls - 1].ball_id in recording.over_ends
-            yield State(status, MatchPhase.LIVE, balls, index + 1, index), BALL + CHANGE_OF_ENDS * over_ends
+            yield PlaybackState(status, MatchPhase.LIVE, balls, index + 1, index), BALL + CHANGE_OF_ENDS * over_ends
             if balls in pauses and balls < innings.end:
                 pause, phase = pauses[balls]
-                yield State(pause, phase, balls, index + 1, index), NIGHT if phase is MatchPhase.STUMPS else PAUSE
+                yield (
+                    PlaybackState(pause, phase, balls, index + 1, index),
+                    NIGHT if phase is MatchPhase.STUMPS else PAUSE,
+                )
         if index + 1 < len(recording.innings):
-            yield State("Innings Break", MatchPhase.BREAK, innings.end, index + 1, index + 1), PAUSE
+            yield PlaybackState("Innings Break", MatchPhase.BREAK, innings.end, index + 1, index + 1), PAUSE
     yield from _end(recording)
 
 
-def _end(recording: Recording) -> Iterator[tuple[State, float]]:
+def _end(recording: Recording) -> Iterator[tuple[PlaybackState, float]]:
     balls, innings = len(recording.balls), len(recording.innings)
     no_result = recording.result is not None and recording.result.kind is ResultKind.NO_RESULT
     if no_result and innings:
-        yield State("Int.", MatchPhase.INTERRUPTED, balls, innings, innings - 1), PAUSE
+        yield PlaybackState("Int.", MatchPhase.INTERRUPTED, balls, innings, innings - 1), PAUSE
     status, phase = ("Aban.", MatchPhase.ABANDONED) if no_result else ("Finished", MatchPhase.FINISHED)
-    yield State(status, phase, balls, innings, innings), 0.0
+    yield PlaybackState(status, phase, balls, innings, innings), 0.0
 
 
 def _ordinal(number: int) -> str:
@@ -160,7 +163,7 @@ class Playback:
         self._fed = self._closed = 0
         self._squads = {team: dict(squad) for team, squad in self.recording.squads.items()}
 
-    def _play(self, state: State) -> None:
+    def _play(self, state: PlaybackState) -> None:
         for index, innings in enumerate(self.recording.innings[: state.begun]):
             if index == len(self._books):
                 self._books.append(self._open(innings))
@@ -201,7 +204,7 @@ class Playback:
         )
         self._closed += 1
 
-    def _match(self, state: State) -> Match:
+    def _match(self, state: PlaybackState) -> Match:
         recording = self.recording
         over = state.phase.is_over
         return replace(
@@ -221,12 +224,12 @@ class Playback:
         second, third = self.recording.innings[1:3]
         return not third.super_over and second.team_id == third.team_id
 
-    def _target(self, state: State) -> Target | None:
+    def _target(self, state: PlaybackState) -> Target | None:
         """That of the innings in progress; in a break between innings that of the next one."""
         current = state.closed if state.closed < len(self.recording.innings) else state.begun - 1
         return self.recording.innings[current].target if current >= 0 else None
 
-    def _note(self, state: State) -> str | None:
+    def _note(self, state: PlaybackState) -> str | None:
         recording = self.recording
         if state.phase.is_over:
             outcome = recording.outcome

@@ -17,8 +17,8 @@ import orjson
 
 from datastore.dynamodb.retry.backoff import Backoff
 from pipelines.matches.push.apns_credentials import ApnsCredentials, ProviderToken
-from pipelines.matches.push.apns_payload import Notification
-from pipelines.matches.push.push_delivery import Outcome, Push, Sent, Summary, hashed, settled
+from pipelines.matches.push.apns_payload import ApnsNotification
+from pipelines.matches.push.push_delivery import Push, PushOutcome, PushSummary, Sent, hashed, settled
 
 # A token that will never work again. https://developer.apple.com/documentation/usernotifications
 REJECTIONS = {
@@ -76,8 +76,8 @@ class ApnsDelivery:
         self._refused_until = float("-inf")
         self._refusal = ""
 
-    async def send_all(self, pushes: AsyncIterable[Push]) -> Summary:
-        summary = Summary()
+    async def send_all(self, pushes: AsyncIterable[Push]) -> PushSummary:
+        summary = PushSummary()
         tasks: set[asyncio.Task[None]] = set()
         try:
             async for push in pushes:
@@ -96,24 +96,24 @@ class ApnsDelivery:
             await asyncio.gather(*tasks, return_exceptions=True)
         return summary
 
-    async def send(self, token: str, notification: Notification) -> Sent:
+    async def send(self, token: str, notification: ApnsNotification) -> Sent:
         """One push, tried again while that makes sense."""
         loop = asyncio.get_running_loop()
         if loop.time() < self._refused_until:
-            return Sent(Outcome.FAILED, self._refusal)
+            return Sent(PushOutcome.FAILED, self._refusal)
         give_up_at = loop.time() + self._limits.most_seconds
         delays = self._limits.backoff.delays(self._chance)
         retries = 0
         while True:
             answer = await self._ask(token, notification)
             if (outcome := answer.outcome) is not None:
-                return Sent(outcome, None if outcome is Outcome.DELIVERED else answer.reason, retries)
+                return Sent(outcome, None if outcome is PushOutcome.DELIVERED else answer.reason, retries)
             delay = next(delays, None)
             if delay is None:
-                return Sent(Outcome.FAILED, answer.reason, retries)
+                return Sent(PushOutcome.FAILED, answer.reason, retries)
             delay = max(delay, answer.retry_after)
             if loop.time() + delay >= give_up_at:
-                return Sent(Outcome.FAILED, answer.reason, retries)
+                return Sent(PushOutcome.FAILED, answer.reason, retries)
             retries += 1
             await asyncio.sleep(delay)
 
@@ -122,14 +122,14 @@ class ApnsDelivery:
             await self._line.client.aclose()
             self._line = None
 
-    async def _send_and_settle(self, push: Push, summary: Summary) -> None:
+    async def _send_and_settle(self, push: Push, summary: PushSummary) -> None:
         sent = await self.send(push.token, push.notification)
         summary.add(sent)
-        if sent.outcome is not Outcome.DELIVERED:
+        if sent.outcome is not PushOutcome.DELIVERED:
             logger.debug("Push to %s: %s, %s", hashed(push.token), sent.outcome.value, sent.reason)
         await settled(push, sent)
 
-    async def _ask(self, token: str, notification: Notification) -> "_Answer":
+    async def _ask(self, token: str, notification: ApnsNotification) -> "_ApnsResponse":
         provider_token = self._token.current()
         async with self._open_line() as line:
             try:
@@ -144,13 +144,13 @@ class ApnsDelivery:
                 # Beside httpx's own errors: some faults of a connection that breaks reach us as they are.
                 if not isinstance(problem, LEFT_TO_THE_POOL):
                     self._retire(line, problem)
-                return _Answer(0, NO_ANSWER)
-        answer = _Answer.of(response, self._now())
+                return _ApnsResponse(0, NO_ANSWER)
+        answer = _ApnsResponse.of(response, self._now())
         if answer.status == 403:
             return self._refused(answer, provider_token)
         return answer
 
-    def _headers(self, provider_token: str, notification: Notification) -> dict[str, str]:
+    def _headers(self, provider_token: str, notification: ApnsNotification) -> dict[str, str]:
         headers = {
             "authorization": f"bearer {provider_token}",
             "apns-push-type": "liveactivity",
@@ -162,7 +162,7 @@ class ApnsDelivery:
             headers["apns-collapse-id"] = notification.collapse_id
         return headers
 
-    def _refused(self, answer: "_Answer", provider_token: str) -> "_Answer":
+    def _refused(self, answer: "_ApnsResponse", provider_token: str) -> "_ApnsResponse":
         """Our own token was refused: a new one helps if it was too old, else only a person can."""
         if answer.reason == EXPIRED_TOKEN:
             self._token.renew(provider_token)
@@ -219,7 +219,7 @@ class _Line:
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _ApnsResponse:
     """What APNs said; status 0 when it said nothing. `retry_after` is in seconds."""
 
     status: int
@@ -227,18 +227,18 @@ class _Answer:
     retry_after: float = 0.0
 
     @classmethod
-    def of(cls, response: httpx.Response, now: datetime) -> "_Answer":
+    def of(cls, response: httpx.Response, now: datetime) -> "_ApnsResponse":
         return cls(response.status_code, _reason(response), _retry_after(response, now))
 
     @property
-    def outcome(self) -> Outcome | None:
+    def outcome(self) -> PushOutcome | None:
         """None when it should be tried again."""
         if self.status == 200:
-            return Outcome.DELIVERED
+            return PushOutcome.DELIVERED
         if (self.status, self.reason) in REJECTIONS:
-            return Outcome.REJECTED
+            return PushOutcome.REJECTED
         again = self.status in RETRIED or self.status == 0 or self.reason == EXPIRED_TOKEN
-        return None if again else Outcome.FAILED
+        return None if again else PushOutcome.FAILED
 
 
 def _reason(response: httpx.Response) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from datastore.matches.cricket import CricketEvent, EventKind, MatchPhase
+from datastore.matches.cricket import CricketEvent, CricketEventKind, MatchPhase
 from datastore.matches.display import DisplaySide, DisplayState
 
 PAYLOAD_BYTES = 4096
@@ -20,14 +20,14 @@ AT_ONCE = 10
 WHEN_IT_SUITS = 5  # saves the device's battery, and our budget of pushes that are delivered at once
 # The most important first: of several at once this one is told.
 URGENT = (
-    EventKind.RESULT,
-    EventKind.HAT_TRICK,
-    EventKind.WICKET,
-    EventKind.HUNDRED,
-    EventKind.MILESTONE,
-    EventKind.FIFTY,
+    CricketEventKind.RESULT,
+    CricketEventKind.HAT_TRICK,
+    CricketEventKind.WICKET,
+    CricketEventKind.HUNDRED,
+    CricketEventKind.MILESTONE,
+    CricketEventKind.FIFTY,
 )
-ALERTED = (*URGENT, EventKind.SUPER_OVER, EventKind.INNINGS_BREAK)
+ALERTED = (*URGENT, CricketEventKind.SUPER_OVER, CricketEventKind.INNINGS_BREAK)
 
 # How long without an update until a device shows that what it has may be old.
 STALE_AFTER = {
@@ -46,7 +46,7 @@ TEXT_LENGTHS = (80, 40, 20, 8)
 
 
 @dataclass(frozen=True, slots=True)
-class Notification:
+class ApnsNotification:
     """One message, the same for all devices it goes to. `expiration` is epoch seconds: APNs gives up then."""
 
     event: str
@@ -56,14 +56,14 @@ class Notification:
     collapse_id: str | None = None
 
 
-def update(state: DisplayState, now: datetime, alerts: Sequence[CricketEvent] = ()) -> Notification:
+def update(state: DisplayState, now: datetime, alerts: Sequence[CricketEvent] = ()) -> ApnsNotification:
     """The state as it is now. Of `alerts`, those of the kinds that are told, the most important one rings."""
     rings = _most_important(alerts)
     aps = _aps("update", state, state.updated_at) | {"stale-date": _stale_date(state, now)}
     if rings is not None:
         aps["alert"] = _alert(state.headline, rings.text)
     urgent = any(event.kind in URGENT for event in alerts)
-    return Notification(
+    return ApnsNotification(
         event="update",
         body=fitted(aps),
         priority=AT_ONCE if urgent else WHEN_IT_SUITS,
@@ -73,16 +73,16 @@ def update(state: DisplayState, now: datetime, alerts: Sequence[CricketEvent] = 
     )
 
 
-def end(state: DisplayState, now: datetime, alerts: Sequence[CricketEvent] = ()) -> Notification:
+def end(state: DisplayState, now: datetime, alerts: Sequence[CricketEvent] = ()) -> ApnsNotification:
     """The last state; it stays on the lock screen for an hour. Nothing comes after it, so it is of now."""
     rings = _most_important(alerts)
     aps = _aps("end", state, now) | {"dismissal-date": _at(now, DISMISSED_AFTER)}
     if rings is not None:
         aps["alert"] = _alert(state.headline, rings.text)
-    return Notification("end", fitted(aps), AT_ONCE, _at(now, END_LIFETIME))
+    return ApnsNotification("end", fitted(aps), AT_ONCE, _at(now, END_LIFETIME))
 
 
-def start(state: DisplayState, now: datetime) -> Notification:
+def start(state: DisplayState, now: datetime) -> ApnsNotification:
     """Begins a Live Activity on a device that has none; iOS asks for an alert with it."""
     aps = _aps("start", state, state.updated_at) | {
         "stale-date": _stale_date(state, now),
@@ -90,7 +90,7 @@ def start(state: DisplayState, now: datetime) -> Notification:
         "attributes": _attributes(state),
         "alert": _alert(f"{state.team.name} v {state.opponent.name}", state.situation),
     }
-    return Notification("start", fitted(aps), AT_ONCE, _at(now, ALERT_LIFETIME))
+    return ApnsNotification("start", fitted(aps), AT_ONCE, _at(now, ALERT_LIFETIME))
 
 
 def content_state(state: DisplayState) -> dict[str, Any]:

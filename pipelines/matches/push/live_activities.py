@@ -19,9 +19,9 @@ from datastore.matches.match_follows import MatchFollow, MatchFollows
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.matches.push import apns_payload
-from pipelines.matches.push.apns_payload import Notification
-from pipelines.matches.push.push_delivery import Delivery, Outcome, Push, Sent, Summary
-from pipelines.matches.push.push_queue import Batch, Desk, MatchChange
+from pipelines.matches.push.apns_payload import ApnsNotification
+from pipelines.matches.push.push_delivery import Push, PushDelivery, PushOutcome, PushSummary, Sent
+from pipelines.matches.push.push_queue import MatchChange, MatchPushQueue, PushBatch
 
 FINISHED = "match_finished"
 NOT_IN_TIME = "NotInTime"
@@ -44,7 +44,7 @@ class LACoordinator:
     def __init__(
         self,
         open_store: Callable[[], Store],
-        delivery: Delivery,
+        delivery: PushDelivery,
         now: Callable[[], datetime],
         *,
         backoff: Backoff = READ_AGAIN,
@@ -56,19 +56,19 @@ class LACoordinator:
         self._backoff = backoff
         self._end_seconds = end_seconds
         self._told: dict[str, int] = {}
-        self._desks: dict[str, Desk] = {}
+        self._desks: dict[str, MatchPushQueue] = {}
 
     async def deliver(self, change: MatchChange) -> None:
         """Hand a change over. It answers at once; while a delivery of the match runs, only the newest change waits.
 
         A version that was delivered already goes out again only if something rings; an older one never.
         """
-        desk = self._desks.setdefault(change.match.match_id, Desk())
+        desk = self._desks.setdefault(change.match.match_id, MatchPushQueue())
         desk.add(change)
         if desk.task is None or desk.task.done():
             desk.task = asyncio.create_task(self._work(change.match.match_id, desk))
 
-    async def end(self, match: Match, states: Mapping[str, DisplayState] | None = None) -> Summary:
+    async def end(self, match: Match, states: Mapping[str, DisplayState] | None = None) -> PushSummary:
         """End all active sessions of a match that is over, with its last state.
 
         A session whose device could not be reached stays active: called again, this goes on with those. It takes no
@@ -76,7 +76,7 @@ class LACoordinator:
         once: a device may be told twice then, a session keeps its first end. Raises `DomainError` when the tables
         cannot be read.
         """
-        desk = self._desks.setdefault(match.match_id, Desk())
+        desk = self._desks.setdefault(match.match_id, MatchPushQueue())
         desk.waiting = None  # the end tells all that it would have told
         desk.ends += 1
         try:
@@ -106,7 +106,7 @@ class LACoordinator:
 
     # One match
 
-    async def _work(self, match_id: str, desk: Desk) -> None:
+    async def _work(self, match_id: str, desk: MatchPushQueue) -> None:
         with self._used(match_id, desk):
             delays = self._backoff.delays()
             while desk.waiting is not None:
@@ -120,12 +120,12 @@ class LACoordinator:
                     logger.error("The sessions of match %s cannot be read: a change is given up", match_id)
                     desk.waiting = None
 
-    async def _try(self, match_id: str, desk: Desk) -> bool:
+    async def _try(self, match_id: str, desk: MatchPushQueue) -> bool:
         """Deliver what waits. False when that failed; it waits again then, unless something newer does."""
         change, desk.waiting = desk.waiting, None
         if change is None:
             return True
-        batch = Batch(change.match, self._settle_update, lambda: not desk.ends, desk.rings, desk.begins)
+        batch = PushBatch(change.match, self._settle_update, lambda: not desk.ends, desk.rings, desk.begins)
         desk.rings = []
         try:
             await self._deliver(change, desk, batch)
@@ -139,7 +139,7 @@ class LACoordinator:
             logger.exception("Match %s, version %d is not delivered", match_id, change.version)
         return True
 
-    async def _deliver(self, change: MatchChange, desk: Desk, batch: Batch) -> None:
+    async def _deliver(self, change: MatchChange, desk: MatchPushQueue, batch: PushBatch) -> None:
         now, match = self._now(), change.match
         told, newest = self._told.get(match.match_id, -1), await self._newest(change, now)
         # A newer version is told by whoever wrote it; this one's events are not.
@@ -170,19 +170,19 @@ class LACoordinator:
         if len(self._told) > MOST_TOLD:
             del self._told[next(iter(self._told))]
 
-    async def _end(self, match: Match, states: Mapping[str, DisplayState], desk: Desk) -> Summary:
+    async def _end(self, match: Match, states: Mapping[str, DisplayState], desk: MatchPushQueue) -> PushSummary:
         loop, now = asyncio.get_running_loop(), self._now()
         give_up_at = loop.time() + self._end_seconds
-        batch = Batch(match, self._settle_end, lambda: loop.time() < give_up_at, list(desk.rings))
+        batch = PushBatch(match, self._settle_end, lambda: loop.time() < give_up_at, list(desk.rings))
         last = {team: apns_payload.end(state, now, batch.rings) for team, state in states.items()}
         summary = await self._delivery.send_all(self._pushes(batch, last))
         del desk.rings[: len(batch.rings)]
         if batch.left:
-            summary.outcomes[Outcome.FAILED] += batch.left
+            summary.outcomes[PushOutcome.FAILED] += batch.left
             summary.reasons[NOT_IN_TIME] += batch.left
         return summary
 
-    async def _pushes(self, batch: Batch, notifications: Mapping[str, Notification]) -> AsyncIterator[Push]:
+    async def _pushes(self, batch: PushBatch, notifications: Mapping[str, ApnsNotification]) -> AsyncIterator[Push]:
         """LA-1, and FOL-2 if there is a session at all; one page of sessions at a time."""
         store, match = self._open_store(), batch.match
         sides: Mapping[str, str] | None = None
@@ -206,7 +206,7 @@ class LACoordinator:
         follows = MatchFollows(store, self._now()).pages_of_match(match.match_id)
         return {follow.user_id: follow.team_id async for page in follows for follow in page if _is_away(follow, match)}
 
-    async def _invitations(self, batch: Batch, starts: Mapping[str, Notification]) -> AsyncIterator[Push]:
+    async def _invitations(self, batch: PushBatch, starts: Mapping[str, ApnsNotification]) -> AsyncIterator[Push]:
         """Starts for followers without a session whose device takes them; a few devices are read at a time."""
         store, match = self._open_store(), batch.match
         async for page in MatchFollows(store, self._now()).pages_of_match(match.match_id):
@@ -239,22 +239,22 @@ class LACoordinator:
     # One device
 
     async def _settle_update(self, session: LiveActivity, sent: Sent) -> None:
-        if sent.outcome is Outcome.REJECTED:
+        if sent.outcome is PushOutcome.REJECTED:
             sessions = LiveActivities(self._open_store(), self._now())
             await sessions.suspend(session.match_id, session.user_id, session.device_id, session.update_token)
 
     async def _settle_end(self, session: LiveActivity, sent: Sent) -> None:
-        if sent.outcome is not Outcome.FAILED:
+        if sent.outcome is not PushOutcome.FAILED:
             sessions = LiveActivities(self._open_store(), self._now())
             await sessions.end(session.match_id, session.user_id, session.device_id, FINISHED)
 
     async def _settle_start(self, device: Device, token: str, sent: Sent) -> None:
-        if sent.outcome is Outcome.REJECTED:
+        if sent.outcome is PushOutcome.REJECTED:
             devices = Devices(self._open_store(), self._now())
             await devices.forget_push_to_start_token(device.user_id, device.device_token, token)
 
     @contextmanager
-    def _used(self, match_id: str, desk: Desk) -> Iterator[None]:
+    def _used(self, match_id: str, desk: MatchPushQueue) -> Iterator[None]:
         """A desk goes when nobody uses it any more."""
         desk.users += 1
         try:
@@ -269,6 +269,6 @@ def _is_away(follow: MatchFollow, match: Match) -> bool:
     return follow.team_id == match.away_team_id
 
 
-def _log(match: Match, version: int, what: str, summary: Summary) -> None:
+def _log(match: Match, version: int, what: str, summary: PushSummary) -> None:
     if summary.total:
         logger.info("Match %s, version %d, %s: %s", match.match_id, version, what, summary)

@@ -10,12 +10,12 @@ from typing import Protocol
 
 import orjson
 
-from pipelines.matches.push.apns_payload import Notification
+from pipelines.matches.push.apns_payload import ApnsNotification
 
 logger = logging.getLogger(__name__)
 
 
-class Outcome(StrEnum):
+class PushOutcome(StrEnum):
     """REJECTED: the token is dead. FAILED: it was not delivered, and the token may be fine. LOGGED: not sent."""
 
     DELIVERED = "delivered"
@@ -28,7 +28,7 @@ class Outcome(StrEnum):
 class Sent:
     """How a push ended; `reason` is APNs's word where it was not delivered."""
 
-    outcome: Outcome
+    outcome: PushOutcome
     reason: str | None = None
     retries: int = 0
 
@@ -38,15 +38,15 @@ class Push:
     """A notification for one device. `settle` hears how it ended."""
 
     token: str = field(repr=False)
-    notification: Notification
+    notification: ApnsNotification
     settle: Callable[[Sent], Awaitable[None]] | None = field(default=None, repr=False)
 
 
 @dataclass(slots=True)
-class Summary:
+class PushSummary:
     """How many pushes ended how, the reasons of those that were not delivered, and how often one was tried again."""
 
-    outcomes: Counter[Outcome] = field(default_factory=Counter)
+    outcomes: Counter[PushOutcome] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     retries: int = 0
 
@@ -66,10 +66,10 @@ class Summary:
         return ", ".join([*parts, f"{self.retries} retries"] if self.retries else parts)
 
 
-class Delivery(Protocol):
+class PushDelivery(Protocol):
     """What takes pushes. Never raises for what a device or APNs does."""
 
-    async def send_all(self, pushes: AsyncIterable[Push]) -> Summary:
+    async def send_all(self, pushes: AsyncIterable[Push]) -> PushSummary:
         """Send each once; a few at a time are taken from the iterator, however many it has."""
 
     async def aclose(self) -> None: ...
@@ -78,12 +78,12 @@ class Delivery(Protocol):
 class LoggedDelivery:
     """Stands in where there are no credentials: it says what would be sent, once for each change."""
 
-    async def send_all(self, pushes: AsyncIterable[Push]) -> Summary:
-        summary = Summary()
-        samples: dict[str, Notification] = {}
+    async def send_all(self, pushes: AsyncIterable[Push]) -> PushSummary:
+        summary = PushSummary()
+        samples: dict[str, ApnsNotification] = {}
         async for push in pushes:
             samples.setdefault(push.notification.event, push.notification)
-            sent = Sent(Outcome.LOGGED)
+            sent = Sent(PushOutcome.LOGGED)
             summary.add(sent)
             await settled(push, sent)
         for event, sample in samples.items():

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from datastore.matches.cricket import CricketEvent, EventKind, Match
+from datastore.matches.cricket import CricketEvent, CricketEventKind, Match
 from datastore.matches.display import DisplayState
 from datastore.matches.live_activities import LiveActivity
 from pipelines.matches.push.apns_payload import ALERTED
@@ -41,7 +41,7 @@ class MatchChange:
 
 
 @dataclass(slots=True)
-class Desk:
+class MatchPushQueue:
     """What is to be delivered of one match. One at a time: a phone must not see an older state after a newer one.
 
     `rings` wait to be sent; `begins` tells that the match has begun and followers without a session are still to be
@@ -62,11 +62,13 @@ class Desk:
             self.waiting = change
         self.rings += change.alerts
         del self.rings[:-MOST_ALERTS]
-        self.begins |= any(event.kind is EventKind.INNINGS_START and event.innings == 1 for event in change.events)
+        self.begins |= any(
+            event.kind is CricketEventKind.INNINGS_START and event.innings == 1 for event in change.events
+        )
 
 
 @dataclass(slots=True)
-class Batch:
+class PushBatch:
     """One reading of the sessions: whose they are, and what becomes of each once its push has ended.
 
     It is broken off when it no longer `goes_on`; `left` are those of the page at hand that had no turn then. Whose they

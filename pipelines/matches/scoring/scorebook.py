@@ -22,7 +22,7 @@ from pipelines.matches.scoring.player_stats import Batter, Bowler, conceded
 Player = tuple[str, str]  # id and name
 
 
-class _Over:
+class _OverInProgress:
     """The over in progress."""
 
     def __init__(self, index: int) -> None:
@@ -61,7 +61,7 @@ class InningsBook:
         self._batters: dict[str, Batter] = {}
         self._bowlers: dict[str, Bowler] = {}
         self._crease: tuple[str, ...] = ()
-        self._over: _Over | None = None
+        self._over: _OverInProgress | None = None
         self._falls: list[FallOfWicket] = []
         self._declared = self._forfeited = self._closed = False
         self._score: InningsScore | None = None
@@ -148,14 +148,14 @@ class InningsBook:
         self._no_balls += extras.no_balls
         self._penalty += extras.penalty
 
-    def _over_of(self, ball: Ball) -> _Over:
+    def _over_of(self, ball: Ball) -> _OverInProgress:
         if self._over is None or self._over.index != ball.over:
             if self._over and not self._over.ended:
                 self._end_over(self._over)
-            self._over = _Over(ball.over)
+            self._over = _OverInProgress(ball.over)
         return self._over
 
-    def _end_over(self, over: _Over) -> None:
+    def _end_over(self, over: _OverInProgress) -> None:
         over.ended = True
         self._completed_overs = over.index + 1
         if len(over.bowlers) == 1:

@@ -10,7 +10,7 @@ from resolvers.shared.authorization import Role
 from server.documents.document_cache import Document, KnownText
 from server.documents.persisted.automatic import AutomaticDocuments
 from server.documents.persisted.manifest import LONGEST_ID, is_hash, plain_id, sha256_of
-from server.documents.persisted.trusted import Source
+from server.documents.persisted.trusted import ManifestSource
 from server.documents.settings import DocumentsMode
 from server.operations.lifecycle import OverBudget
 from server.operations.request import Caller, Operation
@@ -45,7 +45,7 @@ class Named(NamedTuple):
     automatic: bool
 
 
-class Registry:
+class DocumentRegistry:
     """Trusted documents from a `source`, and texts that clients had kept under their hash (`automatic`).
 
     `admin_bypass`: whether admins may run any document though only trusted ones run. GraphiQL needs that.
@@ -55,7 +55,7 @@ class Registry:
     def __init__(
         self,
         mode: DocumentsMode = DocumentsMode.OFF,
-        source: Source | None = None,
+        source: ManifestSource | None = None,
         automatic: AutomaticDocuments | None = None,
         *,
         admin_bypass: bool = True,

@@ -4,11 +4,11 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from server.admission.load_shedding import Load
+from server.admission.load_shedding import LoadShedder
 from server.documents.document_cache import Documents
 from server.documents.persisted.automatic import AutomaticDocuments
-from server.documents.persisted.registry import Registry
-from server.documents.persisted.trusted import DocumentTable, ManifestFile, Source
+from server.documents.persisted.registry import DocumentRegistry
+from server.documents.persisted.trusted import DocumentTable, ManifestFile, ManifestSource
 from server.documents.settings import TABLE, DocumentSettings, DocumentsMode
 from server.operations.lifecycle import Budgets
 
@@ -30,17 +30,17 @@ class KnownTexts:
         clock: Callable[[], float],
         redis_url: str | None = None,
         budgets: Budgets | None = None,
-        load: Load | None = None,
+        load: LoadShedder | None = None,
     ) -> None:
         enforced = settings.mode is DocumentsMode.ENFORCE
         self._manifest: ManifestFile | None = None
         self._shared = _shared(redis_url) if redis_url and settings.automatic and not enforced else None
-        source: Source | None = None
+        source: ManifestSource | None = None
         if settings.mode is not DocumentsMode.OFF and settings.source == TABLE:
             source = DocumentTable(read, clock, budgets, load)
         elif settings.mode is not DocumentsMode.OFF and settings.source is not None:
             source = self._manifest = ManifestFile(Path(settings.source), documents)
-        self.registry = Registry(
+        self.registry = DocumentRegistry(
             settings.mode,
             source,
             AutomaticDocuments(self._shared) if settings.automatic else None,

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Protocol
 
 from datastore.errors import DomainError
-from server.admission.load_shedding import Load
+from server.admission.load_shedding import LoadShedder
 from server.documents.cost.analysis import TooCostly, TooManyValues
-from server.documents.document_cache import Document, Documents, PreparedOperation, Rejected
+from server.documents.document_cache import Document, DocumentRejected, Documents, PreparedOperation
 from server.documents.persisted.manifest import ManifestProblem, read_manifest, sha256_of
 from server.operations.lifecycle import Budgets
 from server.operations.request import Caller
@@ -27,7 +27,7 @@ LOOK_UP_UNITS = 0.5
 _log = logging.getLogger(__name__)
 
 
-class Source(Protocol):
+class ManifestSource(Protocol):
     """Where trusted documents come from."""
 
     async def text(self, document_id: str, caller: Caller) -> str | None:
@@ -53,7 +53,7 @@ def read_ready(documents: Documents, raw: bytes) -> dict[str, Document]:
             ready[document_id] = document = documents.check(text, trusted=True)
             for operation in document.operations:
                 _check_cost(documents, operation)
-        except Rejected as rejection:
+        except DocumentRejected as rejection:
             problems += [f"{document_id}: {error.message}" for error in rejection.errors]
         except (TooCostly, TooManyValues) as refusal:
             problems.append(f"{document_id}: {refusal}")
@@ -123,7 +123,7 @@ class ManifestFile:
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _TableRead:
     """What a read found, and when, in seconds."""
 
     text: str | None
@@ -145,14 +145,14 @@ class DocumentTable:
         read: Callable[[str], Awaitable[str | None]],
         clock: Callable[[], float],
         budgets: Budgets | None = None,
-        load: Load | None = None,
+        load: LoadShedder | None = None,
     ) -> None:
         self._read = read
         self._clock = clock
         self._budgets = budgets
-        self._load = load or Load(0)
-        self._found: OrderedDict[str, _Read] = OrderedDict()
-        self._missing: OrderedDict[str, _Read] = OrderedDict()
+        self._load = load or LoadShedder(0)
+        self._found: OrderedDict[str, _TableRead] = OrderedDict()
+        self._missing: OrderedDict[str, _TableRead] = OrderedDict()
         self._reading: dict[str, asyncio.Task[str | None]] = {}
 
     async def text(self, document_id: str, caller: Caller) -> str | None:
@@ -197,6 +197,6 @@ class DocumentTable:
         self._found.pop(document_id, None)
         self._missing.pop(document_id, None)
         kept = self._missing if text is None else self._found
-        kept[document_id] = _Read(text, self._clock())
+        kept[document_id] = _TableRead(text, self._clock())
         if len(kept) > KEPT:
             kept.popitem(last=False)

@@ -47,7 +47,7 @@ from server.http.protocol.request_head import (
     ALLOW,
     METHODS,
     Header,
-    Rejected,
+    RequestRejected,
     check_head,
     encode_head,
     has_content,
@@ -64,7 +64,7 @@ SENDING_SECONDS = 0.1
 _log = logging.getLogger(__name__)
 
 
-class State(Enum):
+class ReadState(Enum):
     """What the input of a connection means; see the table above."""
 
     HEAD = auto()
@@ -74,7 +74,7 @@ class State(Enum):
     CLOSED = auto()
 
 
-HEAD, CONTENT, DISCARD, CLOSING, CLOSED = State
+HEAD, CONTENT, DISCARD, CLOSING, CLOSED = ReadState
 
 
 class HttpProtocol(asyncio.Protocol):
@@ -197,7 +197,7 @@ class HttpProtocol(asyncio.Protocol):
             elif self._state is CONTENT:
                 self._check_size("trailers", self._framing_bytes, patience.trailer_bytes)
                 self._expect_within(patience.silent_seconds)
-        except Rejected as rejected:
+        except RequestRejected as rejected:
             self._reject(rejected.status, rejected.error)
 
     def _parse(self, data: bytes) -> None:
@@ -217,7 +217,7 @@ class HttpProtocol(asyncio.Protocol):
             data = rest
 
     def _feed(self, data: bytes) -> bytes | None:
-        """Return what follows the head of an upgrade; None when all was consumed. Raises `Rejected`."""
+        """Return what follows the head of an upgrade; None when all was consumed. Raises `RequestRejected`."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -227,9 +227,9 @@ class HttpProtocol(asyncio.Protocol):
                 raise self._rejection(problem, data) from None
         return None
 
-    def _rejection(self, problem: httptools.HttpParserError, data: bytes) -> Rejected:
+    def _rejection(self, problem: httptools.HttpParserError, data: bytes) -> RequestRejected:
         cause = problem.__context__
-        if isinstance(cause, Rejected):
+        if isinstance(cause, RequestRejected):
             return cause
         if isinstance(problem, httptools.HttpParserCallbackError):
             _log.error("A request could not be read", exc_info=problem)
@@ -238,14 +238,16 @@ class HttpProtocol(asyncio.Protocol):
             begins_here = self._head_bytes == len(data)
             if not begins_here or data.lstrip(b"\r\n")[:1].isupper():
                 return method_not_allowed()
-        return Rejected(400, BadUserInput("This is no well-formed HTTP/1.1 request."))
+        return RequestRejected(400, BadUserInput("This is no well-formed HTTP/1.1 request."))
 
     def _check_size(self, fields: str, size: int, most: int) -> None:
-        """Raise `Rejected` for a head, or a trailer section, that is too large."""
+        """Raise `RequestRejected` for a head, or a trailer section, that is too large."""
         if size > most and fields == "headers" and len(self._url) * 2 > most:
-            raise Rejected(414, BadUserInput(f"A URL and its headers may have at most {most:,} bytes: use POST."))
+            raise RequestRejected(
+                414, BadUserInput(f"A URL and its headers may have at most {most:,} bytes: use POST.")
+            )
         if size > most:
-            raise Rejected(431, BadUserInput(f"The {fields} of a request may have at most {most:,} bytes."))
+            raise RequestRejected(431, BadUserInput(f"The {fields} of a request may have at most {most:,} bytes."))
 
     def discard_input(self) -> None:
         """Read no further request from this connection."""
@@ -274,7 +276,9 @@ class HttpProtocol(asyncio.Protocol):
         headers.append((name.lower(), value.rstrip(b" \t")))
         if len(headers) > self._patience.head_lines:
             fields = "headers" if self._state is HEAD else "trailers"
-            raise Rejected(431, BadUserInput(f"A request may have at most {self._patience.head_lines} {fields}."))
+            raise RequestRejected(
+                431, BadUserInput(f"A request may have at most {self._patience.head_lines} {fields}.")
+            )
 
     def on_headers_complete(self) -> None:
         parser, headers, patience = self._parser, self._headers, self._patience
@@ -286,7 +290,7 @@ class HttpProtocol(asyncio.Protocol):
         target, expects_100 = check_head(method, version, self._url, headers)
         if len(self._waiting) >= patience.pipelined:
             message = f"At most {patience.pipelined} requests may wait for their turn on a connection."
-            raise Rejected(400, BadUserInput(message))
+            raise RequestRejected(400, BadUserInput(message))
         if parser.should_upgrade():
             # To the parser this request has no content and ends here; `_parse` goes on with it.
             self._prepare_upgrade(method, version, headers)
@@ -312,7 +316,7 @@ class HttpProtocol(asyncio.Protocol):
     def _prepare_upgrade(self, method: str, version: str, headers: list[Header]) -> None:
         self._is_handshake = self._config.ws_protocol_class is not None and is_websocket_handshake(version, headers)
         if self._is_handshake and has_content(headers):
-            raise Rejected(400, BadUserInput("The opening handshake of a WebSocket has no body."))
+            raise RequestRejected(400, BadUserInput("The opening handshake of a WebSocket has no body."))
         self._upgrade = encode_head(method, self._url, version, headers, upgrade=self._is_handshake)
         self._full_head = headers
 
@@ -336,7 +340,7 @@ class HttpProtocol(asyncio.Protocol):
         """Let the WebSocket protocol take the connection. `rest` is what follows the head of its handshake."""
         if self._is_busy() or self.write_paused:
             message = "A WebSocket has to be a connection's first request, or follow an answer."
-            raise Rejected(400, BadUserInput(message))
+            raise RequestRejected(400, BadUserInput(message))
         self._release()
         factory: Any = self._config.ws_protocol_class
         protocol = factory(config=self._config, server_state=self.server_state, app_state=self._app_state)

@@ -18,7 +18,7 @@ _HOST = re.compile(rb"(?:[\w.~-]+|\[[\dA-Fa-f:.]+\])(?::\d{1,5})?")
 Header = tuple[bytes, bytes]
 
 
-class Rejected(Exception):
+class RequestRejected(Exception):
     """A request that is answered with `status` and `error`, and ends its connection.
 
     Raised in a callback of the parser, it also ends the parsing.
@@ -30,7 +30,7 @@ class Rejected(Exception):
         self.error = error
 
 
-class Target(NamedTuple):
+class RequestTarget(NamedTuple):
     """A request target: its path without and with percent-encoding, its query, and its authority if it has one."""
 
     path: str
@@ -39,11 +39,11 @@ class Target(NamedTuple):
     authority: bytes
 
 
-def method_not_allowed() -> Rejected:
-    return Rejected(405, BadUserInput(f"The method of a request must be one of {ALLOW}."))
+def method_not_allowed() -> RequestRejected:
+    return RequestRejected(405, BadUserInput(f"The method of a request must be one of {ALLOW}."))
 
 
-def check_head(method: str, version: str, url: bytes, headers: Sequence[Header]) -> tuple[Target, bool]:
+def check_head(method: str, version: str, url: bytes, headers: Sequence[Header]) -> tuple[RequestTarget, bool]:
     """Return the target of a request, and whether its client waits for `100 Continue` before it sends the content.
 
     Raises:
@@ -52,15 +52,15 @@ def check_head(method: str, version: str, url: bytes, headers: Sequence[Header])
     if method == "CONNECT":  # whatever follows would be the tunnel's data
         raise method_not_allowed()
     if version not in ("1.1", "1.0"):  # others are framed differently: RFC 9110, 15.6.6
-        raise Rejected(505, BadUserInput("The server speaks HTTP/1.1 and HTTP/1.0."))
+        raise RequestRejected(505, BadUserInput("The server speaks HTTP/1.1 and HTTP/1.0."))
     target = parse_target(url)
     by_name = dict(headers)
     if len(by_name) < len(headers) or b"host" not in by_name or b"transfer-encoding" in by_name:
         _check_framing(headers, version)
     if not _HOST.fullmatch(by_name.get(b"host", b"-")):
-        raise Rejected(400, BadUserInput("The header Host must be a host, and perhaps a port."))
+        raise RequestRejected(400, BadUserInput("The header Host must be a host, and perhaps a port."))
     if target.authority and by_name.get(b"host", target.authority).lower() != target.authority.lower():
-        raise Rejected(400, BadUserInput("The header Host must be the authority of the request's target."))
+        raise RequestRejected(400, BadUserInput("The header Host must be the authority of the request's target."))
     return target, version == "1.1" and by_name.get(b"expect", b"").lower() == b"100-continue"
 
 
@@ -68,17 +68,17 @@ def _check_framing(headers: Sequence[Header], version: str) -> None:
     """Where a request ends, and for which host it is, must be unambiguous: RFC 9112, 3.2 and 6.1."""
     codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
     if codings and version != "1.1":
-        raise Rejected(400, BadUserInput("HTTP/1.0 has no Transfer-Encoding: send Content-Length."))
+        raise RequestRejected(400, BadUserInput("HTTP/1.0 has no Transfer-Encoding: send Content-Length."))
     if codings not in ([], [b"chunked"]):
-        raise Rejected(501, BadUserInput("The only Transfer-Encoding that the server reads is chunked."))
+        raise RequestRejected(501, BadUserInput("The only Transfer-Encoding that the server reads is chunked."))
     hosts = sum(name == b"host" for name, _ in headers)
     if hosts > 1 or (not hosts and version == "1.1"):
-        raise Rejected(400, BadUserInput("A request of HTTP/1.1 must have one header Host."))
+        raise RequestRejected(400, BadUserInput("A request of HTTP/1.1 must have one header Host."))
 
 
 @lru_cache(maxsize=64)
-def parse_target(url: bytes) -> Target:
-    """Parse a path, or an absolute URL. Raises `Rejected` for anything else."""
+def parse_target(url: bytes) -> RequestTarget:
+    """Parse a path, or an absolute URL. Raises `RequestRejected` for anything else."""
     try:
         parsed = httptools.parse_url(url)
         is_http = parsed.schema in (None, b"http", b"https") and not parsed.userinfo
@@ -86,12 +86,14 @@ def parse_target(url: bytes) -> Target:
     except httptools.HttpParserInvalidURLError:
         raw = None
     if raw is None or raw[:1] != b"/" or b"#" in url or not url.isascii():
-        raise Rejected(400, BadUserInput("The target of a request must be a path or a URL in ASCII, with no fragment."))
+        raise RequestRejected(
+            400, BadUserInput("The target of a request must be a path or a URL in ASCII, with no fragment.")
+        )
     path = raw.decode("ascii")
     authority = b""
     if parsed.host is not None:
         authority = url.partition(b"://")[2].partition(b"/")[0].partition(b"?")[0]
-    return Target(unquote(path) if "%" in path else path, raw, parsed.query or b"", authority)
+    return RequestTarget(unquote(path) if "%" in path else path, raw, parsed.query or b"", authority)
 
 
 def is_websocket_handshake(version: str, headers: Sequence[Header]) -> bool:

@@ -18,7 +18,7 @@ class Fielder(Struct, frozen=True):
     substitute: bool = False
 
 
-class Wicket(Struct, frozen=True):
+class CricsheetWicket(Struct, frozen=True):
     player_out: str
     kind: str
     fielders: tuple[Fielder, ...] = ()
@@ -31,7 +31,7 @@ class Runs(Struct, frozen=True):
     non_boundary: bool = False
 
 
-class Extras(Struct, frozen=True):
+class CricsheetExtras(Struct, frozen=True):
     byes: Count = 0
     legbyes: Count = 0
     wides: Count = 0
@@ -52,19 +52,19 @@ class Replacements(Struct, frozen=True):
     match: tuple[Replacement, ...] = ()
 
 
-class Delivery(Struct, frozen=True):
+class CricsheetDelivery(Struct, frozen=True):
     batter: str
     bowler: str
     non_striker: str
     runs: Runs
-    extras: Extras | None = None
-    wickets: tuple[Wicket, ...] = ()
+    extras: CricsheetExtras | None = None
+    wickets: tuple[CricsheetWicket, ...] = ()
     replacements: Replacements | None = None
 
 
 class Over(Struct, frozen=True):
     over: Annotated[int, Meta(ge=0, le=999)]
-    deliveries: Annotated[tuple[Delivery, ...], Meta(max_length=99)] = ()
+    deliveries: Annotated[tuple[CricsheetDelivery, ...], Meta(max_length=99)] = ()
 
 
 class PenaltyRuns(Struct, frozen=True):
@@ -74,7 +74,7 @@ class PenaltyRuns(Struct, frozen=True):
     post: Count = 0
 
 
-class Target(Struct, frozen=True):
+class CricsheetTarget(Struct, frozen=True):
     """`overs` may be 9.2: nine overs and two balls."""
 
     runs: Count | None = None
@@ -93,11 +93,11 @@ class Innings(Struct, frozen=True):
     declared: bool = False
     forfeited: bool = False
     miscounted_overs: dict[str, MiscountedOver] = {}
-    target: Target | None = None
+    target: CricsheetTarget | None = None
     super_over: bool = False
 
 
-class Event(Struct, frozen=True):
+class CricsheetEvent(Struct, frozen=True):
     name: str
     match_number: int | str | None = None
     stage: str | int | None = None
@@ -110,7 +110,7 @@ class By(Struct, frozen=True):
     wickets: int | None = None
 
 
-class Outcome(Struct, frozen=True):
+class CricsheetOutcome(Struct, frozen=True):
     winner: str | None = None
     by: By = By()
     result: str | None = None
@@ -119,12 +119,12 @@ class Outcome(Struct, frozen=True):
     method: str | None = None
 
 
-class Toss(Struct, frozen=True):
+class CricsheetToss(Struct, frozen=True):
     winner: str | None = None
     decision: str | None = None
 
 
-class Registry(Struct, frozen=True):
+class CricsheetRegistry(Struct, frozen=True):
     people: dict[str, str] = {}
 
 
@@ -137,16 +137,16 @@ class Info(Struct, frozen=True):
     balls_per_over: Annotated[int, Meta(ge=1, le=99)] = 6
     city: str | None = None
     venue: str | None = None
-    event: Event | None = None
+    event: CricsheetEvent | None = None
     gender: str | None = None
-    outcome: Outcome = Outcome()
+    outcome: CricsheetOutcome = CricsheetOutcome()
     overs: Annotated[int, Meta(ge=1, le=999)] | None = None
     player_of_match: tuple[str, ...] = ()
     players: dict[str, tuple[str, ...]] = {}
-    registry: Registry = Registry()
+    registry: CricsheetRegistry = CricsheetRegistry()
     season: str | int | None = None
     team_type: str | None = None
-    toss: Toss | None = None
+    toss: CricsheetToss | None = None
 
 
 class FileMeta(Struct, frozen=True):

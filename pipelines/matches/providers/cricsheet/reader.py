@@ -55,7 +55,7 @@ def read(document: Mapping[str, object], *, match_id: str, name: str = "match") 
 
 def _read(file: written.File, match_id: str, name: str) -> Recording:
     try:
-        return _Reader(file, match_id).recording()
+        return _CricsheetReader(file, match_id).recording()
     except _Contradiction as problem:
         raise Malformed(f"{name}: {problem}") from None
 
@@ -65,7 +65,7 @@ class _Contradiction(Exception):
 
 
 @dataclass(slots=True)
-class _Reader:
+class _CricsheetReader:
     """One pass over a file."""
 
     file: written.File
@@ -116,7 +116,7 @@ class _Reader:
             balls_per_over=info.balls_per_over,
         )
 
-    def _toss(self, toss: written.Toss | None) -> Toss | None:
+    def _toss(self, toss: written.CricsheetToss | None) -> Toss | None:
         return Toss(self._team_id(toss.winner), toss.decision) if toss and toss.winner else None
 
     def _team_id(self, name: str) -> str:
@@ -178,7 +178,7 @@ class _Reader:
         except ValueError:
             raise _Contradiction(f"miscounted over {over.over}: {miscount.balls!r} is not a number.") from None
 
-    def _ball(self, ball_id: int, innings: int, over: int, number: int, delivery: written.Delivery) -> Ball:
+    def _ball(self, ball_id: int, innings: int, over: int, number: int, delivery: written.CricsheetDelivery) -> Ball:
         runs, extras = delivery.runs, NO_EXTRAS
         if delivery.extras:
             told = delivery.extras
@@ -201,7 +201,7 @@ class _Reader:
             wickets=tuple(map(self._wicket, delivery.wickets)),
         )
 
-    def _wicket(self, wicket: written.Wicket) -> Wicket:
+    def _wicket(self, wicket: written.CricsheetWicket) -> Wicket:
         return Wicket(
             *self._player(wicket.player_out),
             kind=wicket.kind,
@@ -279,7 +279,7 @@ def _fielder(fielder: written.Fielder) -> str:
     return (f"sub ({name})" if name else "sub") if fielder.substitute or not name else name
 
 
-def _round(event: written.Event | None) -> str | None:
+def _round(event: written.CricsheetEvent | None) -> str | None:
     """Final; Match 5, Group B."""
     if event is None:
         return None

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from datastore.matches.cricket import Result, ResultKind
-from pipelines.matches.providers.cricsheet.format import By, Outcome
+from pipelines.matches.providers.cricsheet.format import By, CricsheetOutcome
 
 AWARDED = "awarded"
 PLAIN_RESULTS = {
@@ -13,7 +13,7 @@ PLAIN_RESULTS = {
 }
 
 
-def result_of(outcome: Outcome, team_id: Callable[[str], str], *, super_over_tied: bool) -> Result | None:
+def result_of(outcome: CricsheetOutcome, team_id: Callable[[str], str], *, super_over_tied: bool) -> Result | None:
     """None where the file tells no outcome, or one that is not known. `team_id` finds a team by its name."""
     if outcome.winner is not None:
         return _win(outcome, outcome.winner, team_id(outcome.winner))
@@ -31,7 +31,7 @@ def result_of(outcome: Outcome, team_id: Callable[[str], str], *, super_over_tie
     )
 
 
-def _win(outcome: Outcome, winner: str, winner_id: str) -> Result:
+def _win(outcome: CricsheetOutcome, winner: str, winner_id: str) -> Result:
     if outcome.method and outcome.method.lower() == AWARDED:
         text = f"{winner} were awarded the match"
         return Result(ResultKind.AWARDED, text, winner_team_id=winner_id, method=outcome.method)
@@ -59,7 +59,7 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
-def _decider(outcome: Outcome, super_over_tied: bool) -> str | None:
+def _decider(outcome: CricsheetOutcome, super_over_tied: bool) -> str | None:
     if outcome.bowl_out:
         return f"{outcome.bowl_out} won the bowl-out"
     if outcome.eliminator and super_over_tied:

@@ -12,7 +12,7 @@ from typing import Any
 from datastore.matches.cricket import Ball, Extras, LineupPlayer, Wicket
 from pipelines.matches.providers.sportmonks.values import (
     Row,
-    Unreadable,
+    UnreadableRow,
     count,
     flag,
     ident,
@@ -51,7 +51,7 @@ NOBODY = ""
 logger = logging.getLogger(__name__)
 
 
-class Names:
+class PlayerNames:
     """The players' names: those of the lineup, or as they came with a ball."""
 
     def __init__(self, lineups: tuple[LineupPlayer, ...]) -> None:
@@ -141,7 +141,7 @@ def dismissal_kind(name: str) -> str:
     return next((kind for part, kind in KINDS if part in name), name or "out")
 
 
-def balls_of(fixture: Row, names: Names, scores: Scores) -> tuple[Ball, ...]:
+def balls_of(fixture: Row, names: PlayerNames, scores: Scores) -> tuple[Ball, ...]:
     """All balls, oldest first. Of two with one id the later row counts; one that cannot be read is left out."""
     found: dict[int, Ball] = {}
     repeated: list[int] = []
@@ -156,10 +156,10 @@ def balls_of(fixture: Row, names: Names, scores: Scores) -> tuple[Ball, ...]:
     return tuple(found[ball_id] for ball_id in sorted(found))
 
 
-def _ball(ball: Row, names: Names, scores: Scores) -> Ball:
+def _ball(ball: Row, names: PlayerNames, scores: Scores) -> Ball:
     place = overs(ball.get("ball"))
     if place is None:
-        raise Unreadable("ball is no over and ball")
+        raise UnreadableRow("ball is no over and ball")
     batter_id = needed_id(ball, "batsman_id")
     bowler_id = ident(ball.get("bowler_id"))
     crease = [ident(ball.get(f"batsman_{end}_on_creeze_id")) for end in ("one", "two")]
@@ -195,7 +195,7 @@ def _unknown_score(ball: Row) -> Score:
     return Score("out", out=ident(ball.get("batsmanout_id")) is not None)
 
 
-def _wicket(ball: Row, score: Score, batter_id: str, names: Names) -> Wicket:
+def _wicket(ball: Row, score: Score, batter_id: str, names: PlayerNames) -> Wicket:
     player_id = ident(ball.get("batsmanout_id")) or batter_id
     kind = dismissal_kind(score.name)
     keeper = ident(ball.get("catchstump_id"))

@@ -19,13 +19,13 @@ from datastore.matches.cricket import (
     phase_of,
 )
 from datastore.model.identifiers import ascii_upper
-from pipelines.matches.providers.sportmonks.balls import Names, Scores, balls_in_over, balls_of, player_name
+from pipelines.matches.providers.sportmonks.balls import PlayerNames, Scores, balls_in_over, balls_of, player_name
 from pipelines.matches.providers.sportmonks.innings import Play, innings_of, scorecards_of
 from pipelines.matches.providers.sportmonks.reference import league_code
 from pipelines.matches.providers.sportmonks.results import WICKETS, result_of
 from pipelines.matches.providers.sportmonks.values import (
     Row,
-    Unreadable,
+    UnreadableRow,
     count,
     flag,
     ident,
@@ -47,22 +47,22 @@ logger = logging.getLogger(__name__)
 
 
 def match_of(fixture: Row, codes: Mapping[str, str]) -> Match:
-    """A fixture of a list: its facts and totals. `codes`: the leagues' by id. Raises `Unreadable`."""
-    return _match(fixture, codes, Names(()), {}).match
+    """A fixture of a list: its facts and totals. `codes`: the leagues' by id. Raises `UnreadableRow`."""
+    return _match(fixture, codes, PlayerNames(()), {}).match
 
 
 def snapshot_of(fixture: Row, codes: Mapping[str, str], scores: Scores) -> MatchSnapshot:
-    """A fixture with all its includes. Raises `Unreadable` when it is no fixture; bad parts of it are left out."""
+    """A fixture with all its includes. Raises `UnreadableRow` when it is no fixture; bad parts of it are left out."""
     lineups = tuple(readable("player", fixture.get("lineup"), _lineup_player))
-    names = Names(lineups)
+    names = PlayerNames(lineups)
     snapshot = _match(fixture, codes, names, scores)
     return msgspec.structs.replace(snapshot, lineups=lineups)
 
 
-def _match(fixture: Row, codes: Mapping[str, str], names: Names, scores: Scores) -> MatchSnapshot:
+def _match(fixture: Row, codes: Mapping[str, str], names: PlayerNames, scores: Scores) -> MatchSnapshot:
     start = moment(fixture.get("starting_at"))
     if start is None:
-        raise Unreadable("starting_at is no time")
+        raise UnreadableRow("starting_at is no time")
     status = needed_text(fixture, "status")
     match_format = text(fixture.get("type"))
     balls = balls_of(fixture, names, scores)
@@ -91,7 +91,7 @@ def _match(fixture: Row, codes: Mapping[str, str], names: Names, scores: Scores)
     return MatchSnapshot(_played(match, fixture, names, scores, balls), balls)
 
 
-def _played(match: Match, fixture: Row, names: Names, scores: Scores, balls: tuple[Ball, ...]) -> Match:
+def _played(match: Match, fixture: Row, names: PlayerNames, scores: Scores, balls: tuple[Ball, ...]) -> Match:
     several_days = _takes_days(match.format)
     play = Play(
         names=names,
@@ -148,7 +148,7 @@ def _toss(fixture: Row) -> Toss | None:
     return Toss(team_id, None if elected is None else ELECTED.get(elected.lower(), elected))
 
 
-def _player_of_match(fixture: Row, names: Names) -> str | None:
+def _player_of_match(fixture: Row, names: PlayerNames) -> str | None:
     player_id = ident(fixture.get("man_of_match_id"))
     return None if player_id is None else names.known(player_id, fixture.get("manofmatch"))
 

@@ -20,10 +20,10 @@ from datastore.matches.cricket import (
     Scorecard,
     Wicket,
 )
-from pipelines.matches.providers.sportmonks.balls import Names, Scores, dismissal_kind, score_of
+from pipelines.matches.providers.sportmonks.balls import PlayerNames, Scores, dismissal_kind, score_of
 from pipelines.matches.providers.sportmonks.values import (
     Row,
-    Unreadable,
+    UnreadableRow,
     count,
     flag,
     ident,
@@ -40,7 +40,7 @@ from pipelines.matches.scoring.dismissals import CREDITED_TO_BOWLER, dismissal_t
 class Play:
     """What the innings of a fixture are read with. `regular`: how many there are before a super over."""
 
-    names: Names
+    names: PlayerNames
     scores: Scores
     balls: tuple[Ball, ...]
     balls_per_over: int = 6
@@ -82,9 +82,9 @@ def _scoreboard(row: Row, play: Play) -> InningsScore | None:
 
 def _total(row: Row, number: int | None, runs: str, play: Play) -> InningsScore:
     if number is None or not 1 <= number <= 9:
-        raise Unreadable("no innings")
+        raise UnreadableRow("no innings")
     if whole(row.get(runs)) is None:
-        raise Unreadable(f"{runs} is no number")
+        raise UnreadableRow(f"{runs} is no number")
     completed, balls = _bowled(row, play)
     return InningsScore(
         number=number,
@@ -210,7 +210,7 @@ def _status(row: Row, name: str, out: bool, seen: bool, closed: bool) -> BatterS
     return BatterStatus.DID_NOT_BAT if closed else BatterStatus.YET_TO_BAT
 
 
-def _wicket(row: Row, name: str, line: BattingLine, bowler_id: str | None, names: Names) -> Wicket:
+def _wicket(row: Row, name: str, line: BattingLine, bowler_id: str | None, names: PlayerNames) -> Wicket:
     kind = dismissal_kind(name)
     keeper, thrower = ident(row.get("catch_stump_player_id")), ident(row.get("runout_by_id"))
     if kind == "caught" and keeper is not None and keeper == bowler_id:

@@ -24,7 +24,7 @@ from pipelines.matches.providers.sportmonks.fixtures import match_of, snapshot_o
 from pipelines.matches.providers.sportmonks.http import BASE_URL, LIMITS, RETRY, SportMonksHttp
 from pipelines.matches.providers.sportmonks.quota import CALLS
 from pipelines.matches.providers.sportmonks.reference import leagues_of, season_teams_of, standings_of, teams_of
-from pipelines.matches.providers.sportmonks.single_flight import Flights
+from pipelines.matches.providers.sportmonks.single_flight import SingleFlight
 from pipelines.matches.providers.sportmonks.values import readable, row
 
 # At most ten are allowed.
@@ -48,7 +48,7 @@ class _Envelope(msgspec.Struct):
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _EndpointResponse:
     """What an endpoint said of matches, by the JSON it said it in: between two balls it says the same again."""
 
     at: datetime
@@ -88,8 +88,8 @@ class SportMonks:
         )
         self._now = now
         self._interval = interval
-        self._flights: Flights[_Answer] = Flights()
-        self._answers: dict[str, _Answer] = {}
+        self._flights: SingleFlight[_EndpointResponse] = SingleFlight()
+        self._answers: dict[str, _EndpointResponse] = {}
         self._alone: dict[str, datetime] = {}
         self._codes: dict[str, str] = {}
         self._scores: dict[str, Score] = {}
@@ -148,7 +148,7 @@ class SportMonks:
 
     # Matches
 
-    async def _live(self) -> _Answer:
+    async def _live(self) -> _EndpointResponse:
         return await self._recent(LIVESCORES, self._interval)
 
     def _shared_interval(self, match_id: str) -> timedelta:
@@ -157,18 +157,18 @@ class SportMonks:
         self._alone = {id: asked for id, asked in self._alone.items() if now - asked < KEPT} | {match_id: now}
         return min(self._interval * (len(self._alone) + 1), KEPT)
 
-    async def _recent(self, path: str, good_for: timedelta) -> _Answer:
+    async def _recent(self, path: str, good_for: timedelta) -> _EndpointResponse:
         """The last answer if it is recent, or that of one request for all who ask now."""
         last = self._answers.get(path)
         if last is not None and self._now() - last.at < good_for:
             return last
         return await self._flights.join(path, lambda: self._ask(path))
 
-    async def _ask(self, path: str) -> _Answer:
+    async def _ask(self, path: str) -> _EndpointResponse:
         await self._learn_scores()
         at = self._now()
         body = await self._http.get(path, {"include": EVERYTHING})
-        answer = _Answer(at, {} if body is None else self._read(path, body))
+        answer = _EndpointResponse(at, {} if body is None else self._read(path, body))
         # What nobody asks for any more is not kept, or the matches of a season would pile up.
         self._answers = {key: kept for key, kept in self._answers.items() if at - kept.at < KEPT}
         self._answers[path] = answer

@@ -14,7 +14,7 @@ class _Flight(Generic[T]):
     waiters: int = 0
 
 
-class Flights(Generic[T]):
+class SingleFlight(Generic[T]):
     """Requests under way, by key. A caller that is cancelled takes the request with it only if nobody else waits."""
 
     def __init__(self) -> None:

@@ -21,7 +21,7 @@ _YES = frozenset({"1", "true", "yes"})
 logger = logging.getLogger(__name__)
 
 
-class Unreadable(ValueError):
+class UnreadableRow(ValueError):
     """A row lacks what it cannot do without, or holds something of another kind."""
 
 
@@ -58,7 +58,7 @@ def _converted(kind: str, one: Any, convert: Callable[[Row], T | None]) -> T | N
         return None
     try:
         return convert(one)
-    except Unreadable as problem:
+    except UnreadableRow as problem:
         logger.warning("SportMonks: %s %.40r is left out: %s", kind, one.get("id"), problem)
         return None
 
@@ -110,14 +110,14 @@ def ident(value: Any) -> str | None:
 def needed_id(row: Row, name: str) -> str:
     found = ident(row.get(name))
     if found is None:
-        raise Unreadable(f"{name} is no id")
+        raise UnreadableRow(f"{name} is no id")
     return found
 
 
 def needed_text(row: Row, name: str) -> str:
     found = text(row.get(name))
     if found is None:
-        raise Unreadable(f"{name} is empty")
+        raise UnreadableRow(f"{name} is empty")
     return found
 
 
@@ -147,8 +147,8 @@ def overs(value: Any) -> tuple[int, int] | None:
 
 
 def innings_number(row: Row) -> int:
-    """`S2` is the second innings. Raises `Unreadable`."""
+    """`S2` is the second innings. Raises `UnreadableRow`."""
     written = text(row.get("scoreboard")) or ""
     if re.fullmatch(r"[Ss][1-9]", written) is None:
-        raise Unreadable(f"scoreboard is {written[:20]!r}")
+        raise UnreadableRow(f"scoreboard is {written[:20]!r}")
     return int(written[1])
