@@ -11,7 +11,7 @@ import aiohttp
 
 from benchmarks.data import NOON
 from benchmarks.server import SECRET_VARIABLE, Server, free_port, started, stop
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from server.security.jwt import Tokens, TokenSettings
 
 

@@ -24,7 +24,7 @@ from benchmarks.speed import filled_store
 from benchmarks.text_table import table
 from benchmarks.workload_data import VIEWER
 from benchmarks.workloads import WORKLOADS, Workload
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from server.security.jwt import Tokens, TokenSettings
 
 START_SECONDS = 60.0

@@ -29,8 +29,8 @@ from benchmarks.data import NOON
 from benchmarks.measuring import run
 from datastore.database import StoreOptions
 from datastore.keyspace import TABLES
+from datastore.model.identity import Role
 from datastore.session.metering import Call
-from resolvers.shared.authorization import Role
 from runtime.container import Gateway
 from server.admission.settings import Capacity
 from server.app import application

@@ -2,8 +2,8 @@
 
 import strawberry
 
+from datastore.model.identity import Identity
 from datastore.sightings.reporters import UserProfile
-from resolvers.shared.authorization import Identity
 from resolvers.shared.context import Info
 
 

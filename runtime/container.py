@@ -24,6 +24,7 @@ from datastore.earthquakes.request_logs import RequestLogs
 from datastore.errors import DomainError
 from datastore.keyspace import TABLES, TABLES_BY_NAME
 from datastore.model.access_patterns import Table
+from datastore.model.identity import Identity
 from datastore.objects.factory import object_store
 from datastore.photos.encrypted_user_ids import UserIds
 from datastore.search.factory import search_index
@@ -40,7 +41,8 @@ from pipelines.earthquakes.ingest import EarthquakeIngest
 from pipelines.feeds.search import SearchMetrics
 from pipelines.matches.live.metrics import PollFigures
 from pipelines.matches.setup import MatchSource, pipeline_setup
-from resolvers.shared.authorization import Identity
+from resolvers.earthquakes.costs import EarthquakeCosts
+from resolvers.earthquakes.earthquakes import EARTHQUAKE_COSTS
 from resolvers.shared.context import Context, Services, SightingPlaces
 from runtime.jobs import LOCAL_POLL_SECONDS, POLL_SECONDS, Background, Job, metrics_served, serve_metrics
 from server.observability.store_metrics import StoreMetrics
@@ -121,6 +123,7 @@ class Gateway:
             open_context=self.open_context,
             open_store=self.open_store,
             open_session=self._http,
+            cost_models={EARTHQUAKE_COSTS: EarthquakeCosts(self.open_store)},
             now=now,
             clock=time.time if now is utc_now else lambda: now().timestamp(),
             new_id=new_id,

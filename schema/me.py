@@ -6,12 +6,12 @@ from datastore.keyspace import sightings as patterns
 from datastore.keyspace.feeds import users
 from datastore.keyspace.matches import devices, live_activities
 from datastore.keyspace.photos import users as photo_users
+from datastore.model.identity import Role
 from resolvers import me as resolve
 from resolvers.feeds import users as resolve_users
 from resolvers.matches import devices as resolve_devices
 from resolvers.matches import live_activities as resolve_live_activities
 from resolvers.photos import users as resolve_photo_users
-from resolvers.shared import authorization as access
 from schema.connections import Connection
 from schema.feeds.users import User
 from schema.fields import ask
@@ -20,13 +20,13 @@ from schema.matches.live_activities import LiveActivity
 from schema.photos.users import PhotoUser
 from schema.sightings import UserProfile
 
-strawberry.enum(access.Role, description="What a token makes its bearer.")
+strawberry.enum(Role, description="What a token makes its bearer.")
 
 
 @strawberry.type(description="The caller, as the token says.")
 class Me:
     user_id: strawberry.ID = strawberry.field(description="The `sub` of the token.")
-    role: access.Role = strawberry.field(description="What the caller may do.")
+    role: Role = strawberry.field(description="What the caller may do.")
     email: str | None = strawberry.field(description="The caller's email, if the token says that it is verified.")
     profile = ask(
         patterns.USER_PROFILE,

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from datastore.model.private_files import FolderUnusable, open_private, unusable
+from datastore.private_files import FolderUnusable, open_private, unusable
 from datastore.redis.urls import check_redis_url
 from datastore.search.factory import check_search_url
 from server.admission.settings import VARIABLES as CAPACITY_VARIABLES

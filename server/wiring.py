@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
 from functools import cached_property
@@ -14,13 +14,12 @@ from prometheus_client import CollectorRegistry
 from datastore.change_streams.replay.signed_resume_ids import ResumeIds
 from datastore.database import StoreOptions
 from datastore.gateway.persisted_documents import KnownDocuments
+from datastore.model.access_patterns import CostModel
+from datastore.model.identity import Role
 from datastore.objects import ObjectStore
 from datastore.objects.ledger import IncomingLimits
 from datastore.session.metering import Meter
 from datastore.session.store import Store
-from resolvers.earthquakes.costs import EarthquakeCosts
-from resolvers.earthquakes.earthquakes import EARTHQUAKE_COSTS
-from resolvers.shared.authorization import Role
 from server.admission.connection_limits import Connections
 from server.admission.wiring import Admission
 from server.documents.document_cache import Documents
@@ -89,6 +88,7 @@ class ServerComponents:
         open_context: OpenContext,
         open_store: OpenStore,
         open_session: OpenSession,
+        cost_models: Mapping[str, CostModel],
         now: Callable[[], datetime],
         clock: Callable[[], float],
         new_id: Callable[[], str],
@@ -99,6 +99,7 @@ class ServerComponents:
         self._build_schema = build_schema
         self._open_context = open_context
         self._open_store = open_store
+        self._cost_models = cost_models
         self._now = now
         self._clock = clock
         self._new_id = new_id
@@ -179,7 +180,7 @@ class ServerComponents:
             max_cost=self.settings.documents.max_cost,
             compiles=self.settings.documents.compiles,
             now=self._now,
-            models={EARTHQUAKE_COSTS: EarthquakeCosts(self._open_store)},
+            models=self._cost_models,
         )
 
     @cached_property

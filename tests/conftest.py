@@ -24,11 +24,11 @@ from datastore.database import Database, StoreOptions, open_database
 from datastore.dynamodb.client import Client
 from datastore.infrastructure.iam_roles import GATEWAY
 from datastore.model.access_patterns import Table
+from datastore.model.identity import Role
 from datastore.photos.decoder_pool import DecoderPool
 from datastore.session.metering import Call
 from datastore.session.store import Store
 from pipelines.photos.janitor import Janitor
-from resolvers.shared.authorization import Role
 from runtime.container import Gateway
 from server.admission.settings import Capacity
 from server.app import application

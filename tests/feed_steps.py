@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from conftest import Clock, Served
 
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 # Who looks, beside an anonymous caller: `fan` follows `ada`, who writes.
 VIEWERS: dict[str, tuple[str | None, Role]] = {

@@ -15,9 +15,9 @@ from feed_model import Model
 from datastore.dynamodb.client import Client
 from datastore.keyspace.feeds import pipeline as keys
 from datastore.keyspace.feeds.table import FEED
+from datastore.model.identity import Role
 from datastore.model.ids import uuid7
 from datastore.session.store import Store
-from resolvers.shared.authorization import Role
 
 # What may be refused, because others act at the same time: a post that was deleted, or may not be seen.
 REFUSALS = {"NOT_FOUND", "CONFLICT", "FORBIDDEN"}

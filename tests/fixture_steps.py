@@ -18,7 +18,7 @@ from datastore.matches.cricket import (
     Scorecard,
 )
 from datastore.matches.fixtures import Fixtures
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 SYNC = """mutation ($fixtures: [FixtureInput!]!) {
   syncFixtures(fixtures: $fixtures) {

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from photo_steps import BOX
 
+from datastore.model.identity import Role
 from datastore.sightings.sightings import LIFETIME
-from resolvers.shared.authorization import Role
 
 if TYPE_CHECKING:
     from mixed_load import Actor

@@ -27,7 +27,7 @@ from datastore.keyspace.matches.teams import TEAMS
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixtures import Fixtures
 from datastore.model.access_patterns import Table
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 
 def seconds(moment: datetime) -> str:

@@ -16,8 +16,8 @@ from uuid import UUID
 from conftest import Served
 from load_operations import READS, WRITES, Read, Sighted, Write
 
+from datastore.model.identity import Role
 from datastore.model.ids import uuid7
-from resolvers.shared.authorization import Role
 
 Fact = tuple[str, ...]
 PASSING = {"THROTTLED", "UNAVAILABLE", "TIMEOUT"}

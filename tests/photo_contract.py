@@ -7,8 +7,8 @@ from photo_items import ADA, face, livestream, person, photo, put, tagged, user
 from PIL import Image
 
 from datastore.model.access_patterns import Operation, Who
+from datastore.model.identity import Role
 from datastore.model.ids import uuid7
-from resolvers.shared.authorization import Role
 
 P1, P2 = person("p1", "Grace", faceCount=1), person("p2", "Alan")
 F1 = face("f1", "i1", "p1")

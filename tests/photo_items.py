@@ -7,8 +7,8 @@ from typing import Any
 from conftest import NOON, Served
 
 from datastore.keyspace.photos.table import SPARKS
+from datastore.model.identity import Role
 from datastore.model.timestamps import iso
-from resolvers.shared.authorization import Role
 
 ADA, EVE = "ada@example.com", "eve@example.com"
 BOX = {"left": 0.1, "top": 0.1, "width": 0.2, "height": 0.2}

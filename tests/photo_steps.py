@@ -8,7 +8,7 @@ from photo_items import ADA, ask_as
 
 from datastore.dynamodb.codec import decode_item
 from datastore.keyspace.photos.table import SPARKS
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 BOX = {"left": 0.1, "top": 0.2, "width": 0.3, "height": 0.4}
 TAG = """mutation ($input: TagFaceInput!, $at: DateTime) { tagFace(input: $input, takenAt: $at) {

@@ -14,9 +14,9 @@ from conftest import SECRET, Answer, Clock, Served
 from process_clock import ProcessClock
 
 from datastore.database import Database
+from datastore.model.identity import Role
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from resolvers.shared.authorization import Role
 from server.security.jwt import Tokens, TokenSettings
 
 PASSING = {"THROTTLED", "UNAVAILABLE", "TIMEOUT"}

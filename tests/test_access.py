@@ -6,7 +6,7 @@ from photo_items import ADA
 from test_contract import ASK, CONTRACT
 
 from datastore.model.access_patterns import Who
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 WHO = {name: who for _, name, _, who in CONTRACT}
 OUTCOMES: dict[Who, dict[Role | None, list[str]]] = {

@@ -18,11 +18,11 @@ from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch, ActiveStatus
 from datastore.matches.locks import Locks
+from datastore.model.identity import Role
 from pipelines.demo.match import demo_match
 from pipelines.matches.live.poller import Tick
 from pipelines.matches.providers.cricsheet.reader import read
 from pipelines.matches.providers.replay import ReplayProvider
-from resolvers.shared.authorization import Role
 from resolvers.shared.node_ids import global_id
 
 STATE = """

@@ -14,7 +14,7 @@ from test_sighting_subscriptions import foreign_sighting, raw_put
 
 from datastore.errors import Throttled, Unavailable
 from datastore.keyspace.sightings import BLIP
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from server.admission.quotas import KeyedQuota
 from server.admission.settings import Capacity
 from server.documents.variables import characters_in

@@ -20,7 +20,7 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.model.access_patterns import AccessPattern, Who
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 LET_IN: list[str] = []
 SIGN_IN, FORBIDDEN, MISSING = ["UNAUTHENTICATED"], ["FORBIDDEN"], ["NOT_FOUND"]

@@ -18,7 +18,7 @@ from virtual_time import VirtualLoop, in_virtual_time
 
 from datastore.errors import Throttled
 from datastore.keyspace.sightings import BLIP
-from resolvers.shared.authorization import Identity, Role
+from datastore.model.identity import Identity, Role
 from server.admission.budgets import Buckets, Budget, CallersBudgets, LocalBuckets
 from server.admission.client_address import payer
 from server.admission.redis_budgets import CONNECTIONS, RedisBuckets

@@ -24,7 +24,7 @@ from datastore.database import StoreOptions, open_database
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.model.access_patterns import Table
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from server.settings import Settings
 
 QUAKES = "subscription { earthquakeDetected { eventId } }"

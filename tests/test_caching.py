@@ -17,7 +17,7 @@ import schema as api
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.earthquakes import EVENT
 from datastore.model.access_patterns import Who
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from server.admission.settings import Capacity
 from server.documents.cache_control import CacheControl
 from server.documents.document_cache import Documents

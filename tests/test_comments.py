@@ -13,9 +13,9 @@ from feed_steps import SEEN_BY, VIEWERS, assert_paged, cast, done, enter, follow
 
 from datastore.keyspace.feeds import comments as keys
 from datastore.keyspace.feeds.table import FEED
+from datastore.model.identity import Role
 from datastore.model.ids import uuid7, uuid7_moment
 from datastore.model.timestamps import iso, to_seconds
-from resolvers.shared.authorization import Role
 
 ADD = """
 mutation ($post: ID!, $id: ID, $text: String!) {

@@ -33,7 +33,7 @@ from strawberry.execution import optimized_is_awaitable
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
 import schema as api
-from resolvers.shared.authorization import Identity, Role
+from datastore.model.identity import Identity, Role
 from server.documents.document_cache import Documents
 from server.documents.executor import GatewayExecutor
 from server.documents.settings import document_settings

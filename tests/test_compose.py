@@ -23,8 +23,8 @@ from store_engines import ROOT, free_port
 from test_operations import named, told
 
 from datastore.change_streams.relay.lua import BYTES_KEPT
+from datastore.model.identity import Role
 from deploy.rehearse import instructions
-from resolvers.shared.authorization import Role
 from server.security.jwt import Tokens, TokenSettings
 
 COMPOSE = yaml.safe_load((ROOT / "compose.yaml").read_text())

@@ -13,7 +13,7 @@ from datastore.database import StoreOptions
 from datastore.dynamodb.codec import Item
 from datastore.keyspace import sightings as keys
 from datastore.keyspace.sightings import BLIP
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 REPORT = 'mutation { reportSighting(input: {area: "Downtown", category: "Cats", description: "A cat"}) { sightingId } }'
 CONFIRM = 'mutation ($id: ID!) { confirmSighting(area: "Downtown", sightingId: $id) { confirmationCount } }'

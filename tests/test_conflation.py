@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.errors import SlowSubscriber
 from datastore.matches.cricket import CricketEvent, CricketEventKind, MatchPhase
 from datastore.matches.live_state import LiveScore, LiveStatePart
 from resolvers.matches.conflation import conflated
 from resolvers.matches.match_update import PATIENT, MatchUpdate
-from resolvers.shared.resume_position import SubscriptionProgress
 
 LIVE = LiveScore("1st Innings", MatchPhase.LIVE)
 INTERVAL = 0.4

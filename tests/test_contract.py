@@ -27,8 +27,8 @@ from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.model.access_patterns import AccessPattern, Operation, Table, Who
+from datastore.model.identity import Role
 from datastore.session.metering import Call
-from resolvers.shared.authorization import Role
 
 # Pattern, field, operations, who: as the contract has them.
 CONTRACT: list[tuple[str, str, set[Operation], Who]] = [

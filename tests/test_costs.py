@@ -17,8 +17,8 @@ from graphql import (
 )
 
 import schema as api
+from datastore.model.identity import Role
 from datastore.session.metering import WRITE_PRICE
-from resolvers.shared.authorization import Role
 from server.documents.document_cache import Documents
 
 DOCUMENTS = Documents(api.build(), now=lambda: NOON)

@@ -16,10 +16,10 @@ from datastore.keyspace.matches import devices as keys
 from datastore.keyspace.matches.devices import DEVICES, UPDATE_PUSH_TO_START
 from datastore.matches.devices import Devices, Platform
 from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.identity import Role
 from datastore.model.timestamps import to_seconds
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from resolvers.shared.authorization import Role
 
 ALL = AccessPattern("T-1", "", DEVICES, ("Query",), Who.INTERNAL, key="userId = :partition", consistent=True)
 PHONE, NEW_PHONE, START = "a1" * 32, "b2" * 32, "c3" * 80

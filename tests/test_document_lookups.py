@@ -11,7 +11,7 @@ from transports import codes, over, persisted
 
 from datastore.errors import Unavailable
 from datastore.gateway.persisted_documents import KnownDocuments
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from server.admission.load_shedding import LoadShedder
 from server.admission.settings import Capacity
 from server.documents.persisted.manifest import sha256_of

@@ -13,8 +13,8 @@ from strawberry.utils.str_converters import to_camel_case
 
 import schema as api
 from benchmarks.hostile_documents import shapes
+from datastore.model.identity import Role
 from datastore.model.log_redaction import without_emails
-from resolvers.shared.authorization import Role
 from server.documents import document_cache as prepared
 from server.documents.cost.introspection import Sizes
 from server.documents.document_cache import DocumentRejected, Documents

@@ -23,12 +23,12 @@ from datastore.earthquakes.events import Earthquake, event_item
 from datastore.earthquakes.statistics import StatisticsRebuild
 from datastore.infrastructure import tables
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.model.identity import Role
 from datastore.model.timestamps import day_bucket, epoch_ms, from_epoch_ms
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.earthquakes.usgs_feed import read_events
 from pipelines.earthquakes.usgs_fetch import open_source
-from resolvers.shared.authorization import Role
 
 MONTH = REAL_DATA / "usgs" / "all_month_2019-11.derived-from-csv.geojson.gz"
 PAGE = """

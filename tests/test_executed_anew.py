@@ -24,7 +24,7 @@ from datastore.keyspace import TABLES
 from datastore.keyspace.gateway import answers as keys
 from datastore.keyspace.gateway.table import GATEWAY
 from datastore.model.composite_keys import Key, key_of
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from server.operations.runner import Runner
 
 __all__ = ["feed"]

@@ -33,8 +33,8 @@ from datastore.keyspace.sightings import BLIP
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.model.access_patterns import WRITES
+from datastore.model.identity import Identity, Role
 from datastore.session.metering import Call, Meter
-from resolvers.shared.authorization import Identity, Role
 from server.operations.explain import Explain, Explanations
 from server.operations.outcome import Stage
 from server.operations.request import Caller

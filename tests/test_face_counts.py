@@ -9,7 +9,7 @@ from conftest import Served
 from photo_items import ADA, EVE, ask_as, face, person, photo, put, user
 from photo_steps import BOX, DELETE, MERGE, RENAME, TAG, UNTAG, assert_consistent, stored
 
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 ALLOWED = {"CONFLICT", "NOT_FOUND", "FORBIDDEN"}
 

@@ -8,10 +8,10 @@ from conftest import NOON, Served
 from photo_items import ADA, EVE, WRITTEN, ask_as, face, person, photo, put, tagged, user
 from photo_steps import BOX, TAG, UNTAG, assert_consistent, done, one, stored, tag
 
+from datastore.model.identity import Role
 from datastore.model.ids import uuid7
 from datastore.photos import face_tags as tagging
 from datastore.photos import optimistic_update as current
-from resolvers.shared.authorization import Role
 
 OWN = uuid7(NOON, "own")
 

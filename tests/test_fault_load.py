@@ -28,8 +28,8 @@ from datastore.dynamodb.client import Client
 from datastore.dynamodb.retry.budget import RETRY, RetryBudget
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
+from datastore.model.identity import Role
 from datastore.session.read_cache import ProcessReads
-from resolvers.shared.authorization import Role
 from server.settings import Settings
 
 OPERATIONS = int(os.environ.get("FAULT_OPERATIONS", "1500"))

@@ -17,10 +17,10 @@ from datastore.feeds.home_feeds import HomeFeeds, MergedAuthor, source_item
 from datastore.feeds.posts import Post, Posts
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.composite_keys import Key
+from datastore.model.identity import Role
 from datastore.model.timestamps import iso, to_seconds
 from datastore.session.metering import Call
 from resolvers.feeds import home_feeds
-from resolvers.shared.authorization import Role
 
 ARRIVALS = 'subscription { homeFeedUpdated(userId: "ada"%s) { postId authorId createdAt post { text } } }'
 RECEIVED = 'subscription { notificationReceived(userId: "ada"%s) { notificationId actorCount actor { name } } }'

@@ -16,7 +16,7 @@ from datastore.matches.cricket import (
 )
 from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.match_follows import MatchFollows
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 
 @pytest.mark.parametrize("selected", [True, False])

@@ -11,7 +11,7 @@ from test_match_updates import begun, follow, play_out
 
 from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.matches.cricket import MatchPhase
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 FIELDS = "version isSnapshot liveScore { note phase } match { note venue { name } playerOfMatch }"
 ONE = f'subscription {{ matchUpdates(matchId: "m1") {{ {FIELDS} }} }}'

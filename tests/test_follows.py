@@ -16,8 +16,8 @@ from datastore.keyspace.feeds import follows as keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import Key
+from datastore.model.identity import Role
 from datastore.model.timestamps import iso
-from resolvers.shared.authorization import Role
 
 FOLLOW = "mutation ($id: ID!) { follow(userId: $id) { userId followedAt user { name } } }"
 UNFOLLOW = "mutation ($id: ID!) { unfollow(userId: $id) { userId followedAt } }"

@@ -19,7 +19,7 @@ from command_line import Process, refused_in_a_line, run, serving
 from conftest import SECRET
 from photo_files import COMPLETE, RESERVE, picture, send
 
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from server.security.jwt import Tokens, TokenSettings
 
 MEGABYTE = 2**20

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 from conftest import Served
 
-from resolvers.shared.authorization import Identity, Role
+from datastore.model.identity import Identity, Role
 from server.operations.lifecycle import Request
 from server.operations.request import Caller, Operation, Transport
 from server.uvicorn import GC_THRESHOLDS, settle_garbage_collector

@@ -12,7 +12,7 @@ from toy_sockets import serving
 
 from datastore.database import StoreOptions
 from datastore.keyspace.sightings import BLIP
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from runtime.container import Gateway
 from server.settings import Settings
 from server.websocket.limits import SocketLimits

@@ -9,7 +9,7 @@ from feed_items import comment_item, like_item, post_item, user_item
 from test_comments import an_id
 
 from datastore.keyspace.feeds.table import FEED
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from server.admission.settings import Capacity
 from server.settings import Settings
 

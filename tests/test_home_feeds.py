@@ -18,11 +18,11 @@ from datastore.dynamodb.codec import Item
 from datastore.feeds.home_feeds import HomeFeeds, entry_from, entry_item, source_item
 from datastore.keyspace.feeds import home_feeds as keys
 from datastore.keyspace.feeds.table import FEED
+from datastore.model.identity import Role
 from datastore.model.timestamp_forms import canonical
 from datastore.model.timestamps import iso
 from datastore.session.pagination import Page, Span
 from datastore.session.store import QueryPage, Store
-from resolvers.shared.authorization import Role
 
 ENGINE_SETTINGS = settings(
     deadline=None,

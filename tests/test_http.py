@@ -13,12 +13,12 @@ import strawberry
 from graphql import GraphQLError
 from http_server import served, until
 
+from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.errors import Conflict, NotFound, Unauthenticated, Unavailable
+from datastore.model.identity import Identity, Role
 from datastore.model.ids import IdSource
 from datastore.session.metering import Meter
 from datastore.session.read_cache import ReadFreshness
-from resolvers.shared.authorization import Identity, Role
-from resolvers.shared.resume_position import SubscriptionProgress
 from server.documents.document_cache import Documents
 from server.http.endpoint import GraphQLHTTP
 from server.http.protocol import UVICORN_OPTIONS

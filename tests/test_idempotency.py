@@ -34,10 +34,10 @@ from datastore.errors import (
 from datastore.gateway.idempotency_records import LARGEST_ANSWER, Claim, IdempotencyRecords
 from datastore.keyspace.gateway import answers as keys
 from datastore.keyspace.gateway.table import GATEWAY
+from datastore.model.identity import Identity, Role
 from datastore.model.ids import IdSource
 from datastore.session.metering import Deadline, Meter
 from datastore.session.store import Store
-from resolvers.shared.authorization import Identity, Role
 from server.operations import idempotency
 from server.operations.idempotency import Idempotency
 from server.operations.lifecycle import Request

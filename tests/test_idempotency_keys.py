@@ -18,8 +18,8 @@ from fault_proxy import QUICK, Proxy, Seen, forward, hang, lose_answer, plain, r
 from store_engines import free_port, make_tables
 
 from datastore.database import StoreOptions
+from datastore.model.identity import Role
 from datastore.session.metering import WRITE_PRICE
-from resolvers.shared.authorization import Role
 from runtime.container import Gateway
 from server.admission.settings import Capacity
 from server.settings import Settings

@@ -15,9 +15,9 @@ from store_engines import ROOT
 from datastore.feeds.hashtags import tag_name
 from datastore.keyspace.photos import users as keys
 from datastore.model import identifiers
+from datastore.model.identity import Role
 from datastore.model.text_characters import has_hidden
 from resolvers.shared import validation as bounds
-from resolvers.shared.authorization import Role
 
 KATE, KELVIN = "kate@example.com", "\u212aate@example.com"
 FORMS: tuple[Literal["NFC", "NFD", "NFKC", "NFKD"], ...] = ("NFC", "NFD", "NFKC", "NFKD")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from issuers import NOW, RSA_ONE, SECRET, Clock, hashed, published, raw, signed
 
 from datastore.errors import Unauthenticated
-from resolvers.shared.authorization import Identity, Role
+from datastore.model.identity import Identity, Role
 from server.security.jwt import MAX_TOKEN_BYTES, Tokens, TokenSettings, bearer
 
 

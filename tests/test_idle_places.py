@@ -18,9 +18,9 @@ from test_resume import told_all, write_until
 
 from datastore.change_streams.replay.resume_token import UNKNOWN
 from datastore.change_streams.replay.signed_resume_ids import ResumeRequest
+from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.matches.cricket import CricketEvent, CricketEventKind
-from resolvers.shared.resume_position import ResumePosition, SubscriptionProgress
 from server.settings import Settings
 from server.subscriptions.event_execution import EventExecutor
 

@@ -23,12 +23,12 @@ from upload_steps import files, janitor, reserved, uploaded
 
 from datastore.database import StoreOptions
 from datastore.errors import Throttled, Unavailable
+from datastore.model.identity import Role
 from datastore.model.ids import uuid7
 from datastore.objects import STALE, UPLOAD_LIFETIME, UploadTarget
 from datastore.objects.ledger import LEAST_BYTES, IncomingLimits, Ledger
 from datastore.objects.local import LocalObjects
 from datastore.photos.file_deletion_outbox import incoming
-from resolvers.shared.authorization import Role
 from server.admission.settings import Capacity
 from server.settings import Settings
 

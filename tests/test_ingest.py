@@ -25,8 +25,8 @@ from datastore.earthquakes.events import Earthquake
 from datastore.errors import Unavailable
 from datastore.infrastructure import tables
 from datastore.keyspace import earthquakes as keys
+from datastore.model.identity import Role
 from datastore.session.metering import Call
-from resolvers.shared.authorization import Role
 
 INGEST = """
 mutation ($feed: String!) {

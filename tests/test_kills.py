@@ -38,8 +38,8 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
+from datastore.model.identity import Role
 from pipelines.matches.providers.playback import Timeline
-from resolvers.shared.authorization import Role
 
 KILLS = int(os.environ.get("KILLS", "2"))
 PAUSE_SECONDS = float(os.environ.get("KILLS_PAUSE", "1.0"))

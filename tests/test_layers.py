@@ -10,7 +10,7 @@ from store_engines import ROOT
 MAY_IMPORT = {
     "gateway": {"runtime", "server", "schema", "pipelines", "datastore"},
     "runtime": {"server", "schema", "resolvers", "pipelines", "datastore"},
-    "server": {"jit", "resolvers", "datastore"},
+    "server": {"jit", "datastore"},
     "jit": set(),
     "schema": {"resolvers", "datastore"},
     "resolvers": {"datastore"},

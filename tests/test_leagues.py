@@ -7,7 +7,7 @@ from conftest import NOON, Answer, Served
 
 from datastore.keyspace.matches.leagues import LEAGUES
 from datastore.matches.leagues import League, Leagues
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 FIELDS = "leagueId name code active seasonId imageUrl countryId type updatedAt"
 PUT = f"mutation ($input: LeagueInput!) {{ putLeague(input: $input) {{ {FIELDS} }} }}"

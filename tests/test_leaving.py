@@ -20,9 +20,9 @@ from datastore.keyspace.photos.table import SPARKS
 from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key
+from datastore.model.identity import Role
 from datastore.photos.lookups import AT_ONCE
 from datastore.session.store import Store
-from resolvers.shared.authorization import Role
 from server.settings import Settings
 
 PROFILES = " ".join(["{", *[f'a{number}: userProfile(userId: "{number}") {{ userId }}' for number in range(5)], "}"])

@@ -21,7 +21,7 @@ from feed_steps import (
 
 from datastore.keyspace.feeds import likes as keys
 from datastore.keyspace.feeds.table import FEED
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 LIKE = "mutation ($post: ID!) { likePost(postId: $post) { postId userId createdAt } }"
 UNLIKE = "mutation ($post: ID!) { unlikePost(postId: $post) { postId userId createdAt } }"

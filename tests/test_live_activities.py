@@ -12,10 +12,10 @@ from datastore.matches.cricket import Match, MatchPhase
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_activities import LiveActivities, LiveActivity, LiveActivityStatus
 from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.identity import Role
 from datastore.model.timestamps import iso, to_seconds
 from datastore.session.pagination import Span
 from datastore.session.store import Store
-from resolvers.shared.authorization import Role
 
 ALL = AccessPattern("T-1", "", LIVE_ACTIVITIES, ("Query",), Who.INTERNAL, key="matchId = :partition", consistent=True)
 TOKEN, NEW_TOKEN = "a1" * 80, "b2" * 80

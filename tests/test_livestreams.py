@@ -10,10 +10,10 @@ from conftest import NOON, Answer, Served
 from photo_items import livestream, photo, put, user
 
 from datastore.dynamodb.codec import Item
+from datastore.model.identity import Role
 from datastore.model.ids import uuid7
 from datastore.photos.livestreams import Livestreams
 from datastore.session.store import WriteResult
-from resolvers.shared.authorization import Role
 
 ALL = " fragment All on Livestream { livestreamId title description streamUrl startTime endTime createdAt state }"
 CREATE = "mutation ($input: CreateLivestreamInput!) { createLivestream(input: $input) { ...All } }" + ALL

@@ -15,7 +15,7 @@ from fault_proxy import Proxy, Seen, forward, until
 from datastore.database import StoreOptions
 from datastore.errors import Throttled, Unavailable
 from datastore.keyspace.sightings import BLIP
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from server.admission.load_shedding import IN_HAND, LATE_TURNS, LoadShedder
 from server.admission.quotas import KeyedQuota
 from server.settings import Settings

@@ -14,7 +14,7 @@ from test_match_updates import advance, play_out
 
 from datastore.change_streams.shards.stream_reader import StreamReader
 from datastore.matches.cricket import MatchPhase
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 MATCH = 'subscription { matchUpdates(matchId: "m1"%s) { version isSnapshot liveScore { phase } } }'
 DEACTIVATE = 'mutation { deactivateMatch(id: "m1") { fence } }'

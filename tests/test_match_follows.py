@@ -20,11 +20,11 @@ from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.match_follows import MatchFollows
 from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.identity import Role
 from datastore.model.timestamps import to_seconds
 from datastore.session.metering import Deadline
 from datastore.session.pagination import Span
 from datastore.session.store import Store
-from resolvers.shared.authorization import Role
 
 FOLLOW = 'mutation ($team: ID!) { followMatch(matchId: "m1", teamId: $team) { teamId createdAt expiresAt } }'
 UNFOLLOW = 'mutation { unfollowMatch(matchId: "m1") { teamId } }'

@@ -13,8 +13,8 @@ from photo_steps import MERGE, RENAME, UNTAG, assert_consistent, done, one, stor
 
 from datastore.database import StoreOptions
 from datastore.dynamodb.retry.backoff import Backoff
+from datastore.model.identity import Role
 from datastore.photos import merge_persons as merging
-from resolvers.shared.authorization import Role
 
 
 @pytest.fixture(autouse=True)

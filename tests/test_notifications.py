@@ -11,8 +11,8 @@ from datastore.dynamodb.codec import Item
 from datastore.feeds.notifications import LIFETIME
 from datastore.keyspace.feeds import notifications as keys
 from datastore.keyspace.feeds.table import FEED
+from datastore.model.identity import Role
 from datastore.model.timestamps import to_seconds
-from resolvers.shared.authorization import Role
 
 UNREAD = '{ notifications(userId: "ada"%s) { %s } }'
 MARK = "mutation ($id: ID!) { markNotificationRead(notificationId: $id) { notificationId kind postId } }"

@@ -23,8 +23,8 @@ from store_engines import ROOT
 from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.errors import NotFound
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.model.identity import Role
 from datastore.session.metering import Call
-from resolvers.shared.authorization import Role
 from server.documents.persisted.manifest import sha256_of
 from server.observability import operation_log
 from server.observability.operation_log import JsonLines

@@ -9,7 +9,7 @@ import yaml
 from conftest import Served
 from store_engines import ROOT
 
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 PAGE = (ROOT / "docs" / "operations.md").read_text()
 ALERTS = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())

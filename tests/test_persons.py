@@ -8,9 +8,9 @@ from conftest import Served
 from photo_items import ADA, ask_as, face, person, photo, put, user
 from photo_steps import CREATE, RENAME, assert_consistent, done, one, stored, tag
 
+from datastore.model.identity import Role
 from datastore.photos.optimistic_update import OptimisticUpdate
 from datastore.photos.rename_person import PersonRename
-from resolvers.shared.authorization import Role
 
 OWN = "01900000-0000-7000-8000-000000000001"
 

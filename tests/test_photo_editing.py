@@ -12,11 +12,11 @@ from photo_steps import DELETE, UPDATE, assert_consistent, done, one, stored, ta
 
 from datastore.errors import Unavailable
 from datastore.model.access_patterns import AccessPattern
+from datastore.model.identity import Role
 from datastore.photos import update_photo as editing
 from datastore.photos.file_deletion_outbox import FileDeletionOutbox
 from datastore.photos.optimistic_update import OptimisticUpdate
 from datastore.session.store import Action, Store
-from resolvers.shared.authorization import Role
 
 AT = "2026-06-25T10:00:00.250Z"
 FILES = [f"originals/{ADA}/i.jpg", f"thumbnails/{ADA}/i.jpg"]

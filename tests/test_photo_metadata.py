@@ -17,8 +17,8 @@ from s3_server import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, S3Server
 from upload_forms import complete, create, send
 from upload_steps import reserved, uploaded
 
+from datastore.model.identity import Role
 from datastore.photos.metadata import MOST_PARTS
-from resolvers.shared.authorization import Role
 from server.settings import Misconfigured, Settings, from_environment
 
 ONE = "query($id: ID!) { photo(id: $id) { originalUrl thumbnailUrl takenAt camera size width height } }"

@@ -20,10 +20,10 @@ from datastore.database import StoreOptions, open_database
 from datastore.infrastructure import tables
 from datastore.keyspace.photos import photos as keys
 from datastore.keyspace.photos.table import SPARKS
+from datastore.model.identity import Role
 from datastore.model.ids import uuid7
 from datastore.model.timestamps import iso
 from datastore.photos.photos import FaceOnPhoto, Photo, photo_item
-from resolvers.shared.authorization import Role
 from runtime.container import Gateway
 from server.settings import Settings
 

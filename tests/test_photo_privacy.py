@@ -19,12 +19,12 @@ from datastore.dynamodb.records import logged_keys, parsed
 from datastore.errors import Internal
 from datastore.keyspace.photos.table import SPARKS
 from datastore.model import log_redaction as emails
+from datastore.model.identity import Role
 from datastore.model.ids import uuid7
 from datastore.model.log_redaction import without_emails
 from datastore.model.timestamps import iso, to_seconds
 from datastore.photos.users import PhotoUser, photo_user_from
 from datastore.queues import QueueLimits
-from resolvers.shared.authorization import Role
 from resolvers.shared.event_source import follow
 from resolvers.shared.node_ids import global_id
 from schema.photos import NODES

@@ -11,12 +11,12 @@ from photo_steps import BOX, DELETE, MERGE, RENAME, TAG, UNTAG, assert_consisten
 
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.model.access_patterns import AccessPattern
+from datastore.model.identity import Role
 from datastore.photos import optimistic_update as current
 from datastore.photos.lookups import Lookups
 from datastore.photos.merge_persons import PersonMerge
 from datastore.photos.optimistic_update import Changed, OptimisticUpdate
 from datastore.session.store import Action
-from resolvers.shared.authorization import Role
 
 Operation = Callable[[Served, str], Awaitable[Any]]
 ADMIN = Role.ADMIN

@@ -15,8 +15,8 @@ from photo_items import ADA, EVE, ask_as, photo, put, user, user_id
 
 from datastore.database import StoreOptions
 from datastore.keyspace.photos import users as keys
+from datastore.model.identity import Role
 from datastore.photos.encrypted_user_ids import LONGEST, UserIds
-from resolvers.shared.authorization import Role
 from runtime.container import Gateway
 from server.settings import Settings
 

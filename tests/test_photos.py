@@ -9,8 +9,8 @@ from photo_items import ADA, EVE, OTHERWISE, WRITTEN, ask_as, face, person, phot
 
 from datastore.dynamodb.records import parsed
 from datastore.errors import Internal
+from datastore.model.identity import Role
 from datastore.photos.photos import Photo, photo_from, photo_item
-from resolvers.shared.authorization import Role
 from resolvers.shared.node_ids import global_id
 
 BY_TYPE, BY_EMAIL = "Query sparks.entityType-PK-index", "Query sparks.email-PK-index"

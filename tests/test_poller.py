@@ -18,13 +18,13 @@ from datastore.matches.cricket import CricketEvent, Match, MatchSnapshot
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch
 from datastore.matches.locks import Locks
+from datastore.model.identity import Role
 from datastore.session.metering import Call
 from pipelines.demo.match import demo_match
 from pipelines.matches.live.poller import Tick
 from pipelines.matches.providers.cricsheet.reader import read
 from pipelines.matches.providers.provider import ProviderUnavailable
 from pipelines.matches.providers.replay import ReplayProvider
-from resolvers.shared.authorization import Role
 
 BEHIND = STREAM_OPERATIONS | {"DescribeTable"}
 

@@ -15,9 +15,9 @@ from datastore.keyspace.feeds import follows as follow_keys
 from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.composite_keys import Key
+from datastore.model.identity import Role
 from datastore.model.ids import uuid7_moment
 from datastore.model.timestamps import iso, to_seconds
-from resolvers.shared.authorization import Role
 from resolvers.shared.node_ids import global_id
 
 FIELDS = "id postId authorId createdAt visibility text mediaRef tags mentions likeCount commentCount"

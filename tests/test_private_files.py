@@ -18,7 +18,7 @@ from store_engines import ROOT
 from datastore.engine.engine import Engine
 from datastore.engine.process import EngineFailed
 from datastore.engine.programs import find_program
-from datastore.model.private_files import FolderUnusable, open_private
+from datastore.private_files import FolderUnusable, open_private
 
 AS_NOBODY = """
 import os, sys

@@ -8,8 +8,8 @@ from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.errors import BadUserInput
 from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds.table import FEED
+from datastore.model.identity import Role
 from datastore.session.metering import Call, Meter, ReadTooMuch
-from resolvers.shared.authorization import Role
 from server.documents.settings import DocumentSettings
 from server.settings import Settings
 

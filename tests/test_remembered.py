@@ -15,10 +15,10 @@ from datastore.dynamodb.codec import Item
 from datastore.errors import Timeout, Unavailable
 from datastore.keyspace.matches.leagues import ACTIVE_LEAGUES, ALL_LEAGUES, LEAGUES
 from datastore.keyspace.matches.teams import ALL_TEAMS, TEAMS
+from datastore.model.identity import Role
 from datastore.session.metering import Call, Deadline
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
-from resolvers.shared.authorization import Role
 
 TEAMS_AND_LEAGUES = "{ teams { name } leagues { name } active: leagues(active: true) { name } }"
 SETUP = """mutation {

@@ -13,8 +13,8 @@ from usgs_samples import answering, feature, feed, feed_server
 
 from datastore.dynamodb.codec import encode_item
 from datastore.earthquakes.earthquakes import LOG_WRITE_UNITS
+from datastore.model.identity import Role
 from datastore.session.metering import WRITE_PRICE
-from resolvers.shared.authorization import Role
 from server.settings import Settings
 
 LOGS = """

@@ -39,8 +39,8 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.matches.cricket import CricketEvent, CricketEventKind
 from datastore.model.composite_keys import Key
+from datastore.model.identity import Role
 from datastore.model.timestamps import iso
-from resolvers.shared.authorization import Role
 from server.http.sse import EventStreams, StreamLimits
 from server.operations.outcome import Outcome
 from server.operations.request import Caller

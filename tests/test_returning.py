@@ -20,14 +20,14 @@ from datastore.change_streams.replay.backfill import Backfill
 from datastore.change_streams.replay.resume_token import UNKNOWN, ResumeToken, key_of
 from datastore.change_streams.replay.signed_resume_ids import ResumeIds, ResumeRequest
 from datastore.change_streams.shards.stream_reader import ChangesLost
+from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
 from datastore.errors import SlowSubscriber, Throttled
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.feeds.table import FEED
+from datastore.model.identity import Role
 from datastore.queues import ByteBudget, QueueLimits
 from resolvers.matches.match_update import LiveScores
 from resolvers.matches.version_sequence import SinceScores, VersionSequence
-from resolvers.shared.authorization import Role
-from resolvers.shared.resume_position import ResumePosition, SubscriptionProgress
 from server.http.sse import EventStreams, StreamLimits
 from server.operations.billing import MISSED_EVENT_UNITS, Billing
 from server.operations.lifecycle import Report

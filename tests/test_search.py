@@ -8,9 +8,9 @@ from feed_changes import feed_changes, put, remove
 from rights import refused
 
 from datastore.infrastructure.iam_roles import GATEWAY
+from datastore.model.identity import Role
 from datastore.search import Kind
 from datastore.session.metering import Call
-from resolvers.shared.authorization import Role
 from server.settings import Misconfigured, Settings
 
 POSTS = """query ($query: String!, $first: Int, $after: String) {

@@ -15,7 +15,7 @@ from store_engines import free_port
 
 from datastore.database import StoreOptions
 from datastore.keyspace.sightings import BLIP
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from runtime.container import Gateway
 from server.settings import Misconfigured, Settings, from_environment
 

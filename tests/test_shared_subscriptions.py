@@ -27,12 +27,12 @@ from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.sightings import BLIP
 from datastore.matches.live_state import LiveScore
 from datastore.matches.match_follows import MatchFollows
+from datastore.model.identity import Identity, Role
 from datastore.queues import ByteBudget, OverflowPolicy
 from datastore.session.metering import Meter
 from resolvers.matches.match_update import LiveScores, MatchUpdate
 from resolvers.matches.version_sequence import SinceScores
 from resolvers.shared import event_source as subscribing
-from resolvers.shared.authorization import Identity, Role
 from resolvers.shared.context import Context
 from server.operations.lifecycle import Report, Request
 from server.operations.outcome import Outcome, domain_error

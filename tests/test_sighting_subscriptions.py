@@ -10,8 +10,8 @@ from test_sightings import confirm, report
 
 from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.sightings import BLIP
+from datastore.model.identity import Role
 from datastore.sightings.reporters import Reporters, UserProfile
-from resolvers.shared.authorization import Role
 from server.settings import Settings
 
 LISTEN = "subscription { sightingReported%s { sightingId area category confidence reporter { reportTotal } } }"

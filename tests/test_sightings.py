@@ -10,7 +10,7 @@ from conftest import NOON, Answer, Served
 
 from datastore.keyspace import sightings as keys
 from datastore.model.composite_keys import Key
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 REPORT = """
 mutation ($area: String!, $category: String!) {

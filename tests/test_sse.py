@@ -19,7 +19,7 @@ from test_sightings import report
 from toy_sockets import NOW, SCHEMA, Toy, identify, world
 
 from datastore.keyspace.sightings import BLIP
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from server.admission.connection_limits import Connections, Patience
 from server.documents.document_cache import Documents
 from server.http.endpoint import GraphQLHTTP

@@ -8,7 +8,7 @@ from fault_proxy import Proxy, hang, until
 
 from datastore.database import StoreOptions
 from datastore.dynamodb.client import Client
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 BREAKER = 'gateway_dynamodb_breaker{endpoint="tables"}'
 OPENINGS = 'gateway_dynamodb_breaker_openings_total{endpoint="tables"}'

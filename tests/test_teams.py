@@ -12,7 +12,7 @@ from datastore.keyspace.matches.teams import TEAMS
 from datastore.matches.team_seasons import TeamSeason, TeamSeasons
 from datastore.matches.teams import Team, Teams
 from datastore.model.composite_keys import Key
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from resolvers.shared.node_ids import global_id
 
 SYNC = """

@@ -9,7 +9,7 @@ from conftest import NOON, Answer, Served
 from datastore.keyspace import sightings as keys
 from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import Table
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 REPORT = """mutation ($area: String!) {
   reportSighting(input: {area: $area, category: "Cats", description: "A cat"}) { sightingId trustTier }

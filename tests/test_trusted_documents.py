@@ -20,7 +20,7 @@ import schema as api
 from datastore.errors import Unavailable
 from datastore.gateway.persisted_documents import KnownDocuments
 from datastore.keyspace.gateway.documents import PATTERNS
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from server.documents.document_cache import Documents
 from server.documents.persisted import trusted
 from server.documents.persisted.manifest import ManifestProblem, plain_id, read_manifest, sha256_of

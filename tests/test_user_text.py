@@ -20,9 +20,9 @@ import schema as api
 from datastore.errors import BadUserInput
 from datastore.keyspace import PATTERNS
 from datastore.model.access_patterns import Who
+from datastore.model.identity import Role
 from datastore.model.ids import uuid7
 from resolvers.shared import user_text
-from resolvers.shared.authorization import Role
 
 HEX, UUID = "1" * 32, uuid7(NOON, "chosen")
 # Values that a field takes by which it is called; others take VALUES of their type.

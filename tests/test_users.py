@@ -9,8 +9,8 @@ from conftest import NOON, Served
 
 from datastore.keyspace.feeds import users as keys
 from datastore.keyspace.feeds.table import FEED
+from datastore.model.identity import Role
 from datastore.model.timestamps import iso
-from resolvers.shared.authorization import Role
 from resolvers.shared.node_ids import global_id
 
 FIELDS = "id userId name bio avatarRef createdAt postCount followerCount followingCount"

@@ -24,8 +24,8 @@ from datastore.matches.cricket import InningsScore, Match, Result, ResultKind, T
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import League, Leagues
 from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.identity import Role
 from datastore.model.versioning import REVISION, VERSION
-from resolvers.shared.authorization import Role
 
 PHONE = "a1" * 32
 

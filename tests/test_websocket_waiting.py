@@ -11,8 +11,8 @@ import pytest
 from graphql.language import OperationType
 from virtual_time import in_virtual_time
 
+from datastore.model.identity import Identity, Role
 from datastore.queues import WAITING_EVENTS, OverflowPolicy, QueueLimits
-from resolvers.shared.authorization import Identity, Role
 from server.admission.quotas import KeyedQuota
 from server.operations.lifecycle import Request
 from server.operations.outcome import Outcome, failure

@@ -14,14 +14,14 @@ import uvicorn
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
+from datastore.change_streams.subscriptions.event_source import UnsharedSource
+from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.errors import BadUserInput, NotFound, SlowSubscriber, Unauthenticated, Unavailable
+from datastore.model.identity import Identity, Role
 from datastore.model.ids import IdSource
 from datastore.queues import OverflowPolicy, QueueLimits
 from datastore.session.metering import Meter
 from datastore.session.read_cache import ReadFreshness
-from resolvers.shared.authorization import Identity, Role
-from resolvers.shared.event_source import UnsharedSource
-from resolvers.shared.resume_position import SubscriptionProgress
 from server.admission.connection_limits import Connections
 from server.documents.document_cache import Documents
 from server.http.protocol import UVICORN_OPTIONS

@@ -7,7 +7,7 @@ import aiohttp
 from conftest import Served
 from yarl import URL
 
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 Transport = Literal["POST", "GET", "WebSocket", "events"]
 TRANSPORTS: tuple[Transport, ...] = ("POST", "GET", "WebSocket", "events")

@@ -11,7 +11,7 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from datastore.model.private_files import private_file
+from datastore.private_files import private_file
 
 # The variable with the key that the owner of an engine demands, and that clients of an engine at a URL send.
 VARIABLE = "GATEWAY_ENGINE_KEY"

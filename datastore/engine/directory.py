@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from datastore.engine.access_key import kept_key
-from datastore.model.private_files import open_private, write_private
+from datastore.private_files import open_private, write_private
 
 if sys.platform == "win32":
     import msvcrt

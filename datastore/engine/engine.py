@@ -20,7 +20,7 @@ from datastore.engine.access_key import KeyUnusable, key_in_environment, new_key
 from datastore.engine.directory import EngineDirectory, EngineRecord
 from datastore.engine.process import LOCAL, POLL, Child, EngineFailed, Orphan, answers, bound, is_free
 from datastore.engine.programs import FILES, EngineProgram
-from datastore.model.private_files import FolderUnusable, unusable
+from datastore.private_files import FolderUnusable, unusable
 
 logger = logging.getLogger(__name__)
 

@@ -24,7 +24,7 @@ from datastore.engine.byte_relay import ByteRelay
 from datastore.engine.listener import EngineListener
 from datastore.engine.programs import EngineProgram
 from datastore.engine.seccomp import Filter
-from datastore.model.private_files import OTHERS
+from datastore.private_files import OTHERS
 
 PATIENCE = 20.0  # seconds for an engine to get ready
 GRACE = 3.0  # seconds from SIGTERM to SIGKILL: with a half-sent request open, SIGTERM alone never ends the engine

@@ -32,6 +32,10 @@ EXPRESSIONS_KEPT = 4096
 
 WRITES = ("Put", "Update", "Delete", "BatchWrite", "TransactWrite")
 
+# Items on a page of a list: without a size in the request, and at most.
+DEFAULT_PAGE = 25
+LARGEST_PAGE = 100
+
 
 class Who(StrEnum):
     """Who may use an access pattern. Admin and system may read what a user may."""

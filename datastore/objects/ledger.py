@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datastore.errors import Throttled, Unavailable
-from datastore.model.private_files import make_private
+from datastore.private_files import make_private
 
 # A file counts so much at the least: it bounds the number of files, too.
 LEAST_BYTES = 65_536

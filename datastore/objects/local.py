@@ -21,7 +21,6 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from datastore.dynamodb.store_clock import StoreClock
 from datastore.errors import BadUserInput, Unavailable
 from datastore.model import base64url
-from datastore.model.private_files import make_private, open_private, private_file
 from datastore.model.timestamps import from_seconds, to_seconds
 from datastore.objects import (
     GOOD_SECONDS,
@@ -35,6 +34,7 @@ from datastore.objects import (
 )
 from datastore.objects.ledger import IncomingLimits, Ledger
 from datastore.objects.partial_files import IncomingFile, PartialFile, UploadGone, disk_errors_are_outages
+from datastore.private_files import make_private, open_private, private_file
 
 LEDGER = "uploads.sqlite"
 

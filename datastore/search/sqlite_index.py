@@ -23,8 +23,8 @@ from uuid import uuid4
 import orjson
 
 from datastore.errors import Unavailable
-from datastore.model.private_files import FILE_MODE, OTHERS, make_private
 from datastore.model.timestamps import from_iso, iso
+from datastore.private_files import FILE_MODE, OTHERS, make_private
 from datastore.search import Audience, BuildReplaced, Kind, Position, SearchEntry, SearchHit, Status
 from datastore.search.fts_queries import tiers
 from datastore.search.queries import Query

@@ -31,7 +31,7 @@ from datastore.earthquakes.statistics import (
 )
 from datastore.errors import DomainError
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.model.access_patterns import Arguments
+from datastore.model.access_patterns import DEFAULT_PAGE, LARGEST_PAGE, Arguments
 from datastore.session.pagination import SPARSE
 from datastore.session.store import Store
 from resolvers.earthquakes.earthquakes import (
@@ -42,7 +42,6 @@ from resolvers.earthquakes.earthquakes import (
     given_moment,
     kind_of,
 )
-from resolvers.shared.paging import DEFAULT_PAGE, LARGEST_PAGE
 
 BLOCK = 4096
 UNIT = 0.5  # read units of an eventually consistent read of one block

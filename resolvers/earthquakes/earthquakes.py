@@ -13,6 +13,7 @@ import strawberry
 from strawberry.exceptions import StrawberryInputCoercionError
 
 from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.subscriptions.event_source import SharedSource
 from datastore.earthquakes.earthquakes import LOG_WRITE_UNITS, IngestSummary, LogType, RequestLog, log_from
 from datastore.earthquakes.events import (
     EARLIEST_MS,
@@ -25,6 +26,7 @@ from datastore.earthquakes.events import (
 )
 from datastore.errors import BadCursor, BadUserInput, DomainError, Internal, Throttled, Timeout, Unavailable
 from datastore.keyspace import earthquakes as keys
+from datastore.model.access_patterns import DEFAULT_PAGE
 from datastore.model.composite_keys import split
 from datastore.model.timestamps import epoch_ms, from_epoch_ms, iso
 from datastore.session.pagination import SPARSE, Page
@@ -32,8 +34,8 @@ from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import After, Before, Buffer, End, First, Last, MinMagnitude, Start, WhenSlow
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import SharedSource, follow, keeping
-from resolvers.shared.paging import DEFAULT_PAGE, Connection, Paging, connection, listing
+from resolvers.shared.event_source import follow, keeping
+from resolvers.shared.paging import Connection, Paging, connection, listing
 from resolvers.shared.selected_fields import selected_node_fields
 
 DEFAULT_WINDOW = timedelta(days=30)

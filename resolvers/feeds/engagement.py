@@ -5,6 +5,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.subscriptions.event_source import SharedSource
 from datastore.errors import Forbidden, NotFound
 from datastore.feeds.posts import Post, is_live, post_from
 from datastore.feeds.visibility import VisibilityPolicy
@@ -15,7 +16,7 @@ from datastore.queues import QueueLimits
 from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import Buffer, PostId, WhenSlow
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import SharedSource, follow, keeping
+from resolvers.shared.event_source import follow, keeping
 
 
 @dataclass(frozen=True, slots=True)

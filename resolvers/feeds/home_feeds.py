@@ -10,6 +10,8 @@ import strawberry
 from msgspec.structs import replace
 
 from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.subscriptions.event_source import UnsharedSource
+from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.feeds.home_feeds import (
     FeedEntry,
     HomeFeeds,
@@ -33,9 +35,8 @@ from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import After, Before, Buffer, First, Last, UserId, WhenSlow
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import UnsharedSource, follow, is_event, keeping
+from resolvers.shared.event_source import follow, is_event, keeping
 from resolvers.shared.paging import Connection, Paging, connection, listing
-from resolvers.shared.resume_position import SubscriptionProgress
 
 # A post comes again soon (written by the fan-out, and by its author) or never.
 POSTS_REMEMBERED = 1000

@@ -8,6 +8,7 @@ from typing import Annotated
 import strawberry
 
 from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.subscriptions.event_source import UnsharedSource
 from datastore.feeds.comments import Comment
 from datastore.feeds.notifications import Notification, notification_from
 from datastore.feeds.posts import Post
@@ -21,7 +22,7 @@ from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import After, Before, Buffer, First, Last, UserId, WhenSlow
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import UnsharedSource, follow, is_event, keeping
+from resolvers.shared.event_source import follow, is_event, keeping
 from resolvers.shared.paging import Connection, Paging, connection, listing
 
 LONGEST_ID = 1000

@@ -9,9 +9,10 @@ from datastore.feeds.posts import Post
 from datastore.feeds.users import User
 from datastore.keyspace.feeds import users as keys
 from datastore.model.identifiers import ascii_lower
+from datastore.model.identity import Identity
 from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import EXPECTED_VERSION
-from resolvers.shared.authorization import Identity, require
+from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 from resolvers.shared.user_text import visible
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Protocol, TypeVar
 
-from resolvers.shared.resume_position import ResumePosition, SubscriptionProgress
+from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
 
 
 class Update(Protocol):

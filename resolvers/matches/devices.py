@@ -9,9 +9,10 @@ from datastore.errors import BadUserInput
 from datastore.keyspace.matches import devices as keys
 from datastore.matches.devices import Device, Platform
 from datastore.model.identifiers import ascii_lower
+from datastore.model.identity import Identity, Role
 from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import ExpectedVersion, UserId
-from resolvers.shared.authorization import Identity, Role, require
+from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
 
 LONGEST_VERSION = 40

@@ -10,6 +10,7 @@ from urllib.parse import quote, unquote
 import strawberry
 
 from datastore.change_streams.replay.signed_resume_ids import not_an_id
+from datastore.change_streams.subscriptions.event_source import SharedSource
 from datastore.errors import Internal
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match
@@ -19,7 +20,6 @@ from resolvers.matches.match_update import LiveScores, MatchUpdate, UnreadableUp
 from resolvers.matches.version_sequence import KEEPING, SinceScores, SinceUpdate, VersionSequence, read_update
 from resolvers.shared import validation as bounds
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import SharedSource
 
 LONGEST_INTERVAL_MS = 60_000
 AnyLeagueCode = Annotated[

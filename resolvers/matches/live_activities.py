@@ -9,10 +9,11 @@ from datastore.keyspace.matches import live_activities as keys
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import no_match
 from datastore.matches.live_activities import LiveActivity, live_activity_from
+from datastore.model.identity import Identity
 from resolvers.matches.devices import may_see_tokens, push_token
 from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import After, Before, ExpectedVersion, First, Last, MatchId, UserId
-from resolvers.shared.authorization import Identity, require
+from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
 from resolvers.shared.paging import Connection, Paging, connection, listing
 

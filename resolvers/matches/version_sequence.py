@@ -13,6 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import DAMAGE, DAMAGED
 from datastore.errors import Internal
@@ -26,7 +27,6 @@ from datastore.queues import QueueLimits
 from resolvers.matches.match_update import LiveScores, MatchUpdate, UnreadableUpdate, Updates, is_over, snapshot_of
 from resolvers.shared.context import Context
 from resolvers.shared.event_source import SecondTable, follow, log_unreadable
-from resolvers.shared.resume_position import SubscriptionProgress
 
 # The attributes of a state that updates show. A poll that found nothing new writes only other attributes.
 SHOWN = (

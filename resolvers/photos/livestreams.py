@@ -12,6 +12,8 @@ import strawberry
 
 from datastore.change_streams.replay.signed_resume_ids import not_an_id
 from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.subscriptions.event_source import UnsharedSource
+from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import parsed
 from datastore.errors import DomainError, Internal
@@ -48,9 +50,8 @@ from resolvers.shared.arguments import (
 )
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.event_source import UnsharedSource, follow, keeping
+from resolvers.shared.event_source import follow, keeping
 from resolvers.shared.paging import Connection, Paging, connection, listing
-from resolvers.shared.resume_position import SubscriptionProgress
 
 LONGEST_TITLE, LONGEST_DESCRIPTION = 200, 2000
 

@@ -9,8 +9,9 @@ import strawberry
 from datastore.errors import BadUserInput, Forbidden
 from datastore.model import identifiers
 from datastore.model.access_patterns import AccessPattern
+from datastore.model.identity import Identity, Role
 from resolvers.shared import validation as bounds
-from resolvers.shared.authorization import Identity, Role, require
+from resolvers.shared.authorization import require
 from resolvers.shared.context import Context
 
 # A density is the end of a picture's name, as no domain ends: thumbnail@2x.jpg, and not ada@2x.com.

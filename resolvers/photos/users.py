@@ -6,6 +6,7 @@ import strawberry
 
 from datastore.errors import BadUserInput, Forbidden
 from datastore.keyspace.photos import users as keys
+from datastore.model.identity import Identity, Role
 from datastore.photos.photos import Photo
 from datastore.photos.users import PhotoUser, photo_user_from
 from datastore.session.pagination import SortOrder
@@ -21,7 +22,7 @@ from resolvers.photos.photo_access import (
 )
 from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import EXPECTED_VERSION, After, Before, First, Last, Order
-from resolvers.shared.authorization import Identity, Role, require
+from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 from resolvers.shared.paging import Connection, Paging, connection, listing
 

@@ -1,32 +1,12 @@
-"""Who is asking, and the one rule that decides whether they may."""
-
-from dataclasses import dataclass
-from enum import StrEnum
+"""Authorization: the rule that decides whether a caller may use an access pattern."""
 
 from datastore.errors import Forbidden, Unauthenticated
 from datastore.model.access_patterns import AccessPattern, Who
-
-
-class Role(StrEnum):
-    """What a token makes its bearer: a person, an administrator, or a service (pollers, jobs, ops)."""
-
-    USER = "user"
-    ADMIN = "admin"
-    SYSTEM = "system"
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """A verified caller. `email` is set only when the token says that it is verified; `expires_at` is epoch seconds."""
-
-    user_id: str
-    role: Role
-    email: str | None = None
-    expires_at: float | None = None
+from datastore.model.identity import Identity, Role
 
 
 def require(identity: Identity | None, pattern: AccessPattern, *, owner: str | None = None) -> Identity:
-    """The caller, who may use the pattern. Raises `Unauthenticated` or `Forbidden`.
+    """Return the caller if it may use the pattern. Raises `Unauthenticated` or `Forbidden`.
 
     `owner` is the user whose data a user's pattern is about; without it the data is the caller's own. Admin and
     system tokens may do what the pattern's `who` names, and read what a user may. Fields for anybody need no check.

@@ -9,6 +9,7 @@ from weakref import WeakSet
 import strawberry
 
 from datastore.change_streams.change_feed import ChangeFeed
+from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.dynamodb.client import Client
 from datastore.earthquakes.earthquakes import Earthquakes, IngestSummary
 from datastore.earthquakes.request_logs import RequestLogs
@@ -33,6 +34,7 @@ from datastore.matches.live_activities import LiveActivities
 from datastore.matches.match_follows import MatchFollows
 from datastore.matches.team_seasons import TeamSeasons
 from datastore.matches.teams import Teams
+from datastore.model.identity import Identity, Role
 from datastore.model.ids import IdSource
 from datastore.objects import ObjectStore
 from datastore.photos.decoder_pool import DecoderPool
@@ -59,8 +61,6 @@ from datastore.session.store import Store
 from datastore.sightings.reporters import Reporters
 from datastore.sightings.sightings import Sightings
 from datastore.sightings.watches import Watches
-from resolvers.shared.authorization import Identity, Role
-from resolvers.shared.resume_position import SubscriptionProgress
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from datastore.matches.live_state import ActiveMatch
 from datastore.matches.match_follows import MatchFollow
 from datastore.matches.teams import Team
 from datastore.model import base64url
+from datastore.model.access_patterns import LARGEST_PAGE
 from datastore.photos.faces import Face
 from datastore.photos.livestreams import Livestream
 from datastore.photos.persons import Person
@@ -36,7 +37,6 @@ from datastore.sightings.sightings import Sighting
 from datastore.sightings.watches import Watch
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.paging import LARGEST_PAGE
 
 Record = Any
 LONGEST_ID = 4096

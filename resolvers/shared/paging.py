@@ -14,14 +14,11 @@ from datastore.dynamodb.codec import Item, Raw, decode_item, encode_item
 from datastore.dynamodb.record_decoder import RecordDecoder
 from datastore.dynamodb.records import parsed, raw_records
 from datastore.errors import BadUserInput, DomainError
-from datastore.model.access_patterns import AccessPattern
+from datastore.model.access_patterns import DEFAULT_PAGE, LARGEST_PAGE, AccessPattern
 from datastore.session.cursors import Cursors, binding
 from datastore.session.pagination import Page, Span
 
 Record = TypeVar("Record")
-
-DEFAULT_PAGE = 25
-LARGEST_PAGE = 100
 
 
 class Paging(Struct, frozen=True):

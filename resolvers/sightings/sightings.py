@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import strawberry
 
 from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.subscriptions.event_source import SharedSource, UnsharedSource
 from datastore.errors import BadUserInput, NotFound
 from datastore.keyspace import sightings as keys
 from datastore.model.composite_keys import Key
@@ -33,7 +34,7 @@ from resolvers.shared.arguments import (
 )
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import SharedSource, UnsharedSource, follow, keeping
+from resolvers.shared.event_source import follow, keeping
 from resolvers.shared.paging import Connection, Paging, connection, cut, listing
 from resolvers.shared.selected_fields import selects
 

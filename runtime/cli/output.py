@@ -20,7 +20,7 @@ from datastore.dynamodb.client import RequestRefused
 from datastore.engine.process import EngineFailed
 from datastore.engine.programs import EngineMissing
 from datastore.errors import DomainError
-from datastore.model.private_files import FolderUnusable
+from datastore.private_files import FolderUnusable
 from server.settings import Misconfigured
 from server.uvicorn import loop_factory
 

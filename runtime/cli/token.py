@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from runtime.cli.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, settings_of, store_options
 from runtime.cli.output import mistake
 from server.security.jwt import Tokens, TokenSettings

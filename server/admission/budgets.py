@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import Protocol
 
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from server.admission.client_address import payer
 from server.admission.settings import Capacity
 from server.operations.lifecycle import OverBudget

@@ -13,8 +13,8 @@ from graphql.language import OperationType
 
 from datastore.errors import DomainError, Forbidden
 from datastore.model.access_patterns import CostModel
+from datastore.model.identity import Identity, Role
 from jit import CachedOperation, CompiledExecutor, operation_of
-from resolvers.shared.authorization import Identity, Role
 from server.documents.cost.analysis import Costs, Estimate, Estimated, TooCostly, TooManyValues
 from server.documents.cost.introspection import sizes_of
 from server.documents.executor import GatewayExecutor, Interpreting

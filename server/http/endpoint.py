@@ -11,7 +11,7 @@ from graphql.language import OperationType
 from starlette.types import Receive, Scope, Send
 
 from datastore.errors import BadUserInput, Internal, Unauthenticated, Unavailable
-from resolvers.shared.authorization import Identity
+from datastore.model.identity import Identity
 from server.admission.client_address import address_in
 from server.http.body import BODY_SECONDS, MAX_BODY, Bodies, posted
 from server.http.cache import Caching

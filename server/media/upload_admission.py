@@ -9,13 +9,13 @@ from math import ceil
 from typing import Any
 
 from datastore.errors import BadUserInput, Conflict, DomainError, Forbidden, NotFound, Throttled
+from datastore.model.identity import Identity, Role
 from datastore.objects import INCOMING
 from datastore.objects.ledger import IncomingLimits
 from datastore.objects.local import LocalObjects
 from datastore.objects.partial_files import IncomingFile, UploadGone
 from datastore.photos.upload_tokens import no_reservation, reservation_for, uploader_of
 from datastore.session.store import Store
-from resolvers.shared.authorization import Identity, Role
 from server.http.refusals import Refused
 from server.media.multipart import MOST_AROUND, Opening
 from server.operations.lifecycle import Budgets

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from datastore.errors import DomainError, Forbidden, Unauthenticated
-from resolvers.shared.authorization import Identity, Role
+from datastore.model.identity import Identity, Role
 from server.operations.lifecycle import Identify
 from server.operations.outcome import told_error
 from server.security.jwt import bearer

@@ -11,9 +11,9 @@ from graphql.pyutils import AwaitableOrValue, Path
 from datastore.errors import Forbidden, Unauthenticated
 from datastore.explain.report import explained
 from datastore.explain.trace import asking
+from datastore.model.identity import Role
 from datastore.model.log_redaction import hiding_emails
 from datastore.session.metering import Meter
-from resolvers.shared.authorization import Role
 from server.documents.document_cache import PreparedOperation
 from server.operations.request import Caller
 

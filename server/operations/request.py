@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from datastore.errors import BadUserInput
-from resolvers.shared.authorization import Identity
+from datastore.model.identity import Identity
 
 
 class Transport(StrEnum):

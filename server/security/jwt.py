@@ -15,8 +15,8 @@ import orjson
 
 from datastore.errors import Unauthenticated
 from datastore.model.identifiers import LONGEST_USER_ID, user_id_fits
+from datastore.model.identity import Identity, Role
 from datastore.model.text_characters import has_hidden
-from resolvers.shared.authorization import Identity, Role
 from server.security.jwks import KEYS_RETRY_SECONDS, KeySet, OpenSession, VerificationKey
 
 MAX_TOKEN_BYTES = 8192

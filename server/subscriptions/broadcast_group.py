@@ -8,9 +8,9 @@ from typing import Any
 
 from graphql.execution import Executor
 
+from datastore.change_streams.subscriptions.event_source import SharedSource
+from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
 from datastore.errors import SlowSubscriber
-from resolvers.shared.event_source import SharedSource
-from resolvers.shared.resume_position import ResumePosition, SubscriptionProgress
 from server.admission.deadlines import Deadlines
 from server.admission.time_slices import TimeSlices
 from server.documents.document_cache import PreparedOperation

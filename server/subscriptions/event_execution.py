@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from graphql.execution import Executor, execute_subscription_event
 
+from datastore.change_streams.subscriptions.event_source import SharedSource
+from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
 from datastore.session.metering import Meter
-from resolvers.shared.event_source import SharedSource
-from resolvers.shared.resume_position import ResumePosition, SubscriptionProgress
 from server.admission.deadlines import Deadlines
 from server.admission.time_slices import TimeSlices
 from server.operations.billing import Billing
@@ -86,11 +86,11 @@ class EventExecutor:
         try:
             with self._deadlines.limited():
                 if told is None and source.first is not None:
-                    event = await source.first(context)  # type: ignore[arg-type]
+                    event = await source.first(context)
                     context.told()
                     known = source.known(event)
                 elif source.check is not None:
-                    await source.check(context, event)  # type: ignore[arg-type]
+                    await source.check(context, event)
                 outcome = await self._executed(event, context)
                 if mark is not None and not outcome.is_failure:
                     outcome.mark(mark.id(known), mark.number)

@@ -3,11 +3,11 @@
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
 
+from datastore.change_streams.subscriptions.event_source import JoinFilter
+from datastore.change_streams.subscriptions.resume_position import ResumePosition
 from datastore.errors import DomainError
+from datastore.model.identity import Identity, Role
 from datastore.queues import BoundedQueue, QueueLimits
-from resolvers.shared.authorization import Identity, Role
-from resolvers.shared.event_source import JoinFilter
-from resolvers.shared.resume_position import ResumePosition
 from server.operations.outcome import Outcome, failure
 from server.subscriptions.subscriber import Listener, Subscriber
 

@@ -14,10 +14,10 @@ from graphql import ExecutionResult
 from graphql.execution import Executor, create_source_event_stream
 
 from datastore.change_streams.replay.signed_resume_ids import ResumeIds, ResumeRequest
+from datastore.change_streams.subscriptions.event_source import SharedSource
+from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
 from datastore.errors import DomainError
 from datastore.queues import QueueLimits
-from resolvers.shared.event_source import SharedSource
-from resolvers.shared.resume_position import ResumePosition, SubscriptionProgress
 from server.admission.client_address import payer
 from server.admission.deadlines import Deadlines
 from server.admission.load_shedding import LoadShedder

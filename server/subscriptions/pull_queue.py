@@ -4,9 +4,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Hashable
 
+from datastore.change_streams.subscriptions.resume_position import ResumePosition
 from datastore.errors import SlowSubscriber
 from datastore.queues import BoundedQueue, ByteBudget
-from resolvers.shared.resume_position import ResumePosition
 from server.operations.outcome import Outcome, place_only
 from server.subscriptions.subscriber import Listener, PullPosition, SubscriptionHandle
 

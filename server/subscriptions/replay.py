@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from graphql.execution import Executor
 
 from datastore.change_streams.replay.signed_resume_ids import ResumeRequest
-from resolvers.shared.event_source import SharedSource
-from resolvers.shared.resume_position import SubscriptionProgress
+from datastore.change_streams.subscriptions.event_source import SharedSource
+from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from server.operations.billing import MISSED_EVENT_UNITS
 from server.operations.foreign_cancellation import cut_off
 from server.operations.lifecycle import OperationContext

@@ -4,10 +4,10 @@ import time
 from collections.abc import Callable, Hashable
 from typing import Protocol
 
+from datastore.change_streams.subscriptions.resume_position import ResumePosition
 from datastore.errors import DomainError
 from datastore.queues import ByteBudget, QueueLimits
 from datastore.session.metering import Meter
-from resolvers.shared.resume_position import ResumePosition
 from server.admission.client_address import payer
 from server.admission.quotas import KeyedQuota
 from server.documents.variables import characters_in

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 from graphql.execution import Executor, execute_subscription_event
 
+from datastore.change_streams.subscriptions.event_source import SharedSource, UnsharedSource
+from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.errors import Timeout
 from datastore.queues import QueueLimits
-from resolvers.shared.event_source import SharedSource, UnsharedSource
-from resolvers.shared.resume_position import SubscriptionProgress
 from server.admission.deadlines import Deadlines
 from server.admission.time_slices import TimeSlices
 from server.operations.billing import MISSED_EVENT_UNITS

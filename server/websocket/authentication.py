@@ -6,7 +6,7 @@ from math import inf
 from typing import Any
 
 from datastore.errors import Unauthenticated, Unavailable
-from resolvers.shared.authorization import Identity
+from datastore.model.identity import Identity
 from server.operations.lifecycle import Identify
 from server.security.jwt import bearer
 from server.websocket.messages import ProtocolError

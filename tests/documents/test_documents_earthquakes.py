@@ -18,8 +18,8 @@ from usgs_samples import feature, feed
 
 from datastore.earthquakes.earthquakes import Earthquakes
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.model.identity import Role
 from datastore.model.timestamps import day_bucket, epoch_ms
-from resolvers.shared.authorization import Role
 from resolvers.shared.node_ids import global_id
 
 TODAY = day_bucket(NOON)

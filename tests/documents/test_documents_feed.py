@@ -24,9 +24,9 @@ from datastore.change_streams.dead_letters import DeadLetters, letter_of
 from datastore.change_streams.shards.stream_reader import encode_change
 from datastore.database import StoreOptions
 from datastore.feeds.home_feeds import source_item
+from datastore.model.identity import Role
 from datastore.model.timestamps import iso
 from pipelines.consumer.redrive import Redrive
-from resolvers.shared.authorization import Role
 
 SECOND = timedelta(seconds=1)
 POSTS = [

@@ -10,7 +10,7 @@ from feed_steps import done, enter
 from pattern_coverage import covers
 
 from datastore.keyspace.feeds.table import FEED
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 SECOND = timedelta(seconds=1)
 USER = '{ user(id: "u009") { id userId name bio createdAt postCount followerCount followingCount version } }'

@@ -20,9 +20,9 @@ from datastore.matches.cricket import MatchSnapshot
 from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.locks import Locks
+from datastore.model.identity import Role
 from datastore.session.pagination import Span
 from pipelines.matches.live.poller import Tick
-from resolvers.shared.authorization import Role
 
 SIDES = {"leagueId": "L", "homeTeamId": "10", "awayTeamId": "20"}
 

@@ -29,13 +29,13 @@ from datastore.matches.live_state import begun
 from datastore.matches.locks import Locks
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import Key
+from datastore.model.identity import Role
 from datastore.session.pagination import Span
 from pipelines.matches.providers.replay import ReplayProvider
 from pipelines.matches.push.live_activities import LACoordinator
 from pipelines.matches.push.push_delivery import Push, PushOutcome, PushSummary, Sent, settled
 from pipelines.matches.push.push_queue import MatchChange
 from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, Synced, TeamSyncJob
-from resolvers.shared.authorization import Role
 
 SIDES = {"leagueId": "L", "homeTeamId": "10", "awayTeamId": "20"}
 

@@ -30,8 +30,8 @@ from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.fixtures import Fixtures
+from datastore.model.identity import Role
 from pipelines.matches.live.poller import Tick
-from resolvers.shared.authorization import Role
 
 
 @pytest.fixture(params=["alone", "mixed"])

@@ -20,7 +20,7 @@ from photo_items import ask_as, user_id
 from photo_steps import CREATE, done
 
 from datastore.keyspace.matches.fixtures import FIXTURES
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 from resolvers.shared.node_ids import READERS, global_id
 
 NODE = "query ($id: ID!) { node(id: $id) { __typename id ... on %s { %s } } }"

@@ -14,7 +14,7 @@ from photo_steps import BOX, CREATE, DELETE, RENAME, TAG, UNTAG, UPDATE, done
 
 from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.photos.table import SPARKS
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 EMAIL = "email@example.com"
 AT = "2023-01-01T00:00:00Z"

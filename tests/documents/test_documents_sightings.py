@@ -14,7 +14,7 @@ from pattern_coverage import covers
 
 from datastore.dynamodb.codec import encode_item
 from datastore.keyspace.sightings import BLIP
-from resolvers.shared.authorization import Role
+from datastore.model.identity import Role
 
 REPORT = """mutation { reportSighting(input: {area: "Downtown", category: "Sneakers", description: "Ours"}) {
   sightingId } }"""

@@ -50,6 +50,7 @@ class Gateway:
             open_context=Toy,
             open_store=_no_store,
             open_session=_no_session,
+            cost_models={},
             now=lambda: datetime.fromtimestamp(NOW, UTC),
             clock=world.clock,
             new_id=lambda: "an-id",

@@ -13,13 +13,13 @@ from datastore.change_streams.replay.resume_token import ResumeToken, decode
 from datastore.change_streams.replay.signed_resume_ids import LONGEST_RESUME, ResumeIds
 from datastore.errors import BadUserInput, DomainError
 from datastore.model.base64url import encode as encode_base64
+from datastore.model.identity import Role
 from datastore.objects import FILE_FIELD
 from datastore.session.cursors import Cursors, binding
 from fuzzing import grammar, sockets
 from fuzzing.choices import Choices
 from fuzzing.clockwork import Clockwork
 from fuzzing.rig import Broken
-from resolvers.shared.authorization import Role
 from server.http.body import Bodies, posted
 from server.http.headers import Headers
 from server.http.media_types import EVENTS, GRAPHQL, JSON, _wanted, wanted

@@ -5,8 +5,8 @@ from collections import OrderedDict
 from typing import Any, NamedTuple
 
 from datastore.errors import BadUserInput, DomainError, Forbidden, NotFound
+from datastore.model.identity import Role
 from datastore.model.log_redaction import without_emails
-from resolvers.shared.authorization import Role
 from server.documents.document_cache import Document, KnownText
 from server.documents.persisted.automatic import AutomaticDocuments
 from server.documents.persisted.manifest import LONGEST_ID, is_hash, plain_id, sha256_of
