@@ -143,7 +143,7 @@ async def open_database(
 
         async def restarted() -> None:
             if client is not None:
-                client.came_back()
+                client.reset_breakers()
             if on_restart is not None:
                 await on_restart()
 
@@ -159,7 +159,7 @@ async def open_database(
         else:
             source = CredentialSource(_EngineCredentials(engine))
         _check_proxies(endpoint)
-        client = await stack.enter_async_context(Client(endpoint, source, tables_come_back=engine is not None))
+        client = await stack.enter_async_context(Client(endpoint, source, recreates_tables=engine is not None))
         yield Database(client, endpoint, session, options, engine)
 
 

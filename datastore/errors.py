@@ -12,7 +12,7 @@ class DomainError(Exception):
     code: ClassVar[str]
     retryable: ClassVar[bool] = False
     # Whether it was told only because its caller had no time for another try: who has more may do better.
-    hurried: bool = False
+    out_of_time: bool = False
 
     def __init__(self, message: str, **details: Any) -> None:
         super().__init__(message)
@@ -115,7 +115,7 @@ class TableMissing(DomainError):
     code = "INTERNAL"
 
 
-def deleted_perhaps(what: str) -> Unavailable:
+def possibly_deleted(what: str) -> Unavailable:
     """For who was to be answered with what a try deleted whose answer was lost: only that it is gone is known."""
     told = Unavailable(f"{what} is not there, and the store's answer was lost: this deleted it, or others did.")
     told.extensions |= {"retryable": False, "mayHaveBeenApplied": True}

@@ -7,7 +7,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-async def all_settled(pieces: Iterable[Awaitable[T]]) -> list[T]:
+async def gather_all(pieces: Iterable[Awaitable[T]]) -> list[T]:
     """What the pieces answer, in their order. The first failure is raised when all have come to their end.
 
     Whoever is told of a failure may look again, and no write of a sibling lands after that. Who is cancelled cancels

@@ -58,6 +58,6 @@ def be_aws(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(table_updates, "FIRST_SECONDS", 0.001)
-    monkeypatch.setattr(table_updates, "SOON", Backoff(first=0.001, tries=4))
+    monkeypatch.setattr(table_updates, "SOON", Backoff(initial=0.001, attempts=4))
     proxy.always = Aws()
     return environment

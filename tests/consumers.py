@@ -28,8 +28,8 @@ from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.shard_worker import ConsumerIntervals
 
 NO_MORE = "The process is no more."
-AT_ONCE = Backoff(first=0.0, most=0.0, tries=6)
-SOON = Backoff(first=0.01, most=0.05, tries=4)
+AT_ONCE = Backoff(initial=0.0, maximum=0.0, attempts=6)
+SOON = Backoff(initial=0.01, maximum=0.05, attempts=4)
 QUICK = ConsumerIntervals(
     poll_seconds=0.01, lease_seconds=1.0, hold_seconds=0.1, discover_seconds=0.1, stop_seconds=5, outage=SOON
 )

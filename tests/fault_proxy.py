@@ -19,7 +19,7 @@ from datastore.dynamodb.client import Client, Endpoint
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.sigv4 import CredentialSource
 
-QUICK = Backoff(first=0.001, most=0.004, tries=4)
+QUICK = Backoff(initial=0.001, maximum=0.004, attempts=4)
 LOCAL = Credentials("local", "local")
 
 

@@ -33,7 +33,7 @@ KEY = ec.generate_private_key(ec.SECP256R1())
 PEM = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 PUBLIC = KEY.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 # Quick where tests wait for another try; an answer may take as long as a busy machine likes.
-LIMITS = ApnsLimits(backoff=Backoff(first=0.01, most=0.05, tries=4))
+LIMITS = ApnsLimits(backoff=Backoff(initial=0.01, maximum=0.05, attempts=4))
 TOKEN = "a1" * 32
 
 

@@ -115,7 +115,7 @@ async def test_a_change_that_fails_a_few_times_is_not_buried(database: Database)
 
 
 async def test_poison_records_wait_side_by_side(database: Database) -> None:
-    retries = Backoff(first=0.2, most=0.2, tries=3)
+    retries = Backoff(initial=0.2, maximum=0.2, attempts=3)
     handler = Poisoned(items=[f"bad{number}" for number in range(10)])
     records = [record(number, f"bad{number}") for number in range(10)] + [record(99, "good")]
     started = asyncio.get_running_loop().time()
@@ -145,7 +145,9 @@ async def test_many_poison_records_of_one_item_hold_its_shard_up_no_longer_than_
     records = [record(number, "bad") for number in range(20)] + [record(99, "good")]
     started = asyncio.get_running_loop().time()
 
-    await batches_of(database, handler, retries=Backoff(first=0.2, most=0.2, tries=3)).handle(FEED.name, records)
+    await batches_of(database, handler, retries=Backoff(initial=0.2, maximum=0.2, attempts=3)).handle(
+        FEED.name, records
+    )
 
     assert asyncio.get_running_loop().time() - started < 1.5  # 0.4 s are waited
     assert [letter.attempts for letter in await letters_of(database)] == [3] + [1] * 19
@@ -153,7 +155,7 @@ async def test_many_poison_records_of_one_item_hold_its_shard_up_no_longer_than_
 
 
 async def test_a_bug_that_meets_every_record_holds_a_page_up_for_two_records_time_at_most(database: Database) -> None:
-    retries = Backoff(first=0.2, most=0.2, tries=6)
+    retries = Backoff(initial=0.2, maximum=0.2, attempts=6)
     records = [record(number, f"item{number}") for number in range(200)]
     handler = Poisoned(items=[f"item{number}" for number in range(200)])
     started = asyncio.get_running_loop().time()
@@ -175,7 +177,7 @@ async def test_changes_that_succeed_late_do_not_hold_a_page_up_one_after_another
             if len(changes) > 1 or tries[change.new["n"]] < 4:
                 raise ValueError("not yet")
 
-    retries = Backoff(first=0.1, most=0.1, tries=4)
+    retries = Backoff(initial=0.1, maximum=0.1, attempts=4)
     started = asyncio.get_running_loop().time()
 
     await batches_of(database, Noting("handler", flicker), retries=retries).handle(
@@ -221,9 +223,9 @@ async def test_what_can_never_be_stored_is_buried_after_one_try(database: Databa
     records = [record(1, "long"), record(2, "large"), record(3, "group"), record(4, "good")]
 
     async with asyncio.timeout(30):
-        await batches_of(database, handler, retries=Backoff(first=600, most=600, tries=6), metrics=metrics).handle(
-            FEED.name, records
-        )
+        await batches_of(
+            database, handler, retries=Backoff(initial=600, maximum=600, attempts=6), metrics=metrics
+        ).handle(FEED.name, records)
 
     letters = {letter.error_type: letter.attempts for letter in await letters_of(database)}
     assert letters == {"BadUserInput": 1, "RequestRefused": 1, "ExceptionGroup": 1}

@@ -251,7 +251,7 @@ async def test_who_always_comes_too_late_is_told_to_try_again(database: Database
         await renew(boards, {DAY: ["tea"]}, uniform=lambda: 0)
 
     assert caught.value.retryable
-    assert boards.tries == CONFLICTS.tries - 1
+    assert boards.tries == CONFLICTS.attempts - 1
 
 
 async def test_a_put_whose_answer_is_lost_is_not_taken_for_anothers(

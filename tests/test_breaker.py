@@ -34,9 +34,9 @@ from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.sightings import BLIP
 
-SOON = BreakerConfig(patience=0.1, first=0.01, interval=0.02)
+SOON = BreakerConfig(wait_seconds=0.1, first_probe_seconds=0.01, probe_interval=0.02)
 # It stays with those who wait.
-PATIENT = replace(SOON, patience=60)
+PATIENT = replace(SOON, wait_seconds=60)
 ASKED = {"Limit": 2}
 AWAY = {"code": "UNAVAILABLE", "retryable": True, "retryAfter": 1}
 
@@ -92,7 +92,7 @@ async def test_answers_give_back_what_retries_cost(proxy: Proxy) -> None:
 async def test_a_store_that_fails_for_all_is_not_stormed(proxy: Proxy) -> None:
     proxy.always = plain(500)
 
-    async with client_of(proxy, backoff=replace(QUICK, tries=8), budget=RetryBudget(100)) as client:
+    async with client_of(proxy, backoff=replace(QUICK, attempts=8), budget=RetryBudget(100)) as client:
         codes = await asyncio.gather(*[ask(client) for _ in range(100)])
 
     assert set(codes) == {"UNAVAILABLE"}
@@ -140,12 +140,12 @@ async def test_a_write_that_never_left_the_line_may_be_sent_again(proxy: Proxy, 
 
 
 async def test_a_store_that_stays_away_is_asked_by_one_probe_at_a_time(proxy: Proxy) -> None:
-    async with client_of(proxy, terms=SOON, backoff=replace(QUICK, tries=20)) as client:
+    async with client_of(proxy, breaker_config=SOON, backoff=replace(QUICK, attempts=20)) as client:
         proxy.always = reset
         assert set(await asyncio.gather(*[ask(client) for _ in range(20)])) == {"UNAVAILABLE"}
         tries = asked(proxy)
         assert tries <= 20 + SOON.failures
-        assert (client.breakers["tables"].state, client.breakers["tables"].opened) == (BreakerState.OPEN, 1)
+        assert (client.breakers["tables"].state, client.breakers["tables"].times_opened) == (BreakerState.OPEN, 1)
 
         with pytest.raises(Unavailable) as refused:
             await client.call("ListTables", ASKED)
@@ -154,12 +154,12 @@ async def test_a_store_that_stays_away_is_asked_by_one_probe_at_a_time(proxy: Pr
         proxy.always = hang
         seen = len(proxy.seen)
         await until(lambda: len(proxy.seen) > seen)
-        await asyncio.sleep(3 * SOON.interval)
+        await asyncio.sleep(3 * SOON.probe_interval)
         assert len(proxy.seen) == seen + 1
 
 
 async def test_the_first_answer_closes_it(proxy: Proxy) -> None:
-    async with client_of(proxy, terms=SOON) as client:
+    async with client_of(proxy, breaker_config=SOON) as client:
         await proxy.go_away()
         while client.breakers["tables"].state is not BreakerState.OPEN:
             assert await ask(client) == "UNAVAILABLE"
@@ -172,7 +172,9 @@ async def test_the_first_answer_closes_it(proxy: Proxy) -> None:
 
 
 async def test_who_asks_while_it_is_away_for_a_moment_waits_and_is_answered(proxy: Proxy) -> None:
-    async with client_of(proxy, terms=PATIENT, backoff=replace(QUICK, tries=8), budget=RetryBudget(25)) as client:
+    async with client_of(
+        proxy, breaker_config=PATIENT, backoff=replace(QUICK, attempts=8), budget=RetryBudget(25)
+    ) as client:
         await proxy.go_away()
         asking = [asyncio.create_task(ask(client)) for _ in range(50)]
         await until(lambda: client.breakers["tables"].state is BreakerState.WAITING)
@@ -182,11 +184,11 @@ async def test_who_asks_while_it_is_away_for_a_moment_waits_and_is_answered(prox
 
         assert await asyncio.gather(*asking) == ["OK"] * 100
         assert asked(proxy) == 100
-        assert client.breakers["tables"].opened == 0
+        assert client.breakers["tables"].times_opened == 0
 
 
 async def test_who_waits_has_a_deadline(proxy: Proxy) -> None:
-    async with client_of(proxy, terms=PATIENT, backoff=replace(QUICK, tries=8)) as client:
+    async with client_of(proxy, breaker_config=PATIENT, backoff=replace(QUICK, attempts=8)) as client:
         await proxy.go_away()
         with pytest.raises(DomainError) as late:
             await client.call("ListTables", ASKED, timeout=0.2)
@@ -195,7 +197,7 @@ async def test_who_waits_has_a_deadline(proxy: Proxy) -> None:
 
 
 async def test_silence_is_enough_to_look_whether_it_is_there(proxy: Proxy) -> None:
-    async with client_of(proxy, terms=SOON, limits=HttpLimits(silence=0.1)) as client:
+    async with client_of(proxy, breaker_config=SOON, limits=HttpLimits(silence_seconds=0.1)) as client:
         proxy.always = hang
         assert await ask(client) == "UNAVAILABLE"
         assert asked(proxy) == 1
@@ -206,18 +208,18 @@ async def test_silence_is_enough_to_look_whether_it_is_there(proxy: Proxy) -> No
 async def test_a_table_that_is_throttled_keeps_nobody_from_others(proxy: Proxy, database: Database) -> None:
     proxy.always = FaultMix({"throttled": 1.0}, 1, Only(("Scan",), (FEED.name,)))
 
-    async with client_of(proxy, terms=SOON) as client:
+    async with client_of(proxy, breaker_config=SOON) as client:
         for _ in range(5):
             with pytest.raises(Throttled):
                 await client.call("Scan", {"TableName": database.prefix + FEED.name})
             assert (await client.call("Scan", {"TableName": database.prefix + BLIP.name}))["Count"] == 0
 
         assert client.breakers["tables"].state is BreakerState.CLOSED
-    assert proxy.reached == {"Scan": 5 * QUICK.tries + 5}
+    assert proxy.reached == {"Scan": 5 * QUICK.attempts + 5}
 
 
 async def test_what_is_refused_shows_that_it_is_there(proxy: Proxy) -> None:
-    async with client_of(proxy, terms=SOON, backoff=Backoff(tries=1)) as client:
+    async with client_of(proxy, breaker_config=SOON, backoff=Backoff(attempts=1)) as client:
         for _ in range(4 * SOON.failures):
             proxy.faults.extend([cut_body, plain(400)])
             assert await ask(client) == "UNAVAILABLE"
@@ -230,7 +232,7 @@ async def test_what_is_refused_shows_that_it_is_there(proxy: Proxy) -> None:
 async def test_streams_have_one_of_their_own(proxy: Proxy) -> None:
     proxy.always = FaultMix({"reset": 1.0}, 1, Only(("ListStreams",)))
 
-    async with client_of(proxy, terms=SOON) as client:
+    async with client_of(proxy, breaker_config=SOON) as client:
         while client.breakers["streams"].state is not BreakerState.OPEN:
             with pytest.raises(Unavailable):
                 await client.call("ListStreams", ASKED)
@@ -242,26 +244,28 @@ async def test_streams_have_one_of_their_own(proxy: Proxy) -> None:
 async def test_who_leaves_before_silence_is_told_shows_that_it_hangs(proxy: Proxy) -> None:
     proxy.always = hang
 
-    async with client_of(proxy, terms=replace(SOON, unanswered=0.02, patience=60)) as client:
+    async with client_of(proxy, breaker_config=replace(SOON, slow_seconds=0.02, wait_seconds=60)) as client:
         for _ in range(SOON.failures):
-            assert not client.breakers["tables"].away
+            assert not client.breakers["tables"].tripped
             with suppress(TimeoutError):
                 await asyncio.wait_for(ask(client), 0.05)
-        assert client.breakers["tables"].away
+        assert client.breakers["tables"].tripped
 
 
 async def test_who_leaves_at_once_shows_nothing(proxy: Proxy) -> None:
     proxy.always = hang
 
-    async with client_of(proxy, terms=SOON) as client:
+    async with client_of(proxy, breaker_config=SOON) as client:
         for _ in range(2 * SOON.failures):
             with suppress(TimeoutError):
                 await asyncio.wait_for(ask(client), 0.01)
-        assert not client.breakers["tables"].away
+        assert not client.breakers["tables"].tripped
 
 
 async def test_tries_from_before_it_came_back_tell_nothing_new(proxy: Proxy) -> None:
-    async with client_of(proxy, terms=PATIENT, limits=HttpLimits(silence=0.3), backoff=Backoff(tries=1)) as client:
+    async with client_of(
+        proxy, breaker_config=PATIENT, limits=HttpLimits(silence_seconds=0.3), backoff=Backoff(attempts=1)
+    ) as client:
         breaker = client.breakers["tables"]
         proxy.always = hang
         first = asyncio.create_task(ask(client))
@@ -270,11 +274,11 @@ async def test_tries_from_before_it_came_back_tell_nothing_new(proxy: Proxy) -> 
         await until(lambda: asked(proxy) == 4)
         proxy.always = None
         await first
-        await until(lambda: not breaker.away)
+        await until(lambda: not breaker.tripped)
         probes = proxy.reached.total()
         await asyncio.gather(*later)
 
-        assert not breaker.away
+        assert not breaker.tripped
         assert proxy.reached.total() == probes
 
 
@@ -285,13 +289,13 @@ async def test_an_answer_that_comes_while_no_probe_gets_through_closes_it(proxy:
         await come.wait()
         return await forward(proxy, seen)
 
-    terms = replace(PATIENT, probe=60)
-    async with client_of(proxy, terms=terms, limits=HttpLimits(silence=60), backoff=QUICK) as client:
+    terms = replace(PATIENT, probe_timeout=60)
+    async with client_of(proxy, breaker_config=terms, limits=HttpLimits(silence_seconds=60), backoff=QUICK) as client:
         proxy.faults.append(late)
         asking = asyncio.create_task(ask(client))
         await until(lambda: asked(proxy) == 1)
         proxy.always = hang  # the probe's, too
-        client.breakers["tables"].failed(asyncio.get_running_loop().time(), silent=True)
+        client.breakers["tables"].record_failure(asyncio.get_running_loop().time(), timed_out=True)
         waiting = asyncio.create_task(ask(client))
         await until(lambda: len(proxy.seen) == 2)
         proxy.always = None
@@ -310,8 +314,8 @@ async def test_a_probe_that_fails_in_an_unknown_way_is_not_the_last(caplog: pyte
         return answer
 
     breaker = CircuitBreaker(probe, SOON)
-    breaker.failed(asyncio.get_running_loop().time(), silent=True)
-    await until(lambda: not breaker.away)
+    breaker.record_failure(asyncio.get_running_loop().time(), timed_out=True)
+    await until(lambda: not breaker.tripped)
     assert [record.exc_info is not None for record in caplog.records] == [True]
 
 
@@ -320,7 +324,7 @@ async def test_a_write_that_may_have_been_applied_is_not_told_when_to_come_again
 ) -> None:
     proxy.always = reset
 
-    async with client_of(proxy, terms=replace(SOON, failures=1)) as client:
+    async with client_of(proxy, breaker_config=replace(SOON, failures=1)) as client:
         with pytest.raises(Unavailable) as refused:
             await store_on(client, database).put(PUT_NEW, {"PK": "A", "SK": "B"})
 

@@ -122,7 +122,7 @@ async def test_when_the_tries_are_used_up_the_caller_learns_why(
         await client.call("ListTables", {})
 
     assert problem.value.extensions == {"code": error.code, "retryable": True}
-    assert len(proxy.seen) == QUICK.tries
+    assert len(proxy.seen) == QUICK.attempts
 
 
 async def test_a_store_that_is_not_there_is_unavailable(proxy: Proxy, client: Client) -> None:
@@ -136,7 +136,7 @@ async def test_a_store_that_is_not_there_is_unavailable(proxy: Proxy, client: Cl
 def test_delays_are_anything_up_to_twice_the_last_bound(tries: int, draws: list[float]) -> None:
     drawn = iter(draws)
 
-    delays = list(Backoff(first=0.5, most=8, tries=tries).delays(lambda: next(drawn)))
+    delays = list(Backoff(initial=0.5, maximum=8, attempts=tries).delays(lambda: next(drawn)))
 
     bounds = [0.5, 1, 2, 4, 8, 8, 8, 8, 8, 8, 8]
     assert delays == [draw * bound for draw, bound in zip(draws, bounds[: tries - 1], strict=False)]
@@ -161,7 +161,7 @@ async def test_a_store_that_hangs_is_given_up_at_the_deadline(client: Client, pr
 async def test_a_try_that_hangs_is_cut_short_and_the_next_one_answers(proxy: Proxy) -> None:
     proxy.faults.append(hang)
 
-    async with client_of(proxy, limits=HttpLimits(silence=0.4)) as client, taking(0.3, 0.9):
+    async with client_of(proxy, limits=HttpLimits(silence_seconds=0.4)) as client, taking(0.3, 0.9):
         await client.call("ListTables", {"Limit": 2}, timeout=5)
 
     # Between the two it was asked whether it is there.
@@ -171,7 +171,7 @@ async def test_a_try_that_hangs_is_cut_short_and_the_next_one_answers(proxy: Pro
 async def test_a_delay_that_would_outlast_the_deadline_is_not_begun(proxy: Proxy) -> None:
     proxy.always = TRANSIENT["throttled"]
 
-    async with client_of(proxy, backoff=Backoff(first=1000, most=1000)) as client, taking(0, 0.5):
+    async with client_of(proxy, backoff=Backoff(initial=1000, maximum=1000)) as client, taking(0, 0.5):
         with pytest.raises(Throttled):
             await client.call("ListTables", {}, timeout=0.5)
 
@@ -181,7 +181,7 @@ async def test_a_delay_that_would_outlast_the_deadline_is_not_begun(proxy: Proxy
 async def test_the_deadline_covers_all_tries_and_delays(proxy: Proxy) -> None:
     proxy.always = plain(500)
 
-    async with client_of(proxy, backoff=Backoff(first=0.05, most=0.05, tries=1000)) as client, taking(0, 0.7):
+    async with client_of(proxy, backoff=Backoff(initial=0.05, maximum=0.05, attempts=1000)) as client, taking(0, 0.7):
         with pytest.raises((Unavailable, Timeout)):
             await client.call("ListTables", {}, timeout=0.4)
 
@@ -260,7 +260,7 @@ async def test_a_slash_at_the_end_of_an_address_does_no_harm(engine: str) -> Non
 
 
 async def test_a_table_that_comes_back_in_a_moment_is_waited_for(proxy: Proxy, database: Database) -> None:
-    async with client_of(proxy, tables_come_back=True) as client:
+    async with client_of(proxy, recreates_tables=True) as client:
         proxy.faults.extend([refuse(400, "ResourceNotFoundException")] * 2)
 
         answer = await client.call("Scan", {"TableName": database.prefix + BLIP.name})

@@ -74,7 +74,7 @@ def _keys() -> dict[str, str]:
 async def test_calls_that_fail_are_calls_too(client: Client, proxy: Proxy) -> None:
     heard: list[tuple[str, tuple[str, ...], float, int]] = []
     client.on_call = lambda call: heard.append((call.operation, call.tables, call.units, call.attempts))
-    proxy.faults.extend([FINAL["ValidationException"], *[plain(500)] * QUICK.tries, hang])
+    proxy.faults.extend([FINAL["ValidationException"], *[plain(500)] * QUICK.attempts, hang])
     put = {"TableName": "t", "Item": {}}
     transaction = {"TransactItems": [{"Put": put}, {"Delete": {"TableName": "u"}}, {"Put": put}]}
     meter = Meter()
@@ -88,7 +88,7 @@ async def test_calls_that_fail_are_calls_too(client: Client, proxy: Proxy) -> No
 
     assert heard == [
         ("PutItem", ("t",), 0.0, 1),
-        ("TransactWriteItems", ("t", "u"), 0.0, QUICK.tries),
+        ("TransactWriteItems", ("t", "u"), 0.0, QUICK.attempts),
         ("BatchGetItem", ("t", "u"), 0.0, 1),
     ]
     assert [call.operation for call in meter.calls] == [operation for operation, *_ in heard]
@@ -102,7 +102,7 @@ async def test_a_condition_that_fails_carries_no_item_unless_asked(client: Clien
     with pytest.raises(ConditionFailed) as failed:
         await client.call("PutItem", {"TableName": "t"})
 
-    assert (failed.value.item, failed.value.repeated) == (None, False)
+    assert (failed.value.item, failed.value.is_retry) == (None, False)
 
 
 async def test_a_condition_that_fails_is_billed_by_the_item_that_is_there(client: Client, database: Database) -> None:
@@ -122,10 +122,10 @@ async def test_a_condition_that_fails_is_billed_by_the_item_that_is_there(client
         await store.transact(BLIP, conditional)
 
     calls = store.meter.calls
-    assert [call.unreported for call in calls] == [1, 25, 27]
+    assert [call.unreported_units for call in calls] == [1, 25, 27]
     assert [call.units for call in calls] == [0, 0, 0]
     assert store.meter.price == (1 + 25 + 27) * WRITE_PRICE
-    assert not any(call.wrote for call in calls)
+    assert not any(call.may_have_written for call in calls)
 
 
 async def test_every_operation_is_spoken_and_metered(client: Client, database: Database) -> None:

@@ -313,7 +313,7 @@ async def _told(served: Served, text: str, role: Role) -> tuple[float, float]:
     assert answer.errors is None, answer.errors
     (report,) = served.reports
     logged = WRITE_PRICE * text.count("earthquakes(")
-    assert report.price == sum(call.price for call in answer.calls) + logged
+    assert report.price == sum(call.cost for call in answer.calls) + logged
     return report.estimate, report.price
 
 

@@ -550,7 +550,7 @@ def call_of(operation: str, asks: list[TracedRead], units: dict[str, float], beg
     details = Details(tuple(asks), 0, 0, 0, {f"x-{table}": (units.get(table, 0.0), 0.0) for table in tables})
     request: dict[str, Any] = {"RequestItems": {f"x-{table}": {"Keys": keys} for table in tables}}
     told = sum(read for read, _ in details.units.values())
-    return Call(operation, PreparedRequest.of(request), began=began, units=told, details=details)
+    return Call(operation, PreparedRequest.of(request), started_at=began, units=told, details=details)
 
 
 @given(st.lists(st.tuples(KEYS, HALVES, HALVES), max_size=5), st.lists(FIELDS, max_size=5))

@@ -25,7 +25,7 @@ from photo_items import photo, put, user
 
 from datastore.database import Database, StoreOptions
 from datastore.dynamodb.client import Client
-from datastore.dynamodb.retry.budget import RETRY, RetryBudget
+from datastore.dynamodb.retry.budget import RETRY_COST, RetryBudget
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.model.identity import Role
@@ -128,8 +128,8 @@ async def test_under_a_fifth_of_faults_all_that_is_acknowledged_is_there_once(
     assert load.told.failed < MOST_ERRORS * sum(load.told.operations.values())
     assert load.told.reads_unsure == 0
     client = client_of(served)
-    assert client.budget.tokens > 0.8 * client.budget.most
-    assert not any(breaker.away for breaker in client.breakers.values())
+    assert client.budget.tokens > 0.8 * client.budget.capacity
+    assert not any(breaker.tripped for breaker in client.breakers.values())
 
 
 async def test_a_write_that_is_not_tried_again_is_told_as_what_it_is(
@@ -137,14 +137,14 @@ async def test_a_write_that_is_not_tried_again_is_told_as_what_it_is(
 ) -> None:
     """One fault at a time, and hardly a try that is repeated."""
     client, told = client_of(served), load.told
-    client.breakers["tables"].budget, load.keyed = RetryBudget(RETRY), 0.0
+    client.breakers["tables"].budget, load.keyed = RetryBudget(RETRY_COST), 0.0
 
     for name, may_be_applied in FINAL.items():
         mix = proxy.always = FaultMix({name: 0.5}, SEED, WRITING)
         unsure, failed = told.unsure, told.failed
         await load.run(8 * ACTORS)
         mix.times = 0
-        client.came_back()
+        client.reset_breakers()
         _all_is_right(load, await everything(database))
         assert told.failed > failed
         assert (told.unsure > unsure) is may_be_applied, name
@@ -170,10 +170,10 @@ async def _storms(served: Served, load: Load, mix: FaultMix) -> None:
         await _until(partial(lambda before: client.budget.refused > before, refused))
         mix.times = 1.0
         await _until(partial(share, number + 0.7))
-        mix.away, opened = True, tables.opened
-        await _until(partial(lambda before: tables.opened > before, opened))
+        mix.away, opened = True, tables.times_opened
+        await _until(partial(lambda before: tables.times_opened > before, opened))
         mix.away = False
-        await _until(lambda: not tables.away)
+        await _until(lambda: not tables.tripped)
 
 
 async def _until(holds: Callable[[], bool]) -> None:
@@ -191,4 +191,4 @@ def _tell(served: Served, load: Load, proxy: Proxy, mix: FaultMix, seconds: floa
     print(f"writes that may have been applied: {told.unsure}")
     print(f"tries that reached the store: {tries}, {tries / asked:.2f} a request; faults: {dict(mix.done)}")
     print(f"tokens left {client.budget.tokens}, tries not repeated for want of tokens {client.budget.refused}")
-    print(f"breakers opened: { {name: breaker.opened for name, breaker in client.breakers.items()} }")
+    print(f"breakers opened: { {name: breaker.times_opened for name, breaker in client.breakers.items()} }")

@@ -168,7 +168,7 @@ async def pipeline(served: Served, handlers: Sequence[Handler] | None = None) ->
         handlers=handlers or handlers_of(served),
         now=feed_process.utc_now,
         pace=replace(feed_process.QUICK, lease_seconds=LIFETIME_SECONDS),
-        retries=Backoff(first=0.001, most=0.01, tries=6),
+        retries=Backoff(initial=0.001, maximum=0.01, attempts=6),
     )
     running = asyncio.create_task(instance.run())
     try:

@@ -13,7 +13,7 @@ from scripted_stream import Script, Shard
 import datastore.change_streams.shards.stream_reader as module
 from datastore.change_streams.shards.checkpoints import Reached, joined
 from datastore.change_streams.shards.stream_reader import Change, ChangesLost, StreamReader
-from datastore.dynamodb.retry.outage_log import AGAIN_SECONDS, SOON_SECONDS, OutageLog
+from datastore.dynamodb.retry.outage_log import QUIET_SECONDS, REPEAT_SECONDS, OutageLog
 from datastore.errors import TableMissing, Unavailable
 from datastore.keyspace.sightings import BLIP
 
@@ -135,11 +135,11 @@ def test_an_outage_is_told_when_it_begins_now_and_then_and_when_it_ends() -> Non
     now, told = 0.0, list[str]()
     outage = OutageLog(lambda problem: told.append(str(problem)), lambda: told.append("ended"), lambda: now)
     for number in range(3):
-        outage.goes_on(ValueError(f"first {number}"))
-    now += AGAIN_SECONDS
-    outage.goes_on(ValueError("still"))
-    outage.ends()
-    outage.ends()
+        outage.record_failure(ValueError(f"first {number}"))
+    now += REPEAT_SECONDS
+    outage.record_failure(ValueError("still"))
+    outage.record_success()
+    outage.record_success()
     assert told == ["first 0", "still", "ended"]
 
 
@@ -147,11 +147,11 @@ def test_an_outage_that_comes_back_at_once_is_told_when_it_lasts() -> None:
     now, told = 0.0, list[str]()
     outage = OutageLog(lambda problem: told.append(str(problem)), lambda: told.append("ended"), lambda: now)
     for _ in range(100):
-        outage.goes_on(ValueError("back"))
-        outage.ends()
+        outage.record_failure(ValueError("back"))
+        outage.record_success()
     assert told == ["back", "ended"]
-    outage.goes_on(ValueError("lasts"))
-    now += SOON_SECONDS
-    outage.goes_on(ValueError("lasts"))
-    outage.ends()
+    outage.record_failure(ValueError("lasts"))
+    now += QUIET_SECONDS
+    outage.record_failure(ValueError("lasts"))
+    outage.record_success()
     assert told == ["back", "ended", "lasts", "ended"]

@@ -102,7 +102,7 @@ class Process:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(idempotency, "POLLING", Backoff(first=0.002, most=0.005, tries=500))
+    monkeypatch.setattr(idempotency, "POLLING", Backoff(initial=0.002, maximum=0.005, attempts=500))
 
 
 @pytest.fixture

@@ -35,7 +35,7 @@ MATCH = fixture(version=7)
 FINISHED = replace(
     MATCH, version=9, phase=MatchPhase.FINISHED, result=Result(ResultKind.WIN, "Mumbai won"), innings=(first(),)
 )
-QUICKLY = Backoff(first=0.01, most=0.05, tries=4)
+QUICKLY = Backoff(initial=0.01, maximum=0.05, attempts=4)
 
 
 def change(version: int = 7, *events: CricketEvent, at: datetime = NOON) -> MatchChange:
@@ -519,7 +519,7 @@ async def test_the_end_of_a_thousand_sessions_that_cannot_be_reached_is_bounded(
     users = [f"user-{number:04}" for number in range(1000)]
     await open_store().write_all(LIVE_ACTIVITIES, puts=[_item(user, user) for user in users])
     server.answer = lambda _: Answer(503, "ServiceUnavailable", delay=0.2)
-    limits = ApnsLimits(most_seconds=0.3, backoff=Backoff(first=0.01, most=0.05, tries=4))
+    limits = ApnsLimits(most_seconds=0.3, backoff=Backoff(initial=0.01, maximum=0.05, attempts=4))
     delivery = ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust)
     coordinator = LACoordinator(open_store, delivery, clock, end_seconds=0.3)
 

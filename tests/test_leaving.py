@@ -40,7 +40,9 @@ def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
 @pytest.fixture(autouse=True)
 def tireless(monkeypatch: pytest.MonkeyPatch) -> None:
     """What stays unprocessed is asked for again soon, and for as long as there is time."""
-    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=900))
+    monkeypatch.setattr(
+        "datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.001, maximum=0.002, attempts=900)
+    )
 
 
 async def unprocessed(_proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -168,7 +170,7 @@ class TestBudgets:
     async def test_who_stays_gets_back_what_was_not_used(self, served: Served) -> None:
         answer = await served.ask(PHOTOS, user="ada", email="ada@example.com")
         assert answer.errors is None
-        spent = sum(call.price for call in answer.calls)
+        spent = sum(call.cost for call in answer.calls)
         assert await remaining(served, "ada") == pytest.approx(BUDGET.budget_units - spent, abs=2)
         assert spent < 2 * AT_ONCE
 

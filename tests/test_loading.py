@@ -41,7 +41,7 @@ def open_store(client: Client, database: Database) -> Callable[..., Store]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=6))
+    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.001, maximum=0.002, attempts=6))
 
 
 def blip(number: int) -> Key:
@@ -243,7 +243,7 @@ async def test_waiting_for_unprocessed_keys_ends_with_the_deadline(
 ) -> None:
     # Without chance: the last wait would begin 0.8 s in, and the deadline leaves room for the try before it.
     monkeypatch.setattr("datastore.session.point_reads.random.random", lambda: 1.0)
-    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(first=0.2, most=0.2, tries=1000))
+    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.2, maximum=0.2, attempts=1000))
     await fill(database, range(3))
     proxy.always = _late("2")
     loop = asyncio.get_running_loop()

@@ -33,7 +33,7 @@ FOLLOWED = '{ matchFollow(matchId: "m1") { id matchId userId teamId createdAt ex
 REMOVE = 'mutation { removeMatchFollows(matchId: "m1") }'
 PUT = AccessPattern("T-1", "", MATCH_FOLLOWS, ("PutItem",), Who.INTERNAL)
 ALL = AccessPattern("T-2", "", MATCH_FOLLOWS, ("Query",), Who.INTERNAL, key="matchId = :partition", consistent=True)
-QUICKLY = Backoff(first=0.001, most=0.002, tries=6)
+QUICKLY = Backoff(initial=0.001, maximum=0.002, attempts=6)
 
 
 @pytest.fixture

@@ -64,7 +64,7 @@ LOOKED_UP = [
     "Scan cricket-fixture-cache",
     "Scan cricket-leagues",
 ]
-QUICKLY = Backoff(first=0.001, most=0.002, tries=5)
+QUICKLY = Backoff(initial=0.001, maximum=0.002, attempts=5)
 LEAGUES = [
     {"id": 7, "season_id": 70, "name": "Hill League", "code": "hl", "type": "league"},
     {"id": 8, "season_id": 80, "name": "Dale Cup", "code": "DC", "type": "phase"},

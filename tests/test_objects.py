@@ -322,7 +322,7 @@ async def test_urls_and_forms_are_good_at_the_tables_time_before_the_bucket_has_
     server: S3Server, http: aiohttp.ClientSession, far: timedelta
 ) -> None:
     tables = StoreClock()
-    tables.note(format_datetime(datetime.now(UTC) + far, usegmt=True))
+    tables.observe(format_datetime(datetime.now(UTC) + far, usegmt=True))
     server.objects[KEY] = (b"x", "image/png")
     objects = S3Objects(BUCKET, url=server.url)
     objects.open(tables)
@@ -363,7 +363,7 @@ async def test_a_url_is_good_no_longer_than_its_credentials_by_the_bucket_s_time
     helper: Helper, server: S3Server, far: timedelta
 ) -> None:
     tables = StoreClock()
-    tables.note(format_datetime(datetime.now(UTC) + far, usegmt=True))
+    tables.observe(format_datetime(datetime.now(UTC) + far, usegmt=True))
     helper.gives(datetime.now(UTC) + timedelta(minutes=50))
     objects = S3Objects(BUCKET, url=server.url)
     objects.open(tables)

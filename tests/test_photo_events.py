@@ -201,7 +201,9 @@ class TestBehindAStoreThatIsBusy:
 
     @pytest.fixture(autouse=True)
     def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=4))
+        monkeypatch.setattr(
+            "datastore.session.batch_write.UNPROCESSED", Backoff(initial=0.001, maximum=0.002, attempts=4)
+        )
 
     async def test_what_stays_unprocessed_is_sent_again(self, served: Served, proxy: Proxy) -> None:
         proxy.faults += [leaving(20), leaving(3)]

@@ -31,7 +31,7 @@ def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=3))
+    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.001, maximum=0.002, attempts=3))
 
 
 @pytest.fixture

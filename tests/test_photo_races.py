@@ -142,7 +142,7 @@ async def test_what_changes_too_often_is_told_and_may_be_tried_again(
     async def changed(_: OptimisticUpdate, __: AccessPattern, ___: Sequence[Action]) -> None:
         raise Changed
 
-    monkeypatch.setattr(current, "CHANGES", Backoff(first=0.0, most=0.0, tries=3))
+    monkeypatch.setattr(current, "CHANGES", Backoff(initial=0.0, maximum=0.0, attempts=3))
     monkeypatch.setattr(OptimisticUpdate, "commit", changed)
 
     for operation in (tags, untags, renames, deletes, merges):

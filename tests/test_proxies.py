@@ -65,9 +65,9 @@ def no_proxies(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.lower(), raising=False)
-    connecting.trust.cache_clear()
+    connecting.tls_context.cache_clear()
     yield
-    connecting.trust.cache_clear()
+    connecting.tls_context.cache_clear()
 
 
 @asynccontextmanager

@@ -53,7 +53,7 @@ async def test_a_list_of_which_nearly_nothing_is_shown_is_not_read_to_its_end(se
     assert answer.data is None  # also of the field that had its value
     assert answer.errors is not None
     (error,) = answer.errors
-    read = sum(call.price for call in answer.calls)
+    read = sum(call.cost for call in answer.calls)
     assert error["extensions"] == {"code": "BAD_USER_INPUT", "read": round(read, 1), "limit": LIMIT}
     assert "was stopped" in error["message"]
     # It is not asked for more once that much is read: the last wave is four times as large as the one before.
@@ -69,7 +69,7 @@ async def test_pages_are_full_within_the_limit(served: Served) -> None:
     answer = await served.ask(FIRST, user="nobody")
 
     assert answer.data["postsByTag"] == {"nodes": [], "pageInfo": {"hasNextPage": False}}
-    assert sum(call.price for call in answer.calls) > 30
+    assert sum(call.cost for call in answer.calls) > 30
 
 
 def call(operation: str, units: float) -> Call:

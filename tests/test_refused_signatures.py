@@ -16,7 +16,7 @@ from fault_proxy import Fault, Proxy, Seen, client_of, forward, plain, refuse
 from datastore.database import StoreOptions, open_database
 from datastore.dynamodb.client import Client, RequestRefused
 from datastore.dynamodb.endpoints import STREAMS_VARIABLE, TABLES_VARIABLE
-from datastore.dynamodb.retry.classify import BADLY_SIGNED
+from datastore.dynamodb.retry.classify import SIGNATURE_CODES
 from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.errors import Timeout
 from datastore.session.metering import Meter
@@ -94,7 +94,7 @@ async def aws(proxy: Proxy, profile: Profile, monkeypatch: pytest.MonkeyPatch) -
         yield database.client
 
 
-@pytest.mark.parametrize("code", sorted(BADLY_SIGNED))
+@pytest.mark.parametrize("code", sorted(SIGNATURE_CODES))
 async def test_credentials_that_are_refused_are_found_anew(
     aws: Client, proxy: Proxy, profile: Profile, code: str
 ) -> None:
@@ -108,7 +108,7 @@ async def test_credentials_that_are_refused_are_found_anew(
 
     assert [access_key(seen) for seen in proxy.seen] == ["FIRST", "FIRST", "SECOND", "SECOND", "SECOND"]
     assert [call.attempts for call in meter.calls] == [2, 1, 1]
-    assert aws.budget.missing == 0
+    assert aws.budget.spent == 0
 
 
 async def test_many_calls_that_are_refused_find_credentials_once(aws: Client, proxy: Proxy, profile: Profile) -> None:

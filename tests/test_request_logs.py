@@ -160,7 +160,7 @@ class TestBudgets:
         answer = await served.ask("{ a: earthquakes(first: 1) { nodes { id } } b: earthquakes { nodes { id } } }")
 
         (report,) = served.reports
-        read = sum(call.price for call in answer.calls)
+        read = sum(call.cost for call in answer.calls)
         logged = sum(log["resultCount"] is not None for log in await nodes(served)) * LOG_WRITE_UNITS * WRITE_PRICE
         assert logged == 10
         assert report.price == read + logged <= report.estimate

@@ -24,7 +24,7 @@ from datastore.search.opensearch_index import AT_ONCE, OpenSearchIndex
 from datastore.search.queries import query_of
 from server.settings import Settings
 
-QUICK = BreakerConfig(failures=2, patience=0.01, first=0.01, interval=0.02, probe=1.0)
+QUICK = BreakerConfig(failures=2, wait_seconds=0.01, first_probe_seconds=0.01, probe_interval=0.02, probe_timeout=1.0)
 WORD = query_of("word", tags=True)
 
 

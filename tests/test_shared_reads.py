@@ -47,7 +47,7 @@ def item(value: int, number: int = 1) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=3))
+    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.001, maximum=0.002, attempts=3))
 
 
 @pytest.fixture
@@ -243,7 +243,7 @@ async def test_what_others_have_brought_is_there_though_ones_own_read_is_late(
 async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
     proxy: Proxy, database: Database, elsewhere: Store, fault: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    slow = Backoff(first=1e6, most=1e6, tries=8)
+    slow = Backoff(initial=1e6, maximum=1e6, attempts=8)
     monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", slow)
     await elsewhere.put(WRITE, item(1))
     await elsewhere.put(WRITE, item(2, 2))
@@ -259,8 +259,10 @@ async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
         await come.wait()
         return await answer(proxy, seen)
 
-    terms = BreakerConfig(failures=1 if fault == "is away" else 100, patience=60, first=0.6, interval=0.6)
-    client = client_of(proxy, backoff=QUICK if fault == "is away" else slow, terms=terms)
+    terms = BreakerConfig(
+        failures=1 if fault == "is away" else 100, wait_seconds=60, first_probe_seconds=0.6, probe_interval=0.6
+    )
+    client = client_of(proxy, backoff=QUICK if fault == "is away" else slow, breaker_config=terms)
     client.shared = ProcessReads()
     async with client:
 

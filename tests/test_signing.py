@@ -55,7 +55,7 @@ def test_signatures_are_botocores(
 ) -> None:
     credentials = Credentials(access, secret, token)
 
-    head = Signer("eu-north-1").head(
+    head = Signer("eu-north-1").request_head(
         credentials.get_frozen_credentials(), "db.example:8000", TARGET + operation, body, now
     )
 
@@ -75,7 +75,7 @@ def test_one_signer_follows_the_day_and_the_credentials() -> None:
     ]
 
     answers = [
-        _headers(signer.head(one.get_frozen_credentials(), "db.example:8000", TARGET + "Query", b"{}", now))
+        _headers(signer.request_head(one.get_frozen_credentials(), "db.example:8000", TARGET + "Query", b"{}", now))
         for one, now in signed
     ]
 

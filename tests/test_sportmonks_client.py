@@ -37,7 +37,7 @@ from datastore.matches.cricket import Match
 from pipelines.matches.providers.provider import Malformed, ProviderError, ProviderRefused, ProviderUnavailable
 from pipelines.matches.providers.sportmonks.provider import SportMonks
 
-QUICK = Backoff(first=0.5, most=2.0, tries=3)
+QUICK = Backoff(initial=0.5, maximum=2.0, attempts=3)
 HOUR = 3600
 
 

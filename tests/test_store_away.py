@@ -57,7 +57,7 @@ async def test_a_store_that_is_gone_is_told_and_found_again(served: Served, clie
     assert proxy.reached.total() == tries
 
     await proxy.come_back()
-    await until(lambda: not client.breakers["tables"].away)
+    await until(lambda: not client.breakers["tables"].tripped)
     assert await ready(served) == (200, "ok")
     assert (await quake(served)).errors is None
     assert await figure(served, BREAKER) == 0

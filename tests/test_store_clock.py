@@ -71,7 +71,7 @@ def times(monkeypatch: pytest.MonkeyPatch) -> Times:
 def test_the_time_is_that_of_the_answers(times: Times) -> None:
     clock, store = StoreClock(), datetime(2026, 6, 25, 12, tzinfo=UTC)
     assert (clock.now().timestamp(), clock.skew) == (times.wall, 0)
-    clock.note(dated(store))
+    clock.observe(dated(store))
     times.pass_(40)
     assert clock.now() == store + timedelta(seconds=40)
     assert clock.skew == store.timestamp() + 40 - times.wall
@@ -79,36 +79,36 @@ def test_the_time_is_that_of_the_answers(times: Times) -> None:
 
 def test_a_machine_s_clock_that_is_set_changes_nothing(times: Times) -> None:
     clock, store = StoreClock(), datetime(2026, 6, 25, 12, tzinfo=UTC)
-    clock.note(dated(store))
+    clock.observe(dated(store))
     times.wall += 3600
     assert clock.now() == store
 
 
 def test_an_answer_a_second_counts(times: Times) -> None:
     clock, store = StoreClock(), datetime(2026, 6, 25, 12, tzinfo=UTC)
-    clock.note(dated(store))
-    clock.note(dated(store + timedelta(hours=1)))
+    clock.observe(dated(store))
+    clock.observe(dated(store + timedelta(hours=1)))
     assert clock.now() == store
-    clock.note(dated(store + timedelta(hours=1)), at_once=True)
+    clock.observe(dated(store + timedelta(hours=1)), at_once=True)
     assert clock.now() == store + timedelta(hours=1)
     times.pass_(1)
-    clock.note(dated(store))
+    clock.observe(dated(store))
     assert clock.now() == store
 
 
 @pytest.mark.parametrize("date", [None, b"", b"yesterday", b"Wed, 99 Nov 2026 00:00:00 GMT"])
 def test_a_malformed_date_is_ignored(times: Times, date: bytes | None) -> None:
     clock = StoreClock()
-    clock.note(date)
+    clock.observe(date)
     assert clock.skew == 0
 
 
 def test_another_clock_counts_until_the_store_has_answered(times: Times) -> None:
     tables = StoreClock()
     bucket = StoreClock(tables)
-    tables.note(dated(datetime.fromtimestamp(times.wall + 600, UTC)))
+    tables.observe(dated(datetime.fromtimestamp(times.wall + 600, UTC)))
     assert bucket.skew == 600
-    bucket.note(dated(datetime.fromtimestamp(times.wall, UTC)))
+    bucket.observe(dated(datetime.fromtimestamp(times.wall, UTC)))
     assert bucket.skew == 0
 
 

@@ -121,7 +121,7 @@ async def test_many_at_once_that_stand_in_each_others_way_are_as_many(served: Se
 
     proxy.always = one_at_a_time
     async with client_of(
-        proxy, backoff=Backoff(first=0.01, most=0.3, tries=1000), budget=RetryBudget(1_000_000)
+        proxy, backoff=Backoff(initial=0.01, maximum=0.3, attempts=1000), budget=RetryBudget(1_000_000)
     ) as client:
 
         async def reserve(number: int) -> str:

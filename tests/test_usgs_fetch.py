@@ -30,7 +30,7 @@ from pipelines.earthquakes import usgs_fetch
 from pipelines.earthquakes.usgs_feed import FeedCode, FeedError, read_events
 from pipelines.earthquakes.usgs_fetch import FeedDownload, feed_url, open_source
 
-QUICK = Backoff(first=0.001, most=0.002, tries=4)
+QUICK = Backoff(initial=0.001, maximum=0.002, attempts=4)
 
 
 @pytest.fixture
@@ -147,7 +147,7 @@ async def test_html_with_status_200_is_not_geojson(session: aiohttp.ClientSessio
 async def test_a_service_that_hangs_is_a_timeout(session: aiohttp.ClientSession) -> None:
     limits = aiohttp.ClientTimeout(total=5, sock_read=0.1)
     async with feed_server(hang) as url:
-        error = await refusal(url, session, limits=limits, retry=Backoff(first=0.001, most=0.001, tries=2))
+        error = await refusal(url, session, limits=limits, retry=Backoff(initial=0.001, maximum=0.001, attempts=2))
     assert (error.code, error.retries) == (FeedCode.TIMEOUT, 1)
 
 

@@ -165,12 +165,12 @@ async def test_half_an_answer_is_none_and_its_connection_is_closed(spoilt: Scrip
     async def script(talk: Talk) -> None:
         await (echo if talk.number else spoilt)(talk)
 
-    limits = HttpLimits(silence=0.3 if spoilt is _hang_after_head else 5, answer_bytes=800_000)
+    limits = HttpLimits(silence_seconds=0.3 if spoilt is _hang_after_head else 5, response_bytes=800_000)
     async with talking(script, limits=limits) as (client, server):
         assert [await ask(client, number, "PutItem", meter=meter) for number in range(2)] == [0, 1]
         await until(lambda: server.open == 1)
         assert server.connections == 2
-    assert [(call.attempts, call.unsure) for call in meter.calls] == [(2, True), (1, False)]
+    assert [(call.attempts, call.ambiguous) for call in meter.calls] == [(2, True), (1, False)]
 
 
 @on_both_loops
@@ -180,7 +180,7 @@ async def test_bytes_that_drip_are_waited_for_until_the_deadline() -> None:
         await talk.say(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n", *[b" "] * 500, pause=0.01)
 
     # A machine may stand still for longer than a few pauses, and all that drips lasts for seconds.
-    async with talking(script, limits=HttpLimits(silence=0.5)) as (client, server):
+    async with talking(script, limits=HttpLimits(silence_seconds=0.5)) as (client, server):
         began = time.monotonic()
         with pytest.raises(Timeout):
             await ask(client, timeout=0.8)
@@ -228,7 +228,7 @@ async def test_a_large_request_that_is_not_read_is_given_up(reads: int) -> None:
         await talk.reader.readexactly(reads)
         await asyncio.sleep(10)
 
-    async with talking(script, backoff=ONCE, limits=HttpLimits(silence=0.2)) as (client, server):
+    async with talking(script, backoff=ONCE, limits=HttpLimits(silence_seconds=0.2)) as (client, server):
         with pytest.raises(Timeout):
             await client.call("PutItem", HUGE)
         call = asyncio.create_task(client.call("PutItem", HUGE))

@@ -35,7 +35,9 @@ async def test_what_never_left_was_not_applied() -> None:
             await ask(client, 1, "PutItem", meter=meter)
 
     assert refused.value.extensions == {"code": "UNAVAILABLE", "retryable": True}
-    assert [(call.attempts, call.unsure, call.wrote) for call in meter.calls] == [(QUICK.tries, False, False)]
+    assert [(call.attempts, call.ambiguous, call.may_have_written) for call in meter.calls] == [
+        (QUICK.attempts, False, False)
+    ]
 
 
 @on_both_loops
@@ -47,7 +49,7 @@ async def test_a_server_that_does_not_finish_connecting_is_given_up_after_a_seco
     meter = Meter()
     async with serving(silent) as server:
         url = server.url.replace("http", "https")
-        async with client_at(url, backoff=ONCE, limits=HttpLimits(connections=1, connect=0.2)) as client:
+        async with client_at(url, backoff=ONCE, limits=HttpLimits(connections=1, connect_seconds=0.2)) as client:
             with pytest.raises(Timeout):
                 await ask(client, 1, timeout=0.05)
             call = asyncio.create_task(ask(client, 1))
@@ -56,11 +58,11 @@ async def test_a_server_that_does_not_finish_connecting_is_given_up_after_a_seco
             with pytest.raises(asyncio.CancelledError):
                 await call
             for _ in range(2):
-                client.came_back()
+                client.reset_breakers()
                 with pytest.raises(Timeout) as late:
                     await ask(client, 1, "PutItem", meter=meter)
     assert late.value.extensions == {"code": "TIMEOUT", "retryable": True}
-    assert [call.unsure for call in meter.calls] == [False, False]
+    assert [call.ambiguous for call in meter.calls] == [False, False]
 
 
 @on_both_loops
@@ -74,9 +76,9 @@ async def test_a_name_is_looked_up_and_each_of_its_addresses_tried() -> None:
 
 @pytest.fixture
 def no_trust_yet() -> Any:
-    connecting.trust.cache_clear()
+    connecting.tls_context.cache_clear()
     yield
-    connecting.trust.cache_clear()
+    connecting.tls_context.cache_clear()
 
 
 @pytest.mark.parametrize("place", ["a file", "a folder", "a store of its own", "nowhere", "a folder without any"])
@@ -94,7 +96,7 @@ def test_the_systems_roots_are_trusted_and_mozillas_where_it_has_none(
     monkeypatch.setenv("SSL_CERT_FILE", str(file))
     monkeypatch.setenv("SSL_CERT_DIR", "nowhere" if place == "nowhere" else f"nowhere{os.pathsep}{folder}")
 
-    context = connecting.trust()
+    context = connecting.tls_context()
 
     # Those of a folder are looked for when they are needed.
     roots = {"a file": [1], "a folder": [0], "a store of its own": [1]}.get(place, range(100, 1000))
@@ -150,7 +152,7 @@ async def test_nothing_is_sent_to_a_server_that_cannot_prove_its_name(
 
     assert isinstance(refused.value.__cause__, Exception)
     assert "retryable" in refused.value.extensions
-    assert [call.unsure for call in meter.calls] == [False]
+    assert [call.ambiguous for call in meter.calls] == [False]
     assert heard == []
 
 

@@ -49,7 +49,7 @@ async def test_a_connection_that_was_closed_or_spoke_unasked_is_not_used_again(g
         await said.wait()
         assert await ask(client, 2, "PutItem", meter=meter) == 2
         assert server.connections == 2
-    assert [(call.attempts, call.unsure) for call in meter.calls] == [(1, False)] * 2
+    assert [(call.attempts, call.ambiguous) for call in meter.calls] == [(1, False)] * 2
 
 
 @pytest.mark.parametrize("operation", ["GetItem", "PutItem"])
@@ -77,7 +77,7 @@ async def test_a_connection_that_is_closed_but_not_yet_lost_is_not_used_again(
         assert await ask(client, 1, operation, meter=meter) == 1
         assert server.connections == 2
         monkeypatch.undo()
-    assert [(call.attempts, call.unsure) for call in meter.calls] == [(1, False)]
+    assert [(call.attempts, call.ambiguous) for call in meter.calls] == [(1, False)]
 
 
 @pytest.mark.parametrize("length", [None, 3])
@@ -112,7 +112,7 @@ async def test_a_write_on_a_connection_that_is_just_being_closed_may_have_been_a
             await ask(client, 2, operation, meter=meter)
         assert server.connections == 1
     assert lost.value.extensions == {"code": "UNAVAILABLE", "retryable": False, "mayHaveBeenApplied": True}
-    assert [(call.attempts, call.unsure, call.wrote) for call in meter.calls] == [(1, True, True)]
+    assert [(call.attempts, call.ambiguous, call.may_have_written) for call in meter.calls] == [(1, True, True)]
 
 
 @on_both_loops
@@ -130,7 +130,7 @@ async def test_a_read_that_is_closed_on_without_an_answer_is_tried_again_at_once
 
 @on_both_loops
 async def test_connections_that_idle_for_too_long_are_closed() -> None:
-    async with talking(echo, limits=HttpLimits(idle=0.1)) as (client, server):
+    async with talking(echo, limits=HttpLimits(idle_seconds=0.1)) as (client, server):
         await asyncio.gather(*[ask(client) for _ in range(5)])
         for _ in range(8):
             await ask(client)
@@ -197,7 +197,7 @@ async def test_a_deadline_holds_in_line_and_costs_no_place() -> None:
         assert [await first, await ask(client, 2)] == [0, 2]
         assert server.connections == 1
     # It was never sent: nothing can have been done.
-    assert [(call.abandoned, call.unsure) for call in meter.calls] == [(False, False)]
+    assert [(call.abandoned, call.ambiguous) for call in meter.calls] == [(False, False)]
 
 
 @on_both_loops

@@ -27,7 +27,7 @@ ALL_ROWS = AccessPattern("T-2", "", TEAM_SEASONS, ("Scan",), Who.ANY)
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", Backoff(first=0.001, most=0.002, tries=4))
+    monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", Backoff(initial=0.001, maximum=0.002, attempts=4))
 
 
 @pytest.fixture

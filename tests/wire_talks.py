@@ -16,10 +16,10 @@ from datastore.dynamodb.http1.exchange_types import HttpResponse
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.sigv4 import CredentialSource
 
-ONCE = Backoff(tries=1)
-QUICK = Backoff(first=0.001, most=0.004, tries=4)
+ONCE = Backoff(attempts=1)
+QUICK = Backoff(initial=0.001, maximum=0.004, attempts=4)
 # Whoever has to wait for this, waits in vain.
-NEVER = Backoff(first=10**6, most=10**6)
+NEVER = Backoff(initial=10**6, maximum=10**6)
 LARGE = {"TableName": "t", "number": 1, "text": "x" * 2_000_000}
 
 
@@ -45,11 +45,11 @@ class Opened(HttpConnection):
     there: ClassVar[set[HttpConnection]]
     most: ClassVar[int]
 
-    def ask(self, head: bytes, body: bytes, deadline: float) -> asyncio.Future[HttpResponse]:
+    def send(self, head: bytes, body: bytes, deadline: float) -> asyncio.Future[HttpResponse]:
         self.there.difference_update([one for one in self.there if one.closing])
         self.there.add(self)
         type(self).most = max(self.most, len(self.there))
-        return super().ask(head, body, deadline)
+        return super().send(head, body, deadline)
 
 
 def opened(monkeypatch: pytest.MonkeyPatch) -> type[Opened]:

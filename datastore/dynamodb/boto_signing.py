@@ -4,14 +4,14 @@ import logging
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from datastore.dynamodb.retry.classify import BADLY_SIGNED
-from datastore.dynamodb.sigv4 import SKEWED_SECONDS
+from datastore.dynamodb.retry.classify import SIGNATURE_CODES
+from datastore.dynamodb.sigv4 import MAX_SKEW_SECONDS
 from datastore.dynamodb.store_clock import StoreClock
 
 STAMP = "%Y%m%dT%H%M%SZ"
 SIGNED_SKEW = "gateway_signed_skew"
 # The most times that one request is signed again, whatever dates its answers have.
-MOST_ATTEMPTS = 5
+MAX_ATTEMPTS = 5
 
 logger = logging.getLogger(__name__)
 
@@ -44,10 +44,10 @@ def sign_at_store_time(client: Any, clock: StoreClock) -> None:
         if response is None:  # the store sent no answer
             return None
         http, parsed = response
-        refused = parsed.get("Error", {}).get("Code") in BADLY_SIGNED
-        clock.note(http.headers.get("date"), at_once=refused)
+        refused = parsed.get("Error", {}).get("Code") in SIGNATURE_CODES
+        clock.observe(http.headers.get("date"), at_once=refused)
         signed = request_dict["context"].get(SIGNED_SKEW, clock.skew)
-        if not refused or attempts >= MOST_ATTEMPTS or abs(clock.skew - signed) < SKEWED_SECONDS:
+        if not refused or attempts >= MAX_ATTEMPTS or abs(clock.skew - signed) < MAX_SKEW_SECONDS:
             return None
         logger.warning(
             "%s refused a request that was signed %d seconds from its time. It is signed at the store's time from now "

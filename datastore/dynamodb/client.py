@@ -22,18 +22,18 @@ import orjson
 from datastore.dynamodb.http1 import DeadlineExceeded, HttpLimits, HttpOrigin, HttpResponse, Pool
 from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.dynamodb.retry.backoff import Backoff
-from datastore.dynamodb.retry.budget import PLAIN, RetryBudget
+from datastore.dynamodb.retry.budget import SUCCESS_REFUND, RetryBudget
 from datastore.dynamodb.retry.circuit_breaker import BreakerConfig, BreakerState, CircuitBreaker
 from datastore.dynamodb.retry.classify import (
-    LATE,
-    REPEATED,
+    NO_ANSWER_IN_TIME,
+    RETRIED,
     ConditionFailed,
     RequestRefused,
     RetryableFailure,
     SignatureRefused,
     TransactionCancelled,
-    refusal_of,
-    transient_of,
+    as_retryable,
+    error_of_response,
 )
 from datastore.dynamodb.sigv4 import CredentialSource, Signer
 from datastore.dynamodb.store_clock import StoreClock
@@ -49,17 +49,17 @@ ITEM_OPERATIONS = frozenset(get_args(Operation))
 STREAM_OPERATIONS = {"DescribeStream", "GetShardIterator", "GetRecords", "ListStreams"}
 # Throttled calls that are not repeated here: the reader of the shard lowers its rate instead
 # (datastore/change_streams/shards/read_pace.py).
-PACED = {"GetRecords"}
+UNRETRIED_THROTTLES = {"GetRecords"}
 # Operations that change nothing, and may be repeated at once.
-READS = ("Get", "BatchGet", "TransactGet", "Query", "Scan", "Describe", "List")
+READ_PREFIXES = ("Get", "BatchGet", "TransactGet", "Query", "Scan", "Describe", "List")
 DEFAULT_SECONDS = 10.0
-LOG_AGAIN_SECONDS = 60.0
-CORRECTIONS = 2
+LOG_REPEAT_SECONDS = 60.0
+SIGNATURE_CORRECTIONS = 2
 
 logger = logging.getLogger(__name__)
 
-DAMAGED = "The store's answers arrive damaged."
-NO_TABLE = "The store is not ready: it lacks a table."
+DAMAGED_RESPONSE = "The store's answers arrive damaged."
+TABLE_MISSING = "The store is not ready: it lacks a table."
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +90,9 @@ class Client:
         *,
         backoff: Backoff = Backoff(),  # noqa: B008 - frozen
         limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
-        tables_come_back: bool = False,
+        recreates_tables: bool = False,
         budget: RetryBudget | None = None,
-        terms: BreakerConfig = BreakerConfig(),  # noqa: B008 - frozen
+        breaker_config: BreakerConfig = BreakerConfig(),  # noqa: B008 - frozen
         uniform: Callable[[], float] = random.random,
     ) -> None:
         self._endpoint = endpoint
@@ -101,17 +101,21 @@ class Client:
         self.store_clock = StoreClock()
         self._backoff = backoff
         self._limits = limits
-        self._tables_come_back = tables_come_back
+        self._recreates_tables = recreates_tables
         self._uniform = uniform
         self.budget = RetryBudget() if budget is None else budget
-        self._unanswered = terms.unanswered
-        self._tables = CircuitBreaker(partial(self._answers, "ListTables"), terms, uniform, self.budget)
-        streams = RetryBudget(self.budget.most)
-        self._streams = CircuitBreaker(partial(self._answers, "ListStreams"), terms, uniform, streams)
-        self.breakers: Mapping[str, CircuitBreaker] = {"tables": self._tables, "streams": self._streams}
+        self._slow_seconds = breaker_config.slow_seconds
+        self._table_breaker = CircuitBreaker(
+            partial(self._is_answered, "ListTables"), breaker_config, uniform, self.budget
+        )
+        streams = RetryBudget(self.budget.capacity)
+        self._stream_breaker = CircuitBreaker(
+            partial(self._is_answered, "ListStreams"), breaker_config, uniform, streams
+        )
+        self.breakers: Mapping[str, CircuitBreaker] = {"tables": self._table_breaker, "streams": self._stream_breaker}
         self._pool: Pool | None = None
         self._clock: Callable[[], float] = time.monotonic
-        self._log_at = -math.inf
+        self._log_disk_full_at = -math.inf
         self.on_call: Callable[[Call], None] | None = None
         self.shared = ProcessReads()
 
@@ -122,7 +126,7 @@ class Client:
 
     async def __aexit__(self, *_: object) -> None:
         for breaker in self.breakers.values():
-            breaker.shut()
+            breaker.stop()
         if self._pool is not None:
             await self._pool.close()
 
@@ -136,7 +140,7 @@ class Client:
         meter: Meter | None = None,
         patterns: tuple[str, ...] = (),
         asks: tuple[TracedRead, ...] = (),
-        again: Callable[[], Mapping[str, Any]] | None = None,
+        retry_request: Callable[[], Mapping[str, Any]] | None = None,
     ) -> dict[str, Any]:
         """DynamoDB's answer as parsed JSON. `patterns` and `asks` are for the meter: what the call is made for.
 
@@ -151,107 +155,111 @@ class Client:
         prepared = request if isinstance(request, PreparedRequest) else _prepared(request)
         now = self._clock()
         deadline = now + timeout
-        breaker = self._streams if operation in STREAM_OPERATIONS else self._tables
-        if breaker.away:
+        breaker = self._stream_breaker if operation in STREAM_OPERATIONS else self._table_breaker
+        if breaker.tripped:
             if not await breaker.wait(deadline):
-                raise _refusal(breaker)
+                raise _breaker_error(breaker)
             now = self._clock()
-        call = Call(operation, prepared, patterns, time.time(), tried=now)
+        call = Call(operation, prepared, patterns, time.time(), attempted_at=now)
         started = time.monotonic()
         answer: dict[str, Any] | None = None
         if meter is not None:
             meter.open += 1
         try:
-            answer = await self._answer(call, breaker, deadline, again)
+            answer = await self._send_with_retries(call, breaker, deadline, retry_request)
         except DeadlineExceeded as problem:
-            call.unsure |= problem.sent
-            call.abandoned = call.unsure
+            call.ambiguous |= problem.sent
+            call.abandoned = call.ambiguous
             if problem.sent:
-                self._left(call, breaker)
-            raise _told(Timeout(LATE), call, unsure=call.unsure) from problem
+                self._record_abandoned(call, breaker)
+            raise _with_retry_hints(Timeout(NO_ANSWER_IN_TIME), call, ambiguous=call.ambiguous) from problem
         except (asyncio.CancelledError, GeneratorExit):
-            call.unsure = call.abandoned = True
-            self._left(call, breaker)
+            call.ambiguous = call.abandoned = True
+            self._record_abandoned(call, breaker)
             raise
         except (Timeout, Unavailable, Throttled) as problem:
-            raise _told(problem, call, unsure=call.unsure) from problem.__cause__
+            raise _with_retry_hints(problem, call, ambiguous=call.ambiguous) from problem.__cause__
         except (ConditionFailed, TransactionCancelled) as failed:
-            failed.repeated = call.unsure
-            call.unreported = failed.units
+            failed.is_retry = call.ambiguous
+            call.unreported_units = failed.units
             raise
         finally:
             call.seconds = time.monotonic() - started
             self._report(call, answer, meter, asks)
         return answer
 
-    async def _answer(
-        self, call: Call, breaker: CircuitBreaker, deadline: float, again: Callable[[], Mapping[str, Any]] | None
+    async def _send_with_retries(
+        self,
+        call: Call,
+        breaker: CircuitBreaker,
+        deadline: float,
+        retry_request: Callable[[], Mapping[str, Any]] | None,
     ) -> dict[str, Any]:
         """Return the answer of the first attempt, or of a retry."""
         try:
-            heard = await self._sent(call, deadline)
-            breaker.answered()
-            answer = self._understood(call, heard)
-            if breaker.budget.missing:
-                breaker.budget.give_back(PLAIN)
+            response = await self._attempt(call, deadline)
+            breaker.record_answer()
+            answer = self._parse_response(call, response)
+            if breaker.budget.spent:
+                breaker.budget.refund(SUCCESS_REFUND)
             return answer
-        except REPEATED as problem:
-            return await self._persist(call, breaker, deadline, problem, again)
+        except RETRIED as problem:
+            return await self._retry(call, breaker, deadline, problem, retry_request)
 
     def now(self) -> datetime:
         """Return the store's time, by which records of streams are dated."""
         return self.store_clock.now()
 
-    async def _persist(
+    async def _retry(
         self,
         call: Call,
         breaker: CircuitBreaker,
         deadline: float,
         problem: Exception,
-        again: Callable[[], Mapping[str, Any]] | None,
+        retry_request: Callable[[], Mapping[str, Any]] | None,
     ) -> dict[str, Any]:
         """Try again until it is answered for good, after the first try has failed."""
-        delays, corrections = self._backoff.delays(self._uniform), CORRECTIONS
-        fresh, price = False, PLAIN
+        delays, corrections = self._backoff.delays(self._uniform), SIGNATURE_CORRECTIONS
+        fresh, price = False, SUCCESS_REFUND
         while True:
             if isinstance(problem, SignatureRefused):
                 # It may have been for the clock, for the credentials, or for one after the other.
-                call.tried = math.inf
-                if not corrections or not await self._signs_otherwise(problem, deadline):
+                call.attempted_at = math.inf
+                if not corrections or not await self._correct_signature(problem, deadline):
                     raise problem
                 corrections -= 1
             else:
-                transient = transient_of(problem)
-                fresh = await self._ready(call, breaker, deadline, transient, delays, fresh=fresh)
-                price = transient.price
+                failure = as_retryable(problem)
+                fresh = await self._wait_before_retry(call, breaker, deadline, failure, delays, fresh=fresh)
+                price = failure.cost
             call.attempts += 1
-            if again is not None and call.unsure:
-                call.sent, again = _prepared(again()), None
-            call.tried = self._clock()
+            if retry_request is not None and call.ambiguous:
+                call.prepared, retry_request = _prepared(retry_request()), None
+            call.attempted_at = self._clock()
             try:
-                heard = await self._sent(call, deadline, fresh)
-                breaker.answered()
-                answer = self._understood(call, heard)
-            except REPEATED as another:
+                response = await self._attempt(call, deadline, fresh)
+                breaker.record_answer()
+                answer = self._parse_response(call, response)
+            except RETRIED as another:
                 problem = another
             else:
-                breaker.budget.give_back(price)
+                breaker.budget.refund(price)
                 return answer
 
-    async def _signs_otherwise(self, refused: SignatureRefused, deadline: float) -> bool:
+    async def _correct_signature(self, refused: SignatureRefused, deadline: float) -> bool:
         """Whether a request would be signed at another time now, or with other credentials, than one that was refused.
 
         What is wrong with either is corrected, if it can be.
         """
-        if self._signer.correct(refused.date):
+        if self._signer.correct_clock(refused.date):
             return True
         try:
             renewed = await self._credentials.renew(deadline - self._clock())
         except TimeoutError as problem:
             raise DeadlineExceeded(sent=False) from problem
-        return renewed or self._signer.corrected_lately
+        return renewed or self._signer.was_corrected_recently
 
-    async def _ready(
+    async def _wait_before_retry(
         self,
         call: Call,
         breaker: CircuitBreaker,
@@ -265,94 +273,94 @@ class Client:
 
         The problem is final when no try is left, none is paid for, no time for one, or the client is closed.
         """
-        call.unsure |= problem.unsure
-        tried, call.tried = call.tried, math.inf
-        if problem.stale and not fresh and call.operation.startswith(READS):
-            problem.price = PLAIN  # it is charged nothing, and has nothing to give back
+        call.ambiguous |= problem.ambiguous
+        tried, call.attempted_at = call.attempted_at, math.inf
+        if problem.stale_connection and not fresh and call.operation.startswith(READ_PREFIXES):
+            problem.cost = SUCCESS_REFUND  # it is charged nothing, and has nothing to give back
             return True
         delay = next(delays, None)
-        if self._pool is not None and self._pool.shut:
-            raise problem.final from problem
+        if self._pool is not None and self._pool.closed:
+            raise problem.error from problem
         if problem.unanswered:
-            breaker.failed(tried, silent=problem.late)
-        if delay is None or (call.operation in PACED and isinstance(problem.final, Throttled)):
-            raise problem.final from problem
-        if breaker.away:
+            breaker.record_failure(tried, timed_out=problem.timed_out)
+        if delay is None or (call.operation in UNRETRIED_THROTTLES and isinstance(problem.error, Throttled)):
+            raise problem.error from problem
+        if breaker.tripped:
             # Who waits until it is back sends nothing meanwhile, and is not charged.
             if not await breaker.wait(deadline):
-                raise _refusal(breaker) from problem
-            problem.price = PLAIN
+                raise _breaker_error(breaker) from problem
+            problem.cost = SUCCESS_REFUND
             return fresh
-        problem.final.hurried = delay >= deadline - self._clock()
-        if problem.final.hurried or not breaker.budget.take(problem.price):
-            raise problem.final from problem
+        problem.error.out_of_time = delay >= deadline - self._clock()
+        if problem.error.out_of_time or not breaker.budget.take(problem.cost):
+            raise problem.error from problem
         await asyncio.sleep(delay)
         return fresh
 
-    def _left(self, call: Call, breaker: CircuitBreaker) -> None:
+    def _record_abandoned(self, call: Call, breaker: CircuitBreaker) -> None:
         """A try that was given up unanswered is a failure, if it took long enough: who leaves early shows it, too."""
-        if self._clock() - call.tried >= self._unanswered:
-            breaker.failed(call.tried)
+        if self._clock() - call.attempted_at >= self._slow_seconds:
+            breaker.record_failure(call.attempted_at)
 
-    async def _answers(self, operation: str, seconds: float) -> bool:
+    async def _is_answered(self, operation: str, seconds: float) -> bool:
         """Whether an endpoint answers a request for next to nothing, whatever it answers."""
         call = Call(operation, _prepared({"Limit": 1}))
         try:
-            await self._sent(call, self._clock() + seconds, fresh=True)
-        except (*REPEATED, DeadlineExceeded, DomainError):
+            await self._attempt(call, self._clock() + seconds, fresh=True)
+        except (*RETRIED, DeadlineExceeded, DomainError):
             return False
         return True
 
-    def came_back(self) -> None:
+    def reset_breakers(self) -> None:
         """Whoever knows that the store is there again tells so: it need not be found out."""
         for breaker in self.breakers.values():
-            breaker.close()
+            breaker.reset()
 
-    def _sent(self, call: Call, deadline: float, fresh: bool = False) -> Awaitable[HttpResponse]:
+    def _attempt(self, call: Call, deadline: float, fresh: bool = False) -> Awaitable[HttpResponse]:
         """One try.
 
         Whatever it waits for, the deadline holds: `DeadlineExceeded` once it passes. Fails as `Pool.send` does.
         """
-        credentials = self._credentials.known
+        credentials = self._credentials.cached
         if credentials is None:
-            return self._sent_once_known(call, deadline, fresh)
-        operation, body = call.operation, call.sent.body
+            return self._attempt_with_new_credentials(call, deadline, fresh)
+        operation, body = call.operation, call.prepared.body
         origin = _origin(self._endpoint.streams() if operation in STREAM_OPERATIONS else self._endpoint.tables())
-        head = self._signer.head(credentials, origin.authority, _target(operation), body)
+        head = self._signer.request_head(credentials, origin.authority, _target(operation), body)
         assert self._pool is not None, "The client is used outside its `async with`."
         return self._pool.send(origin, head, body, deadline, fresh=fresh)
 
-    async def _sent_once_known(self, call: Call, deadline: float, fresh: bool) -> HttpResponse:
+    async def _attempt_with_new_credentials(self, call: Call, deadline: float, fresh: bool) -> HttpResponse:
         """The same where credentials must be waited for."""
         try:
             await self._credentials.current(deadline - self._clock())
         except TimeoutError as problem:
             raise DeadlineExceeded(sent=False) from problem
-        return await self._sent(call, deadline, fresh)
+        return await self._attempt(call, deadline, fresh)
 
-    def _understood(self, call: Call, answer: HttpResponse) -> dict[str, Any]:
+    def _parse_response(self, call: Call, answer: HttpResponse) -> dict[str, Any]:
         content = answer.content
-        self.store_clock.note(answer.date)
+        self.store_clock.observe(answer.date)
         if answer.checksum is not None and answer.checksum != b"%d" % zlib.crc32(content):
-            raise RetryableFailure(Unavailable(DAMAGED))
+            raise RetryableFailure(Unavailable(DAMAGED_RESPONSE))
         if answer.status == 200:
             try:
                 whole: dict[str, Any] = orjson.loads(content)
             except orjson.JSONDecodeError as problem:
-                raise RetryableFailure(Unavailable(DAMAGED)) from problem
+                raise RetryableFailure(Unavailable(DAMAGED_RESPONSE)) from problem
             return whole
-        refusal = refusal_of(answer.status, content)
+        refusal = error_of_response(answer.status, content)
         if isinstance(refusal, Unavailable):
-            self._log_no_room(content)
+            self._log_disk_full(content)
         if isinstance(refusal, SignatureRefused):
             refusal.date = answer.date
-        if self._tables_come_back and _lacks_table(call.operation, refusal):
-            raise RetryableFailure(Unavailable(NO_TABLE), unsure=False, price=0) from refusal
+        if self._recreates_tables and _is_missing_table(call.operation, refusal):
+            raise RetryableFailure(Unavailable(TABLE_MISSING), ambiguous=False, cost=0) from refusal
         raise refusal
 
-    def _log_no_room(self, content: bytes) -> None:
-        if self._clock() >= self._log_at:
-            self._log_at = self._clock() + LOG_AGAIN_SECONDS
+    def _log_disk_full(self, content: bytes) -> None:
+        if self._clock() >= self._log_disk_full_at:
+            self._log_disk_full_at = self._clock() + LOG_REPEAT_SECONDS
             said = content.decode(errors="replace")[:300]
             logger.error("The store cannot write: make room on its disk; it then goes on by itself. It says: %s", said)
 
@@ -383,16 +391,16 @@ def _origin(url: str) -> HttpOrigin:
     return HttpOrigin.of(url)
 
 
-def _refusal(breaker: CircuitBreaker) -> DomainError:
+def _breaker_error(breaker: CircuitBreaker) -> DomainError:
     """What one is told who has waited for it: until it was known to be away, or for as long as there was time."""
-    problem = breaker.refusal()
-    problem.hurried = breaker.state is BreakerState.WAITING
+    problem = breaker.error()
+    problem.out_of_time = breaker.state is BreakerState.WAITING
     return problem
 
 
-def _told(problem: DomainError, call: Call, *, unsure: bool) -> DomainError:
+def _with_retry_hints(problem: DomainError, call: Call, *, ambiguous: bool) -> DomainError:
     """A write that may have been applied is no safe one to send again: the caller is told so."""
-    if unsure and call.operation.startswith(WRITES):
+    if ambiguous and call.operation.startswith(WRITES):
         problem.extensions.pop("retryAfter", None)
         problem.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
     return problem
@@ -406,7 +414,7 @@ def _prepared(payload: Mapping[str, Any]) -> PreparedRequest:
         raise RequestRefused("SerializationException", str(problem)) from problem
 
 
-def _lacks_table(operation: str, refusal: Exception) -> bool:
+def _is_missing_table(operation: str, refusal: Exception) -> bool:
     """Whether a table that is read or written is not there; those who ask for tables and streams are told as it is."""
     lacking = isinstance(refusal, RequestRefused) and refusal.code == "ResourceNotFoundException"
     return lacking and operation in ITEM_OPERATIONS

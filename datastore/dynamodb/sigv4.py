@@ -21,7 +21,7 @@ CONTENT_TYPE = "application/x-amz-json-1.0"
 RECHECK_SECONDS = 60.0
 RETRY_SECONDS = 5.0
 # Services take five minutes, and SDKs correct their clocks from four on.
-SKEWED_SECONDS = 240.0
+MAX_SKEW_SECONDS = 240.0
 
 logger = logging.getLogger(__name__)
 
@@ -51,13 +51,13 @@ class CredentialSource:
         self._credentials = credentials
         self._find = find
         self._found_at = self._changed_at = -math.inf
-        self._finding: asyncio.Task[None] | None = None
+        self._find_task: asyncio.Task[None] | None = None
         self._frozen: FrozenCredentials | None = None
         self._check_at = 0.0
-        self._refresh: asyncio.Task[FrozenCredentials | None] | None = None
+        self._refresh_task: asyncio.Task[FrozenCredentials | None] | None = None
 
     @property
-    def known(self) -> FrozenCredentials | None:
+    def cached(self) -> FrozenCredentials | None:
         """The credentials to sign with now; None where they must be asked for with `current`."""
         return self._frozen if time.monotonic() < self._check_at else None
 
@@ -65,9 +65,9 @@ class CredentialSource:
         """The credentials to sign with now. Raises `Unavailable` if there are none to be had, `TimeoutError` if they
         are not there in so many seconds.
         """
-        frozen = self.known
+        frozen = self.cached
         if frozen is None:
-            refresh = self._refreshing()
+            refresh = self._start_refresh()
             # A caller that leaves, or gives up, leaves the refresh to the others.
             await asyncio.wait([refresh], timeout=seconds)
             if not refresh.done():
@@ -90,10 +90,10 @@ class CredentialSource:
         The search runs at most every few seconds, and once for all waiting callers. Raises `TimeoutError` if it takes
         longer than the given seconds.
         """
-        if self._finding is None or time.monotonic() >= self._found_at + RETRY_SECONDS:
+        if self._find_task is None or time.monotonic() >= self._found_at + RETRY_SECONDS:
             self._found_at = time.monotonic()
-            self._finding = asyncio.create_task(self._find_again())
-        finding = self._finding
+            self._find_task = asyncio.create_task(self._find_again())
+        finding = self._find_task
         await asyncio.wait([finding], timeout=seconds)
         if not finding.done():
             raise TimeoutError
@@ -103,27 +103,27 @@ class CredentialSource:
         try:
             if self._find is not None:
                 self._credentials = await asyncio.to_thread(self._find)
-            self._keep(await asyncio.to_thread(self._credentials.get_frozen_credentials))
+            self._set(await asyncio.to_thread(self._credentials.get_frozen_credentials))
             if self._changed_at >= self._found_at:
                 logger.info("Credentials were refused, and others were found.")
         except Exception as problem:
             # Providers raise whatever their source does: botocore's errors, the network's, a helper program's.
             logger.warning("Credentials were refused, and could not be found again: %s", problem)
 
-    def _keep(self, frozen: FrozenCredentials) -> None:
+    def _set(self, frozen: FrozenCredentials) -> None:
         if self._frozen is not None and _values(frozen) != _values(self._frozen):
             self._changed_at = time.monotonic()
         self._frozen, self._check_at = frozen, time.monotonic() + RECHECK_SECONDS
 
-    def _refreshing(self) -> "asyncio.Task[FrozenCredentials | None]":
-        if self._refresh is None or self._refresh.done():
-            self._refresh = asyncio.create_task(self._ask())
-        return self._refresh
+    def _start_refresh(self) -> "asyncio.Task[FrozenCredentials | None]":
+        if self._refresh_task is None or self._refresh_task.done():
+            self._refresh_task = asyncio.create_task(self._refresh_credentials())
+        return self._refresh_task
 
-    async def _ask(self) -> FrozenCredentials | None:
+    async def _refresh_credentials(self) -> FrozenCredentials | None:
         """Fresh credentials; if that fails the old ones, which are good for some minutes more."""
         try:
-            self._keep(await asyncio.to_thread(self._credentials.get_frozen_credentials))
+            self._set(await asyncio.to_thread(self._credentials.get_frozen_credentials))
         except Exception as problem:
             # Providers raise whatever their source does: botocore's errors, the network's, a helper program's.
             logger.warning("Credentials cannot be refreshed: %s", problem)
@@ -145,38 +145,38 @@ class Signer:
         self.skew = 0.0
         self._corrected_at = -math.inf
         self._region = region
-        self._key = _Key("", "", region)
+        self._signing_key = _SigningKey("", "", region)
         self._credentials: FrozenCredentials | None = None
         self._second = -1
-        self._forms: dict[tuple[str, str], _Form] = {}
+        self._templates: dict[tuple[str, str], _HeadTemplate] = {}
 
-    def head(
+    def request_head(
         self, credentials: FrozenCredentials, host: str, target: str, body: bytes, now: float | None = None
     ) -> bytes:
         """The head of the request, with all its headers; `now` in epoch seconds."""
         second = int(time.time() + self.skew if now is None else now)
         if second != self._second or credentials is not self._credentials:
             self._second, self._credentials = second, credentials
-            self._forms.clear()
-        form = self._forms.get((host, target))
-        if form is None:
-            form = self._forms[host, target] = self._form(credentials, host, target, second)
-        canonical = form.canonical.copy()
+            self._templates.clear()
+        template = self._templates.get((host, target))
+        if template is None:
+            template = self._templates[host, target] = self._template(credentials, host, target, second)
+        canonical = template.canonical.copy()
         canonical.update(sha256(body).hexdigest().encode())
-        signature = form.mac.hexdigest(canonical.hexdigest().encode()).encode()
-        return b"%b%b\r\ncontent-length: %d\r\n\r\n" % (form.head, signature, len(body))
+        signature = template.mac.hexdigest(canonical.hexdigest().encode()).encode()
+        return b"%b%b\r\ncontent-length: %d\r\n\r\n" % (template.head, signature, len(body))
 
-    def correct(self, date: bytes | None) -> bool:
+    def correct_clock(self, date: bytes | None) -> bool:
         """Sign at the service's time from now on, if it is far from what is signed now: whether it is.
 
         `date` is the Date header of its answer.
         """
         try:
-            theirs = parsedate_to_datetime((date or b"").decode("latin-1")).timestamp()
+            service_time = parsedate_to_datetime((date or b"").decode("latin-1")).timestamp()
         except ValueError:
             return False
-        skew = theirs - time.time()
-        if abs(skew - self.skew) < SKEWED_SECONDS:
+        skew = service_time - time.time()
+        if abs(skew - self.skew) < MAX_SKEW_SECONDS:
             return False
         self.skew, self._corrected_at = skew, time.monotonic()
         logger.warning(
@@ -188,11 +188,11 @@ class Signer:
         return True
 
     @property
-    def corrected_lately(self) -> bool:
+    def was_corrected_recently(self) -> bool:
         """Whether a request that is refused now may have been signed before the correction."""
         return time.monotonic() < self._corrected_at + RETRY_SECONDS
 
-    def _form(self, credentials: FrozenCredentials, host: str, target: str, second: int) -> "_Form":
+    def _template(self, credentials: FrozenCredentials, host: str, target: str, second: int) -> "_HeadTemplate":
         stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(second))
         signed = {"content-type": CONTENT_TYPE, "host": host, "x-amz-date": stamp}
         if credentials.token:
@@ -207,30 +207,30 @@ class Signer:
         )
         if any(sign in value for value in (*signed.values(), authorization) for sign in "\r\n\0"):
             raise ValueError("A header of a request would hold more than one line.")
-        if not self._key.fits(credentials.secret_key, stamp[:8]):
-            self._key = _Key(credentials.secret_key, stamp[:8], self._region)
-        return _Form(
+        if not self._signing_key.matches(credentials.secret_key, stamp[:8]):
+            self._signing_key = _SigningKey(credentials.secret_key, stamp[:8], self._region)
+        return _HeadTemplate(
             sha256(f"POST\n/\n\n{canonical}\n{names}\n".encode()),
-            self._key.mac.after(f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n".encode()),
+            self._signing_key.mac.after(f"AWS4-HMAC-SHA256\n{stamp}\n{scope}\n".encode()),
             f"POST / HTTP/1.1\r\n{lines}authorization: {authorization}".encode(),
         )
 
 
-class _Key:
+class _SigningKey:
     """The signing key of a day."""
 
     def __init__(self, secret: str, day: str, region: str) -> None:
-        self._of = (secret, day)
+        self._secret_and_day = (secret, day)
         key = f"AWS4{secret}".encode()
         for part in (day, region, "dynamodb", "aws4_request"):
             key = hmac.digest(key, part.encode(), "sha256")
         self.mac = PrehashedHmac(key)
 
-    def fits(self, secret: str, day: str) -> bool:
-        return self._of == (secret, day)
+    def matches(self, secret: str, day: str) -> bool:
+        return self._secret_and_day == (secret, day)
 
 
-class _Form:
+class _HeadTemplate:
     """What the requests of one second, host and target share, up to where they differ.
 
     `canonical` is a hash of the canonical request, `mac` signs its end: both have taken up what is the same.

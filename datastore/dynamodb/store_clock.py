@@ -7,7 +7,7 @@ import time
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
-NOTE_SECONDS = 1.0
+OBSERVE_SECONDS = 1.0
 
 
 class StoreClock:
@@ -19,26 +19,26 @@ class StoreClock:
 
     def __init__(self, until_known: "StoreClock | None" = None) -> None:
         self._until_known = until_known
-        self._began: float | None = None  # the store's time minus the monotonic clock's
-        self._note_at = float("-inf")
+        self._offset: float | None = None  # the store's time minus the monotonic clock's
+        self._observe_at = float("-inf")
 
-    def note(self, date: bytes | str | None, *, at_once: bool = False) -> None:
+    def observe(self, date: bytes | str | None, *, at_once: bool = False) -> None:
         """Take the Date header of an answer: one a second, or each with `at_once`. A malformed date is ignored."""
         now = time.monotonic()
-        if date is None or (now < self._note_at and not at_once):
+        if date is None or (now < self._observe_at and not at_once):
             return
         text = date if isinstance(date, str) else date.decode("latin-1")
         try:
-            self._began = parsedate_to_datetime(text).timestamp() - now
+            self._offset = parsedate_to_datetime(text).timestamp() - now
         except ValueError:
             return
-        self._note_at = now + NOTE_SECONDS
+        self._observe_at = now + OBSERVE_SECONDS
 
     @property
     def skew(self) -> float:
         """The seconds by which the store's clock is ahead of this machine's; negative if it is behind."""
-        if self._began is not None:
-            return self._began + time.monotonic() - time.time()
+        if self._offset is not None:
+            return self._offset + time.monotonic() - time.time()
         return 0.0 if self._until_known is None else self._until_known.skew
 
     def now(self) -> datetime:

@@ -77,7 +77,7 @@ def explained(taken: Meter, *, prefix: str, estimate: float, source: str | None,
     `prefix` is what tables' names begin with, `source` the field on whose behalf is done what no field asked for (that
     of a subscription), `hide` makes texts of keys fit for the reader.
     """
-    calls = sorted(taken.calls, key=lambda call: call.began)
+    calls = sorted(taken.calls, key=lambda call: call.started_at)
     entries = list(_entries(calls))
     told = _told_calls(entries, prefix, source, hide)
     rows = _rows(entries, taken, prefix, source)
@@ -86,7 +86,7 @@ def explained(taken: Meter, *, prefix: str, estimate: float, source: str | None,
         "units": _units(_total(_entry_units(entry) for entry in entries)),
         "requests": len(calls),
         "retries": sum(call.attempts - 1 for call in calls),
-        "ms": _milliseconds(max((call.began + call.seconds for call in calls), default=0.0) - _begin(calls)),
+        "ms": _milliseconds(max((call.started_at + call.seconds for call in calls), default=0.0) - _begin(calls)),
         "calls": told,
         "fields": [_told_row(path, row) for path, row in list(rows.items())[:MOST_FIELDS]],
     }
@@ -158,7 +158,7 @@ def _told_call(
         told["returned"] = sum(part.returned for part in details)
     told["units"] = _units(_entry_units(entry))
     told["retries"] = sum(part.attempts - 1 for part in entry.calls)
-    told["at"] = _milliseconds(call.began - start)
+    told["at"] = _milliseconds(call.started_at - start)
     told["ms"] = _milliseconds(sum(part.seconds for part in entry.calls))
     if entry.calls[-1].failed:
         told["failed"] = True
@@ -250,7 +250,7 @@ def _told_row(path: str | None, row: _Row) -> dict[str, Any]:
 
 
 def _begin(calls: Sequence[Call]) -> float:
-    return calls[0].began if calls else 0.0
+    return calls[0].started_at if calls else 0.0
 
 
 def _entry_units(entry: _Entry) -> Units:

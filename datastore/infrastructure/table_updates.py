@@ -21,7 +21,7 @@ from datastore.model.access_patterns import Table
 # An index of a large table takes hours to be filled: it is waited for without an end.
 FIRST_SECONDS, MOST_SECONDS = 0.05, 5.0
 # DynamoDB begins to keep backups of a new table a moment after it is there, and another command may change it just now.
-SOON = Backoff(first=0.5, most=10.0, tries=30)
+SOON = Backoff(initial=0.5, maximum=10.0, attempts=30)
 NOT_YET = ("ContinuousBackupsUnavailableException", "ResourceInUseException", "LimitExceededException")
 UNKNOWN = ("UnknownOperationException", "UnsupportedOperationException", "InvalidAction")
 

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.record_decoder import RecordDecoder, flag, number, text
 from datastore.dynamodb.records import readable, record
-from datastore.errors import Conflict, NotFound, deleted_perhaps
+from datastore.errors import Conflict, NotFound, possibly_deleted
 from datastore.keyspace.matches import leagues as keys
 from datastore.keyspace.matches.leagues import LEAGUES
 from datastore.matches.cricket import Reference
@@ -133,7 +133,7 @@ class Leagues:
         if written.item is not None:
             PUT_VERSIONS.saw(_place(league_id), version_of(written.item))
         elif written.repeated:
-            raise deleted_perhaps("The league")
+            raise possibly_deleted("The league")
         return _found(written.item)
 
     async def _scan(self, pattern: AccessPattern, **values: Any) -> Sequence[League]:

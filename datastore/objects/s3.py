@@ -16,7 +16,7 @@ import botocore.exceptions
 
 from datastore.database import StoreMisconfigured, credentials_of
 from datastore.dynamodb.boto_signing import sign_at_store_time
-from datastore.dynamodb.retry.classify import BADLY_SIGNED
+from datastore.dynamodb.retry.classify import SIGNATURE_CODES
 from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.dynamodb.store_clock import StoreClock
 from datastore.errors import BadUserInput, Timeout, Unavailable
@@ -162,7 +162,7 @@ class S3Objects:
             try:
                 return await run()
             except botocore.exceptions.ClientError as problem:
-                if problem.response["Error"]["Code"] not in BADLY_SIGNED or not await self._credentials.renew():
+                if problem.response["Error"]["Code"] not in SIGNATURE_CODES or not await self._credentials.renew():
                     raise
             return await run()
 

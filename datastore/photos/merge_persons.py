@@ -35,12 +35,12 @@ from datastore.photos.persons import Person
 from datastore.photos.photos import FaceOnPhoto, Photo
 from datastore.photos.rename_person import whole
 from datastore.session.store import Action, Store
-from datastore.tasks import all_settled
+from datastore.tasks import gather_all
 
 # Each with its photo, and both persons, fit in a transaction of 100 actions.
 FACES_AT_ONCE = 20
 # How long to look again for faces that may not be in the index yet.
-LAGGING = Backoff(first=0.1, most=0.8, tries=5)
+LAGGING = Backoff(initial=0.1, maximum=0.8, attempts=5)
 # Who is becoming another gets no faces: what the index does not show so long after it began is not there.
 LONGEST_LAG = timedelta(minutes=10)
 MAY_BECOME = (
@@ -169,7 +169,7 @@ class PersonMerge:
 
     async def _pair(self, one: str, into: str) -> _Pair:
         """Both as they are now. Raises `NotFound` for `into`, `Conflict` where they are becoming another."""
-        first, second = await all_settled([self._current.person(one), self._known(into)])
+        first, second = await gather_all([self._current.person(one), self._known(into)])
         assert second is not None, "They are known."
         if second.get("mergedInto") is not None:
             raise Conflict(f"{into} is being merged into {second['mergedInto']}: finish that first.")
@@ -194,7 +194,7 @@ class PersonMerge:
 
     async def _move(self, one: str, into: str, listed: Sequence[tuple[str, str]]) -> int:
         """Move those of the faces that are still `one`'s, in one transaction."""
-        pair, *found = await all_settled([self._pair(one, into), *[self._face(*ids) for ids in listed]])
+        pair, *found = await gather_all([self._pair(one, into), *[self._face(*ids) for ids in listed]])
         faces = [face for face in found if isinstance(face, _Face) and face.person_id == one]
         if not faces or not isinstance(pair, _Pair):
             return 0
@@ -218,7 +218,7 @@ class PersonMerge:
         by_photo: dict[str, list[_Face]] = {}
         for face in faces:
             by_photo.setdefault(face.image_id, []).append(face)
-        found = await all_settled([self._photo(image_id, on_it) for image_id, on_it in by_photo.items()])
+        found = await gather_all([self._photo(image_id, on_it) for image_id, on_it in by_photo.items()])
         return [(photo, on_it) for photo, on_it in zip(found, by_photo.values(), strict=True) if photo is not None]
 
     async def _photo(self, image_id: str, faces: Sequence[_Face]) -> Photo | None:

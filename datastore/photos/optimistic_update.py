@@ -27,11 +27,11 @@ from datastore.photos.faces import Face, face_from
 from datastore.photos.lookups import AT_ONCE, Lookups
 from datastore.photos.photos import FaceOnPhoto, Photo, faces_attribute, photo_from
 from datastore.session.store import Action, Store
-from datastore.tasks import all_settled
+from datastore.tasks import gather_all
 
 T = TypeVar("T")
 
-CHANGES = Backoff(first=0.02, most=0.5, tries=12)
+CHANGES = Backoff(initial=0.02, maximum=0.5, attempts=12)
 # As many faces as one item has room for, with ids of any usual length.
 MOST_LISTED = 500
 UNCOUNTED = "(attribute_not_exists(faceCount) OR attribute_type(faceCount, :nothing))"
@@ -168,7 +168,7 @@ class OptimisticUpdate:
 
     async def persons(self, names: Mapping[str, str | None]) -> dict[str, Item]:
         """The items of those who are there, by their ids; `names` are their last known ones."""
-        found = await all_settled([self.person(id, name) for id, name in names.items()])
+        found = await gather_all([self.person(id, name) for id, name in names.items()])
         return {id: item for id, item in zip(names, found, strict=True) if item is not None}
 
     async def with_all_faces(self, photo: Photo) -> Photo:
@@ -178,7 +178,7 @@ class OptimisticUpdate:
         """
         known = {face.person_id for face in photo.faces}
         others = [id for id in dict.fromkeys(photo.person_ids) if id and id not in known]
-        found = await all_settled([self._faces_on(photo.image_id, person_id) for person_id in others])
+        found = await gather_all([self._faces_on(photo.image_id, person_id) for person_id in others])
         distinct = dict[str, FaceOnPhoto]()
         for face in (*photo.faces, *[face for faces in found for face in faces]):
             distinct.setdefault(face.face_id, face)

@@ -22,7 +22,7 @@ from datastore.photos.photos import FaceOnPhoto, Photo, photo_from
 from datastore.photos.users import UPLOAD_LIMIT
 from datastore.session.optimistic_locking import expecting, updated, versioned
 from datastore.session.store import Action, Store
-from datastore.tasks import all_settled
+from datastore.tasks import gather_all
 
 # A user who has no place to give back.
 HAS_NONE = "uploadCount < :one"
@@ -147,7 +147,7 @@ class PhotoUpdates:
     async def _there(self, current: OptimisticUpdate, image_id: str, faces: Sequence[FaceOnPhoto]) -> list[FaceOnPhoto]:
         """Those of the faces that count: not those that are gone, and still listed or shown by the index."""
         read = [current.get(keys.DELETE_PHOTO, face_keys.face(face.face_id, image_id)) for face in faces]
-        return [face for face, item in zip(faces, await all_settled(read), strict=True) if item is not None]
+        return [face for face, item in zip(faces, await gather_all(read), strict=True) if item is not None]
 
 
 def _deletion(photo: Photo) -> Action:

@@ -53,7 +53,7 @@ class OpenSearchIndex:
     @property
     def is_away(self) -> bool:
         """Whether the circuit breaker is open."""
-        return self._breaker.away
+        return self._breaker.tripped
 
     async def write(self, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         # The changes are already in the table, so a rebuild that begins after this check scans them.
@@ -124,7 +124,7 @@ class OpenSearchIndex:
         await self._ask(lambda client: client.indices.refresh(index=self._base))
 
     async def aclose(self) -> None:
-        self._breaker.shut()
+        self._breaker.stop()
         if self._has_client:
             await self._client.close()
 
@@ -155,7 +155,7 @@ class OpenSearchIndex:
     ) -> T:
         """Return the answer. Raises `NotFoundError`, `Unavailable`, `Throttled` or `Internal`."""
         loop = asyncio.get_running_loop()
-        if self._breaker.away and not await self._breaker.wait(loop.time() + seconds):
+        if self._breaker.tripped and not await self._breaker.wait(loop.time() + seconds):
             raise Unavailable(REFUSAL)
         sent = loop.time()
         try:
@@ -163,15 +163,15 @@ class OpenSearchIndex:
                 sent = loop.time()
                 answer = await ask(self._client)
         except (ConnectionTimeout, TimeoutError) as problem:
-            self._breaker.failed(sent, silent=True)
+            self._breaker.record_failure(sent, timed_out=True)
             raise Unavailable(REFUSAL) from problem
         except ConnectionError as problem:
-            self._breaker.failed(sent)
+            self._breaker.record_failure(sent)
             raise Unavailable(REFUSAL) from problem
         except TransportError as problem:
-            self._breaker.answered()
+            self._breaker.record_answer()
             raise _refusal(problem) from problem
-        self._breaker.answered()
+        self._breaker.record_answer()
         return answer
 
     async def _upsert(self, kind: Kind, entries: Sequence[SearchEntry], aliases: Sequence[str]) -> set[str]:

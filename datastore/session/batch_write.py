@@ -11,11 +11,11 @@ from typing import Any
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Throttled
 from datastore.session.metering import Deadline
-from datastore.tasks import all_settled
+from datastore.tasks import gather_all
 
 BATCH_WRITES = 25
 BATCHES_AT_ONCE = 4
-UNPROCESSED = Backoff(first=0.05, most=1.0, tries=10)
+UNPROCESSED = Backoff(initial=0.05, maximum=1.0, attempts=10)
 
 Call = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
@@ -32,7 +32,7 @@ async def write_batches(call: Call, deadline: Deadline, table: str, requests: Se
             return await _write(call, deadline, table, batch)
 
     batches = [requests[at : at + BATCH_WRITES] for at in range(0, len(requests), BATCH_WRITES)]
-    left = sum(await all_settled([write(batch) for batch in batches]))
+    left = sum(await gather_all([write(batch) for batch in batches]))
     if left:
         raise Throttled(f"The store is busy: {left} of {len(requests)} were not written; try again in a moment.")
 

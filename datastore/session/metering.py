@@ -31,41 +31,41 @@ class Call(Struct, gc=False):
     """
 
     operation: str
-    sent: PreparedRequest
+    prepared: PreparedRequest
     patterns: tuple[str, ...] = ()
-    began: float = 0.0
+    started_at: float = 0.0
     attempts: int = 1
     seconds: float = 0.0
     units: float = 0.0
     failed: bool = False
-    unsure: bool = False
+    ambiguous: bool = False
     abandoned: bool = False
-    unreported: float = 0.0
+    unreported_units: float = 0.0
     details: Details | None = None
-    tried: float = math.inf
+    attempted_at: float = math.inf
 
     @property
     def tables(self) -> tuple[str, ...]:
-        return self.sent.tables
+        return self.prepared.tables
 
     @property
     def index(self) -> str | None:
-        return self.sent.index
+        return self.prepared.index
 
     @property
     def request(self) -> Mapping[str, Any]:
-        return self.sent.payload
+        return self.prepared.payload
 
     @property
-    def price(self) -> float:
+    def cost(self) -> float:
         """What it consumed, in read units, with what was not reported."""
-        units = self.units + self.unreported
+        units = self.units + self.unreported_units
         return units * WRITE_PRICE if self.operation.startswith(WRITES) else units
 
     @property
-    def wrote(self) -> bool:
+    def may_have_written(self) -> bool:
         """Whether it changed something, or may have: a condition that did not hold consumed, and changed, nothing."""
-        return self.operation.startswith(WRITES) and (self.units > 0 or self.unsure)
+        return self.operation.startswith(WRITES) and (self.units > 0 or self.ambiguous)
 
 
 class ReadTooMuch(BadUserInput):
@@ -105,8 +105,8 @@ class Meter:
     def note(self, call: Call) -> None:
         """Add a call that has ended."""
         self.calls.append(call)
-        self.spent += call.price
-        if self.finishes and call.wrote:
+        self.spent += call.cost
+        if self.finishes and call.may_have_written:
             self.allowed = float("inf")
 
     def check(self, operation: str) -> None:
@@ -127,7 +127,7 @@ class Meter:
     @property
     def price(self) -> float:
         """What was consumed, in read units, and what is written behind it."""
-        return sum(call.price for call in self.calls) + self.behind
+        return sum(call.cost for call in self.calls) + self.behind
 
     def write_behind(self, units: float) -> None:
         """Count write units that are consumed once nobody waits for them any more."""

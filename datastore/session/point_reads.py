@@ -21,7 +21,7 @@ from datastore.session.read_cache import WHOLE, Address, Narrowed, Parts, PointR
 from datastore.session.request_reads import RequestReads
 
 BATCH_KEYS = 100
-UNPROCESSED = Backoff(first=0.05, most=1.0, tries=10)
+UNPROCESSED = Backoff(initial=0.05, maximum=1.0, attempts=10)
 # Turns of the event loop without another read before a held batch goes out: from a list that came in to the reads of
 # its nodes graphql-core's executor takes some five.
 QUIET_TURNS = 12
@@ -298,7 +298,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
             delay = next(delays, None)
             if not await self._may_wait(delay):
                 busy = Throttled("The store is busy; try again in a moment.")
-                busy.hurried = delay is not None
+                busy.out_of_time = delay is not None
                 found.update(dict.fromkeys(_addresses(tables, wanted), busy))
                 break
             request = {"RequestItems": wanted, "ReturnConsumedCapacity": "TOTAL"}

@@ -96,7 +96,7 @@ class PointReadFlight(Struct, eq=False):
         value: LazyItem | BaseException | None = self.by_address[address]
         if value is None or isinstance(value, LazyItem):
             return value
-        if isinstance(value, Throttled | Unavailable) and not value.hurried:
+        if isinstance(value, Throttled | Unavailable) and not value.out_of_time:
             return value
         raise GivenUp
 

@@ -316,7 +316,7 @@ class Store:
         try:
             await self._call(where, "TransactWriteItems", request)
         except TransactionCancelled as cancelled:
-            if not (cancelled.repeated and _were_put(actions, cancelled)):
+            if not (cancelled.is_retry and _were_put(actions, cancelled)):
                 raise
         finally:
             for place in places:
@@ -349,7 +349,7 @@ class Store:
         try:
             answer = await self._call(pattern, operation, request, again)
         except ConditionFailed as failed:
-            return WriteResult(False, failed.item, repeated=failed.repeated or self.repeats)
+            return WriteResult(False, failed.item, repeated=failed.is_retry or self.repeats)
         finally:
             self.forget(pattern.table, key)  # if the write failed, what was read before is no longer true either
         item = result(answer)
@@ -389,7 +389,7 @@ class Store:
             meter=self.meter,
             patterns=(pattern,) if pattern else (),
             asks=(TracedRead(asking.get(), pattern, _table(where).name),) if self.meter.detailed else (),
-            again=again,
+            retry_request=again,
         )
 
 

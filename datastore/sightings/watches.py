@@ -8,7 +8,7 @@ from uuid import UUID, uuid5
 
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import readable, record
-from datastore.errors import deleted_perhaps
+from datastore.errors import possibly_deleted
 from datastore.keyspace import sightings as keys
 from datastore.model.composite_keys import Key, join
 from datastore.model.timestamps import from_iso, iso, to_millisecond
@@ -63,7 +63,7 @@ class Watches:
         """
         written = await self._store.delete(keys.DELETE_WATCH, key)
         if written.item is None and written.repeated:
-            raise deleted_perhaps("The watch")
+            raise possibly_deleted("The watch")
         return watch_from(written.item) if written.item else None
 
 

@@ -29,7 +29,7 @@ SHARES = 3
 # With less time no further piece is begun, lest what fails in it is buried early.
 LEAST_SECONDS = 1.0
 # Lambda brings the records again by itself: a long wait would only cost.
-OUTAGE = Backoff(first=0.1, most=1.0, tries=4)
+OUTAGE = Backoff(initial=0.1, maximum=1.0, attempts=4)
 
 logger = logging.getLogger(__name__)
 

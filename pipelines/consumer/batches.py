@@ -25,7 +25,7 @@ from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
 
 DECODING = "decode"  # in the place of a handler's name, for records that no handler was given
-RETRIES = Backoff(first=0.1, most=1.6, tries=6)  # a first try, and five more
+RETRIES = Backoff(initial=0.1, maximum=1.6, attempts=6)  # a first try, and five more
 AT_ONCE = 32
 # When so many items have failed alone it is no use to look for those that would not.
 MANY = 50
@@ -98,7 +98,7 @@ class BatchProcessor:
     async def _handle(self, handler: Handler, changes: Sequence[Change], patience: float) -> None:
         failed: list[Failed] = []
         # The whole is given some time before it is split for being throttled, the pieces are not.
-        await self._split(handler, changes, failed, _passes_at_first(self._outage.tries))
+        await self._split(handler, changes, failed, _passes_at_first(self._outage.attempts))
         async with asyncio.TaskGroup() as tasks:
             for item in failed:
                 tasks.create_task(self._persist(handler, *item, patience))

@@ -99,7 +99,7 @@ class Consumer:
                 seconds = min(self._pace.hold_seconds, self._look_at - asyncio.get_running_loop().time())
                 delays, tell_at = self._pace.outage.delays(), 0.0
             except Exception as problem:
-                seconds = next(delays, self._pace.outage.most)
+                seconds = next(delays, self._pace.outage.maximum)
                 if not is_any_refusal(problem):
                     logger.exception("The shards of %s could not be shared", self._table.name)
                 elif (moment := asyncio.get_running_loop().time()) >= tell_at:

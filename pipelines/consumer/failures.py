@@ -26,7 +26,7 @@ BACKFILLING = "backfilling global secondary index"
 TOO_LARGE = "413"
 # Reasons of a cancelled transaction that are an action's own.
 REFUSED_ACTIONS = {"ItemCollectionSizeLimitExceeded", "ValidationError"}
-OUTAGE = Backoff(first=0.1, most=5.0, tries=8)
+OUTAGE = Backoff(initial=0.1, maximum=5.0, attempts=8)
 TOLD_AGAIN_SECONDS = 60.0
 
 
@@ -88,7 +88,7 @@ async def waited_out(
 
     Without `for_ever` the problem is raised after the tries of `backoff`.
     """
-    delays = chain(backoff.delays(), repeat(backoff.most) if for_ever else ())
+    delays = chain(backoff.delays(), repeat(backoff.maximum) if for_ever else ())
     tell_at = 0.0
     while True:
         try:

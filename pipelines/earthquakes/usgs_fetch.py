@@ -23,7 +23,7 @@ SUMMARY = "https://earthquake.usgs.gov/earthquakes/feed/v1.0/summary/"
 SIZES = ("significant", "4.5", "2.5", "1.0", "all")
 AGES = ("hour", "day", "week", "month")
 
-RETRY = Backoff(first=0.5, most=10.0, tries=4)
+RETRY = Backoff(initial=0.5, maximum=10.0, attempts=4)
 # The total covers the time the caller takes between two chunks, so it is generous.
 LIMITS = aiohttp.ClientTimeout(total=300, connect=10, sock_read=30)
 LONGEST_RETRY_AFTER_S = 60.0

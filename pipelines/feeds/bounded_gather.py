@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
-from datastore.tasks import all_settled
+from datastore.tasks import gather_all
 
 AT_ONCE = 8
 
@@ -16,4 +16,4 @@ async def side_by_side(pieces: Iterable[Callable[[], Awaitable[object]]], at_onc
         async with slots:
             await piece()
 
-    await all_settled([do(piece) for piece in pieces])
+    await gather_all([do(piece) for piece in pieces])

@@ -16,12 +16,12 @@ from weakref import WeakValueDictionary
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Throttled
 from datastore.feeds.leaderboard_snapshots import Board, BoardMember, Boards
-from datastore.tasks import all_settled
+from datastore.tasks import gather_all
 
 SHOWN = 100
 KEPT = 2  # times as many as are shown
 # Some twenty seconds: what failed would be the whole batch, and that would only do the same again.
-CONFLICTS = Backoff(first=0.02, most=0.5, tries=100)
+CONFLICTS = Backoff(initial=0.02, maximum=0.5, attempts=100)
 
 Period = tuple[str, str]  # kind and period
 
@@ -40,7 +40,7 @@ class LeaderboardRefresh:
         Raises `Throttled` when others went on putting the same board, or what the store raises: the first of all,
         after all boards were tried.
         """
-        await all_settled([self._renew(boards, period, frozenset(names)) for period, names in touched.items()])
+        await gather_all([self._renew(boards, period, frozenset(names)) for period, names in touched.items()])
 
     async def _renew(self, boards: Boards, period: Period, names: frozenset[str]) -> None:
         async with self._turns.setdefault(period, asyncio.Lock()):

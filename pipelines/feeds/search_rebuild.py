@@ -22,7 +22,7 @@ from pipelines.consumer.failures import is_any_refusal, is_outage, waited_out
 
 PIECE = 500
 PAUSE_SECONDS = 5.0
-WAITING = Backoff(first=0.1, most=5.0, tries=8)
+WAITING = Backoff(initial=0.1, maximum=5.0, attempts=8)
 
 logger = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ from datastore.photos.metadata import Damaged, Separated, content_type, separate
 from datastore.photos.photos import Photo, file_attribute, photo_from
 from datastore.photos.uploads import MOST_ORIGINAL_BYTES
 from datastore.session.store import Store
-from datastore.tasks import all_settled
+from datastore.tasks import gather_all
 
 PAGE = 100
 # Each holds a file of 25 MB at most, and a copy without its metadata.
@@ -100,7 +100,7 @@ class Stripping:
             values = {"partition": library.TYPE}
             page = await self._open_store().query(keys.STORED_PHOTOS, values, start=start, limit=self._page)
             for at in range(0, len(page.items), AT_ONCE):
-                for outcome in await all_settled(map(self._strip_item, page.items[at : at + AT_ONCE])):
+                for outcome in await gather_all(map(self._strip_item, page.items[at : at + AT_ONCE])):
                     summary.count(outcome)
             start = page.next_start
             if not self._dry_run:

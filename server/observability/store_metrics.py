@@ -42,7 +42,7 @@ class StoreMetrics(Collector):
         if client is not None:
             for endpoint, breaker in client.breakers.items():
                 state.add_metric([endpoint], breaker.state)
-                openings.add_metric([endpoint], breaker.opened)
+                openings.add_metric([endpoint], breaker.times_opened)
                 tokens.add_metric([endpoint], breaker.budget.tokens)
                 refused.add_metric([endpoint], breaker.budget.refused)
         yield from (state, openings, tokens, refused)

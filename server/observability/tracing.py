@@ -60,7 +60,7 @@ class OperationTracing:
         self._provider.shutdown()
 
     def _call(self, call: Call, parent: Context) -> None:
-        began = int(call.began * _NANO)
+        began = int(call.started_at * _NANO)
         attributes: dict[str, Any] = {
             "db.system.name": "aws.dynamodb",
             "db.operation.name": call.operation,

@@ -46,7 +46,7 @@ STOP_SECONDS = 5.0
 MOST_LEFT = 256
 # To compress much takes so long that others would wait.
 LARGE_BODY = 2**18
-POLLING = Backoff(first=0.1, most=1.0, tries=500)
+POLLING = Backoff(initial=0.1, maximum=1.0, attempts=500)
 
 # What may be otherwise the next time, provided that nothing was written.
 _PASSING = {Throttled.code, Unavailable.code, Timeout.code, Internal.code, Unauthenticated.code}

@@ -298,7 +298,7 @@ class Report:
                 self.knows_all = False
             self.units += call.units / among
             self.retries += call.attempts - 1
-            price += call.price
+            price += call.cost
             if not self.patterns.issuperset(call.patterns):
                 self.patterns = self.patterns.union(call.patterns)
         self.price += price / among

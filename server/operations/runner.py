@@ -287,6 +287,6 @@ class Runner:
 def _wrote(report: Report) -> bool:
     """Whether the latest calls changed something, or may have."""
     for call in report.latest:  # noqa: SIM110 - a generator for `any` takes longer
-        if call.wrote:
+        if call.may_have_written:
             return True
     return False

@@ -142,7 +142,7 @@ class Bus:
             return
         self.is_away = True
         self._outages += 1
-        self._outage.goes_on(problem)
+        self._outage.record_failure(problem)
         self._wake_all()
 
     def follow(self, source: BusSource) -> None:
@@ -195,9 +195,9 @@ class Bus:
             try:
                 await self.connection.probe()
             except Exception as problem:  # without this task it would be away for ever
-                self._outage.goes_on(problem)
+                self._outage.record_failure(problem)
                 continue
-            self._outage.ends()
+            self._outage.record_success()
             self.is_away = False
             self._changed.set()
             self._wake_all()

@@ -342,14 +342,14 @@ class StreamReader:
         if failures:
             self._failing -= 1
             if not self._failing:
-                self._outage.ends()
+                self._outage.record_success()
             self._wake.set()  # after an outage it may be another store: have its stream compared
         return answer
 
     async def _bear(self, problem: DomainError | RequestRefused, failures: int) -> None:
         if isinstance(problem, RequestRefused) and problem.code in LOST:
             raise _lost() from problem
-        self._outage.goes_on(problem)
+        self._outage.record_failure(problem)
         await asyncio.sleep(_delay(failures))
 
     def _tell(self, problem: Exception) -> None:

@@ -15,21 +15,21 @@ from datastore.dynamodb.http1.exchange_types import (
 )
 
 # What is written at once; a transport takes as much before it asks to wait.
-PIECE = 2**16
-FRAMING = (b"content-length", b"transfer-encoding")
-CHECKSUM = b"x-amz-crc32"
-DATE = b"date"
+CHUNK_BYTES = 2**16
+FRAMING_HEADERS = (b"content-length", b"transfer-encoding")
+CHECKSUM_HEADER = b"x-amz-crc32"
+DATE_HEADER = b"date"
 
-Waiter = asyncio.Future[HttpResponse]
+ResponseFuture = asyncio.Future[HttpResponse]
 
 
 class ConnectionOwner(Protocol):
     """Who has a connection when nobody asks over it."""
 
-    def give_back(self, connection: "HttpConnection", /) -> None:
+    def release(self, connection: "HttpConnection", /) -> None:
         """Its answer is there, whole, and the next request may be sent."""
 
-    def lost(self, connection: "HttpConnection", /) -> None:
+    def discard(self, connection: "HttpConnection", /) -> None:
         """It is closed."""
 
 
@@ -39,12 +39,12 @@ class HttpConnection(asyncio.Protocol):
     An answer goes to the one who asked for it or to nobody: who does not wait for it any more, closes the connection.
     """
 
-    def __init__(self, origin: HttpOrigin, limits: HttpLimits, keeper: ConnectionOwner) -> None:
+    def __init__(self, origin: HttpOrigin, limits: HttpLimits, owner: ConnectionOwner) -> None:
         self.origin = origin
         self.idle_since = 0.0
         self.closing = False
         self._limits = limits
-        self._keeper = keeper
+        self._owner = owner
         self._loop = asyncio.get_running_loop()
         self._parser = HttpResponseParser(self)
         self._transport: asyncio.Transport | None = None
@@ -52,17 +52,17 @@ class HttpConnection(asyncio.Protocol):
         self._timer_at = 0.0
         self._drained: asyncio.Future[None] | None = None
         self._paused = False
-        self._answered = False
+        self._was_used = False
         # Of the request that is under way:
-        self._waiter: Waiter | None = None
+        self._waiter: ResponseFuture | None = None
         self._deadline = 0.0
-        self._heard = 0.0
+        self._active_at = 0.0
         self._writing = False
-        self._begin()
+        self._reset_response()
 
-    def _begin(self) -> None:
+    def _reset_response(self) -> None:
         self._received = 0
-        self._headed = self._framed = self._complete = self._odd = False
+        self._head_complete = self._has_framing = self._complete = self._must_close = False
         self._status = 0
         self._checksum: bytes | None = None
         self._date: bytes | None = None
@@ -70,7 +70,7 @@ class HttpConnection(asyncio.Protocol):
 
     # --- What the pool does with it -----------------------------------------------------------------------------------
 
-    def ask(self, head: bytes, body: bytes, deadline: float) -> Waiter:
+    def send(self, head: bytes, body: bytes, deadline: float) -> ResponseFuture:
         """Send a request. `deadline` is in the loop's time.
 
         The future raises `ConnectionLost`, `ResponseTimeout` or `DeadlineExceeded`.
@@ -79,34 +79,34 @@ class HttpConnection(asyncio.Protocol):
         loop = self._loop
         waiter = self._waiter = loop.create_future()
         self._deadline = deadline
-        self._heard = now = loop.time()
+        self._active_at = now = loop.time()
         # One timer for many requests: when it goes off, it looks when the one that is under way would be late.
         if self._timer is None or self._timer_at > deadline:
-            self._watch(min(deadline, now + self._limits.silence))
+            self._set_timer(min(deadline, now + self._limits.silence_seconds))
         assert self._transport is not None
-        if len(body) <= PIECE:
+        if len(body) <= CHUNK_BYTES:
             self._transport.write(head + body)
         else:
             self._writing = True
             self._transport.write(head)
         return waiter
 
-    async def write(self, body: bytes, waiter: Waiter) -> None:
+    async def send_body(self, body: bytes, waiter: ResponseFuture) -> None:
         """Send a large body as fast as the server takes it, unless it answers before it has heard everything."""
         pieces = memoryview(body)
-        for start in range(0, len(body), PIECE):
+        for start in range(0, len(body), CHUNK_BYTES):
             if waiter.done():
                 return
             assert self._transport is not None
-            self._transport.write(pieces[start : start + PIECE])
+            self._transport.write(pieces[start : start + CHUNK_BYTES])
             if self._paused:
                 self._drained = self._loop.create_future()
                 await self._drained
-                self._heard = self._loop.time()
+                self._active_at = self._loop.time()
         if not waiter.done():
             self._writing = False
 
-    def give_up(self, waiter: Waiter) -> None:
+    def abandon(self, waiter: ResponseFuture) -> None:
         """Its caller has left: nobody else may get what is still to come."""
         if not waiter.cancel() and not waiter.cancelled():
             waiter.exception()
@@ -129,40 +129,40 @@ class HttpConnection(asyncio.Protocol):
             self.close()  # Nobody has asked.
             return
         self._received += len(data)
-        if self._received > self._limits.answer_bytes:
-            self._fail(ConnectionLost("the answer is too large"))
+        if self._received > self._limits.response_bytes:
+            self._fail_request(ConnectionLost("the answer is too large"))
             return
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as problem:
             if not self._complete:
-                self._fail(ConnectionLost(f"what came is no answer: {problem}"))
+                self._fail_request(ConnectionLost(f"what came is no answer: {problem}"))
                 return
-            self._odd = True
+            self._must_close = True
         if self._complete:
-            self._finish()
-        elif not self._headed and self._received > self._limits.head_bytes:
-            self._fail(ConnectionLost("the answer's head is too large"))
+            self._complete_request()
+        elif not self._head_complete and self._received > self._limits.head_bytes:
+            self._fail_request(ConnectionLost("the answer's head is too large"))
         else:
-            self._heard = self._loop.time()
+            self._active_at = self._loop.time()
 
     def eof_received(self) -> bool:
         """The server sends no more: what it has not answered by now it will not, and it is asked no more."""
-        if self._waiter is not None and self._headed and not self._framed:
-            self._odd = True
-            self._finish()  # which its end delimits
+        if self._waiter is not None and self._head_complete and not self._has_framing:
+            self._must_close = True
+            self._complete_request()  # which its end delimits
         else:
-            self._fail(self._loss())
+            self._fail_request(self._connection_lost_error())
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.closing = True
-        self._fail(self._loss())
+        self._fail_request(self._connection_lost_error())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         del self._parser  # which knows this connection
-        self._keeper.lost(self)
+        self._owner.discard(self)
 
     def pause_writing(self) -> None:
         self._paused = True
@@ -175,21 +175,21 @@ class HttpConnection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         if self._complete:
-            self._odd = True  # a second answer to one request
+            self._must_close = True  # a second answer to one request
 
     def on_header(self, name: bytes, value: bytes) -> None:
         size = len(name)
         if size == 11:
-            if name.lower() == CHECKSUM and not self._headed:
+            if name.lower() == CHECKSUM_HEADER and not self._head_complete:
                 self._checksum = value
         elif size == 4:
-            if name.lower() == DATE and not self._headed:
+            if name.lower() == DATE_HEADER and not self._head_complete:
                 self._date = value
-        elif (size == 14 or size == 17) and name.lower() in FRAMING:
-            self._framed = True
+        elif (size == 14 or size == 17) and name.lower() in FRAMING_HEADERS:
+            self._has_framing = True
 
     def on_headers_complete(self) -> None:
-        self._headed = True
+        self._head_complete = True
 
     def on_body(self, content: bytes) -> None:
         if not self._complete:
@@ -200,19 +200,19 @@ class HttpConnection(asyncio.Protocol):
         if self._complete:
             return
         if status < 200:
-            self._headed = self._framed = False  # "Continue", and the like: the answer is still to come
+            self._head_complete = self._has_framing = False  # "Continue", and the like: the answer is still to come
             self._checksum = self._date = None
         else:
             self._complete = True
             self._status = status
-            self._odd |= not self._parser.should_keep_alive()
+            self._must_close |= not self._parser.should_keep_alive()
 
     # --- The end of a request -----------------------------------------------------------------------------------------
 
-    def _finish(self) -> None:
+    def _complete_request(self) -> None:
         waiter, self._waiter = self._waiter, None
         assert waiter is not None
-        reusable = not (self._odd or self._writing or self.closing)
+        reusable = not (self._must_close or self._writing or self.closing)
         if not waiter.done():
             content = self._content
             whole = content[0] if len(content) == 1 else b"".join(content)
@@ -221,21 +221,21 @@ class HttpConnection(asyncio.Protocol):
         if self._drained is not None:
             self._wake_writer()
         if reusable:
-            self._begin()
-            self._answered = True
-            self._keeper.give_back(self)
+            self._reset_response()
+            self._was_used = True
+            self._owner.release(self)
         else:
             self.close()
 
-    def _fail(self, problem: Exception) -> None:
+    def _fail_request(self, problem: Exception) -> None:
         waiter, self._waiter = self._waiter, None
         if waiter is not None and not waiter.done():
             waiter.set_exception(problem)
         self._wake_writer()
         self.close()
 
-    def _loss(self) -> ConnectionLost:
-        return ConnectionLost("the connection was lost", stale=self._answered and self._received == 0)
+    def _connection_lost_error(self) -> ConnectionLost:
+        return ConnectionLost("the connection was lost", stale=self._was_used and self._received == 0)
 
     def _wake_writer(self) -> None:
         if self._drained is not None:
@@ -245,22 +245,22 @@ class HttpConnection(asyncio.Protocol):
 
     # --- Time ---------------------------------------------------------------------------------------------------------
 
-    def _watch(self, at: float) -> None:
+    def _set_timer(self, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
         self._timer_at = at
-        self._timer = self._loop.call_at(at, self._look)
+        self._timer = self._loop.call_at(at, self._check_timeouts)
 
-    def _look(self) -> None:
+    def _check_timeouts(self) -> None:
         """Whether the request that is under way is late; if none is, the next one sets the timer."""
         self._timer = None
         if self._waiter is None:
             return
         now = self._loop.time()
-        silent = self._heard + self._limits.silence
+        silent = self._active_at + self._limits.silence_seconds
         if now >= self._deadline:
-            self._fail(DeadlineExceeded())
+            self._fail_request(DeadlineExceeded())
         elif now >= silent:
-            self._fail(ResponseTimeout())
+            self._fail_request(ResponseTimeout())
         else:
-            self._watch(min(self._deadline, silent))
+            self._set_timer(min(self._deadline, silent))

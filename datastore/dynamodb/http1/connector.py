@@ -19,7 +19,7 @@ from datastore.dynamodb.http1.proxies import Proxy, open_tunnel, proxy_for
 # RFC 8305: how long one address is given before the next is tried beside it.
 NEXT_ADDRESS_SECONDS = 0.25
 # What `openssl rehash` calls a certificate.
-HASHED = re.compile(r"[0-9a-f]{8}\.\d+")
+HASHED_NAME = re.compile(r"[0-9a-f]{8}\.\d+")
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
@@ -48,10 +48,10 @@ async def connect(origin: HttpOrigin, seconds: float, protocol: Callable[[], P])
     has limits of its own.
     """
     loop = asyncio.get_running_loop()
-    tls = trust() if origin.tls else None
+    tls = tls_context() if origin.tls else None
     proxy = origin.proxy
-    nearest = origin if proxy is None else proxy
-    addresses = await _addresses(nearest.host, nearest.port)
+    target = origin if proxy is None else proxy
+    addresses = await _addresses(target.host, target.port)
     async with asyncio.timeout(seconds if proxy is None else 2 * seconds):
         # Not create_connection's own race: uvloop has none.
         sock = await aiohappyeyeballs.start_connection(
@@ -81,7 +81,7 @@ async def _addresses(host: str, port: int) -> Sequence[AddrInfoType]:
 
 
 @functools.cache
-def trust() -> ssl.SSLContext:
+def tls_context() -> ssl.SSLContext:
     """The system's roots, which SSL_CERT_FILE and SSL_CERT_DIR may replace; Mozilla's where a system has none."""
     context = ssl.create_default_context()  # on Windows these are those of its store
     if not context.cert_store_stats()["x509"] and not _folder_holds_certificates():
@@ -94,4 +94,6 @@ def _folder_holds_certificates() -> bool:
     """Whether OpenSSL has a folder to look into, which it does by hashes of names and only when it needs one."""
     paths = ssl.get_default_verify_paths()
     folders = os.environ.get(paths.openssl_capath_env, paths.openssl_capath).split(os.pathsep)
-    return any(HASHED.fullmatch(name) for folder in folders if os.path.isdir(folder) for name in os.listdir(folder))
+    return any(
+        HASHED_NAME.fullmatch(name) for folder in folders if os.path.isdir(folder) for name in os.listdir(folder)
+    )

@@ -22,19 +22,19 @@ class HttpLimits:
     """
 
     connections: int = 128
-    connect: float = 1.0
-    silence: float = 5.0
-    idle: float = 60.0
+    connect_seconds: float = 1.0
+    silence_seconds: float = 5.0
+    idle_seconds: float = 60.0
     head_bytes: int = 2**16
-    answer_bytes: int = 2**27
+    response_bytes: int = 2**27
 
 
 class NotConnected(Exception):
     """No connection came about, so nothing was sent. `late` tells that it was given up."""
 
-    def __init__(self, *, late: bool = False) -> None:
+    def __init__(self, *, timed_out: bool = False) -> None:
         super().__init__("no connection")
-        self.late = late
+        self.timed_out = timed_out
 
 
 class ConnectionLost(Exception):

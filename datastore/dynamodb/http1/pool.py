@@ -5,7 +5,7 @@ import logging
 from collections import deque
 from typing import Any
 
-from datastore.dynamodb.http1.connection import PIECE, HttpConnection
+from datastore.dynamodb.http1.connection import CHUNK_BYTES, HttpConnection
 from datastore.dynamodb.http1.connector import HttpOrigin, connect
 from datastore.dynamodb.http1.exchange_types import DeadlineExceeded, HttpLimits, HttpResponse, NotConnected
 from datastore.dynamodb.http1.proxies import ProxyRefused
@@ -25,17 +25,17 @@ class Pool:
     def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
-        self.shut = False
+        self.closed = False
         # Every connection has a place, from before it is opened until it is lost.
-        self._places = limits.connections
+        self._free_slots = limits.connections
         self._open: set[HttpConnection] = set()
         # By how long they have been idle.
         self._idle: list[HttpConnection] = []
-        self._waiting: deque[_Turn] = deque()
+        self._waiting: deque[_PoolWaiter] = deque()
         self._connecting: set[asyncio.Task[HttpConnection]] = set()
-        self._sweeping: asyncio.TimerHandle | None = None
-        self._emptied: asyncio.Future[None] | None = None
-        self._tunnels = OutageLog(
+        self._sweep_timer: asyncio.TimerHandle | None = None
+        self._all_closed: asyncio.Future[None] | None = None
+        self._proxy_outages = OutageLog(
             lambda problem: logger.error("The store cannot be reached: %s", problem),
             lambda: logger.info("The store can be reached through the proxy again."),
         )
@@ -47,23 +47,23 @@ class Pool:
 
         Raises `NotConnected`, `Lost`, `Silent` or `DeadlineExceeded`.
         """
-        connection = self._kept(origin) if self._idle and not fresh else None
+        connection = self._idle_connection(origin) if self._idle and not fresh else None
         if connection is None:
-            connection = await self._another(origin, deadline)
-        waiter = connection.ask(head, body, deadline)
+            connection = await self._acquire(origin, deadline)
+        waiter = connection.send(head, body, deadline)
         try:
-            if len(body) > PIECE:
-                await connection.write(body, waiter)
+            if len(body) > CHUNK_BYTES:
+                await connection.send_body(body, waiter)
             return await waiter
         except BaseException:
-            connection.give_up(waiter)
+            connection.abandon(waiter)
             raise
 
     async def close(self) -> None:
         """Close all connections; who waits for one, or for an answer, is told that there is none."""
-        self.shut = True
-        if self._sweeping is not None:
-            self._sweeping.cancel()
+        self.closed = True
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
         for task in tuple(self._connecting):
             task.cancel()
         while self._waiting:
@@ -72,14 +72,14 @@ class Pool:
             connection.close()
         leaving: set[asyncio.Future[Any]] = {*self._connecting}
         if self._open:
-            self._emptied = self._loop.create_future()
-            leaving.add(self._emptied)
+            self._all_closed = self._loop.create_future()
+            leaving.add(self._all_closed)
         if leaving:
             await asyncio.wait(leaving, timeout=CLOSING_SECONDS)
 
     # --- Getting a connection -----------------------------------------------------------------------------------------
 
-    def _kept(self, origin: HttpOrigin) -> HttpConnection | None:
+    def _idle_connection(self, origin: HttpOrigin) -> HttpConnection | None:
         """The one that was used last: so those that are too many stay idle, and go."""
         idle = self._idle
         at = len(idle)
@@ -90,20 +90,20 @@ class Pool:
                 del idle[at]  # The server has closed it: it is lost in a moment, and would lose a request with it.
             elif connection.origin == origin:
                 del idle[at]
-                if connection.idle_since > self._loop.time() - self._limits.idle:
+                if connection.idle_since > self._loop.time() - self._limits.idle_seconds:
                     return connection
                 connection.close()
         return None
 
-    async def _another(self, origin: HttpOrigin, deadline: float) -> HttpConnection:
+    async def _acquire(self, origin: HttpOrigin, deadline: float) -> HttpConnection:
         """A new connection, or whichever is free when it is this caller's turn."""
-        while not self.shut:
+        while not self.closed:
             if self._loop.time() >= deadline:
                 raise DeadlineExceeded(sent=False)
-            if self._places > 0:
-                self._places -= 1
+            if self._free_slots > 0:
+                self._free_slots -= 1
                 return await self._connect(origin, deadline)
-            connection = await self._turn(origin, deadline)
+            connection = await self._wait_for_connection(origin, deadline)
             if connection is None:
                 return await self._connect(origin, deadline)
             if not connection.closing:
@@ -111,125 +111,127 @@ class Pool:
             # It was lost on the way, and its place is for the next in line.
         raise NotConnected
 
-    async def _turn(self, origin: HttpOrigin, deadline: float) -> HttpConnection | None:
+    async def _wait_for_connection(self, origin: HttpOrigin, deadline: float) -> HttpConnection | None:
         """Wait in line for a connection that is free, or (None) for the place of a new one."""
-        turn = _Turn(origin, self._loop.create_future())
-        self._waiting.append(turn)
+        waiter = _PoolWaiter(origin, self._loop.create_future())
+        self._waiting.append(waiter)
         if self._idle:
             # It leads elsewhere, or is not fresh: its place is free in a moment.
             self._idle.pop(0).close()
-        timer = self._loop.call_at(deadline, turn.fail, DeadlineExceeded(sent=False))
+        timer = self._loop.call_at(deadline, waiter.fail, DeadlineExceeded(sent=False))
         try:
-            return await turn.future
+            return await waiter.future
         except BaseException:
-            if turn.served:
-                self._pass_on(turn.future.result())
-            turn.future.cancel()
+            if waiter.is_served:
+                self._hand_over(waiter.future.result())
+            waiter.future.cancel()
             raise
         finally:
             timer.cancel()
 
     async def _connect(self, origin: HttpOrigin, deadline: float) -> HttpConnection:
         """Connect, at a place that was taken, in a task of its own, which can be cut off."""
-        task = self._loop.create_task(self._open_one(origin))
+        task = self._loop.create_task(self._open_connection(origin))
         self._connecting.add(task)
-        task.add_done_callback(self._connected)
+        task.add_done_callback(self._connect_finished)
         try:
             await asyncio.wait([task], timeout=deadline - self._loop.time())
         except BaseException:
             if not task.cancel() and not task.cancelled() and task.exception() is None:
-                self._pass_on(task.result())
+                self._hand_over(task.result())
             raise
         if task.cancel():
             raise DeadlineExceeded(sent=False)
         try:
             connection = task.result()
         except TimeoutError as problem:
-            raise NotConnected(late=True) from problem
+            raise NotConnected(timed_out=True) from problem
         except (OSError, asyncio.CancelledError) as problem:  # cancelled by closing the pool
             raise NotConnected from problem
         if connection.closing:
             raise NotConnected
         return connection
 
-    async def _open_one(self, origin: HttpOrigin) -> HttpConnection:
+    async def _open_connection(self, origin: HttpOrigin) -> HttpConnection:
         try:
-            connection = await connect(origin, self._limits.connect, lambda: HttpConnection(origin, self._limits, self))
+            connection = await connect(
+                origin, self._limits.connect_seconds, lambda: HttpConnection(origin, self._limits, self)
+            )
         except ProxyRefused as problem:
-            self._tunnels.goes_on(problem)
+            self._proxy_outages.record_failure(problem)
             raise
-        self._tunnels.ends()
+        self._proxy_outages.record_success()
         if connection.closing:
             raise ConnectionError("lost as soon as it was opened")
         self._open.add(connection)
         return connection
 
-    def _connected(self, task: asyncio.Task[HttpConnection]) -> None:
+    def _connect_finished(self, task: asyncio.Task[HttpConnection]) -> None:
         """Give its place back if nothing came of it: also of one that was cancelled before it began."""
         self._connecting.discard(task)
         if task.cancelled() or task.exception() is not None:
-            self._pass_on(None)
+            self._hand_over(None)
 
     # --- Giving one back ----------------------------------------------------------------------------------------------
 
-    def give_back(self, connection: HttpConnection) -> None:
+    def release(self, connection: HttpConnection) -> None:
         """It has answered, and is for the next in line."""
-        turn = self._next() if self._waiting else None
-        if turn is not None:
-            if turn.origin == connection.origin:
-                turn.future.set_result(connection)
+        waiter = self._next_waiter() if self._waiting else None
+        if waiter is not None:
+            if waiter.origin == connection.origin:
+                waiter.future.set_result(connection)
             else:
-                self._waiting.appendleft(turn)
+                self._waiting.appendleft(waiter)
                 connection.close()
-        elif self.shut:
+        elif self.closed:
             connection.close()
         else:
             connection.idle_since = self._loop.time()
             self._idle.append(connection)
-            if self._sweeping is None:
-                self._sweeping = self._loop.call_later(self._limits.idle, self._sweep)
+            if self._sweep_timer is None:
+                self._sweep_timer = self._loop.call_later(self._limits.idle_seconds, self._sweep)
 
-    def lost(self, connection: HttpConnection) -> None:
+    def discard(self, connection: HttpConnection) -> None:
         """Its place is free. One that was lost before it was open has its place given back by who was opening it."""
         if connection not in self._open:
             return
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
-        self._pass_on(None)
-        if self._emptied is not None and not self._open and not self._emptied.done():
-            self._emptied.set_result(None)
+        self._hand_over(None)
+        if self._all_closed is not None and not self._open and not self._all_closed.done():
+            self._all_closed.set_result(None)
 
-    def _pass_on(self, connection: HttpConnection | None) -> None:
+    def _hand_over(self, connection: HttpConnection | None) -> None:
         """What one who has left was given, or a place that is free."""
         if connection is not None:
             if not connection.closing:
-                self.give_back(connection)
+                self.release(connection)
             return
-        turn = self._next()
-        if turn is None:
-            self._places += 1
+        waiter = self._next_waiter()
+        if waiter is None:
+            self._free_slots += 1
         else:
-            turn.future.set_result(None)
+            waiter.future.set_result(None)
 
-    def _next(self) -> "_Turn | None":
+    def _next_waiter(self) -> "_PoolWaiter | None":
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.future.done():
-                return turn
+            waiter = self._waiting.popleft()
+            if not waiter.future.done():
+                return waiter
         return None
 
     def _sweep(self) -> None:
         """Close what has been idle for too long, and look again when the next one will have been."""
-        self._sweeping = None
+        self._sweep_timer = None
         now = self._loop.time()
-        while self._idle and self._idle[0].idle_since <= now - self._limits.idle:
+        while self._idle and self._idle[0].idle_since <= now - self._limits.idle_seconds:
             self._idle.pop(0).close()
         if self._idle:
-            self._sweeping = self._loop.call_at(self._idle[0].idle_since + self._limits.idle, self._sweep)
+            self._sweep_timer = self._loop.call_at(self._idle[0].idle_since + self._limits.idle_seconds, self._sweep)
 
 
-class _Turn:
+class _PoolWaiter:
     """One who waits in line."""
 
     __slots__ = ("future", "origin")
@@ -243,6 +245,6 @@ class _Turn:
             self.future.set_exception(problem)
 
     @property
-    def served(self) -> bool:
+    def is_served(self) -> bool:
         future = self.future
         return future.done() and not future.cancelled() and future.exception() is None

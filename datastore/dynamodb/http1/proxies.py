@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from botocore.utils import get_environ_proxies
 
-MOST_HEAD_BYTES = 2**16
+MAX_HEAD_BYTES = 2**16
 END_OF_HEAD = b"\r\n\r\n"
 
 
@@ -66,7 +66,7 @@ async def open_tunnel(sock: socket.socket, proxy: Proxy, host: str, port: int) -
     while END_OF_HEAD not in head:
         more = await loop.sock_recv(sock, 4096)
         head += more
-        if not more or len(head) > MOST_HEAD_BYTES:
+        if not more or len(head) > MAX_HEAD_BYTES:
             raise ProxyRefused(f"The proxy {proxy.host}:{proxy.port} gives no answer to CONNECT {authority}.")
     version, status, *_ = [*head.split(b"\r\n", 1)[0].split(b" ", 2), b""]
     # Until the tunnel's other end is asked, nothing comes through it.

@@ -13,10 +13,10 @@ class Backoff:
     https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter/
     """
 
-    first: float = 0.025
-    most: float = 1.0
-    tries: int = 8
+    initial: float = 0.025
+    maximum: float = 1.0
+    attempts: int = 8
 
     def delays(self, uniform: Callable[[], float] = random.random) -> Iterator[float]:
-        for step in range(self.tries - 1):
-            yield uniform() * min(self.most, self.first * 2**step)
+        for step in range(self.attempts - 1):
+            yield uniform() * min(self.maximum, self.initial * 2**step)

@@ -4,10 +4,10 @@ The tokens and their prices are those of the AWS SDKs' standard mode.
 https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html
 """
 
-MOST = 500
-RETRY = 5  # what a try costs that is repeated
-LATE_RETRY = 10  # after one that was not answered in time: it may still be worked on
-PLAIN = 1  # what a call gives back that was answered at its first try
+CAPACITY = 500
+RETRY_COST = 5  # what a try costs that is repeated
+TIMEOUT_RETRY_COST = 10  # after one that was not answered in time: it may still be worked on
+SUCCESS_REFUND = 1  # what a call gives back that was answered at its first try
 
 
 class RetryBudget:
@@ -16,24 +16,24 @@ class RetryBudget:
     `missing` are those that it lacks to be full, `refused` counts the tries that were not made for want of them.
     """
 
-    __slots__ = ("missing", "most", "refused")
+    __slots__ = ("capacity", "refused", "spent")
 
-    def __init__(self, most: int = MOST) -> None:
-        self.most = most
-        self.missing = 0
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self.capacity = capacity
+        self.spent = 0
         self.refused = 0
 
     @property
     def tokens(self) -> int:
-        return self.most - self.missing
+        return self.capacity - self.spent
 
-    def take(self, price: int) -> bool:
+    def take(self, cost: int) -> bool:
         """Whether there are so many tokens, which are gone then."""
-        if self.missing + price > self.most:
+        if self.spent + cost > self.capacity:
             self.refused += 1
             return False
-        self.missing += price
+        self.spent += cost
         return True
 
-    def give_back(self, tokens: int) -> None:
-        self.missing = max(0, self.missing - tokens)
+    def refund(self, tokens: int) -> None:
+        self.spent = max(0, self.spent - tokens)

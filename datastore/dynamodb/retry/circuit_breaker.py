@@ -33,12 +33,12 @@ class BreakerConfig:
     """
 
     failures: int = 5
-    patience: float = 0.6
-    first: float = 0.05
-    interval: float = 0.25
-    probe: float = 1.0
+    wait_seconds: float = 0.6
+    first_probe_seconds: float = 0.05
+    probe_interval: float = 0.25
+    probe_timeout: float = 1.0
     retry_after: int = 1
-    unanswered: float = 1.0
+    slow_seconds: float = 1.0
 
 
 class CircuitBreaker:
@@ -52,115 +52,115 @@ class CircuitBreaker:
     def __init__(
         self,
         probe: Callable[[float], Awaitable[bool]],
-        terms: BreakerConfig = BreakerConfig(),
+        config: BreakerConfig = BreakerConfig(),
         uniform: Callable[[], float] = random.random,
         budget: RetryBudget | None = None,
     ) -> None:
         self.budget = RetryBudget() if budget is None else budget
         self.answers = 0
-        self.opened = 0
-        self.away = False
+        self.times_opened = 0
+        self.tripped = False
         self._probe = probe
-        self._terms = terms
+        self._config = config
         self._uniform = uniform
         self._failures = 0
-        self._answers_before = 0
-        self._closed_at = -math.inf
-        self._probing: asyncio.Task[None] | None = None
-        self._patience: asyncio.TimerHandle | None = None
+        self._answers_at_failure = 0
+        self._reset_at = -math.inf
+        self._probe_task: asyncio.Task[None] | None = None
+        self._open_timer: asyncio.TimerHandle | None = None
         # Done once it is known whether who waits may go on.
-        self._over: asyncio.Future[bool] | None = None
+        self._recovery: asyncio.Future[bool] | None = None
 
     @property
     def state(self) -> BreakerState:
-        if not self.away:
+        if not self.tripped:
             return BreakerState.CLOSED
-        return BreakerState.OPEN if self._over is None else BreakerState.WAITING
+        return BreakerState.OPEN if self._recovery is None else BreakerState.WAITING
 
-    def answered(self) -> None:
+    def record_answer(self) -> None:
         """A try was answered, whatever it was: while it is thought to be away that shows that it is not."""
         self.answers += 1
-        if self.away:
-            self.close()
+        if self.tripped:
+            self.reset()
 
-    def failed(self, sent: float, *, silent: bool = False) -> None:
+    def record_failure(self, sent_at: float, *, timed_out: bool = False) -> None:
         """A try came to nothing for want of a connection. One that was `silent` took so long that it is enough alone.
 
         It was `sent` then, in the loop's time: one from before the endpoint was known to be back tells nothing new.
         To wait for nothing costs who else asks no more than a probe that is answered at once.
         """
-        if self.away or sent < self._closed_at:
+        if self.tripped or sent_at < self._reset_at:
             return
-        if self.answers != self._answers_before:
-            self._answers_before, self._failures = self.answers, 0
-        self._failures += self._terms.failures if silent else 1
-        if self._failures >= self._terms.failures:
-            self._begin()
+        if self.answers != self._answers_at_failure:
+            self._answers_at_failure, self._failures = self.answers, 0
+        self._failures += self._config.failures if timed_out else 1
+        if self._failures >= self._config.failures:
+            self._trip()
 
     async def wait(self, deadline: float) -> bool:
         """While it is away: whether it is back, by the deadline in the loop's time."""
-        if self._over is None:
-            return not self.away
-        over, seconds = self._over, deadline - asyncio.get_running_loop().time()
+        if self._recovery is None:
+            return not self.tripped
+        over, seconds = self._recovery, deadline - asyncio.get_running_loop().time()
         await asyncio.wait([over], timeout=max(0.0, seconds))
         return over.done() and over.result()
 
-    def refusal(self) -> Unavailable:
+    def error(self) -> Unavailable:
         """What callers are told while it is away."""
-        return Unavailable(UNREACHABLE, retryAfter=self._terms.retry_after)
+        return Unavailable(UNREACHABLE, retryAfter=self._config.retry_after)
 
-    def close(self) -> None:
+    def reset(self) -> None:
         """It is known to be back: all goes on."""
         self._failures = 0
-        if self.away:
-            self._closed_at = asyncio.get_running_loop().time()
-        self._end(back=True)
+        if self.tripped:
+            self._reset_at = asyncio.get_running_loop().time()
+        self._untrip(recovered=True)
 
-    def shut(self) -> None:
+    def stop(self) -> None:
         """Nobody asks any more: who waits is told that it is away."""
-        self._end(back=False)
+        self._untrip(recovered=False)
 
-    def _begin(self) -> None:
+    def _trip(self) -> None:
         loop = asyncio.get_running_loop()
-        self.away = True
-        self._over = loop.create_future()
-        self._patience = loop.call_later(self._terms.patience, self._open)
-        self._probing = loop.create_task(self._look())
+        self.tripped = True
+        self._recovery = loop.create_future()
+        self._open_timer = loop.call_later(self._config.wait_seconds, self._open)
+        self._probe_task = loop.create_task(self._probe_until_answered())
 
     def _open(self) -> None:
         """It stays away: who waits has waited enough."""
-        self.opened += 1
-        self._decide(back=False)
+        self.times_opened += 1
+        self._release_waiters(recovered=False)
 
-    def _end(self, *, back: bool) -> None:
-        self.away = False
-        self._decide(back=back)
-        if self._probing is not None:
-            self._probing.cancel()
-            self._probing = None
+    def _untrip(self, *, recovered: bool) -> None:
+        self.tripped = False
+        self._release_waiters(recovered=recovered)
+        if self._probe_task is not None:
+            self._probe_task.cancel()
+            self._probe_task = None
 
-    def _decide(self, *, back: bool) -> None:
-        if self._patience is not None:
-            self._patience.cancel()
-            self._patience = None
-        if self._over is not None:
-            self._over.set_result(back)
-            self._over = None
+    def _release_waiters(self, *, recovered: bool) -> None:
+        if self._open_timer is not None:
+            self._open_timer.cancel()
+            self._open_timer = None
+        if self._recovery is not None:
+            self._recovery.set_result(recovered)
+            self._recovery = None
 
-    async def _look(self) -> None:
-        for pause in self._pauses():
+    async def _probe_until_answered(self) -> None:
+        for pause in self._probe_delays():
             await asyncio.sleep(pause)
             try:
-                if await self._probe(self._terms.probe):
+                if await self._probe(self._config.probe_timeout):
                     break
             except Exception:
                 logger.exception("A probe of the store failed; the next one follows.")
-        self._probing = None
-        self.close()
+        self._probe_task = None
+        self.reset()
 
-    def _pauses(self) -> Iterator[float]:
+    def _probe_delays(self) -> Iterator[float]:
         """Jittered, so that many processes do not all ask at one moment."""
-        pause = self._terms.first
+        pause = self._config.first_probe_seconds
         while True:
             yield pause * (0.5 + self._uniform() / 2)
-            pause = min(self._terms.interval, 2 * pause)
+            pause = min(self._config.probe_interval, 2 * pause)

@@ -11,13 +11,13 @@ import orjson
 
 from datastore.dynamodb.codec import Item, decode_item, stored_bytes
 from datastore.dynamodb.http1 import ConnectionLost, NotConnected, ResponseTimeout
-from datastore.dynamodb.retry.budget import LATE_RETRY, RETRY
+from datastore.dynamodb.retry.budget import RETRY_COST, TIMEOUT_RETRY_COST
 from datastore.dynamodb.retry.circuit_breaker import UNREACHABLE
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 
 # What botocore retries, too, as throttling and as passing.
 # https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html
-THROTTLING = {
+THROTTLING_CODES = {
     "Throttling",
     "ThrottledException",
     "RequestThrottled",
@@ -35,9 +35,9 @@ THROTTLING = {
     "TransactionInProgressException",
 }
 # The service did not hear the whole request in time.
-NOT_HEARD = {"RequestTimeout", "RequestTimeoutException"}
+REQUEST_TIMEOUT_CODES = {"RequestTimeout", "RequestTimeoutException"}
 # It was signed with credentials that are not good, or not any more, or at a time that is not the service's.
-BADLY_SIGNED = {
+SIGNATURE_CODES = {
     "AuthFailure",
     "ExpiredToken",
     "ExpiredTokenException",
@@ -56,10 +56,10 @@ BADLY_SIGNED = {
 TRANSIENT_REASONS = {"None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
 # What the embedded engine says when its disk is full or read-only. It has written nothing of the request then, and
 # another try a moment later would come to the same.
-UNWRITABLE = ("database or disk is full", "attempt to write a readonly database")
-NO_ROOM = "The store has no room left to write; nothing was written. Try again later."
-NO_ROOM_SECONDS = 5
-LATE = "The store did not answer in time."
+DISK_FULL_MESSAGES = ("database or disk is full", "attempt to write a readonly database")
+DISK_FULL = "The store has no room left to write; nothing was written. Try again later."
+DISK_FULL_RETRY_SECONDS = 5
+NO_ANSWER_IN_TIME = "The store did not answer in time."
 
 
 class RequestRefused(Exception):
@@ -91,7 +91,7 @@ class ConditionFailed(Exception):
         super().__init__("The conditional request failed")
         self.item = item
         self.units = units
-        self.repeated = False
+        self.is_retry = False
 
 
 class TransactionCancelled(Exception):
@@ -105,7 +105,7 @@ class TransactionCancelled(Exception):
         self.reasons = reasons
         self.items = items
         self.units = units
-        self.repeated = False
+        self.is_retry = False
 
 
 class RetryableFailure(Exception):
@@ -118,74 +118,76 @@ class RetryableFailure(Exception):
 
     def __init__(
         self,
-        final: DomainError,
+        error: DomainError,
         *,
-        unsure: bool = True,
-        stale: bool = False,
+        ambiguous: bool = True,
+        stale_connection: bool = False,
         unanswered: bool = False,
-        late: bool = False,
-        price: int = RETRY,
+        timed_out: bool = False,
+        cost: int = RETRY_COST,
     ) -> None:
-        super().__init__(str(final))
-        self.final = final
-        self.unsure = unsure
-        self.stale = stale
+        super().__init__(str(error))
+        self.error = error
+        self.ambiguous = ambiguous
+        self.stale_connection = stale_connection
         self.unanswered = unanswered
-        self.late = late
-        self.price = LATE_RETRY if late else price
+        self.timed_out = timed_out
+        self.cost = TIMEOUT_RETRY_COST if timed_out else cost
 
 
 # What a try may come to that another one need not.
-PASSING = (RetryableFailure, NotConnected, ResponseTimeout, ConnectionLost)
+RETRYABLE = (RetryableFailure, NotConnected, ResponseTimeout, ConnectionLost)
 # The outcomes of a try after which another one is made: the same request, or the same signed again.
-REPEATED = (*PASSING, SignatureRefused)
+RETRIED = (*RETRYABLE, SignatureRefused)
 
 
-def transient_of(problem: Exception) -> RetryableFailure:
+def as_retryable(problem: Exception) -> RetryableFailure:
     """What became of a try, by how it failed."""
     match problem:
         case RetryableFailure():
             return problem
-        case NotConnected(late=late):
-            final = Timeout(LATE) if late else Unavailable(UNREACHABLE)
-            transient = RetryableFailure(final, unsure=False, unanswered=True, late=late)
+        case NotConnected(timed_out=timed_out):
+            error = Timeout(NO_ANSWER_IN_TIME) if timed_out else Unavailable(UNREACHABLE)
+            failure = RetryableFailure(error, ambiguous=False, unanswered=True, timed_out=timed_out)
         case ConnectionLost(stale=stale):
-            transient = RetryableFailure(Unavailable(UNREACHABLE), stale=stale, unanswered=not stale)
+            failure = RetryableFailure(Unavailable(UNREACHABLE), stale_connection=stale, unanswered=not stale)
         case _:
-            transient = RetryableFailure(Timeout(LATE), unanswered=True, late=True)
-    transient.__cause__ = problem
-    return transient
+            failure = RetryableFailure(Timeout(NO_ANSWER_IN_TIME), unanswered=True, timed_out=True)
+    failure.__cause__ = problem
+    return failure
 
 
-def refusal_of(status: int, content: bytes) -> Exception:
+def error_of_response(status: int, content: bytes) -> Exception:
     """What an answer other than 200 means."""
     try:
         problem = orjson.loads(content)
         code = str(problem.get("__type", "")).rpartition("#")[2]
     except (orjson.JSONDecodeError, AttributeError):
         problem, code = {}, ""
-    if code in THROTTLING or status == 429:
-        return RetryableFailure(Throttled("The store is busy; try again in a moment."), unsure=False)
-    if status >= 500 and any(words in str(problem.get("message")) for words in UNWRITABLE):
-        return Unavailable(NO_ROOM, retryAfter=NO_ROOM_SECONDS)
-    if status >= 500 or code in NOT_HEARD:
+    if code in THROTTLING_CODES or status == 429:
+        return RetryableFailure(Throttled("The store is busy; try again in a moment."), ambiguous=False)
+    if status >= 500 and any(words in str(problem.get("message")) for words in DISK_FULL_MESSAGES):
+        return Unavailable(DISK_FULL, retryAfter=DISK_FULL_RETRY_SECONDS)
+    if status >= 500 or code in REQUEST_TIMEOUT_CODES:
         return RetryableFailure(Unavailable("The store fails at the moment; try again."))
     if code == "ConditionalCheckFailedException":
-        return ConditionFailed(_item(problem), _billed(problem))
+        return ConditionFailed(_item_in_error(problem), _write_units(problem))
     if code == "TransactionCanceledException":
-        return _cancelled(problem.get("CancellationReasons") or [])
-    refused = SignatureRefused if code in BADLY_SIGNED else RequestRefused
+        return _cancelled_transaction(problem.get("CancellationReasons") or [])
+    refused = SignatureRefused if code in SIGNATURE_CODES else RequestRefused
     return refused(code or str(status), str(problem.get("message") or problem.get("Message") or ""))
 
 
-def _cancelled(reasons: list[dict[str, Any]]) -> Exception:
+def _cancelled_transaction(reasons: list[dict[str, Any]]) -> Exception:
     codes = [str(reason.get("Code", "None")) for reason in reasons]
     if codes and set(codes) <= TRANSIENT_REASONS:
-        return RetryableFailure(Throttled("Others are changing the same items; try again in a moment."), unsure=False)
-    return TransactionCancelled(codes, [_item(reason) for reason in reasons], sum(map(_billed, reasons)))
+        return RetryableFailure(
+            Throttled("Others are changing the same items; try again in a moment."), ambiguous=False
+        )
+    return TransactionCancelled(codes, [_item_in_error(reason) for reason in reasons], sum(map(_write_units, reasons)))
 
 
-def _billed(problem: Mapping[str, Any]) -> int:
+def _write_units(problem: Mapping[str, Any]) -> int:
     """Write units for a condition that did not hold: the size of the item that is there, at least one.
 
     DynamoDB reports none. Of the other items of a cancelled transaction nothing is told: they count for one each.
@@ -194,6 +196,6 @@ def _billed(problem: Mapping[str, Any]) -> int:
     return max(1, math.ceil(stored_bytes(problem.get("Item") or {}) / 1024))
 
 
-def _item(problem: Mapping[str, Any]) -> Item | None:
+def _item_in_error(problem: Mapping[str, Any]) -> Item | None:
     item = problem.get("Item")
     return decode_item(item) if item else None

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 
-AGAIN_SECONDS = 60.0
+REPEAT_SECONDS = 60.0
 # One that comes back sooner after it was told is told when it lasts.
-SOON_SECONDS = 10.0
+QUIET_SECONDS = 10.0
 
 
 class OutageLog:
@@ -16,24 +16,24 @@ class OutageLog:
 
     def __init__(
         self,
-        tell: Callable[[Exception], None],
-        ended: Callable[[], None],
+        log_failure: Callable[[Exception], None],
+        log_recovery: Callable[[], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._tell = tell
-        self._ended = ended
+        self._log_failure = log_failure
+        self._log_recovery = log_recovery
         self._clock = clock
-        self._told_at = float("-inf")
-        self._is_told = False
+        self._logged_at = float("-inf")
+        self._is_logged = False
 
-    def goes_on(self, problem: Exception) -> None:
+    def record_failure(self, problem: Exception) -> None:
         """To be called as often as something fails."""
-        if self._clock() - self._told_at >= (AGAIN_SECONDS if self._is_told else SOON_SECONDS):
-            self._told_at, self._is_told = self._clock(), True
-            self._tell(problem)
+        if self._clock() - self._logged_at >= (REPEAT_SECONDS if self._is_logged else QUIET_SECONDS):
+            self._logged_at, self._is_logged = self._clock(), True
+            self._log_failure(problem)
 
-    def ends(self) -> None:
+    def record_success(self) -> None:
         """To be called when it works again; what was not told to have begun is not told to have ended."""
-        if self._is_told:
-            self._is_told = False
-            self._ended()
+        if self._is_logged:
+            self._is_logged = False
+            self._log_recovery()

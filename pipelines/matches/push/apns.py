@@ -31,7 +31,7 @@ REJECTIONS = {
 RETRIED = {429, 500, 502, 503, 504}
 EXPIRED_TOKEN = "ExpiredProviderToken"
 NO_ANSWER = "NoAnswer"
-BACKOFF = Backoff(first=0.5, most=8.0, tries=4)
+BACKOFF = Backoff(initial=0.5, maximum=8.0, attempts=4)
 REFUSED_PAUSE_SECONDS = 60.0
 # A connection that cannot be opened, that breaks, or is closed by the server (GOAWAY): httpx opens another by itself.
 LEFT_TO_THE_POOL = (httpx.ConnectError, httpx.ConnectTimeout, httpx.RemoteProtocolError)

@@ -30,7 +30,7 @@ PAGE_SECONDS = 30.0
 # What was told of so many matches is remembered.
 MOST_TOLD = 1000
 END_SECONDS = 120.0
-READ_AGAIN = Backoff(first=1.0, most=10.0, tries=5)
+READ_AGAIN = Backoff(initial=1.0, maximum=10.0, attempts=5)
 
 logger = logging.getLogger(__name__)
 

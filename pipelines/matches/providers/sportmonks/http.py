@@ -19,7 +19,7 @@ from pipelines.matches.providers.provider import Malformed, ProviderError, Provi
 from pipelines.matches.providers.sportmonks.quota import CALLS, Quota
 
 BASE_URL = "https://cricket.sportmonks.com/api/v2.0/"
-RETRY = Backoff(first=0.2, most=2.0, tries=3)
+RETRY = Backoff(initial=0.2, maximum=2.0, attempts=3)
 LIMITS = aiohttp.ClientTimeout(total=20, connect=5, sock_read=10)
 MOST_BYTES = 16 << 20
 LONGEST_RETRY_AFTER = 86_400.0
