@@ -1,4 +1,4 @@
-"""The API: every system's queries, mutations and subscriptions in one schema."""
+"""The GraphQL schema: the queries, mutations and subscriptions of all systems."""
 
 from functools import cache
 from typing import Any
@@ -20,17 +20,23 @@ from schema.scalars import SCALARS
 from schema.sightings import Sighting, SightingMutations, SightingQueries, SightingSubscriptions, UserProfile, Watch
 
 
-@strawberry.type(description="What can be asked.")
+@strawberry.type(description="The queries. Fields that name no callers are open to everyone, with or without a token.")
 class Query(SightingQueries, FeedQueries, PhotoQueries, EarthquakeQueries, MatchQueries, NodeQueries, MeQueries):
     pass
 
 
-@strawberry.type(description="What can be done.")
+@strawberry.type(
+    description="The mutations. Each of them requires a token. Send an `Idempotency-Key` header to repeat a request "
+    "safely."
+)
 class Mutation(SightingMutations, FeedMutations, PhotoMutations, EarthquakeMutations, MatchMutations):
     pass
 
 
-@strawberry.type(description="What can be followed live.")
+@strawberry.type(
+    description="The subscriptions, over WebSocket or server-sent events. A client that was disconnected resumes with "
+    "`resumeAfter`."
+)
 class Subscription(
     SightingSubscriptions, FeedSubscriptions, PhotoSubscriptions, EarthquakeSubscriptions, MatchSubscriptions
 ):
@@ -39,24 +45,24 @@ class Subscription(
 
 @cache
 def build() -> strawberry.Schema:
-    """The schema, one for the process."""
-    built = strawberry.Schema(
+    """Return the schema; the process has one."""
+    schema = strawberry.Schema(
         query=Query,
         mutation=Mutation,
         subscription=Subscription,
         types=[Earthquake, Sighting, UserProfile, Watch, *FEED_NODES, *PHOTO_NODES, *MATCH_NODES],
         config=StrawberryConfig(scalar_map=SCALARS),
     )
-    _mend_is_one_of(built._schema)
-    return built
+    _fix_is_one_of(schema._schema)
+    return schema
 
 
-def _mend_is_one_of(schema: GraphQLSchema) -> None:
-    """Answer `isOneOf` of lists and of what is not null, too: Strawberry's resolver fails for them."""
+def _fix_is_one_of(schema: GraphQLSchema) -> None:
+    """Replace Strawberry's resolver of `isOneOf`, which fails for lists and non-null types."""
     introspected: Any = schema.type_map["__Type"]
     introspected.fields["isOneOf"].resolve = _is_one_of
 
 
 def _is_one_of(kind: GraphQLNamedType, _info: Any) -> bool | None:
-    """Null for all but input objects, as the specification has it."""
+    """Return whether an input object is a OneOf; None for any other type, as the specification requires."""
     return kind.is_one_of if is_input_object_type(kind) else None

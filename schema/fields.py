@@ -1,63 +1,71 @@
-"""Fields that say which access pattern they are."""
+"""Fields that declare their access patterns."""
 
 from collections.abc import Callable
+from inspect import signature
 from typing import Any
 
 import strawberry
 
-from datastore.model.access_patterns import NOT_SAID, AccessPattern, Extent
+from datastore.model.access_patterns import NOT_SAID, AccessPattern, Extent, Who
 from datastore.queues import OverflowPolicy
 from datastore.session.pagination import SortOrder
 from schema.version_conflicts import ConflictVersions
 
 VERSION = (
-    "Grows with every change that an update can make, for `expectedVersion`; 0 where nothing was changed here yet. "
-    "Counts leave it as it is."
+    "The version of the object, for `expectedVersion`. It grows with each update and is 0 before the first one. "
+    "Changes of counts leave it unchanged."
 )
-strawberry.enum(SortOrder, description="Which end of a list comes first.")
+CALLERS = {
+    Who.USER: "Callers: anyone with a token.",
+    Who.ADMIN: "Callers: admins.",
+    Who.SYSTEM: "Callers: the system.",
+}
+strawberry.enum(
+    SortOrder, description="The direction of a list. ASCENDING: smallest key first. DESCENDING: greatest key first."
+)
 strawberry.enum(
     OverflowPolicy,
     name="WhenSlow",
     description=(
-        "What happens when more events wait for a subscriber that reads too slowly than may. CLOSE: it ends with "
-        "SLOW_SUBSCRIBER (its WebSocket is closed with 4410), nothing is left out before that, and by `resumeAfter` it "
-        "can go on. LATEST: of each key only the newest event waits; the next that is sent in place of others tells "
-        "their number as `extensions.conflated`. BUFFER: the newest wait, as many as `buffer` says; the next that is "
-        "sent after others were left out tells their number as `extensions.dropped`."
+        "The overflow policy: how the gateway treats a subscriber that reads too slowly when its queue is full. CLOSE: "
+        "the subscription ends with SLOW_SUBSCRIBER and its WebSocket is closed with code 4410. No event is lost: the "
+        "client resumes with `resumeAfter`. LATEST: only the newest event of each key waits. The event that replaces "
+        "others contains their number as `extensions.conflated`. BUFFER: the newest events wait, as many as `buffer` "
+        "allows. The event after dropped ones contains their number as `extensions.dropped`."
     ),
 )
 
 
-def ask(
+def pattern_field(
     *patterns: AccessPattern,
     resolver: Callable[..., Any],
     graphql_type: Any,
     description: str,
     extent: Extent = NOT_SAID,
-    by: str | None = None,
+    depends_on: str | None = None,
     at_hand: str | None = None,
 ) -> Any:
-    """A field answered by access patterns: its description names them, and tests find them in its metadata.
+    """Return a field that uses these access patterns. Its description and its metadata name them.
 
-    `by` is the attribute of the object whose value is all that the answer depends on: an operation then has one answer
-    for all places where it is equal, also of other fields with these patterns. `at_hand` is the attribute of the object
-    that is the answer already, unless it is None: then alone the resolver has to be asked.
+    `depends_on` is an attribute of the parent that alone determines the result: an operation resolves the field once
+    for all parents with an equal value, also for other fields with these patterns. `at_hand` is an attribute of the
+    parent that already holds the result: the resolver is called only if it is None.
     """
     metadata: dict[str, Any] = {"patterns": patterns, "extent": extent}
-    if by is not None:
-        metadata["same_for"] = (" ".join(pattern.id for pattern in patterns), by)
+    if depends_on is not None:
+        metadata["same_for"] = (" ".join(pattern.id for pattern in patterns), depends_on)
     if at_hand is not None:
         metadata["at_hand"] = at_hand
     return strawberry.field(
         resolver=resolver,
         graphql_type=graphql_type,
-        description=_described(description, patterns),
+        description=_with_patterns(description, patterns, resolver),
         metadata=metadata,
         extensions=[ConflictVersions()] if any(pattern.guard for pattern in patterns) else [],
     )
 
 
-def listen(
+def pattern_subscription(
     pattern: AccessPattern,
     *,
     resolver: Callable[..., Any],
@@ -65,16 +73,23 @@ def listen(
     description: str,
     extent: Extent = NOT_SAID,
 ) -> Any:
-    """A subscription's field, described and marked likewise."""
+    """Return a subscription field that uses this access pattern. Its description and its metadata name it."""
     return strawberry.subscription(
         resolver=resolver,
         graphql_type=graphql_type,
-        description=_described(description, (pattern,)),
+        description=_with_patterns(description, (pattern,), resolver),
         metadata={"patterns": (pattern,), "extent": extent},
     )
 
 
-def _described(description: str, patterns: tuple[AccessPattern, ...]) -> str:
-    # Two patterns of a field may have the same description with different keys.
-    lines = "\n\n".join(dict.fromkeys(f"`{pattern.summary}`" for pattern in patterns))
-    return f"{description}\n\n{lines}"
+def _with_patterns(description: str, patterns: tuple[AccessPattern, ...], resolver: Callable[..., Any]) -> str:
+    # Two patterns of a field may have the same summary with different keys.
+    summaries = dict.fromkeys(f"`{pattern.summary}`" for pattern in patterns)
+    return "\n\n".join([description, *_callers(patterns, resolver), *summaries])
+
+
+def _callers(patterns: tuple[AccessPattern, ...], resolver: Callable[..., Any]) -> list[str]:
+    """Return a line that states the callers of a root field, if it requires a token and its patterns agree."""
+    is_root = "parent" not in signature(resolver).parameters
+    roles = {pattern.who for pattern in patterns}
+    return [CALLERS[roles.pop()]] if is_root and len(roles) == 1 and not roles & {Who.ANY} else []

@@ -1,4 +1,4 @@
-"""What the API says about the caller."""
+"""GraphQL types and fields of the caller."""
 
 import strawberry
 
@@ -14,52 +14,57 @@ from resolvers.matches import live_activities as resolve_live_activities
 from resolvers.photos import users as resolve_photo_users
 from schema.connections import Connection
 from schema.feeds.users import User
-from schema.fields import ask
+from schema.fields import pattern_field
 from schema.matches.devices import Device
 from schema.matches.live_activities import LiveActivity
 from schema.photos.users import PhotoUser
 from schema.sightings import UserProfile
 
-strawberry.enum(Role, description="What a token makes its bearer.")
+strawberry.enum(Role, description="The role that a token gives its caller.")
 
 
-@strawberry.type(description="The caller, as the token says.")
+@strawberry.type(description="The caller, according to the token.")
 class Me:
-    user_id: strawberry.ID = strawberry.field(description="The `sub` of the token.")
-    role: Role = strawberry.field(description="What the caller may do.")
-    email: str | None = strawberry.field(description="The caller's email, if the token says that it is verified.")
-    profile = ask(
+    user_id: strawberry.ID = strawberry.field(description="The caller's id: the `sub` of the token.")
+    role: Role = strawberry.field(description="The caller's role.")
+    email: str | None = strawberry.field(
+        description="The caller's email address; null unless the token says that it is verified."
+    )
+    profile = pattern_field(
         patterns.USER_PROFILE,
         resolver=resolve.profile,
         graphql_type=UserProfile | None,
-        description="The caller's profile as a reporter of sightings.",
+        description="The caller's profile as a reporter of sightings; null before the first report.",
     )
-    user = ask(
+    user = pattern_field(
         users.USER,
         resolver=resolve_users.me,
         graphql_type=User | None,
-        description="The caller in the feed; null before `createUser`.",
+        description="The caller's user in the feed; null before `createUser`.",
     )
-    photo_user = ask(
+    photo_user = pattern_field(
         photo_users.PHOTO_USER,
         resolver=resolve_photo_users.me,
         graphql_type=PhotoUser | None,
-        description="The caller in the photo library; null before `createPhotoUser`, or without a verified email.",
+        description="The caller's user in the photo library; null before `createPhotoUser`, or without a verified "
+        "email address.",
     )
-    device = ask(
+    device = pattern_field(
         devices.DEVICE_OF_USER,
         resolver=resolve_devices.my_device,
         graphql_type=Device | None,
-        description="The caller's device for push notifications.",
+        description="The caller's device for push notifications; null before `registerDevice`.",
     )
-    live_activities = ask(
+    live_activities = pattern_field(
         live_activities.ACTIVITIES_OF_USER,
         resolver=resolve_live_activities.my_live_activities,
         graphql_type=Connection[LiveActivity],
-        description="The caller's sessions of Live Activities, in no particular order.",
+        description="The caller's Live Activity sessions, unordered.",
     )
 
 
 @strawberry.type
 class MeQueries:
-    me = strawberry.field(resolver=resolve.me, graphql_type=Me | None, description="The caller; null if not signed in.")
+    me = strawberry.field(
+        resolver=resolve.me, graphql_type=Me | None, description="Return the caller; null without a token."
+    )

@@ -1,4 +1,4 @@
-"""Relay's `node` and `nodes`."""
+"""The Relay fields `node` and `nodes`."""
 
 import strawberry
 
@@ -10,7 +10,7 @@ from datastore.keyspace.photos import photos as library
 from datastore.keyspace.photos import users as photo_users
 from resolvers.shared import node_ids as resolve
 from schema.connections import Node
-from schema.fields import ask
+from schema.fields import pattern_field
 
 POINT_READS = (
     earthquakes.EVENT,
@@ -37,15 +37,17 @@ POINT_READS = (
 
 @strawberry.type
 class NodeQueries:
-    node = ask(
+    node = pattern_field(
         *POINT_READS,
         resolver=resolve.node,
         graphql_type=Node | None,
-        description="Any object by its `id`, or null if there is none (any more).",
+        description="Return an object by its global `id`; null if it does not exist or no longer exists. Callers "
+        "may read the objects that they may read in other fields.",
     )
-    nodes = ask(
+    nodes = pattern_field(
         *POINT_READS,
         resolver=resolve.nodes,
         graphql_type=list[Node | None],
-        description="Objects by their ids, in the order of the ids; all are read together.",
+        description="Return objects by their global ids, in the order of the ids, with null for each object that "
+        "does not exist. All are read in batches.",
     )

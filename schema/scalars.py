@@ -1,4 +1,4 @@
-"""Moments and days as clients write them, with errors that say how."""
+"""The scalars DateTime and Date, with errors that show the expected format."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,7 +31,7 @@ def _described(
 
 
 def shown(moment: datetime) -> str:
-    """As `datetime.isoformat` has it: of a moment in UTC, as all are that records hold, in a third of the time."""
+    """Return `datetime.isoformat()`. For a `datetime` in UTC, as in all records, this takes a third of the time."""
     if moment.__class__ is datetime and moment.tzinfo is UTC:
         return orjson.dumps(moment)[1:-1].decode()
     return moment.isoformat()
@@ -42,8 +42,8 @@ SCALARS: dict[object, ScalarDefinition] = {
         _described(
             DateTimeDefinition,
             '"2026-06-25T14:30:00Z"',
-            "A moment in ISO 8601, such as `2026-06-25T14:30:00Z`. An input without an offset is in UTC, "
-            "and a date alone is its first moment in UTC.",
+            "A time in ISO 8601, such as `2026-06-25T14:30:00Z`. An input without an offset is in UTC. A date alone "
+            "means its midnight in UTC.",
             bounds.moment_from,
         ),
         serialize=shown,

@@ -1,8 +1,7 @@
-"""What the API says about street sightings: the shape only."""
+"""GraphQL types and fields of street sightings."""
 
 from collections.abc import AsyncGenerator
 from datetime import date, datetime
-from typing import Any
 
 import strawberry
 
@@ -12,185 +11,193 @@ from datastore.sightings import reporters, watches
 from datastore.sightings import sightings as records
 from resolvers.shared import node_ids as nodes
 from resolvers.sightings import sightings as resolve
-from schema.connections import Connection, Node
-from schema.fields import ask, listen
+from schema.connections import Connection, Node, is_record, node_id
+from schema.fields import pattern_field, pattern_subscription
 
 strawberry.enum(
     reporters.TrustTier,
-    description="How far a reporter is trusted: bronze, silver from 10 reports that another user confirmed, "
-    "gold from 50; at most ten count a day (UTC).",
+    description="The trust in a reporter: BRONZE at first, SILVER from 10 and GOLD from 50 reports that another "
+    "user confirmed. At most ten confirmed reports count per UTC day.",
 )
 strawberry.enum(
     records.Freshness,
     description=(
-        "How to draw a sighting. FRESH above 0.66 of confidence: bright orange ring, high opacity. "
-        "FADING from 0.33: yellow, slightly dimmed. STALE below: gray, reduced opacity."
+        "How to draw a sighting. FRESH, above a confidence of 0.66: bright orange ring, high opacity. "
+        "FADING, from 0.33: yellow, slightly dimmed. STALE, below 0.33: gray, reduced opacity."
     ),
 )
 
 
-@strawberry.type(description="Who reports sightings: trust, streak and totals.")
+@strawberry.type(description="A reporter of sightings with trust tier, streak and totals.")
 class UserProfile(Node):
-    id = strawberry.field(resolver=nodes.user_profile_id, graphql_type=strawberry.ID, description="Globally unique.")
-    user_id: strawberry.ID = strawberry.field(description="The `sub` of the user's token.")
-    trust_tier: reporters.TrustTier = strawberry.field(description="How far the reporter is trusted.")
-    report_total: int = strawberry.field(description="Sightings reported so far.")
+    id = node_id(nodes.user_profile_id)
+    user_id: strawberry.ID = strawberry.field(description="The user's id: the `sub` of the user's token.")
+    trust_tier: reporters.TrustTier = strawberry.field(description="The reporter's trust tier.")
+    report_total: int = strawberry.field(description="The number of sightings reported so far.")
     confirmed_reports: int = strawberry.field(
-        description="Those of them that another user confirmed, at most ten a day (UTC): they make the tier."
+        description="The number of reports that another user confirmed, at most ten per UTC day. The trust tier "
+        "depends on it."
     )
-    streak_days: int = strawberry.field(description="Days in a row (UTC) with a report, up to the last one.")
-    last_reported_on: date | None = strawberry.field(description="The UTC day of the last report.")
+    streak_days: int = strawberry.field(
+        description="The number of consecutive UTC days with a report, up to the last report."
+    )
+    last_reported_on: date | None = strawberry.field(
+        description="The UTC day of the last report; null before the first one."
+    )
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, reporters.UserProfile)
+    is_type_of = is_record(reporters.UserProfile)
 
 
-@strawberry.type(description="Something seen in the street. It lives for 30 minutes and fades on the way.")
+@strawberry.type(
+    description="Something seen in the street. A sighting expires after 30 minutes, and its confidence falls until "
+    "then."
+)
 class Sighting(Node):
-    id = strawberry.field(resolver=nodes.sighting_id, graphql_type=strawberry.ID, description="Globally unique.")
-    sighting_id: strawberry.ID = strawberry.field(description="Unique among sightings.")
-    area: str = strawberry.field(description="Where: one of `areas`.")
-    category: str = strawberry.field(description="What kind: one of `categories`.")
-    description: str = strawberry.field(description="What there is to see.")
-    reporter_id: strawberry.ID = strawberry.field(description="Who reported it.")
-    reporter = ask(
+    id = node_id(nodes.sighting_id)
+    sighting_id: strawberry.ID = strawberry.field(description="The sighting's id, unique among sightings.")
+    area: str = strawberry.field(description="The area, one of `areas`.")
+    category: str = strawberry.field(description="The category, one of `categories`.")
+    description: str = strawberry.field(description="What the reporter saw, in words.")
+    reporter_id: strawberry.ID = strawberry.field(description="The id of the reporter.")
+    reporter = pattern_field(
         patterns.USER_PROFILE,
         resolver=resolve.reporter,
-        by="reporter_id",
+        depends_on="reporter_id",
         graphql_type=UserProfile | None,
-        description="The reporter's profile as it is now.",
+        description="The reporter's present profile.",
     )
-    trust_tier: reporters.TrustTier = strawberry.field(description="The reporter's tier when it was reported.")
-    reported_at: datetime = strawberry.field(description="When it was reported.")
-    expires_at: datetime = strawberry.field(description="When it will be gone.")
-    confirmation_count: int = strawberry.field(description="How many others have seen it too.")
+    trust_tier: reporters.TrustTier = strawberry.field(
+        description="The reporter's trust tier at the time of the report."
+    )
+    reported_at: datetime = strawberry.field(description="The time of the report.")
+    expires_at: datetime = strawberry.field(description="The time at which the sighting expires.")
+    confirmation_count: int = strawberry.field(description="The number of other users who confirmed the sighting.")
     confidence = strawberry.field(
         resolver=resolve.confidence,
         graphql_type=float,
-        description="How likely it is still there, 0 to 1: time left, confirmations and trust, at this moment.",
+        description="The estimated probability that the sighting is still current, 0 to 1. It depends on the "
+        "remaining time, the confirmations and the reporter's trust.",
     )
     freshness = strawberry.field(
-        resolver=resolve.freshness, graphql_type=records.Freshness, description="The confidence as a way to draw it."
+        resolver=resolve.freshness,
+        graphql_type=records.Freshness,
+        description="How to draw the sighting, by its confidence.",
     )
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, records.Sighting)
+    is_type_of = is_record(records.Sighting)
 
 
-@strawberry.type(description="An area and category that a user wants to hear of.")
+@strawberry.type(description="An area and a category. The user is alerted of sightings that match both.")
 class Watch(Node):
-    id = strawberry.field(resolver=nodes.watch_id, graphql_type=strawberry.ID, description="Globally unique.")
-    watch_id: strawberry.ID = strawberry.field(description="Unique among the user's watches.")
-    user_id: strawberry.ID = strawberry.field(description="Whose watch it is.")
-    area: str = strawberry.field(description="One of `areas`.")
-    category: str = strawberry.field(description="One of `categories`.")
+    id = node_id(nodes.watch_id)
+    watch_id: strawberry.ID = strawberry.field(description="The watch's id, unique among the user's watches.")
+    user_id: strawberry.ID = strawberry.field(description="The id of the user.")
+    area: str = strawberry.field(description="The area, one of `areas`.")
+    category: str = strawberry.field(description="The category, one of `categories`.")
     created_at: datetime | None = strawberry.field(
-        description="Since when; null where another program stored it without saying so."
+        description="The time at which the watch was created; null if another program stored it without a time."
     )
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, watches.Watch)
+    is_type_of = is_record(watches.Watch)
 
 
-@strawberry.type(description="A category and how much there is of it.")
+@strawberry.type(description="A category with its number of live sightings.")
 class TrendingCategory:
-    category: str = strawberry.field(description="One of `categories`.")
-    score: int = strawberry.field(description="Live sightings reported within the window.")
+    category: str = strawberry.field(description="The category, one of `categories`.")
+    score: int = strawberry.field(description="The number of live sightings that were reported within the window.")
     sightings = strawberry.field(
         resolver=resolve.trending_sightings,
         graphql_type=Connection[Sighting],
-        description="The sightings that make the score, newest first.",
+        description="The sightings that the score counts, newest first.",
     )
 
 
 @strawberry.type
 class SightingQueries:
     areas = strawberry.field(
-        resolver=resolve.areas, graphql_type=list[str], description="All areas that sightings may be in."
+        resolver=resolve.areas, graphql_type=list[str], description="Return all areas of sightings."
     )
     categories = strawberry.field(
-        resolver=resolve.categories, graphql_type=list[str], description="All categories that sightings may have."
+        resolver=resolve.categories, graphql_type=list[str], description="Return all categories of sightings."
     )
-    sightings = ask(
+    sightings = pattern_field(
         patterns.ACTIVE_IN_AREA,
         resolver=resolve.sightings,
         graphql_type=Connection[Sighting],
-        description="The active sightings of an area, newest first.",
+        description="Return the active sightings of an area, newest first.",
     )
-    user_profile = ask(
+    user_profile = pattern_field(
         patterns.USER_PROFILE,
         resolver=resolve.user_profile,
         graphql_type=UserProfile | None,
-        description="A reporter's profile, or null.",
+        description="Return a reporter's profile; null before the first report.",
     )
-    watches = ask(
+    watches = pattern_field(
         patterns.WATCHES_OF_USER,
         resolver=resolve.watches,
         graphql_type=list[Watch],
         extent=Extent(size=10),
-        description="What a user watches. Users see their own.",
+        description="Return a user's watches. Users read their own; admins and the system read any user's.",
     )
-    trending = ask(
+    trending = pattern_field(
         patterns.TRENDING,
         resolver=resolve.trending,
         graphql_type=list[TrendingCategory],
         extent=Extent(size=5, partitions=resolve.windows_read),
-        description="Categories by the number of live sightings in a window, most first.",
+        description="Return the categories by the number of live sightings in a time window, most first.",
     )
 
 
 @strawberry.type
 class SightingMutations:
-    report_sighting = ask(
+    report_sighting = pattern_field(
         patterns.REPORT,
         resolver=resolve.report_sighting,
         graphql_type=Sighting,
         extent=Extent(written=2),
-        description="Report a sighting; it counts in the reporter's totals and streak.",
+        description="Report a sighting. It counts towards the reporter's totals and streak.",
     )
-    confirm_sighting = ask(
+    confirm_sighting = pattern_field(
         patterns.CONFIRM,
         resolver=resolve.confirm_sighting,
         graphql_type=Sighting,
         extent=Extent(scanned=25, written=2),
-        description="Confirm that a sighting is still there. A second time, or one's own, changes nothing. The count "
-        "answered may leave out those who confirm at the same moment.",
+        description="Confirm that a sighting is still current. A second confirmation, or one of the caller's own "
+        "sighting, changes nothing. The returned count may miss confirmations that are made at the same time.",
     )
-    create_watch = ask(
+    create_watch = pattern_field(
         patterns.CREATE_WATCH,
         resolver=resolve.create_watch,
         graphql_type=Watch,
-        description="Watch an area and category; asked for again, it answers the watch there is.",
+        description="Watch an area and category, and return the watch. A repeated request returns the existing watch.",
     )
-    delete_watch = ask(
+    delete_watch = pattern_field(
         patterns.DELETE_WATCH,
         resolver=resolve.delete_watch,
         graphql_type=Watch,
-        description="Stop watching; answers the watch that was deleted.",
+        description="Delete a watch of the caller, and return it. NOT_FOUND if it does not exist.",
     )
-    seed_demo = ask(
+    seed_demo = pattern_field(
         patterns.SEED,
         resolver=resolve.seed_demo,
         graphql_type=list[Sighting],
         extent=Extent(size=8, written=8),
-        description="Store eight realistic sightings across all areas, at every stage of their decay.",
+        description="Store eight realistic sightings in all areas, of different ages, and return them.",
     )
 
 
 @strawberry.type
 class SightingSubscriptions:
-    sighting_reported = listen(
+    sighting_reported = pattern_subscription(
         patterns.SIGHTING_REPORTED,
         resolver=resolve.sighting_reported,
         graphql_type=AsyncGenerator[Sighting, None],
-        description="Sightings as they are reported, whoever reports them.",
+        description="Receive sightings as they are reported, by any user.",
     )
-    watch_alerts = listen(
+    watch_alerts = pattern_subscription(
         patterns.WATCH_ALERTS,
         resolver=resolve.watch_alerts,
         graphql_type=AsyncGenerator[Sighting, None],
-        description="Sightings that match what the user watches, also watches made after subscribing.",
+        description="Receive sightings that match the user's watches, including watches that are created after "
+        "subscribing. Users receive their own; admins and the system receive any user's.",
     )

@@ -202,7 +202,7 @@ def test_errors_by_the_thousand_leave_nothing_to_be_collected() -> None:
 
 async def test_whether_a_type_is_one_of_its_fields_can_be_asked_of_all(served: Served) -> None:
     # The types of introspection are the process's: schemas that other tests make take the mend away.
-    api._mend_is_one_of(api.build()._schema)
+    api._fix_is_one_of(api.build()._schema)
     answer = await served.ask('{__type(name: "Earthquake") {fields {type {isOneOf ofType {isOneOf}}}}}')
 
     assert answer.errors is None

@@ -86,12 +86,14 @@ NEEDS = {
 }
 
 
-@strawberry.input(description="A rectangle on the globe. One that crosses the 180th meridian has `west` above `east`.")
+@strawberry.input(
+    description="A rectangle on the globe. If it crosses the 180th meridian, `west` is greater than `east`."
+)
 class BoundingBox:
-    south: float = strawberry.field(description="Southern edge, degrees latitude, -90 to 90.")
-    west: float = strawberry.field(description="Western edge, degrees longitude, -180 to 180.")
-    north: float = strawberry.field(description="Northern edge, degrees latitude, -90 to 90.")
-    east: float = strawberry.field(description="Eastern edge, degrees longitude, -180 to 180.")
+    south: float = strawberry.field(description="The latitude of the southern edge in degrees, -90 to 90.")
+    west: float = strawberry.field(description="The longitude of the western edge in degrees, -180 to 180.")
+    north: float = strawberry.field(description="The latitude of the northern edge in degrees, -90 to 90.")
+    east: float = strawberry.field(description="The longitude of the eastern edge in degrees, -180 to 180.")
 
     def check(self) -> None:
         """Raise `BadUserInput` naming the edge that is off the globe."""
@@ -114,26 +116,28 @@ class BoundingBox:
         return longitude >= self.west or longitude <= self.east
 
 
-EventId = Annotated[strawberry.ID, strawberry.argument(description="The id USGS gave the event.")]
-Day = Annotated[date | None, strawberry.argument(description="The UTC day of the requests; today if nothing is said.")]
-Type = Annotated[LogType | None, strawberry.argument(description="Ingests or queries; both if nothing is said.")]
-Feed = Annotated[str, strawberry.argument(description="A USGS feed by name, such as `all_day`, or an http(s) URL.")]
+EventId = Annotated[strawberry.ID, strawberry.argument(description="The id that USGS gave the event.")]
+Day = Annotated[date | None, strawberry.argument(description="The UTC day of the requests; by default today.")]
+Type = Annotated[LogType | None, strawberry.argument(description="The kind of requests; by default both.")]
+Feed = Annotated[
+    str, strawberry.argument(description="The feed: the name of a USGS feed, such as `all_day`, or an http(s) address.")
+]
 Kind = Annotated[
     SeismicEventKind,
     strawberry.argument(
-        description="EARTHQUAKE, OTHER (such as quarry blasts, explosions and ice quakes), or ANY. "
-        "`type` is USGS's type of the event."
+        description="The kind of events: EARTHQUAKE, OTHER (such as quarry blasts, explosions and ice quakes), or "
+        "ANY. The field `type` is USGS's type of an event."
     ),
 ]
 Since = Annotated[
     datetime | None,
     strawberry.argument(
-        description="Only events that occurred at this time or later. By default, events that are at most 24 hours old "
-        "when they are stored, so the ingestion of an old feed sends no events."
+        description="The earliest time of an event. By default, events are sent that were at most 24 hours old "
+        "when they were stored, so the ingestion of an old feed sends no events."
     ),
 ]
 Box = Annotated[
-    BoundingBox | None, strawberry.argument(description="Only events in here; everywhere if nothing is said.")
+    BoundingBox | None, strawberry.argument(description="The area of the events; by default the whole globe.")
 ]
 
 

@@ -17,7 +17,7 @@ from resolvers.shared.context import Info
 ROUTE = "graphql/earthquakeStatistics"
 DAYS_OF_BLOCK = 27  # days of statistics in one block of 4 KB
 
-By = Annotated[Grouping, strawberry.argument(description="What the groups are.")]
+By = Annotated[Grouping, strawberry.argument(description="How the earthquakes are grouped.")]
 
 
 async def earthquake_statistics(

@@ -30,15 +30,16 @@ MOST_AHEAD, MOST_BEHIND = timedelta(minutes=5), timedelta(days=1)
 CommentId = Annotated[strawberry.ID, strawberry.argument(description="The comment's `commentId`.")]
 
 
-@strawberry.input(description="A comment on a post.")
+@strawberry.input(description="A comment to add to a post.")
 class AddCommentInput:
     post_id: strawberry.ID = strawberry.field(description="The post's `postId`.")
     comment_id: strawberry.ID | None = strawberry.field(
         default=None,
-        description="An id of one's own, with which the comment can be sent again: a UUID of version 7, lower case, "
-        "whose time is at most a day ago and at most five minutes ahead. One is made if nothing is said.",
+        description="An id chosen by the client, which makes repeated requests safe: a UUID of version 7 in lower "
+        "case, whose time is at most one day ago and at most five minutes ahead. By default the gateway creates "
+        "one.",
     )
-    text: str = strawberry.field(description="What to say, 1 to 1000 characters; `@userId` mentions a user.")
+    text: str = strawberry.field(description="The text, 1 to 1,000 characters; `@userId` mentions a user.")
 
 
 async def comments(
@@ -77,7 +78,7 @@ async def post(parent: strawberry.Parent[Comment], info: Info) -> Post | None:
 
 
 async def add_comment(
-    info: Info, input: Annotated[AddCommentInput, strawberry.argument(description="What to say, and on what.")]
+    info: Info, input: Annotated[AddCommentInput, strawberry.argument(description="The comment.")]
 ) -> Comment:
     context = info.context
     caller = require(context.identity, keys.ADD_COMMENT)

@@ -19,12 +19,12 @@ DEFAULT_TOP, LARGEST_TOP = 10, 100
 
 Month = Annotated[
     str | None,
-    strawberry.argument(description="A month by UTC, such as `2026-06`; the present one if nothing is said."),
+    strawberry.argument(description="A UTC month, such as `2026-06`; by default the present month."),
 ]
-Top = Annotated[int, strawberry.argument(description="How many, at most 100.")]
-Window = Annotated[TagWindow, strawberry.argument(description="Whether to look at an hour or a day.")]
+Top = Annotated[int, strawberry.argument(description="The number of ranks, 1 to 100.")]
+Window = Annotated[TagWindow, strawberry.argument(description="The length of the time window.")]
 At = Annotated[
-    datetime | None, strawberry.argument(description="A moment in that hour or day; now if nothing is said.")
+    datetime | None, strawberry.argument(description="A time within the hour or day; by default the present time.")
 ]
 
 checked_top = partial(bounds.number, "top", least=1, most=LARGEST_TOP)

@@ -23,7 +23,8 @@ from resolvers.shared.selected_fields import leads_on
 
 strawberry.enum(
     Visibility,
-    description="Who may see a post: everybody, those who follow its author, or the author alone.",
+    description="The visibility of a post. PUBLIC: everyone may see it. FOLLOWERS: the author's followers. "
+    "PRIVATE: the author alone.",
 )
 
 LONGEST_TEXT = 2000
@@ -32,7 +33,7 @@ POINT_READS = ("author", "mentions", "likedByViewer")
 POST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 Id = Annotated[strawberry.ID, strawberry.argument(description="The post's `postId`, not the global `id`.")]
-Tag = Annotated[str, strawberry.argument(description="A tag in any case, with or without its `#`.")]
+Tag = Annotated[str, strawberry.argument(description="A tag in upper or lower case, with or without `#`.")]
 
 
 def new_post_id(field: str, value: str) -> str:
@@ -49,20 +50,21 @@ def words(field: str, value: str) -> str:
 CHECKS: dict[str, bounds.Check] = {"post_id": new_post_id, "text": words, "media_ref": reference}
 
 
-@strawberry.input(description="What to post.")
+@strawberry.input(description="A post to write.")
 class CreatePostInput:
     text: str = strawberry.field(
-        description="What it says, 1 to 2000 characters, with at most 10 tags (`#street_food`) and 20 mentions "
+        description="The text, 1 to 2,000 characters, with at most 10 tags (`#street_food`) and 20 mentions "
         "(`@userId`)."
     )
     post_id: strawberry.ID | None = strawberry.field(
-        description="An id to be sure that it is written once: 1 to 64 letters, digits, `-`, `_` and `.`. One is made "
-        "if nothing is said.",
+        description="An id chosen by the client, which makes repeated requests safe: 1 to 64 letters, digits, "
+        "`-`, `_` and `.`. By default the gateway creates one.",
         default=None,
     )
-    visibility: Visibility = strawberry.field(description="Who may see it.", default=Visibility.PUBLIC)
+    visibility: Visibility = strawberry.field(description="The users who may see the post.", default=Visibility.PUBLIC)
     media_ref: str | None = strawberry.field(
-        description="Where its picture or film is: an address or any reference, 1 to 500 characters.", default=None
+        description="A reference to a picture or video: an address or any other text, 1 to 500 characters.",
+        default=None,
     )
 
 

@@ -22,14 +22,14 @@ LIMITS = f"1 to {LONGEST_QUERY} characters, at most {MOST_TERMS} words"
 PostQuery = Annotated[
     str,
     strawberry.argument(
-        description="Words that the text must contain, all of them. The last one is a prefix. A word after # is a "
-        f"tag. {LIMITS}."
+        description="The words that the text must contain, all of them. The last one is a prefix. A word after `#` is "
+        f"a tag. {LIMITS}."
     ),
 ]
 UserQuery = Annotated[
     str,
     strawberry.argument(
-        description=f"Words that the name must contain, all of them. The last one is a prefix. {LIMITS}."
+        description=f"The words that the name must contain, all of them. The last one is a prefix. {LIMITS}."
     ),
 ]
 

@@ -49,29 +49,30 @@ REMOVABLE = ("bio", "avatar_ref")
 Id = Annotated[strawberry.ID, strawberry.argument(description="The user's `userId`, not the global `id`.")]
 
 
-@strawberry.input(description="How one enters the feed.")
+@strawberry.input(description="The caller's user in the feed.")
 class CreateUserInput:
-    name: str = strawberry.field(description="The name to go by, 1 to 100 characters.")
-    bio: str | None = strawberry.field(description="What to say of oneself, at most 500 characters.", default=None)
+    name: str = strawberry.field(description="The name, 1 to 100 characters.")
+    bio: str | None = strawberry.field(description="A description of the user, at most 500 characters.", default=None)
     avatar_ref: str | None = strawberry.field(
-        description="Where one's picture is: an address or any reference, 1 to 500 characters.", default=None
+        description="A reference to a picture of the user: an address or any other text, 1 to 500 characters.",
+        default=None,
     )
 
 
-@strawberry.input(description="What to change of oneself. What is left out stays as it is.")
+@strawberry.input(description="The fields of the caller's user to change. Omitted fields keep their values.")
 class UpdateUserInput:
-    name: strawberry.Maybe[str | None] = strawberry.field(description="1 to 100 characters.", default=None)
+    name: strawberry.Maybe[str | None] = strawberry.field(description="The name, 1 to 100 characters.", default=None)
     bio: strawberry.Maybe[str | None] = strawberry.field(
-        description="At most 500 characters; null takes it away.", default=None
+        description="A description of the user, at most 500 characters. Null removes it.", default=None
     )
     avatar_ref: strawberry.Maybe[str | None] = strawberry.field(
-        description="1 to 500 characters; null takes it away.", default=None
+        description="A reference to a picture of the user, 1 to 500 characters. Null removes it.", default=None
     )
     expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
 
 
-NewUser = Annotated[CreateUserInput, strawberry.argument(description="Who one is.")]
-Changes = Annotated[UpdateUserInput, strawberry.argument(description="At least one field to change.")]
+NewUser = Annotated[CreateUserInput, strawberry.argument(description="The user.")]
+Changes = Annotated[UpdateUserInput, strawberry.argument(description="The changes, at least one field.")]
 
 
 async def user(info: Info, id: Id) -> User | None:

@@ -22,7 +22,8 @@ DeviceToken = Annotated[strawberry.ID, strawberry.argument(description="The devi
 PushToStartToken = Annotated[
     str,
     strawberry.argument(
-        description="The token that starts a Live Activity there, as iOS gave it: 32 to 200 hexadecimal digits."
+        description="The token that starts a Live Activity on the device, as supplied by iOS: 32 to 200 "
+        "hexadecimal digits."
     ),
 ]
 
@@ -31,24 +32,24 @@ PushToStartToken = Annotated[
 strawberry.enum(
     Platform,
     name="DevicePlatform",
-    description="What a device runs: the systems that Apple's push service brings matches to.",
+    description="The operating system of a device. All of them receive notifications from Apple's push service.",
 )
 
 
-@strawberry.input(description="A device as its app knows it.")
+@strawberry.input(description="A device to register.")
 class RegisterDeviceInput:
     device_token: strawberry.ID = strawberry.field(
-        description="The APNs device token, as iOS gave it: 32 to 200 hexadecimal digits."
+        description="The APNs device token, as supplied by iOS: 32 to 200 hexadecimal digits."
     )
-    platform: Platform = strawberry.field(description="What the device runs.")
+    platform: Platform = strawberry.field(description="The operating system.")
     apns_token: str | None = strawberry.field(
-        description="The token that notifications go to, if it is another than `deviceToken`.", default=None
+        description="The token that receives notifications; by default `deviceToken`.", default=None
     )
-    os_version: str = strawberry.field(description="The version of its system, 1 to 40 characters.")
+    os_version: str = strawberry.field(description="The version of the operating system, 1 to 40 characters.")
     app_version: str = strawberry.field(description="The version of the app, 1 to 40 characters.")
 
 
-NewDevice = Annotated[RegisterDeviceInput, strawberry.argument(description="The device the user has now.")]
+NewDevice = Annotated[RegisterDeviceInput, strawberry.argument(description="The caller's device.")]
 
 
 async def device(info: Info, user_id: UserId) -> Device | None:

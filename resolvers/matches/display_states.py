@@ -11,7 +11,10 @@ from resolvers.shared.arguments import MatchId
 from resolvers.shared.context import Info
 
 TeamId = Annotated[
-    strawberry.ID, strawberry.argument(description="The `teamId` of a team that plays in it: its side is shown.")
+    strawberry.ID,
+    strawberry.argument(
+        description="The `teamId` of the team whose point of view is shown. The team must play in the match."
+    ),
 ]
 
 

@@ -25,66 +25,86 @@ from resolvers.shared.selected_fields import selected_fields
 LONGEST_WINDOW = timedelta(days=3660)
 DEFAULT_PAST, DEFAULT_FUTURE = timedelta(days=7), timedelta(days=30)
 
-MatchId = Annotated[strawberry.ID, strawberry.argument(description="The `matchId`.")]
-MatchIds = Annotated[list[strawberry.ID], strawberry.argument(description="Up to 100 of `matchId`.")]
-LeagueCode = Annotated[str, strawberry.argument(description="A league's `code`.")]
+MatchId = Annotated[strawberry.ID, strawberry.argument(description="The match's `matchId`.")]
+MatchIds = Annotated[list[strawberry.ID], strawberry.argument(description="The `matchId` of each match, at most 100.")]
+LeagueCode = Annotated[str, strawberry.argument(description="The league's `code`.")]
 From = Annotated[
     datetime | None,
-    strawberry.argument(name="from", description="The earliest start, included; a week ago if nothing is said."),
+    strawberry.argument(name="from", description="The earliest start time, inclusive; by default 7 days ago."),
 ]
 To = Annotated[
     datetime | None,
     strawberry.argument(
         name="to",
-        description="The latest start, included, at most 3,660 days after `from`; in 30 days if nothing is said.",
+        description="The latest start time, inclusive, at most 3,660 days after `from`; by default in 30 days.",
     ),
 ]
 
 
-strawberry.enum(FixtureField, description="A field of a fixture that an operator sets with `updateFixture`.")
+strawberry.enum(FixtureField, description="A field of a fixture that an operator can set with `updateFixture`.")
 
 
-@strawberry.input(description="Where a match is played.")
+@strawberry.input(description="The place where a match is played.")
 class VenueInput:
-    name: str = strawberry.field(description="1 to 200 characters.")
-    venue_id: strawberry.ID | None = strawberry.field(description="The source's id.", default=None)
-    city: str | None = strawberry.field(description="The city.", default=None)
-    country: str | None = strawberry.field(description="The country.", default=None)
+    name: str = strawberry.field(description="The name of the ground, 1 to 200 characters.")
+    venue_id: strawberry.ID | None = strawberry.field(description="The venue's id at the source.", default=None)
+    city: str | None = strawberry.field(description="The city, 1 to 200 characters.", default=None)
+    country: str | None = strawberry.field(description="The country, 1 to 200 characters.", default=None)
 
 
-@strawberry.input(description="A fixture as its source tells of it.")
+@strawberry.input(description="A fixture as the source describes it.")
 class FixtureInput:
-    match_id: strawberry.ID = strawberry.field(description="Its id at the source, 1 to 100 characters.")
-    league_id: strawberry.ID = strawberry.field(description="The `leagueId`.")
-    league_code: str = strawberry.field(description="The league's `code`.")
+    match_id: strawberry.ID = strawberry.field(description="The match's id at the source, 1 to 100 characters.")
+    league_id: strawberry.ID = strawberry.field(description="The `leagueId` of the league.")
+    league_code: str = strawberry.field(description="The league's `code`, 1 to 20 characters.")
     home_team_id: strawberry.ID = strawberry.field(description="The `teamId` of the home side.")
     away_team_id: strawberry.ID = strawberry.field(description="The `teamId` of the other side.")
-    start_time: datetime = strawberry.field(description="When it starts.")
-    season_id: strawberry.ID | None = strawberry.field(description="The season's id.", default=None)
-    round: str | None = strawberry.field(description="Such as 3rd T20I, or Final.", default=None)
-    format: str | None = strawberry.field(description="Such as T20, ODI, Test.", default=None)
-    status: str = strawberry.field(description="The source's word for where it stands.", default="NS")
-    note: str | None = strawberry.field(description="A remark, such as the result in words.", default=None)
-    venue: VenueInput | None = strawberry.field(description="Where it is played.", default=None)
-    scheduled_overs: int | None = strawberry.field(description="Overs an innings, 1 to 100.", default=None)
-    balls_per_over: int = strawberry.field(description="Usually 6; 4 to 8.", default=6)
+    start_time: datetime = strawberry.field(description="The start time.")
+    season_id: strawberry.ID | None = strawberry.field(description="The season's id at the source.", default=None)
+    round: str | None = strawberry.field(
+        description="The round, such as 3rd T20I or Final, 1 to 200 characters.", default=None
+    )
+    format: str | None = strawberry.field(
+        description="The format, such as T20, ODI or Test, 1 to 100 characters.", default=None
+    )
+    status: str = strawberry.field(description="The status in the source's words, 1 to 100 characters.", default="NS")
+    note: str | None = strawberry.field(
+        description="A remark, such as the result in words, 1 to 1,000 characters.", default=None
+    )
+    venue: VenueInput | None = strawberry.field(description="The venue.", default=None)
+    scheduled_overs: int | None = strawberry.field(
+        description="The scheduled overs per innings, 1 to 100; null without a limit.", default=None
+    )
+    balls_per_over: int = strawberry.field(description="The legal balls per over, 4 to 8.", default=6)
 
 
 @strawberry.input(
-    description="The fields of a fixture to change. Omitted fields keep their values. A field that is set here, even "
-    "to null, is no longer updated by the source until `clear` lists it."
+    description="The fields of a fixture to change. Omitted fields keep their values. The source does not update "
+    "a field that is set here, even to null, until `clear` lists it."
 )
 class UpdateFixtureInput:
-    start_time: strawberry.Maybe[datetime | None] = strawberry.field(description="When it starts.", default=None)
-    status: strawberry.Maybe[str | None] = strawberry.field(description="1 to 100 characters.", default=None)
-    round: strawberry.Maybe[str | None] = strawberry.field(description="Null takes it away.", default=None)
-    format: strawberry.Maybe[str | None] = strawberry.field(description="Null takes it away.", default=None)
-    note: strawberry.Maybe[str | None] = strawberry.field(description="Null takes it away.", default=None)
-    venue: strawberry.Maybe[VenueInput | None] = strawberry.field(description="Null takes it away.", default=None)
-    scheduled_overs: strawberry.Maybe[int | None] = strawberry.field(description="1 to 100.", default=None)
+    start_time: strawberry.Maybe[datetime | None] = strawberry.field(description="The start time.", default=None)
+    status: strawberry.Maybe[str | None] = strawberry.field(
+        description="The status, 1 to 100 characters.", default=None
+    )
+    round: strawberry.Maybe[str | None] = strawberry.field(
+        description="The round, 1 to 200 characters. Null removes it.", default=None
+    )
+    format: strawberry.Maybe[str | None] = strawberry.field(
+        description="The format, 1 to 100 characters. Null removes it.", default=None
+    )
+    note: strawberry.Maybe[str | None] = strawberry.field(
+        description="A remark, 1 to 1,000 characters. Null removes it.", default=None
+    )
+    venue: strawberry.Maybe[VenueInput | None] = strawberry.field(
+        description="The venue. Null removes it.", default=None
+    )
+    scheduled_overs: strawberry.Maybe[int | None] = strawberry.field(
+        description="The scheduled overs per innings, 1 to 100. Null removes it.", default=None
+    )
     clear: list[FixtureField] | None = strawberry.field(
-        description="Fields that the source updates again. Each takes the source's latest value at once if the gateway "
-        "has it, otherwise with the source's next report.",
+        description="Fields that the source updates again. If the gateway has the source's latest value of a "
+        "field, the field takes it at once; otherwise with the source's next report.",
         default=None,
     )
     expected_version: int | None = strawberry.field(
@@ -92,8 +112,8 @@ class UpdateFixtureInput:
     )
 
 
-Fixtures = Annotated[list[FixtureInput], strawberry.argument(description="Up to 100 fixtures.")]
-Changes = Annotated[UpdateFixtureInput, strawberry.argument(description="At least one field to change.")]
+Fixtures = Annotated[list[FixtureInput], strawberry.argument(description="The fixtures, at most 100.")]
+Changes = Annotated[UpdateFixtureInput, strawberry.argument(description="The changes, at least one field.")]
 
 
 def _venue(field: str, venue: VenueInput) -> Venue:

@@ -25,51 +25,59 @@ CHECKS: dict[str, bounds.Check] = {
 WHOLE_CHECKS: dict[str, bounds.Check] = {"league_id": bounds.id, **CHECKS}
 REMOVABLE = ("season_id", "image_url", "country_id", "type")
 
-Id = Annotated[strawberry.ID, strawberry.argument(description="The `leagueId`.")]
+Id = Annotated[strawberry.ID, strawberry.argument(description="The league's `leagueId`.")]
 Active = Annotated[
     bool | None,
-    strawberry.argument(description="Those that are active, or those that are not; all if nothing is said."),
+    strawberry.argument(description="Whether to return active or inactive leagues; by default all."),
 ]
 
 
-@strawberry.input(description="A league as its source tells of it.")
+@strawberry.input(description="A league as the source describes it.")
 class LeagueInput:
-    league_id: strawberry.ID = strawberry.field(description="Its id at the source, 1 to 100 characters.")
+    league_id: strawberry.ID = strawberry.field(description="The league's id at the source, 1 to 100 characters.")
     name: str = strawberry.field(description="The full name, 1 to 200 characters.")
-    code: str = strawberry.field(description="The short name, such as IPL, 1 to 20 characters; kept in upper case.")
-    active: bool = strawberry.field(description="Whether its matches are synced and polled.", default=True)
-    season_id: strawberry.ID | None = strawberry.field(description="The id of the season now on.", default=None)
-    image_url: str | None = strawberry.field(description="An http(s) address of its badge.", default=None)
-    country_id: strawberry.ID | None = strawberry.field(description="The source's id of its country.", default=None)
-    type: str | None = strawberry.field(description="What kind it is, such as league or phase.", default=None)
+    code: str = strawberry.field(
+        description="The short name, such as IPL, 1 to 20 characters. It is stored in upper case."
+    )
+    active: bool = strawberry.field(
+        description="Whether the league's matches are synchronised and polled.", default=True
+    )
+    season_id: strawberry.ID | None = strawberry.field(
+        description="The current season's id at the source.", default=None
+    )
+    image_url: str | None = strawberry.field(description="The http(s) address of the league's badge.", default=None)
+    country_id: strawberry.ID | None = strawberry.field(description="The country's id at the source.", default=None)
+    type: str | None = strawberry.field(description="The kind of league, such as league or phase.", default=None)
 
 
-@strawberry.input(description="What to change of a league. What is left out stays as it is.")
+@strawberry.input(description="The fields of a league to change. Omitted fields keep their values.")
 class UpdateLeagueInput:
-    name: strawberry.Maybe[str | None] = strawberry.field(description="1 to 200 characters.", default=None)
+    name: strawberry.Maybe[str | None] = strawberry.field(
+        description="The full name, 1 to 200 characters.", default=None
+    )
     code: strawberry.Maybe[str | None] = strawberry.field(
-        description="1 to 20 characters. Matches keep the code that they were stored with.", default=None
+        description="The short name, 1 to 20 characters. Stored matches keep the previous code.", default=None
     )
     active: strawberry.Maybe[bool | None] = strawberry.field(
-        description="Whether its matches are synced and polled.", default=None
+        description="Whether the league's matches are synchronised and polled.", default=None
     )
     season_id: strawberry.Maybe[strawberry.ID | None] = strawberry.field(
-        description="1 to 100 characters; null takes it away.", default=None
+        description="The current season's id at the source, 1 to 100 characters. Null removes it.", default=None
     )
     image_url: strawberry.Maybe[str | None] = strawberry.field(
-        description="An http(s) address; null takes it away.", default=None
+        description="The http(s) address of the league's badge. Null removes it.", default=None
     )
     country_id: strawberry.Maybe[strawberry.ID | None] = strawberry.field(
-        description="1 to 100 characters; null takes it away.", default=None
+        description="The country's id at the source, 1 to 100 characters. Null removes it.", default=None
     )
     type: strawberry.Maybe[str | None] = strawberry.field(
-        description="1 to 100 characters; null takes it away.", default=None
+        description="The kind of league, 1 to 100 characters. Null removes it.", default=None
     )
     expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
 
 
-Input = Annotated[LeagueInput, strawberry.argument(description="The league as it shall stand.")]
-Changes = Annotated[UpdateLeagueInput, strawberry.argument(description="At least one field to change.")]
+Input = Annotated[LeagueInput, strawberry.argument(description="The league to store.")]
+Changes = Annotated[UpdateLeagueInput, strawberry.argument(description="The changes, at least one field.")]
 
 
 async def league(info: Info, id: Id) -> League | None:

@@ -22,14 +22,13 @@ from resolvers.shared import validation as bounds
 from resolvers.shared.context import Context, Info
 
 LONGEST_INTERVAL_MS = 60_000
-AnyLeagueCode = Annotated[
-    str | None, strawberry.argument(description="A league's `code`; all leagues if nothing is said.")
-]
+AnyLeagueCode = Annotated[str | None, strawberry.argument(description="The league's `code`; by default all leagues.")]
 MinIntervalMs = Annotated[
     int,
     strawberry.argument(
-        description="The least time between two updates of a match, in milliseconds, at most 60,000. Scores in between "
-        "are conflated; wickets, milestones, innings changes, results and the like come at once, and no event is lost."
+        description="The minimum time between two updates of a match, in milliseconds, 0 to 60,000. Scores within "
+        "this time are conflated. Wickets, milestones, innings changes, results and similar events are sent at "
+        "once, and no event is lost."
     ),
 ]
 

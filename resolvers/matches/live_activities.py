@@ -21,19 +21,21 @@ LONGEST_REASON = 100
 
 DeviceId = Annotated[
     strawberry.ID,
-    strawberry.argument(description="What the app calls its device: the same at each start, 1 to 100 characters."),
+    strawberry.argument(description="The app's id of the device, the same at each start, 1 to 100 characters."),
 ]
 UpdateToken = Annotated[
     str,
-    strawberry.argument(description="The Live Activity's push token, as iOS gave it: 32 to 200 hexadecimal digits."),
+    strawberry.argument(
+        description="The Live Activity's push token, as supplied by iOS: 32 to 200 hexadecimal digits."
+    ),
 ]
 Owner = Annotated[
-    strawberry.ID | None, strawberry.argument(description="Whose session: the caller's own if nothing is said.")
+    strawberry.ID | None, strawberry.argument(description="The id of the session's user; by default the caller.")
 ]
 Reason = Annotated[
     str | None,
     strawberry.argument(
-        description="Why, 1 to 100 characters: `user` (or `system` for another's session) if nothing is said."
+        description="The reason, 1 to 100 characters; by default `user`, or `system` for another user's session."
     ),
 ]
 

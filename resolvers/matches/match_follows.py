@@ -14,7 +14,7 @@ from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 from resolvers.shared.paging import Connection, Paging, connection, listing
 
-Side = Annotated[strawberry.ID, strawberry.argument(description="One of the two teams that play, by its `teamId`.")]
+Side = Annotated[strawberry.ID, strawberry.argument(description="The `teamId` of one of the match's two teams.")]
 
 
 async def match_follow(info: Info, match_id: MatchId) -> MatchFollow | None:

@@ -41,31 +41,39 @@ SEASON_CHECKS: dict[str, bounds.Check] = {
     "league_id": bounds.id,
 }
 
-SeasonId = Annotated[strawberry.ID, strawberry.argument(description="The source's id of the season.")]
+SeasonId = Annotated[strawberry.ID, strawberry.argument(description="The season's id at the source.")]
 
 
-@strawberry.input(description="How a team fares in a season. What is left out is not known.")
+@strawberry.input(description="A team's record in a season. Omit unknown figures.")
 class TeamSeasonInput:
-    team_id: strawberry.ID = strawberry.field(description="The `teamId`, 1 to 100 characters.")
-    position: int | None = strawberry.field(description="Its place in the table, from 1.", default=None)
-    played: int | None = strawberry.field(description="Matches played, at most 10,000.", default=None)
-    won: int | None = strawberry.field(description="Matches won.", default=None)
-    lost: int | None = strawberry.field(description="Matches lost.", default=None)
-    drawn: int | None = strawberry.field(description="Matches drawn or tied.", default=None)
-    no_result: int | None = strawberry.field(description="Matches without a result.", default=None)
-    points: float | None = strawberry.field(description="Points, to six decimals.", default=None)
-    net_run_rate: float | None = strawberry.field(description="Net run rate, to six decimals.", default=None)
+    team_id: strawberry.ID = strawberry.field(description="The `teamId` of the team, 1 to 100 characters.")
+    position: int | None = strawberry.field(description="The position in the table, 1 to 10,000.", default=None)
+    played: int | None = strawberry.field(description="The matches played, 0 to 10,000.", default=None)
+    won: int | None = strawberry.field(description="The matches won, 0 to 10,000.", default=None)
+    lost: int | None = strawberry.field(description="The matches lost, 0 to 10,000.", default=None)
+    drawn: int | None = strawberry.field(description="The matches drawn or tied, 0 to 10,000.", default=None)
+    no_result: int | None = strawberry.field(description="The matches without a result, 0 to 10,000.", default=None)
+    points: float | None = strawberry.field(
+        description="The points, -100,000 to 100,000, with at most six decimals.", default=None
+    )
+    net_run_rate: float | None = strawberry.field(
+        description="The net run rate, -100,000 to 100,000, with at most six decimals.", default=None
+    )
 
 
 @strawberry.input(description="The table of a season.")
 class SyncTeamSeasonsInput:
-    season_id: strawberry.ID = strawberry.field(description="The source's id of the season, 1 to 100 characters.")
-    season_name: str | None = strawberry.field(description="Its name, such as 2026, 1 to 200 characters.", default=None)
-    league_id: strawberry.ID | None = strawberry.field(description="The `leagueId` of its league.", default=None)
-    teams: list[TeamSeasonInput] = strawberry.field(description="Up to 100 teams.")
+    season_id: strawberry.ID = strawberry.field(description="The season's id at the source, 1 to 100 characters.")
+    season_name: str | None = strawberry.field(
+        description="The name of the season, such as 2026, 1 to 200 characters.", default=None
+    )
+    league_id: strawberry.ID | None = strawberry.field(
+        description="The `leagueId` of the season's league.", default=None
+    )
+    teams: list[TeamSeasonInput] = strawberry.field(description="The teams' records, at most 100.")
 
 
-Input = Annotated[SyncTeamSeasonsInput, strawberry.argument(description="The season and its teams.")]
+Input = Annotated[SyncTeamSeasonsInput, strawberry.argument(description="The season and its teams' records.")]
 
 
 async def season_teams(

@@ -22,37 +22,43 @@ CHECKS: dict[str, bounds.Check] = {
 WHOLE_CHECKS: dict[str, bounds.Check] = {"team_id": bounds.id, **CHECKS}
 REMOVABLE = ("image_url", "country_id")
 
-Id = Annotated[strawberry.ID, strawberry.argument(description="The `teamId`.")]
+Id = Annotated[strawberry.ID, strawberry.argument(description="The team's `teamId`.")]
 
 
-@strawberry.input(description="A team as its source tells of it.")
+@strawberry.input(description="A team as the source describes it.")
 class TeamInput:
-    team_id: strawberry.ID = strawberry.field(description="Its id at the source, 1 to 100 characters.")
+    team_id: strawberry.ID = strawberry.field(description="The team's id at the source, 1 to 100 characters.")
     name: str = strawberry.field(description="The full name, 1 to 200 characters.")
     code: str = strawberry.field(description="The short name, such as IND, 1 to 20 characters.")
-    image_url: str | None = strawberry.field(description="An http(s) address of its badge.", default=None)
-    country_id: strawberry.ID | None = strawberry.field(description="The source's id of its country.", default=None)
-    national: bool = strawberry.field(description="Whether it is a country's side; else a club.", default=False)
+    image_url: str | None = strawberry.field(description="The http(s) address of the team's badge.", default=None)
+    country_id: strawberry.ID | None = strawberry.field(description="The country's id at the source.", default=None)
+    national: bool = strawberry.field(
+        description="Whether the team is a country's side; otherwise it is a club.", default=False
+    )
 
 
-@strawberry.input(description="What to change of a team. What is left out stays as it is.")
+@strawberry.input(description="The fields of a team to change. Omitted fields keep their values.")
 class UpdateTeamInput:
-    name: strawberry.Maybe[str | None] = strawberry.field(description="1 to 200 characters.", default=None)
-    code: strawberry.Maybe[str | None] = strawberry.field(description="1 to 20 characters.", default=None)
+    name: strawberry.Maybe[str | None] = strawberry.field(
+        description="The full name, 1 to 200 characters.", default=None
+    )
+    code: strawberry.Maybe[str | None] = strawberry.field(
+        description="The short name, 1 to 20 characters.", default=None
+    )
     image_url: strawberry.Maybe[str | None] = strawberry.field(
-        description="An http(s) address; null takes it away.", default=None
+        description="The http(s) address of the team's badge. Null removes it.", default=None
     )
     country_id: strawberry.Maybe[strawberry.ID | None] = strawberry.field(
-        description="1 to 100 characters; null takes it away.", default=None
+        description="The country's id at the source, 1 to 100 characters. Null removes it.", default=None
     )
     national: strawberry.Maybe[bool | None] = strawberry.field(
-        description="Whether it is a country's side.", default=None
+        description="Whether the team is a country's side.", default=None
     )
     expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
 
 
-TeamInputs = Annotated[list[TeamInput], strawberry.argument(description="Up to 100 teams.")]
-Changes = Annotated[UpdateTeamInput, strawberry.argument(description="At least one field to change.")]
+TeamInputs = Annotated[list[TeamInput], strawberry.argument(description="The teams, at most 100.")]
+Changes = Annotated[UpdateTeamInput, strawberry.argument(description="The changes, at least one field.")]
 
 
 async def team(info: Info, id: Id) -> Team | None:

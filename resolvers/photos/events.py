@@ -30,24 +30,25 @@ LEAST_INTEGER, MOST_INTEGER = -(2**63), 2**63 - 1
 MOST_AHEAD, MOST_BEHIND = timedelta(minutes=5), timedelta(days=7)
 
 
-@strawberry.input(description="Something that happened in an app.")
+@strawberry.input(description="An event of an app.")
 class LogEventInput:
     event_type: str = strawberry.field(
-        description="What kind of thing, such as PHOTO_VIEW: 1 to 50 letters, digits, `_`, `-` and `.`."
+        description="The type of the event, such as PHOTO_VIEW: 1 to 50 letters, digits, `_`, `-` and `.`."
     )
     event_data: JSON | None = strawberry.field(
-        description="More about it: an object of at most 4 KB, at most 100 values in at most 5 levels, with keys of 1 "
-        "to 100 characters and numbers in the range of 64-bit integers, without control characters. Text is kept in "
-        "NFC. Empty if nothing is said.",
+        description="The details of the event: an object of at most 4 KB with at most 100 values in at most 5 "
+        "levels. Keys have 1 to 100 characters, numbers lie in the range of 64-bit integers, and texts contain no "
+        "control characters. Texts are stored in NFC. By default an empty object.",
         default=None,
     )
     at: datetime | None = strawberry.field(
-        description="When it happened: at most 7 days ago, at most five minutes ahead; now if nothing is said.",
+        description="The time of the event: at most 7 days ago and at most five minutes ahead; by default the "
+        "present time.",
         default=None,
     )
 
 
-Events = Annotated[list[LogEventInput], strawberry.argument(description="1 to 25 events.")]
+Events = Annotated[list[LogEventInput], strawberry.argument(description="The events, 1 to 25.")]
 
 
 async def log_event(info: Info, events: Events) -> list[LoggedEvent]:

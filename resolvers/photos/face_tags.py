@@ -22,30 +22,33 @@ SIDES = ("left", "top", "width", "height")
 
 
 @strawberry.input(
-    description="Where a face is, as fractions of the image's width and height, 0 to 1. It lies within the image."
+    description="The position of a face, in fractions of the image's width and height, 0 to 1. It must lie within "
+    "the image."
 )
 class BoundingBoxInput:
-    left: float = strawberry.field(description="From the left edge.")
-    top: float = strawberry.field(description="From the upper edge.")
-    width: float = strawberry.field(description="How wide, more than 0; at most 1 with `left`.")
-    height: float = strawberry.field(description="How high, more than 0; at most 1 with `top`.")
+    left: float = strawberry.field(description="The distance from the left edge.")
+    top: float = strawberry.field(description="The distance from the upper edge.")
+    width: float = strawberry.field(description="The width, more than 0. `left` plus `width` must be at most 1.")
+    height: float = strawberry.field(description="The height, more than 0. `top` plus `height` must be at most 1.")
 
 
-@strawberry.input(description="Whose face is where on one's photo.")
+@strawberry.input(description="A person's face to tag on a photo of the caller.")
 class TagFaceInput:
     image_id: strawberry.ID = strawberry.field(description="The photo's `imageId`.")
     person_id: strawberry.ID = strawberry.field(description="The person's `personId`.")
-    bounding_box: BoundingBoxInput = strawberry.field(description="Where the face is.")
-    confidence: float = strawberry.field(description="How sure it is theirs, 0 to 1.", default=1.0)
+    bounding_box: BoundingBoxInput = strawberry.field(description="The position of the face.")
+    confidence: float = strawberry.field(
+        description="The probability that the face is this person's, 0 to 1.", default=1.0
+    )
     face_id: strawberry.ID | None = strawberry.field(
         default=None,
-        description="An id of one's own, with which it can be asked for again: a UUID of version 7, lower case, whose "
-        "time is at most a day ago and at most five minutes ahead. It is for one face: asked for on two photos at the "
-        "same time, it may become a face of each. One is made if nothing is said.",
+        description="An id chosen by the client, which makes repeated requests safe: a UUID of version 7 in lower "
+        "case, whose time is at most one day ago and at most five minutes ahead. Use it for one face only: "
+        "requests for two photos at the same time may create a face on each. By default the gateway creates one.",
     )
 
 
-NewFace = Annotated[TagFaceInput, strawberry.argument(description="Whose face is where.")]
+NewFace = Annotated[TagFaceInput, strawberry.argument(description="The face to tag.")]
 OfFace = Annotated[strawberry.ID, strawberry.argument(description="The face's `faceId`.")]
 
 

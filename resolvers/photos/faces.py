@@ -15,7 +15,8 @@ from resolvers.shared.context import Context, Info
 from resolvers.shared.selected_fields import selects
 
 OfPerson = Annotated[
-    strawberry.ID | None, strawberry.argument(description="Only the faces of this person; all if nothing is said.")
+    strawberry.ID | None,
+    strawberry.argument(description="The `personId` of the person whose faces are returned; by default all faces."),
 ]
 
 

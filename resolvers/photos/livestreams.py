@@ -83,51 +83,56 @@ ATTRIBUTES = {
 }
 REMOVABLE = ("description", "end_time")
 
-LivestreamId = Annotated[strawberry.ID, strawberry.argument(description="The `livestreamId`, not the global `id`.")]
+LivestreamId = Annotated[
+    strawberry.ID, strawberry.argument(description="The livestream's `livestreamId`, not the global `id`.")
+]
 AnyLivestreamId = Annotated[
     strawberry.ID | None,
-    strawberry.argument(description="The `livestreamId` of the only one to tell of; all if nothing is said."),
+    strawberry.argument(description="The `livestreamId` of the livestream to follow; by default all livestreams."),
 ]
 
 
 @strawberry.input(description="A livestream to announce.")
 class CreateLivestreamInput:
-    title: str = strawberry.field(description="What it is called, 1 to 200 characters.")
-    description: str | None = strawberry.field(
-        description="What there will be to see, 1 to 2000 characters.", default=None
+    title: str = strawberry.field(description="The title, 1 to 200 characters.")
+    description: str | None = strawberry.field(description="The description, 1 to 2,000 characters.", default=None)
+    stream_url: str = strawberry.field(
+        description="The http(s) address at which the livestream can be watched, at most 1,000 characters."
     )
-    stream_url: str = strawberry.field(description="An http(s) address, at most 1000 characters.")
-    start_time: datetime = strawberry.field(description="When it begins.")
+    start_time: datetime = strawberry.field(description="The start time.")
     end_time: datetime | None = strawberry.field(
-        description="When it ends, after `startTime` and at most 30 days later; not known if nothing is said.",
+        description="The end time, after `startTime` and at most 30 days later; by default unknown.",
         default=None,
     )
     livestream_id: strawberry.ID | None = strawberry.field(
-        description="An id of one's own, to be sure that it is announced once: a UUID of version 7, lower case, whose "
-        "time is at most a day ago and at most five minutes ahead. One is made if nothing is said.",
+        description="An id chosen by the client, which makes repeated requests safe: a UUID of version 7 in lower "
+        "case, whose time is at most one day ago and at most five minutes ahead. By default the gateway creates "
+        "one.",
         default=None,
     )
 
 
-@strawberry.input(description="What to change of a livestream. What is left out stays as it is.")
+@strawberry.input(description="The fields of a livestream to change. Omitted fields keep their values.")
 class UpdateLivestreamInput:
-    livestream_id: strawberry.ID = strawberry.field(description="The `livestreamId`.")
-    title: strawberry.Maybe[str | None] = strawberry.field(description="1 to 200 characters.", default=None)
+    livestream_id: strawberry.ID = strawberry.field(description="The livestream's `livestreamId`.")
+    title: strawberry.Maybe[str | None] = strawberry.field(description="The title, 1 to 200 characters.", default=None)
     description: strawberry.Maybe[str | None] = strawberry.field(
-        description="1 to 2000 characters; null takes it away.", default=None
+        description="The description, 1 to 2,000 characters. Null removes it.", default=None
     )
     stream_url: strawberry.Maybe[str | None] = strawberry.field(
-        description="An http(s) address, at most 1000 characters.", default=None
+        description="The http(s) address at which the livestream can be watched, at most 1,000 characters.",
+        default=None,
     )
-    start_time: strawberry.Maybe[datetime | None] = strawberry.field(description="When it begins.", default=None)
+    start_time: strawberry.Maybe[datetime | None] = strawberry.field(description="The start time.", default=None)
     end_time: strawberry.Maybe[datetime | None] = strawberry.field(
-        description="When it ends, after `startTime` and at most 30 days later; null: not known.", default=None
+        description="The end time, after `startTime` and at most 30 days later. Null removes it: the end is unknown.",
+        default=None,
     )
     expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
 
 
 NewLivestream = Annotated[CreateLivestreamInput, strawberry.argument(description="The livestream.")]
-Changes = Annotated[UpdateLivestreamInput, strawberry.argument(description="At least one field to change.")]
+Changes = Annotated[UpdateLivestreamInput, strawberry.argument(description="The changes, at least one field.")]
 
 
 async def latest_livestream(info: Info, consistent: NotConsistent = False) -> Livestream | None:

@@ -33,35 +33,41 @@ CHECKS: dict[str, bounds.Check] = {"name": person_name, "thumbnail_url": bounds.
 ATTRIBUTES = {"name": "name", "thumbnail_url": "thumbnailUrl"}
 
 
-@strawberry.input(description="Somebody who is on photos.")
+@strawberry.input(description="A person to create.")
 class CreatePersonInput:
-    name: str = strawberry.field(description="What they are called, 1 to 100 characters.")
+    name: str = strawberry.field(description="The name, 1 to 100 characters.")
     thumbnail_url: str | None = strawberry.field(
-        description="Where a picture of them is: http(s), at most 1000 characters.", default=None
+        description="The http(s) address of a picture of the person, at most 1,000 characters.", default=None
     )
     person_id: strawberry.ID | None = strawberry.field(
         default=None,
-        description="An id of one's own, with which it can be asked for again: a UUID of version 7, lower case. One is "
-        "made if nothing is said.",
+        description="An id chosen by the client, which makes repeated requests safe: a UUID of version 7 in lower "
+        "case. By default the gateway creates one.",
     )
 
 
-@strawberry.input(description="What to change of a person. What is left out stays as it is.")
+@strawberry.input(description="The fields of a person to change. Omitted fields keep their values.")
 class UpdatePersonInput:
     person_id: strawberry.ID = strawberry.field(description="The person's `personId`.")
-    name: strawberry.Maybe[str | None] = strawberry.field(description="1 to 100 characters.", default=None)
+    name: strawberry.Maybe[str | None] = strawberry.field(description="The name, 1 to 100 characters.", default=None)
     thumbnail_url: strawberry.Maybe[str | None] = strawberry.field(
-        description="Where a picture of them is: http(s), at most 1000 characters; null takes it away.", default=None
+        description="The http(s) address of a picture of the person, at most 1,000 characters. Null removes it.",
+        default=None,
     )
     expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
 
 
-NewPerson = Annotated[CreatePersonInput, strawberry.argument(description="Who it is.")]
-Changes = Annotated[UpdatePersonInput, strawberry.argument(description="At least one field to change.")]
+NewPerson = Annotated[CreatePersonInput, strawberry.argument(description="The person.")]
+Changes = Annotated[UpdatePersonInput, strawberry.argument(description="The changes, at least one field.")]
 From = Annotated[
-    strawberry.ID, strawberry.argument(name="from", description="The `personId` of who becomes the other, and goes.")
+    strawberry.ID,
+    strawberry.argument(
+        name="from", description="The `personId` of the person that is merged into the other one and deleted."
+    ),
 ]
-Into = Annotated[strawberry.ID, strawberry.argument(description="The `personId` of who stays, with the faces of both.")]
+Into = Annotated[
+    strawberry.ID, strawberry.argument(description="The `personId` of the person that remains, with the faces of both.")
+]
 
 
 async def person(info: Info, id: PersonId, consistent: Consistent = False) -> Person | None:

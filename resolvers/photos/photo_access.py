@@ -18,13 +18,11 @@ from resolvers.shared.context import Context
 _AT = re.compile(r"@(?!\d(\.\d)?x\.(jpe?g|png|webp|gif|avif|heic|svg)([?#]|\Z))", re.ASCII | re.IGNORECASE)
 
 Consistent = Annotated[
-    bool, strawberry.argument(description="Whether to see all writes up to now, for twice the read units.")
+    bool, strawberry.argument(description="Whether to read with strong consistency, for twice the read units.")
 ]
 NotConsistent = Annotated[
     bool,
-    strawberry.argument(
-        description="Must be false: this list is read from an index, which follows the table a moment later."
-    ),
+    strawberry.argument(description="Must be false: this list is read from an index, which is eventually consistent."),
 ]
 
 

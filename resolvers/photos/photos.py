@@ -25,7 +25,10 @@ POINT_READS = ("user", "persons", "faces")
 ImageId = Annotated[strawberry.ID, strawberry.argument(description="The photo's `imageId`, not the global `id`.")]
 TakenAt = Annotated[
     datetime | None,
-    strawberry.argument(description="When it was taken: with it the photo is read by its key, without it found."),
+    strawberry.argument(
+        description="The time at which the photo was taken. With it the photo is read by its key; without it an "
+        "additional read finds the photo."
+    ),
 ]
 
 

@@ -18,21 +18,21 @@ from resolvers.shared.context import Info
 CHECKS: dict[str, bounds.Check] = {"description": texts.description, "tags": texts.tags}
 
 
-@strawberry.input(description="What to change of a photo. What is left out stays as it is.")
+@strawberry.input(description="The fields of a photo to change. Omitted fields keep their values.")
 class UpdatePhotoInput:
     image_id: strawberry.ID = strawberry.field(description="The photo's `imageId`.")
     description: strawberry.Maybe[str | None] = strawberry.field(
-        description="What it shows, 1 to 1000 characters; null takes it away.", default=None
+        description="The description, 1 to 1,000 characters. Null removes it.", default=None
     )
     tags: strawberry.Maybe[list[str] | None] = strawberry.field(
-        description="Words to find it by, instead of those it has: at most 20, each 1 to 50 characters. They are kept "
-        "in lower case, each once.",
+        description="The tags, which replace the present ones: at most 20, each 1 to 50 characters. They are "
+        "stored in lower case, each once.",
         default=None,
     )
     expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
 
 
-Changes = Annotated[UpdatePhotoInput, strawberry.argument(description="At least one field to change.")]
+Changes = Annotated[UpdatePhotoInput, strawberry.argument(description="The changes, at least one field.")]
 OfPhoto = Annotated[strawberry.ID, strawberry.argument(description="The photo's `imageId`.")]
 
 

@@ -21,7 +21,7 @@ from resolvers.shared import validation as bounds
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 
-strawberry.enum(PictureType, description="What a picture is encoded as.")
+strawberry.enum(PictureType, description="The image format of a file.")
 
 ImageId = Annotated[strawberry.ID, strawberry.argument(description="The `imageId` of the reservation.")]
 
@@ -34,30 +34,29 @@ CHECKS: dict[str, bounds.Check] = {
 }
 
 
-@strawberry.input(description="The photo that is to be uploaded.")
+@strawberry.input(description="A photo to upload.")
 class CreatePhotoInput:
-    content_type: PictureType = strawberry.field(description="What the original is encoded as.")
-    description: str | None = strawberry.field(
-        description="What it shows, in words, 1 to 1000 characters.", default=None
-    )
+    content_type: PictureType = strawberry.field(description="The image format of the original.")
+    description: str | None = strawberry.field(description="The description, 1 to 1,000 characters.", default=None)
     tags: list[str] | None = strawberry.field(
-        description="Words to find it by, at most 20, each 1 to 50 characters; kept in lower case, each once.",
+        description="The tags, at most 20, each 1 to 50 characters. They are stored in lower case, each once.",
         default=None,
     )
     taken_at: datetime | None = strawberry.field(
-        description="When it was taken, at most five minutes ahead of the gateway's clock. If it is left out, the "
-        "original's metadata states it (EXIF DateTimeOriginal with OffsetTimeOriginal, UTC without that), or else "
-        "it is the time of the reservation.",
+        description="The time at which the photo was taken, at most five minutes ahead of the gateway's clock. By "
+        "default the time in the original's metadata (EXIF DateTimeOriginal with OffsetTimeOriginal, or UTC "
+        "without an offset), or the time of the reservation if there is none.",
         default=None,
     )
     camera: str | None = strawberry.field(
-        description="Maker and model of the camera, 1 to 100 characters. If it is left out, the original's metadata "
-        "states it.",
+        description="The maker and model of the camera, 1 to 100 characters; by default those in the original's "
+        "metadata.",
         default=None,
     )
     image_id: strawberry.ID | None = strawberry.field(
-        description="An id of one's own, with which the same can be asked for again: a UUID of version 7, lower case, "
-        "whose time is at most a day ago and at most five minutes ahead. One is made if nothing is said.",
+        description="An id chosen by the client, which makes repeated requests safe: a UUID of version 7 in lower "
+        "case, whose time is at most one day ago and at most five minutes ahead. By default the gateway creates "
+        "one.",
         default=None,
     )
 
@@ -67,8 +66,8 @@ NewPhoto = Annotated[CreatePhotoInput, strawberry.argument(description="The phot
 
 @strawberry.type(description="A field of a form.")
 class UploadField:
-    name: str = strawberry.field(description="Its name.")
-    value: str = strawberry.field(description="Its value.")
+    name: str = strawberry.field(description="The name of the field.")
+    value: str = strawberry.field(description="The value of the field.")
 
 
 async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:

@@ -30,13 +30,13 @@ LONGEST_NAME = 100
 MOST_UPLOADS = 1_000_000
 
 Email = Annotated[
-    str | None, strawberry.argument(description="The user's email: ASCII letters count the same in either case.")
+    str | None, strawberry.argument(description="The user's email address. The case of ASCII letters is ignored.")
 ]
 OwnEmail = Annotated[
     str | None,
     strawberry.argument(
-        description="The user's email: the caller's own, or any for admins. ASCII letters count the same in either "
-        "case."
+        description="The user's email address: the caller's own, or any for admins. The case of ASCII letters is "
+        "ignored."
     ),
 ]
 PhotoUserId = Annotated[strawberry.ID | None, strawberry.argument(description="The user's `userId`.")]
@@ -54,31 +54,38 @@ CHECKS: dict[str, bounds.Check] = {"display_name": display_name, "upload_limit":
 ATTRIBUTES = {"display_name": "displayName", "upload_limit": "uploadLimit"}
 
 
-@strawberry.input(description="How one enters the photo library.")
+@strawberry.input(description="A user of the photo library to create.")
 class CreatePhotoUserInput:
-    display_name: str = strawberry.field(description="The name to go by, 1 to 100 characters.")
+    display_name: str = strawberry.field(description="The name, 1 to 100 characters.")
     email: str | None = strawberry.field(
-        description="Whose entry it is, the caller's if nothing is said; for admins.", default=None
+        description="The email address or `userId` of the user; by default the caller's. Only admins may name "
+        "another user.",
+        default=None,
     )
     upload_limit: int | None = strawberry.field(
-        description="How many photos they may have, 0 to 1,000,000, 100 if nothing is said; for admins.", default=None
+        description="The maximum number of photos of the user, 0 to 1,000,000; by default 100. Only admins may set it.",
+        default=None,
     )
 
 
-@strawberry.input(description="What to change of a user. What is left out stays as it is.")
+@strawberry.input(description="The fields of a user to change. Omitted fields keep their values.")
 class UpdatePhotoUserInput:
     user_id: strawberry.ID | None = strawberry.field(
-        description="Whose entry it is, the caller's if nothing is said; for admins.", default=None
+        description="The email address or `userId` of the user; by default the caller's. Only admins may name "
+        "another user.",
+        default=None,
     )
-    display_name: strawberry.Maybe[str | None] = strawberry.field(description="1 to 100 characters.", default=None)
+    display_name: strawberry.Maybe[str | None] = strawberry.field(
+        description="The name, 1 to 100 characters.", default=None
+    )
     upload_limit: strawberry.Maybe[int | None] = strawberry.field(
-        description="How many photos they may have, 0 to 1,000,000; for admins.", default=None
+        description="The maximum number of photos of the user, 0 to 1,000,000. Only admins may set it.", default=None
     )
     expected_version: int | None = strawberry.field(description=EXPECTED_VERSION, default=None)
 
 
-NewPhotoUser = Annotated[CreatePhotoUserInput, strawberry.argument(description="Who one is.")]
-Changes = Annotated[UpdatePhotoUserInput, strawberry.argument(description="At least one field to change.")]
+NewPhotoUser = Annotated[CreatePhotoUserInput, strawberry.argument(description="The user.")]
+Changes = Annotated[UpdatePhotoUserInput, strawberry.argument(description="The changes, at least one field.")]
 
 
 async def photo_user(

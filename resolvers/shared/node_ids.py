@@ -41,8 +41,8 @@ from resolvers.shared.context import Context, Info
 Record = Any
 LONGEST_ID = 4096
 
-NodeId = Annotated[strawberry.ID, strawberry.argument(description="The `id` of any object that has one.")]
-NodeIds = Annotated[list[strawberry.ID], strawberry.argument(description="Up to 100 such ids.")]
+NodeId = Annotated[strawberry.ID, strawberry.argument(description="The global `id` of an object.")]
+NodeIds = Annotated[list[strawberry.ID], strawberry.argument(description="The global ids of at most 100 objects.")]
 
 
 def earthquake_id(parent: strawberry.Parent[Earthquake]) -> strawberry.ID:

@@ -48,22 +48,25 @@ READS_OF_WINDOW = 3
 SightingId = Annotated[strawberry.ID, strawberry.argument(description="The sighting's `sightingId`.")]
 WatchId = Annotated[strawberry.ID, strawberry.argument(description="The watch's `watchId`.")]
 Categories = Annotated[
-    list[str] | None, strawberry.argument(description="Some of `categories`; all if nothing is said.")
+    list[str] | None, strawberry.argument(description="The categories, some of `categories`; by default all.")
 ]
-WindowHours = Annotated[float, strawberry.argument(description="How far to look back, in hours, at most 48.")]
+WindowHours = Annotated[
+    float,
+    strawberry.argument(description="The length of the time window before the present, in hours: above 0, at most 48."),
+]
 
 
-@strawberry.input(description="What was seen, and where.")
+@strawberry.input(description="A sighting to report.")
 class ReportSightingInput:
-    area: str = strawberry.field(description="One of `areas`.")
-    category: str = strawberry.field(description="One of `categories`.")
-    description: str = strawberry.field(description="What there is to see, 1 to 500 characters.")
+    area: str = strawberry.field(description="The area, one of `areas`.")
+    category: str = strawberry.field(description="The category, one of `categories`.")
+    description: str = strawberry.field(description="What the reporter sees, in words, 1 to 500 characters.")
 
 
-@strawberry.input(description="An area and a category to hear of.")
+@strawberry.input(description="A watch to create: an area and a category.")
 class CreateWatchInput:
-    area: str = strawberry.field(description="One of `areas`.")
-    category: str = strawberry.field(description="One of `categories`.")
+    area: str = strawberry.field(description="The area, one of `areas`.")
+    category: str = strawberry.field(description="The category, one of `categories`.")
 
 
 async def areas(info: Info) -> Sequence[str]:
@@ -149,7 +152,7 @@ async def confirm_sighting(info: Info, area: Area, sighting_id: SightingId) -> S
 
 
 async def report_sighting(
-    info: Info, input: Annotated[ReportSightingInput, strawberry.argument(description="What was seen.")]
+    info: Info, input: Annotated[ReportSightingInput, strawberry.argument(description="The sighting.")]
 ) -> Sighting:
     context = info.context
     caller = require(context.identity, keys.REPORT)
@@ -166,7 +169,7 @@ async def report_sighting(
 
 
 async def create_watch(
-    info: Info, input: Annotated[CreateWatchInput, strawberry.argument(description="What to watch.")]
+    info: Info, input: Annotated[CreateWatchInput, strawberry.argument(description="The watch.")]
 ) -> Watch:
     context = info.context
     caller = require(context.identity, keys.CREATE_WATCH)

@@ -1,4 +1,4 @@
-"""The feed in the API: a module for each kind of thing, joined here."""
+"""GraphQL types and fields of the social feed: a module for each entity."""
 
 import strawberry
 

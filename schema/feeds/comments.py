@@ -1,7 +1,6 @@
-"""What the API says about comments: the shape only."""
+"""GraphQL types and fields of comments."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
@@ -12,73 +11,69 @@ from datastore.keyspace.feeds import users as user_patterns
 from datastore.model.access_patterns import Extent
 from resolvers.feeds import comments as resolve
 from resolvers.shared import node_ids as nodes
-from schema.connections import Connection, Node
-from schema.fields import ask
-
-if TYPE_CHECKING:
-    from schema.feeds.posts import Post
-    from schema.feeds.users import User
-
-LazyPost = Annotated["Post", strawberry.lazy("schema.feeds.posts")]
-LazyUser = Annotated["User", strawberry.lazy("schema.feeds.users")]
+from schema.connections import Connection, Node, is_record, node_id
+from schema.feeds.lazy_types import LazyPost, LazyUser
+from schema.fields import pattern_field
 
 
-@strawberry.type(description="A comment on a post. It never changes.")
+@strawberry.type(description="A comment on a post. Comments never change.")
 class Comment(Node):
-    id = strawberry.field(resolver=nodes.comment_id, graphql_type=strawberry.ID, description="Globally unique.")
-    post_id: strawberry.ID = strawberry.field(description="Which post it is on.")
-    post = ask(
+    id = node_id(nodes.comment_id)
+    post_id: strawberry.ID = strawberry.field(description="The id of the post.")
+    post = pattern_field(
         post_patterns.POST,
         resolver=resolve.post,
         graphql_type=LazyPost | None,
-        # Whether the caller follows its author is read too, of posts for followers.
+        # For a post for followers: also whether the caller follows the author.
         extent=Extent(reads=2),
-        description="The post, or null if it is gone.",
+        description="The post; null if it was deleted or the caller may not see it.",
     )
-    comment_id: strawberry.ID = strawberry.field(description="Unique among the comments on the post.")
-    user_id: strawberry.ID = strawberry.field(description="Who wrote it.")
-    author = ask(
+    comment_id: strawberry.ID = strawberry.field(
+        description="The comment's id, unique among the comments on the post. Ids sort by time."
+    )
+    user_id: strawberry.ID = strawberry.field(description="The id of the author.")
+    author = pattern_field(
         user_patterns.USER,
         resolver=resolve.author,
-        by="user_id",
+        depends_on="user_id",
         graphql_type=LazyUser | None,
-        description="The author as they are now.",
+        description="The author's present profile; null if there is none.",
     )
-    created_at: datetime = strawberry.field(description="When it was written.")
-    text: str = strawberry.field(description="What it says.")
-    text_length: int = strawberry.field(description="How many characters that are.")
+    created_at: datetime = strawberry.field(description="The time at which the comment was written.")
+    text: str = strawberry.field(description="The text, 1 to 1,000 characters.")
+    text_length: int = strawberry.field(description="The length of the text in characters.")
     mentions: list[strawberry.ID] = strawberry.field(
-        description="The ids that its text mentions, whether or not there are such users."
+        description="The user ids that the text mentions (`@userId`), whether or not such users exist."
     )
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, records.Comment)
+    is_type_of = is_record(records.Comment)
 
 
 @strawberry.type
 class CommentQueries:
-    comments = ask(
+    comments = pattern_field(
         patterns.COMMENTS,
         resolver=resolve.comments,
         graphql_type=Connection[Comment],
-        description="The comments on a post, oldest first; none on one that the caller may not see.",
+        description="Return the comments on a post, oldest first. The list is empty for a post that the caller "
+        "may not see.",
     )
 
 
 @strawberry.type
 class CommentMutations:
-    add_comment = ask(
+    add_comment = pattern_field(
         patterns.ADD_COMMENT,
         resolver=resolve.add_comment,
         graphql_type=Comment,
-        description="Comment on a post. Asked for again with the same `commentId`, it answers the comment there is and "
-        "changes nothing. The post's `commentCount` follows a moment later (see `postEngagement`).",
+        description="Comment on a post, and return the comment. A repeated request with the same `commentId` "
+        "returns the existing comment and changes nothing. The post's `commentCount` is updated within moments "
+        "(see `postEngagement`). NOT_FOUND if the caller has no user in the feed or may not see the post.",
     )
-    delete_comment = ask(
+    delete_comment = pattern_field(
         patterns.DELETE_COMMENT,
         resolver=resolve.delete_comment,
         graphql_type=Comment | None,
-        description="Delete one's comment, or one on one's post: the comment as it was, or null if there is none. "
-        "The post's `commentCount` follows a moment later.",
+        description="Delete a comment of the caller, or a comment on a post of the caller. Return the comment as "
+        "it was, or null if it does not exist. The post's `commentCount` is updated within moments.",
     )

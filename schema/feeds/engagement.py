@@ -1,4 +1,4 @@
-"""What the API says about how a post is doing: the shape only."""
+"""The GraphQL subscription to a post's counts."""
 
 from collections.abc import AsyncGenerator
 
@@ -6,22 +6,22 @@ import strawberry
 
 from datastore.keyspace.feeds import engagement as patterns
 from resolvers.feeds import engagement as resolve
-from schema.fields import listen
+from schema.fields import pattern_subscription
 
 
-@strawberry.type(description="The counts of a post at a moment.")
+@strawberry.type(description="The counts of a post at one moment.")
 class PostEngagement:
-    post_id: strawberry.ID = strawberry.field(description="Which post.")
-    like_count: int = strawberry.field(description="How many like it.")
-    comment_count: int = strawberry.field(description="How many comments it has.")
+    post_id: strawberry.ID = strawberry.field(description="The id of the post.")
+    like_count: int = strawberry.field(description="The number of likes.")
+    comment_count: int = strawberry.field(description="The number of comments.")
 
 
 @strawberry.type
 class EngagementSubscriptions:
-    post_engagement = listen(
+    post_engagement = pattern_subscription(
         patterns.POST_ENGAGEMENT,
         resolver=resolve.post_engagement,
         graphql_type=AsyncGenerator[PostEngagement, None],
-        description="The likes and comments of a post as they are counted: at first how many there are, then each "
-        "change. Ends when the post is deleted, and with `FORBIDDEN` when the caller may not see it any more.",
+        description="Receive the present counts of likes and comments of a post, then each change. The "
+        "subscription ends when the post is deleted, and with FORBIDDEN when the caller may no longer see it.",
     )

@@ -1,7 +1,6 @@
-"""What the API says about who follows whom: the shape only."""
+"""GraphQL types and fields of follows between users."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
 
 import strawberry
 
@@ -10,68 +9,70 @@ from datastore.keyspace.feeds import users as user_patterns
 from datastore.model.access_patterns import Extent
 from resolvers.feeds import follows as resolve
 from schema.connections import Connection
-from schema.fields import ask
-
-if TYPE_CHECKING:
-    from schema.feeds.users import User
-
-LazyUser = Annotated["User", strawberry.lazy("schema.feeds.users")]
+from schema.feeds.lazy_types import LazyUser
+from schema.fields import pattern_field
 
 
-@strawberry.type(description="Somebody who follows a user.")
+@strawberry.type(description="A follower of a user.")
 class Follower:
     user_id = strawberry.field(
-        resolver=resolve.follower_id, graphql_type=strawberry.ID, description="Who it is that follows."
+        resolver=resolve.follower_id, graphql_type=strawberry.ID, description="The id of the follower."
     )
-    user = ask(
+    user = pattern_field(
         user_patterns.USER,
         resolver=resolve.follower,
-        by="follower_id",
+        depends_on="follower_id",
         graphql_type=LazyUser | None,
-        description="The follower as they are now.",
+        description="The follower's present profile; null if there is none.",
     )
-    followed_at = strawberry.field(resolver=resolve.followed_at, graphql_type=datetime, description="Since when.")
+    followed_at = strawberry.field(
+        resolver=resolve.followed_at, graphql_type=datetime, description="The time at which the follow began."
+    )
 
 
-@strawberry.type(description="Somebody whom a user follows.")
+@strawberry.type(description="A user that another user follows.")
 class Following:
     user_id = strawberry.field(
-        resolver=resolve.followee_id, graphql_type=strawberry.ID, description="Who it is that is followed."
+        resolver=resolve.followee_id, graphql_type=strawberry.ID, description="The id of the followed user."
     )
-    user = ask(
+    user = pattern_field(
         user_patterns.USER,
         resolver=resolve.followed,
-        by="followee_id",
+        depends_on="followee_id",
         graphql_type=LazyUser | None,
-        description="The followed user as they are now.",
+        description="The followed user's present profile; null if there is none.",
     )
-    followed_at = strawberry.field(resolver=resolve.followed_at, graphql_type=datetime, description="Since when.")
+    followed_at = strawberry.field(
+        resolver=resolve.followed_at, graphql_type=datetime, description="The time at which the follow began."
+    )
 
 
 @strawberry.type
 class FollowQueries:
-    followers = ask(
+    followers = pattern_field(
         patterns.FOLLOWERS,
         resolver=resolve.followers,
         graphql_type=Connection[Follower],
-        description="Who follows a user, newest first.",
+        description="Return the followers of a user, newest first.",
     )
 
 
 @strawberry.type
 class FollowMutations:
-    follow = ask(
+    follow = pattern_field(
         patterns.FOLLOW,
         resolver=resolve.follow,
         graphql_type=Following,
         extent=Extent(written=2),
-        description="Follow a user: their posts from now on come into one's feed. Again, it answers the follow there "
-        "is and changes nothing. One may follow 5000. The counts of both users follow a moment later.",
+        description="Follow a user: posts written from now on appear in the caller's home feed. A repeated "
+        "request returns the existing follow and changes nothing. A user may follow at most 5,000 others. The "
+        "counts of both users are updated within moments.",
     )
-    unfollow = ask(
+    unfollow = pattern_field(
         patterns.UNFOLLOW,
         resolver=resolve.unfollow,
         graphql_type=Following | None,
         extent=Extent(written=2),
-        description="Follow a user no longer: the follow that was, or null if there was none.",
+        description="Unfollow a user. Return the follow that was deleted, or null if there was none. The counts "
+        "of both users are updated within moments.",
     )

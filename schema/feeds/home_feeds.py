@@ -1,4 +1,4 @@
-"""What the API says about home feeds: the shape only."""
+"""GraphQL types and fields of home feeds."""
 
 from collections.abc import AsyncGenerator
 from datetime import datetime
@@ -13,56 +13,57 @@ from resolvers.feeds import home_feeds as resolve
 from schema.connections import Connection
 from schema.feeds.posts import Post
 from schema.feeds.users import User
-from schema.fields import ask, listen
+from schema.fields import pattern_field, pattern_subscription
 
 
-@strawberry.type(description="The place of a post in a user's home feed.")
+@strawberry.type(description="An entry of a user's home feed: a post.")
 class FeedEntry:
-    post_id: strawberry.ID = strawberry.field(description="Which post.")
+    post_id: strawberry.ID = strawberry.field(description="The id of the post.")
     author_id: strawberry.ID | None = strawberry.field(
-        description="Who wrote it; null where another program stored no author and the caller may not see the post."
+        description="The id of the author; null if another program stored no author and the caller may not see "
+        "the post."
     )
-    author = ask(
+    author = pattern_field(
         user_patterns.USER,
         resolver=resolve.author,
-        by="author_id",
+        depends_on="author_id",
         graphql_type=User | None,
-        description="The author as they are now.",
+        description="The author's present profile; null if there is none.",
     )
-    created_at: datetime = strawberry.field(description="When the post was written.")
-    post = ask(
+    created_at: datetime = strawberry.field(description="The time at which the post was written.")
+    post = pattern_field(
         post_patterns.POST,
         resolver=resolve.post,
         graphql_type=Post | None,
-        # Whether the caller follows its author is read too, of posts for followers.
+        # For a post for followers: also whether the caller follows the author.
         extent=Extent(reads=2),
-        description="The post; null if it was deleted just now, or the caller may not see it any more.",
+        description="The post; null if it was just deleted or the caller may no longer see it.",
     )
 
 
-@strawberry.type(description="One page of a home feed.")
+@strawberry.type(description="A page of a home feed.")
 class FeedConnection(Connection[FeedEntry]):
     pass
 
 
 @strawberry.type
 class HomeFeedQueries:
-    home_feed = ask(
+    home_feed = pattern_field(
         patterns.HOME_FEED,
         resolver=resolve.home_feed,
         graphql_type=FeedConnection,
         extent=Extent(partitions=3, scanned=3),
-        description="A user's home feed, newest first: the posts of those they follow, since they do. Users see their "
-        "own.",
+        description="Return a user's home feed, newest first: the posts of the followed users since the user "
+        "follows them. Users read their own feed; admins and the system read any user's.",
     )
 
 
 @strawberry.type
 class HomeFeedSubscriptions:
-    home_feed_updated = listen(
+    home_feed_updated = pattern_subscription(
         patterns.HOME_FEED_UPDATED,
         resolver=resolve.home_feed_updated,
         graphql_type=AsyncGenerator[FeedEntry, None],
-        description="Posts as they arrive in a user's home feed, each once. With `whenSlow: LATEST` the newest of each "
-        "author waits.",
+        description="Receive posts as they arrive in a user's home feed, each once. With `whenSlow: LATEST` the "
+        "newest post of each author waits. Users receive their own feed; admins and the system receive any user's.",
     )

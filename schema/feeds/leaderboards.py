@@ -1,4 +1,4 @@
-"""What the API says about leaderboards: the shape only."""
+"""GraphQL types and fields of leaderboards."""
 
 import strawberry
 
@@ -8,51 +8,53 @@ from datastore.keyspace.feeds import users as user_patterns
 from datastore.model.access_patterns import Extent
 from resolvers.feeds import leaderboards as resolve
 from schema.feeds.users import User
-from schema.fields import ask
+from schema.fields import pattern_field
 
-strawberry.enum(records.TagWindow, description="The span of time, by UTC, in which a tag's posts are counted.")
+strawberry.enum(records.TagWindow, description="The UTC time window in which a tag's posts are counted.")
 
 
-@strawberry.type(description="An author's place in a month. Only public posts count, and nothing one does to oneself.")
+@strawberry.type(
+    description="An author's rank in a month. Only public posts count, and no likes or comments of the author's own."
+)
 class AuthorRank:
-    rank: int = strawberry.field(description="The place, from 1.")
-    author_id: strawberry.ID = strawberry.field(description="Who it is.")
-    author = ask(
+    rank: int = strawberry.field(description="The rank, from 1.")
+    author_id: strawberry.ID = strawberry.field(description="The id of the author.")
+    author = pattern_field(
         user_patterns.USER,
         resolver=resolve.author,
-        by="author_id",
+        depends_on="author_id",
         graphql_type=User | None,
-        description="The author as they are now.",
+        description="The author's present profile; null if there is none.",
     )
-    posts: int = strawberry.field(description="Posts written in the month.")
-    likes: int = strawberry.field(description="Likes received in the month.")
-    comments: int = strawberry.field(description="Comments received in the month.")
-    score: int = strawberry.field(description="The sum of the three.")
+    posts: int = strawberry.field(description="The number of posts written in the month.")
+    likes: int = strawberry.field(description="The number of likes received in the month.")
+    comments: int = strawberry.field(description="The number of comments received in the month.")
+    score: int = strawberry.field(description="The sum of `posts`, `likes` and `comments`.")
 
 
-@strawberry.type(description="A tag's place in an hour or a day.")
+@strawberry.type(description="A tag's rank in an hour or a day.")
 class TagTrend:
-    rank: int = strawberry.field(description="The place, from 1.")
-    tag: str = strawberry.field(description="The tag, lower-cased, without `#`.")
-    posts: int = strawberry.field(description="Public posts with the tag.")
+    rank: int = strawberry.field(description="The rank, from 1.")
+    tag: str = strawberry.field(description="The tag in lower case, without `#`.")
+    posts: int = strawberry.field(description="The number of public posts with the tag.")
     velocity: float = strawberry.field(
-        description="Posts an hour, over what has passed of the hour or day so far, at least a minute."
+        description="Posts per hour, over the part of the hour or day that has passed so far, at least one minute."
     )
 
 
 @strawberry.type
 class LeaderboardQueries:
-    top_authors = ask(
+    top_authors = pattern_field(
         patterns.TOP_AUTHORS,
         resolver=resolve.top_authors,
         graphql_type=list[AuthorRank],
         extent=Extent(size="top"),
-        description="The authors with the most posts, likes and comments in a month, best first.",
+        description="Return the authors with the most posts, likes and comments in a month, highest score first.",
     )
-    trending_tags = ask(
+    trending_tags = pattern_field(
         patterns.TRENDING_TAGS,
         resolver=resolve.trending_tags,
         graphql_type=list[TagTrend],
         extent=Extent(size="top"),
-        description="The tags with the most posts in an hour or a day, most first.",
+        description="Return the tags with the most posts in an hour or a day, most posts first.",
     )

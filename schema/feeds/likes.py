@@ -1,7 +1,6 @@
-"""What the API says about likes: the shape only."""
+"""GraphQL types and fields of likes."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
 
 import strawberry
 
@@ -11,61 +10,57 @@ from datastore.keyspace.feeds import users as user_patterns
 from datastore.model.access_patterns import Extent
 from resolvers.feeds import likes as resolve
 from schema.connections import Connection
-from schema.fields import ask
-
-if TYPE_CHECKING:
-    from schema.feeds.posts import Post
-    from schema.feeds.users import User
-
-LazyPost = Annotated["Post", strawberry.lazy("schema.feeds.posts")]
-LazyUser = Annotated["User", strawberry.lazy("schema.feeds.users")]
+from schema.feeds.lazy_types import LazyPost, LazyUser
+from schema.fields import pattern_field
 
 
-@strawberry.type(description="Somebody's liking of a post.")
+@strawberry.type(description="A user's like of a post.")
 class Like:
-    post_id: strawberry.ID = strawberry.field(description="Which post.")
-    post = ask(
+    post_id: strawberry.ID = strawberry.field(description="The id of the post.")
+    post = pattern_field(
         post_patterns.POST,
         resolver=resolve.post,
         graphql_type=LazyPost | None,
-        # Whether the caller follows its author is read too, of posts for followers.
+        # For a post for followers: also whether the caller follows the author.
         extent=Extent(reads=2),
-        description="The post, or null if it is gone.",
+        description="The post; null if it was deleted or the caller may not see it.",
     )
-    user_id: strawberry.ID = strawberry.field(description="Who likes it.")
-    user = ask(
+    user_id: strawberry.ID = strawberry.field(description="The id of the user.")
+    user = pattern_field(
         user_patterns.USER,
         resolver=resolve.user,
-        by="user_id",
+        depends_on="user_id",
         graphql_type=LazyUser | None,
-        description="The user as they are now.",
+        description="The user's present profile; null if there is none.",
     )
-    created_at: datetime = strawberry.field(description="Since when.")
+    created_at: datetime = strawberry.field(description="The time of the like.")
 
 
 @strawberry.type
 class LikeQueries:
-    likes = ask(
+    likes = pattern_field(
         patterns.LIKES,
         resolver=resolve.likes,
         graphql_type=Connection[Like],
-        description="Who likes a post, by user id, the last first; nobody likes one that the caller may not see.",
+        description="Return the likes of a post by user id, in descending order. The list is empty for a post "
+        "that the caller may not see.",
     )
 
 
 @strawberry.type
 class LikeMutations:
-    like_post = ask(
+    like_post = pattern_field(
         patterns.LIKE_POST,
         resolver=resolve.like_post,
         graphql_type=Like,
-        description="Like a post. Again, it answers the like there is and changes nothing. The post's `likeCount` "
-        "follows a moment later (see `postEngagement`).",
+        description="Like a post, and return the like. A repeated request returns the existing like and changes "
+        "nothing. The post's `likeCount` is updated within moments (see `postEngagement`). NOT_FOUND if the "
+        "caller has no user in the feed or may not see the post.",
     )
-    unlike_post = ask(
+    unlike_post = pattern_field(
         patterns.UNLIKE_POST,
         resolver=resolve.unlike_post,
         graphql_type=Like | None,
-        description="Take one's like back: the like that was, or null if there was none. The post's `likeCount` "
-        "follows a moment later.",
+        description="Delete the caller's like of a post. Return the like as it was, or null if there was none. "
+        "The post's `likeCount` is updated within moments.",
     )

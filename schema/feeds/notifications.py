@@ -1,8 +1,7 @@
-"""What the API says about notifications: the shape only."""
+"""GraphQL types and fields of notifications."""
 
 from collections.abc import AsyncGenerator
 from datetime import datetime
-from typing import Any
 
 import strawberry
 
@@ -14,97 +13,106 @@ from datastore.keyspace.feeds import users as user_patterns
 from datastore.model.access_patterns import Extent
 from resolvers.feeds import notifications as resolve
 from resolvers.shared import node_ids as nodes
-from schema.connections import Connection, Node
+from schema.connections import Connection, Node, is_record, node_id
 from schema.feeds.comments import Comment
 from schema.feeds.posts import Post
 from schema.feeds.users import User
-from schema.fields import ask, listen
+from schema.fields import pattern_field, pattern_subscription
 
 strawberry.enum(
     records.NotificationKind,
-    description="What happened: likes of a post, a comment on one, somebody who follows, a mention in a post or "
-    "comment.",
+    description="The kind of a notification: likes of a post, a comment on a post, a new follower, or a mention "
+    "in a post or comment.",
 )
 
 
-@strawberry.type(description="Something that happened to a user and that they have not read, for at most 90 days.")
+@strawberry.type(description="An unread notification of a user. Notifications are kept for at most 90 days.")
 class Notification(Node):
-    id = strawberry.field(resolver=nodes.notification_id, graphql_type=strawberry.ID, description="Globally unique.")
-    notification_id: strawberry.ID = strawberry.field(description="Unique among the user's.")
+    id = node_id(nodes.notification_id)
+    notification_id: strawberry.ID = strawberry.field(
+        description="The notification's id, unique among the user's notifications."
+    )
     kind: records.NotificationKind | None = strawberry.field(
-        description="What happened; null where another program stored no kind."
+        description="The kind of the notification; null if another program stored none."
     )
     created_at: datetime = strawberry.field(
-        description="When it happened; of likes, when the last of those did that are one notification."
+        description="The time of the event. For likes that are combined in one notification, the time of the last one."
     )
     expires_at: datetime | None = strawberry.field(
-        description="When it will be gone, read or not; null for one that stays until it is read."
+        description="The time at which the notification expires, read or not; null if it never expires."
     )
     actor_id: strawberry.ID | None = strawberry.field(
-        description="Who did it: of several the last; null where another program stored no one."
+        description="The id of the user who caused the notification, the last one of several; null if another "
+        "program stored none."
     )
-    actor = ask(
+    actor = pattern_field(
         user_patterns.USER,
         resolver=resolve.actor,
-        by="actor_id",
+        depends_on="actor_id",
         graphql_type=User | None,
-        description="Who did it, as they are now.",
+        description="The present profile of that user; null if there is none.",
     )
     actor_count: int = strawberry.field(
-        description="How many did it; of likes those who liked in the five minutes, also if they took it back since; "
-        "0 where no actor is stored."
+        description="The number of users who caused the notification. Likes within five minutes are combined in "
+        "one notification, and count even if they were taken back. 0 if another program stored no actor."
     )
-    post_id: strawberry.ID | None = strawberry.field(description="The post it is about.")
-    post = ask(
+    post_id: strawberry.ID | None = strawberry.field(
+        description="The id of the post that the notification is about; null if it is about no post."
+    )
+    post = pattern_field(
         post_patterns.POST,
         resolver=resolve.post,
         graphql_type=Post | None,
-        # Whether the caller follows its author is read too, of posts for followers.
+        # For a post for followers: also whether the caller follows the author.
         extent=Extent(reads=2),
-        description="The post; null if there is none, it was deleted, or the caller may not see it any more.",
+        description="The post; null if the notification is about no post, the post was deleted, or the caller may "
+        "no longer see it.",
     )
-    comment_id: strawberry.ID | None = strawberry.field(description="The comment it is about.")
-    comment = ask(
+    comment_id: strawberry.ID | None = strawberry.field(
+        description="The id of the comment that the notification is about; null if it is about no comment."
+    )
+    comment = pattern_field(
         comment_patterns.COMMENT,
         resolver=resolve.comment,
         graphql_type=Comment | None,
-        # Its post, and whether the caller follows that one's author.
+        # Also the post, and whether the caller follows its author.
         extent=Extent(reads=3),
-        description="The comment; null likewise.",
+        description="The comment; null if the notification is about no comment, the comment was deleted, or the "
+        "caller may no longer see its post.",
     )
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, records.Notification)
+    is_type_of = is_record(records.Notification)
 
 
 @strawberry.type
 class NotificationQueries:
-    notifications = ask(
+    notifications = pattern_field(
         patterns.UNREAD,
         resolver=resolve.notifications,
         graphql_type=Connection[Notification],
-        description="A user's unread notifications, newest first. Users see their own.",
+        description="Return a user's unread notifications, newest first. Users read their own; admins and the "
+        "system read any user's.",
     )
 
 
 @strawberry.type
 class NotificationMutations:
-    mark_notification_read = ask(
+    mark_notification_read = pattern_field(
         patterns.MARK_READ,
         resolver=resolve.mark_notification_read,
         graphql_type=Notification | None,
-        description="Have read a notification of one's own: it is gone then. Answers what it was, or null if it was "
-        "gone already.",
+        description="Mark a notification of the caller as read, which deletes it. Return the notification as it "
+        "was, or null if it does not exist.",
     )
 
 
 @strawberry.type
 class NotificationSubscriptions:
-    notification_received = listen(
+    notification_received = pattern_subscription(
         patterns.NOTIFICATION_RECEIVED,
         resolver=resolve.notification_received,
         graphql_type=AsyncGenerator[Notification, None],
-        description="A user's notifications as they arrive; those of likes again as more people join them. With "
-        "`whenSlow: LATEST` each waits as it is last.",
+        description="Receive a user's notifications as they arrive. A notification of likes is sent again when "
+        "more users join it. With `whenSlow: LATEST` the newest state of each notification waits. Users receive "
+        "their own; admins and the system receive any user's.",
     )

@@ -1,7 +1,6 @@
-"""What the API says about posts: the shape only."""
+"""GraphQL types and fields of posts."""
 
 from datetime import datetime
-from typing import Any
 
 import strawberry
 
@@ -17,117 +16,117 @@ from resolvers.feeds import likes as resolve_likes
 from resolvers.feeds import posts as resolve
 from resolvers.feeds import users as resolve_users
 from resolvers.shared import node_ids as nodes
-from schema.connections import Connection, Node
+from schema.connections import Connection, Node, is_record, node_id
 from schema.feeds.comments import Comment
 from schema.feeds.likes import Like
 from schema.feeds.users import User
-from schema.fields import ask
+from schema.fields import pattern_field
 
 
-@strawberry.type(description="A post. It never changes; counts follow what happens within moments.")
+@strawberry.type(description="A post. Posts never change, except for their counts, which are updated within moments.")
 class Post(Node):
-    id = strawberry.field(resolver=nodes.post_id, graphql_type=strawberry.ID, description="Globally unique.")
-    post_id: strawberry.ID = strawberry.field(description="Unique among posts.")
-    author_id: strawberry.ID = strawberry.field(description="Who wrote it.")
-    author = ask(
+    id = node_id(nodes.post_id)
+    post_id: strawberry.ID = strawberry.field(description="The post's id, unique among posts.")
+    author_id: strawberry.ID = strawberry.field(description="The id of the author.")
+    author = pattern_field(
         user_patterns.USER,
         resolver=resolve_users.author,
-        by="author_id",
+        depends_on="author_id",
         graphql_type=User | None,
-        description="The author as they are now.",
+        description="The author's present profile; null if there is none.",
     )
-    created_at: datetime = strawberry.field(description="When it was written.")
-    visibility: Visibility = strawberry.field(description="Who may see it.")
-    text: str = strawberry.field(description="What it says.")
-    media_ref: str | None = strawberry.field(description="Where its picture or film is, as the author gave it.")
-    tags: list[str] = strawberry.field(description="The tags in its text, lower-cased, without `#`.")
-    mentions = ask(
+    created_at: datetime = strawberry.field(description="The time at which the post was written.")
+    visibility: Visibility = strawberry.field(description="The users who may see the post.")
+    text: str = strawberry.field(description="The text, 1 to 2,000 characters.")
+    media_ref: str | None = strawberry.field(
+        description="A reference to a picture or video, as the author supplied it; null without one."
+    )
+    tags: list[str] = strawberry.field(description="The tags in the text, in lower case, without `#`.")
+    mentions = pattern_field(
         patterns.POST,
         resolver=resolve.mentions,
         at_hand="mentions",
         graphql_type=list[strawberry.ID],
-        description="The ids that its text mentions, whether or not there are such users.",
+        description="The user ids that the text mentions (`@userId`), whether or not such users exist.",
     )
-    like_count = ask(
+    like_count = pattern_field(
         patterns.POST,
         resolver=resolve.like_count,
         at_hand="likes",
         graphql_type=int,
-        description="How many like it.",
+        description="The number of likes.",
     )
-    comment_count = ask(
+    comment_count = pattern_field(
         patterns.POST,
         resolver=resolve.comment_count,
         at_hand="comments",
         graphql_type=int,
-        description="How many comments it has.",
+        description="The number of comments.",
     )
-    comments = ask(
+    comments = pattern_field(
         comment_patterns.COMMENTS,
         resolver=resolve_comments.comments_of_post,
         graphql_type=Connection[Comment],
-        description="Its comments, oldest first.",
+        description="The comments on the post, oldest first.",
     )
-    likes = ask(
+    likes = pattern_field(
         like_patterns.LIKES,
         resolver=resolve_likes.likes_of_post,
         graphql_type=Connection[Like],
-        description="Who likes it, by user id, the last first.",
+        description="The likes of the post by user id, in descending order.",
     )
-    liked_by_viewer = ask(
+    liked_by_viewer = pattern_field(
         like_patterns.LIKE_OF_USER,
         resolver=resolve_likes.liked_by_viewer,
         graphql_type=bool | None,
-        description="Whether the caller likes it; null for one who is not signed in.",
+        description="Whether the caller likes the post; null without a token.",
     )
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, records.Post)
+    is_type_of = is_record(records.Post)
 
 
 @strawberry.type
 class PostQueries:
-    post = ask(
+    post = pattern_field(
         patterns.POST,
         resolver=resolve.post,
         graphql_type=Post | None,
-        # Whether the caller follows its author is read too, of posts for followers.
+        # For a post for followers: also whether the caller follows the author.
         extent=Extent(reads=2),
-        description="A post, or null if there is none that the caller may see.",
+        description="Return a post; null if it does not exist or the caller may not see it.",
     )
-    posts_by_author = ask(
+    posts_by_author = pattern_field(
         patterns.POSTS_BY_AUTHOR,
         resolver=resolve.posts_by_author,
         graphql_type=Connection[Post],
-        description="The posts of an author that the caller may see, newest first.",
+        description="Return the posts of an author that the caller may see, newest first.",
     )
-    posts_by_tag = ask(
+    posts_by_tag = pattern_field(
         patterns.POSTS_BY_TAG,
         resolver=resolve.posts_by_tag,
         graphql_type=Connection[Post],
-        # Of posts for followers: whether the caller follows their author.
+        # For posts for followers: also whether the caller follows the author.
         extent=Extent(each=True),
-        description="The posts with a tag that the caller may see, newest first. Private posts are not found by their "
-        "tags, not by their author either, whose own list (`postsByAuthor`) has them.",
+        description="Return the posts with a tag that the caller may see, newest first. Private posts are never "
+        "found by tag, even by their author; `postsByAuthor` lists them.",
     )
 
 
 @strawberry.type
 class PostMutations:
-    create_post = ask(
+    create_post = pattern_field(
         patterns.CREATE_POST,
         resolver=resolve.create_post,
         graphql_type=Post,
         extent=Extent(written=resolve.items_of_new_post),
-        description="Write a post. Asked for again with the same `postId`, it answers the post there is and changes "
-        "nothing. Its author's `postCount` follows a moment later.",
+        description="Write a post, and return it. A repeated request with the same `postId` returns the existing "
+        "post and changes nothing. The author's `postCount` is updated within moments.",
     )
-    delete_post = ask(
+    delete_post = pattern_field(
         patterns.DELETE_POST,
         resolver=resolve.delete_post,
         graphql_type=Post | None,
         extent=Extent(written=4),
-        description="Delete one's post: the post as it was, or null if it was deleted already. Its likes, comments "
-        "and feed entries are removed within moments.",
+        description="Delete a post of the caller. Return the post as it was, or null if it was deleted already. "
+        "Its likes, comments and feed entries are deleted within moments.",
     )

@@ -1,4 +1,4 @@
-"""The part of the API that searches the feed: the shape only."""
+"""GraphQL fields that search the feed."""
 
 import strawberry
 
@@ -9,29 +9,30 @@ from resolvers.feeds import search as resolve
 from schema.connections import Connection
 from schema.feeds.posts import Post
 from schema.feeds.users import User
-from schema.fields import ask
+from schema.fields import pattern_field
 
 ORDER = (
-    "First where the words stand next to each other, then where all are there, then where the last is the beginning of "
-    "a word; each the newest first. Case and accents do not matter. Follows what is written within moments."
+    "Results with the words next to each other come first, then results with all the words, then results in which the "
+    "last word is a prefix; the newest first within each. Case and accents are ignored. New texts are found within "
+    "moments."
 )
 
 
 @strawberry.type
 class SearchQueries:
-    search_posts = ask(
+    search_posts = pattern_field(
         patterns.SEARCH_POSTS,
         patterns.SEARCH_FOLLOWED,
         resolver=resolve.search_posts,
         graphql_type=Connection[Post],
-        # For posts shown to followers: whether the caller follows the author.
+        # For posts for followers: also whether the caller follows the author.
         extent=Extent(each=True, reads=2, searched=SEARCH_UNITS + FOLLOWED_UNITS),
-        description=f"The posts with some words or tags that the caller may see. {ORDER}",
+        description=f"Search for posts by words and tags, among those that the caller may see. {ORDER}",
     )
-    search_users = ask(
+    search_users = pattern_field(
         patterns.SEARCH_USERS,
         resolver=resolve.search_users,
         graphql_type=Connection[User],
         extent=Extent(each=True, searched=SEARCH_UNITS),
-        description=f"The users whose names hold some words. {ORDER}",
+        description=f"Search for users by the words of their names. {ORDER}",
     )

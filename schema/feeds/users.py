@@ -1,7 +1,6 @@
-"""What the API says about users of the feed: the shape only."""
+"""GraphQL types and fields of users of the feed."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
@@ -13,87 +12,87 @@ from resolvers.feeds import follows as resolve_follows
 from resolvers.feeds import posts as resolve_posts
 from resolvers.feeds import users as resolve
 from resolvers.shared import node_ids as nodes
-from schema.connections import Connection, Node
+from schema.connections import Connection, Node, is_record, node_id
 from schema.feeds.follows import Follower, Following
-from schema.fields import VERSION, ask
-
-if TYPE_CHECKING:
-    from schema.feeds.posts import Post
-
-LazyPost = Annotated["Post", strawberry.lazy("schema.feeds.posts")]
+from schema.feeds.lazy_types import LazyPost
+from schema.fields import VERSION, pattern_field
 
 
-@strawberry.type(description="Somebody in the feed. Counts follow what happens within moments.")
+@strawberry.type(description="A user of the feed. The counts are updated within moments.")
 class User(Node):
-    id = strawberry.field(resolver=nodes.user_id, graphql_type=strawberry.ID, description="Globally unique.")
-    user_id: strawberry.ID = strawberry.field(description="The `sub` of the user's token.")
-    name: str = strawberry.field(description="The name they go by; their id where none is stored.")
-    bio: str | None = strawberry.field(description="What they say of themselves.")
-    avatar_ref: str | None = strawberry.field(description="Where their picture is, as they gave it.")
+    id = node_id(nodes.user_id)
+    user_id: strawberry.ID = strawberry.field(description="The user's id: the `sub` of the user's token.")
+    name: str = strawberry.field(description="The user's name, or the user's id if no name is stored.")
+    bio: str | None = strawberry.field(description="The user's description of themselves; null without one.")
+    avatar_ref: str | None = strawberry.field(
+        description="A reference to the user's picture, as the user supplied it; null without one."
+    )
     created_at: datetime | None = strawberry.field(
-        description="When they entered the feed; null where another program stored them without it."
+        description="The time at which the user joined the feed; null if another program stored the user without it."
     )
     version: int = strawberry.field(description=VERSION)
     post_count = strawberry.field(
         resolver=resolve.post_count,
         graphql_type=int,
-        description="How many posts they have for everybody and for followers; private ones do not count.",
+        description="The number of public posts and posts for followers. Private posts do not count.",
     )
     follower_count = strawberry.field(
-        resolver=resolve.follower_count, graphql_type=int, description="How many follow them."
+        resolver=resolve.follower_count, graphql_type=int, description="The number of followers."
     )
     following_count = strawberry.field(
-        resolver=resolve.following_count, graphql_type=int, description="How many they follow."
+        resolver=resolve.following_count, graphql_type=int, description="The number of users that this user follows."
     )
-    posts = ask(
+    posts = pattern_field(
         post_patterns.POSTS_BY_AUTHOR,
         resolver=resolve_posts.posts_of_user,
         graphql_type=Connection[LazyPost],
-        description="Their posts that the caller may see, newest first.",
+        description="The user's posts that the caller may see, newest first.",
     )
-    followers = ask(
+    followers = pattern_field(
         follow_patterns.FOLLOWERS,
         resolver=resolve_follows.followers_of_user,
         graphql_type=Connection[Follower],
-        description="Who follows them, newest first.",
+        description="The user's followers, newest first.",
     )
-    following = ask(
+    following = pattern_field(
         follow_patterns.FOLLOWED,
         resolver=resolve_follows.followed_by_user,
         graphql_type=Connection[Following],
-        description="Whom they follow, by user id.",
+        description="The users that this user follows, by user id.",
     )
-    followed_by_viewer = ask(
+    followed_by_viewer = pattern_field(
         follow_patterns.FOLLOWING,
         resolver=resolve_follows.followed_by_viewer,
         graphql_type=bool | None,
-        description="Whether the caller follows them; null for one who is not signed in.",
+        description="Whether the caller follows this user; null without a token.",
     )
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, records.User)
+    is_type_of = is_record(records.User)
 
 
 @strawberry.type
 class UserQueries:
-    user = ask(
-        patterns.USER, resolver=resolve.user, graphql_type=User | None, description="A user of the feed, or null."
+    user = pattern_field(
+        patterns.USER,
+        resolver=resolve.user,
+        graphql_type=User | None,
+        description="Return a user of the feed; null if there is none.",
     )
 
 
 @strawberry.type
 class UserMutations:
-    create_user = ask(
+    create_user = pattern_field(
         patterns.CREATE_USER,
         resolver=resolve.create_user,
         graphql_type=User,
-        description="Enter the feed, before one posts or follows. Asked for again, it answers the user there is and "
-        "changes nothing.",
+        description="Join the feed, which posting and following require, and return the user. A repeated request "
+        "returns the existing user and changes nothing.",
     )
-    update_user = ask(
+    update_user = pattern_field(
         patterns.UPDATE_USER,
         resolver=resolve.update_user,
         graphql_type=User,
-        description="Change one's name, words or picture: the user as it is then.",
+        description="Change the caller's name, description or picture, and return the user. NOT_FOUND before "
+        "`createUser`.",
     )

@@ -1,4 +1,4 @@
-"""Cricket in the API: a module for each table, joined here."""
+"""GraphQL types and fields of cricket: a module for each table."""
 
 import strawberry
 

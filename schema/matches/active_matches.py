@@ -1,8 +1,7 @@
-"""What the API says about matches that are played: their live state, and the subscriptions to it."""
+"""GraphQL types, fields and subscriptions of live matches."""
 
 from collections.abc import AsyncGenerator
 from datetime import datetime
-from typing import Any
 
 import strawberry
 
@@ -13,180 +12,213 @@ from datastore.model.access_patterns import Extent
 from resolvers.matches import active_matches as resolve
 from resolvers.matches import live as resolve_live
 from resolvers.shared import node_ids as nodes
-from schema.connections import Node
-from schema.fields import ask, listen
+from schema.connections import Node, is_record, node_id
+from schema.fields import pattern_field, pattern_subscription
 from schema.matches.fixtures import Match, Result, Target
 from schema.matches.scores import Ball, BattingLine, BowlingLine, CricketEvent, Innings, Partnership
 
 strawberry.enum(
     live_state.ActiveStatus,
-    description="ACTIVE: polled. IDLE: polled again when it is back in the live scores. ENDED: kept for a day.",
+    description="The polling of a match. ACTIVE: polled. IDLE: not in the live scores at present, and polled "
+    "again when it returns. ENDED: no longer polled; its state is kept for a day.",
 )
 strawberry.enum(
     live_state.LiveStatePart,
-    description="A part of a match's state. SCORECARDS: the scorecards, or another detail of the match.",
+    description="A part of a match's state. SCORECARDS: the scorecards, or any detail of the match that no other "
+    "part names.",
     name="MatchPart",
 )
 
 
-@strawberry.type(description="How a match stands: all innings, who is in, who bowls, the last balls.")
+@strawberry.type(description="The live score of a match: innings, batters, bowlers and the latest balls.")
 class LiveScore:
-    version: int = strawberry.field(description="How often the state has changed; it never goes back.")
-    updated_at: datetime = strawberry.field(description="When it changed last.")
-    status: str = strawberry.field(description="Where the match stands in the source's word.")
-    phase: cricket.MatchPhase = strawberry.field(description="The same as one of a closed set.")
+    version: int = strawberry.field(description="The version of the state. It grows with each change.")
+    updated_at: datetime = strawberry.field(description="The time of the latest change.")
+    status: str = strawberry.field(description="The status in the source's words, such as `1st Innings`.")
+    phase: cricket.MatchPhase = strawberry.field(description="The status as one of a fixed set of phases.")
     innings: list[Innings] = strawberry.field(description="The total of each innings.")
     batting: list[BattingLine] = strawberry.field(description="The batters at the crease.")
-    bowling: list[BowlingLine] = strawberry.field(description="Who bowls.")
-    partnership: Partnership | None = strawberry.field(description="The stand in progress.")
-    target: Target | None = strawberry.field(description="What the side batting last needs.")
-    result: Result | None = strawberry.field(description="How it ended.")
-    note: str | None = strawberry.field(description="The source's remark.")
-    recent_balls: list[Ball] = strawberry.field(description="The last balls, at most 30, oldest first.")
+    bowling: list[BowlingLine] = strawberry.field(description="The current bowlers.")
+    partnership: Partnership | None = strawberry.field(description="The current partnership; null if there is none.")
+    target: Target | None = strawberry.field(
+        description="The target of the side that bats last; null before there is one."
+    )
+    result: Result | None = strawberry.field(description="The result; null until there is one.")
+    note: str | None = strawberry.field(description="A remark of the source; null without one.")
+    recent_balls: list[Ball] = strawberry.field(description="The latest balls, at most 30, oldest first.")
 
 
-@strawberry.type(description="A match that is live.")
+@strawberry.type(description="A live match.")
 class LiveMatch:
-    match_id: strawberry.ID = strawberry.field(description="Which match.")
+    match_id: strawberry.ID = strawberry.field(description="The `matchId` of the match.")
     league_code: str = strawberry.field(description="The league's `code`.")
-    version: int = strawberry.field(description="How often its state has changed.")
-    live_score = ask(
+    version: int = strawberry.field(description="The version of the match's state. It grows with each change.")
+    live_score = pattern_field(
         patterns.LIVE_DETAILS,
         resolver=resolve.listed_score,
         graphql_type=LiveScore,
         extent=Extent(at_hand=resolve.SUMMARY_FIELDS),
-        description="How it stands. `batting`, `bowling` and `recentBalls` cost a read of each match; without them "
-        "nothing is read besides the list.",
+        description="The live score. Selecting `batting`, `bowling` or `recentBalls` costs one read per match; "
+        "the other fields are read with the list.",
     )
-    match = ask(
-        fixture_patterns.FIXTURE, resolver=resolve.match, graphql_type=Match | None, description="The whole match."
+    match = pattern_field(
+        fixture_patterns.FIXTURE,
+        resolver=resolve.match,
+        graphql_type=Match | None,
+        description="The match with all its details.",
     )
 
 
-@strawberry.type(description="A match with the state that its poller keeps, for the system.")
+@strawberry.type(description="A match with the state that its poller maintains, for the system.")
 class ActiveMatch(Node):
-    id = strawberry.field(resolver=nodes.active_match_id, graphql_type=strawberry.ID, description="Globally unique.")
-    match_id: strawberry.ID = strawberry.field(description="Which match.")
-    match = ask(
-        fixture_patterns.FIXTURE, resolver=resolve.match, graphql_type=Match | None, description="The whole match."
+    id = node_id(nodes.active_match_id)
+    match_id: strawberry.ID = strawberry.field(description="The `matchId` of the match.")
+    match = pattern_field(
+        fixture_patterns.FIXTURE,
+        resolver=resolve.match,
+        graphql_type=Match | None,
+        description="The match with all its details.",
     )
     league_code: str = strawberry.field(description="The league's `code`.")
-    status: live_state.ActiveStatus = strawberry.field(description="Whether it is polled.")
-    instance_id: strawberry.ID | None = strawberry.field(description="Who polls it; null until somebody does.")
-    fence: int = strawberry.field(description="How often it changed hands: writes of earlier hands are refused.")
-    version: int = strawberry.field(description="How often its state has changed.")
-    last_tick_at: datetime | None = strawberry.field(description="When it was last polled.")
-    updated_at: datetime = strawberry.field(description="When its state last changed.")
-    previous_ball_id: strawberry.ID = strawberry.field(description="The last ball whose events were told; 0: none.")
-    live: LiveScore = strawberry.field(name="liveScore", description="How it stands.")
-    changed: list[live_state.LiveStatePart] = strawberry.field(description="What the last change changed.")
-    events: list[CricketEvent] = strawberry.field(description="The events of the last change.")
-    expires_at: datetime | None = strawberry.field(description="When an ended one is forgotten.")
+    status: live_state.ActiveStatus = strawberry.field(description="Whether the match is polled.")
+    instance_id: strawberry.ID | None = strawberry.field(
+        description="The instance that polls the match; null until one does."
+    )
+    fence: int = strawberry.field(
+        description="The fencing token: the number of times that another instance took over the match. Writes with a "
+        "lower token are rejected."
+    )
+    version: int = strawberry.field(description="The version of the match's state. It grows with each change.")
+    last_tick_at: datetime | None = strawberry.field(description="The time of the latest poll; null before the first.")
+    updated_at: datetime = strawberry.field(description="The time of the latest change.")
+    previous_ball_id: strawberry.ID = strawberry.field(
+        description="The id of the latest ball whose events were sent; 0 if there is none."
+    )
+    live: LiveScore = strawberry.field(name="liveScore", description="The live score.")
+    changed: list[live_state.LiveStatePart] = strawberry.field(
+        description="The parts of the state that the latest change updated."
+    )
+    events: list[CricketEvent] = strawberry.field(description="The events of the latest change.")
+    expires_at: datetime | None = strawberry.field(
+        description="The time at which the state of an ended match expires; null for other matches."
+    )
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, live_state.ActiveMatch)
+    is_type_of = is_record(live_state.ActiveMatch)
 
 
-@strawberry.type(description="A match at one of its versions, and what led to it.")
+@strawberry.type(description="A version of a match, with the changes and events since the previous update.")
 class MatchUpdate:
-    match_id: strawberry.ID = strawberry.field(description="Which match.")
+    match_id: strawberry.ID = strawberry.field(description="The `matchId` of the match.")
     league_code: str = strawberry.field(description="The league's `code`.")
     version: int = strawberry.field(
-        description="The version: of each match one more than in the update before, and the `conflated` ones."
+        description="The version of the match's state. It is one more than in the previous update of the match, "
+        "plus `conflated`."
     )
     is_snapshot: bool = strawberry.field(
-        description="How the match stands, to be taken as it is: the first update of a match, and after a gap."
+        description="Whether the update is a snapshot, which replaces the client's state: the first update of a "
+        "match, and the first one after a gap."
     )
-    conflated: int = strawberry.field(description="How many versions were left out; their events are in this one.")
-    changed: list[live_state.LiveStatePart] = strawberry.field(description="What changed since the update before.")
-    events: list[CricketEvent] = strawberry.field(description="What happened since the update before, in order.")
-    live: LiveScore = strawberry.field(name="liveScore", description="How the match stands now.")
+    conflated: int = strawberry.field(
+        description="The number of versions that this update replaces. Their events are included here."
+    )
+    changed: list[live_state.LiveStatePart] = strawberry.field(
+        description="The parts of the state that changed since the previous update."
+    )
+    events: list[CricketEvent] = strawberry.field(description="The events since the previous update, oldest first.")
+    live: LiveScore = strawberry.field(name="liveScore", description="The live score at this version.")
     server_time = strawberry.field(
-        resolver=resolve_live.server_time, graphql_type=datetime, description="The server's clock at this update."
+        resolver=resolve_live.server_time,
+        graphql_type=datetime,
+        description="The time at which the server sent this update.",
     )
-    match = ask(
+    match = pattern_field(
         fixture_patterns.FIXTURE,
         resolver=resolve_live.match,
         graphql_type=Match | None,
-        description="The whole match, read when it is selected: it may be newer than the update.",
+        description="The match with all its details. It is read when the update is sent, and may be newer than "
+        "`version`.",
     )
 
 
 @strawberry.type(description="Updates of live matches.")
 class LiveScores:
     is_snapshot: bool = strawberry.field(
-        description="Whether these are all matches that are live: the first event. Later ones hold what changed."
+        description="Whether the updates are a snapshot of all live matches: the first event. Later events "
+        "contain changes only."
     )
-    updates: list[MatchUpdate] = strawberry.field(description="At most one update of each match.")
+    updates: list[MatchUpdate] = strawberry.field(description="The updates, at most one per match.")
     ended: list[strawberry.ID] = strawberry.field(
-        description="Matches that are no longer live: over, resting, or taken off the list. One that comes back begins "
-        "with a snapshot again."
+        description="The `matchId` of each match that is no longer live: it is over, was suspended, or was taken "
+        "off the list. A match that returns starts with a snapshot."
     )
 
 
 @strawberry.type
 class ActiveMatchQueries:
-    active_match = ask(
+    active_match = pattern_field(
         patterns.STATE,
         resolver=resolve.active_match,
         graphql_type=ActiveMatch | None,
-        description="The state of a match that is polled, or null.",
+        description="Return the state of a match; null if it has none.",
     )
-    active_matches = ask(
+    active_matches = pattern_field(
         patterns.ALL_ACTIVE,
         resolver=resolve.active_matches,
         graphql_type=list[ActiveMatch],
         extent=Extent(size=10),
-        description="All matches with a state: polled, resting, or ended within a day.",
+        description="Return all matches with a state: active, idle, and ended within the last day.",
     )
-    live_matches = ask(
+    live_matches = pattern_field(
         patterns.LIVE_MATCHES,
         resolver=resolve.live_matches,
         graphql_type=list[LiveMatch],
         extent=Extent(size=10),
-        description="The matches that are live.",
+        description="Return the live matches.",
     )
 
 
 @strawberry.type
 class ActiveMatchMutations:
-    register_active_match = ask(
+    register_active_match = pattern_field(
         patterns.REGISTER,
         resolver=resolve.register_active_match,
         graphql_type=ActiveMatch,
-        # One that rests goes on with its state, of some KB.
+        # An idle match continues with its state of some KB.
         extent=Extent(written=3),
-        description="Have a match polled, from where it stands. CONFLICT when it is polled already, or just ended.",
+        description="Start polling a match from its present state, and return it. CONFLICT if the match is polled "
+        "already or just ended.",
     )
-    deactivate_match = ask(
+    deactivate_match = pattern_field(
         patterns.DEACTIVATE,
         resolver=resolve.deactivate_match,
         graphql_type=ActiveMatch,
-        description="End the polling of a match. Its state stays for a day.",
+        description="Stop polling a match, and return it. Its state is kept for a day.",
     )
-    delete_active_match = ask(
+    delete_active_match = pattern_field(
         patterns.DELETE,
         resolver=resolve.delete_active_match,
         graphql_type=ActiveMatch | None,
-        description="Remove the state of a match that is not polled; null when there was none. CONFLICT while it is.",
+        description="Delete the state of a match that is not polled. Return the state as it was, or null if there "
+        "was none. CONFLICT if the match is polled.",
     )
 
 
 @strawberry.type
 class ActiveMatchSubscriptions:
-    match_updates = listen(
+    match_updates = pattern_subscription(
         patterns.MATCH_UPDATES,
         resolver=resolve_live.match_updates,
         graphql_type=AsyncGenerator[MatchUpdate, None],
-        description="A match as it is played: first a snapshot at its version, then every version after it, each once. "
-        "It completes when the match is over and is no longer polled; of such a match it gives the snapshot alone. "
-        "A version that cannot be read is an event with the error INTERNAL, and what can be read follows.",
+        description="Receive a match as it is played: first a snapshot, then each later version exactly once. The "
+        "subscription completes when the match is over and no longer polled; for a match that is over already, it "
+        "completes after the snapshot. A version that cannot be read arrives as an event with the error INTERNAL, "
+        "and the subscription continues.",
     )
-    live_scores = listen(
+    live_scores = pattern_subscription(
         patterns.LIVE_SCORES,
         resolver=resolve_live.live_scores,
         graphql_type=AsyncGenerator[LiveScores, None],
         extent=Extent(scanned=10),
-        description="Every live match of a league, or of all: first all of them as they stand, then each change.",
+        description="Receive all live matches of a league, or of all leagues: first a snapshot of all of them, "
+        "then each change.",
     )

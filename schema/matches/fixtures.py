@@ -1,7 +1,6 @@
-"""What the API says about matches: the shape only."""
+"""GraphQL types and fields of matches."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
@@ -22,9 +21,10 @@ from resolvers.matches import fixtures as resolve
 from resolvers.matches import live_activities as resolve_activities
 from resolvers.matches import match_follows as resolve_follows
 from resolvers.shared import node_ids as nodes
-from schema.connections import Connection, Node
-from schema.fields import ask
+from schema.connections import Connection, Node, is_record, node_id
+from schema.fields import pattern_field
 from schema.matches.display_states import DisplayState
+from schema.matches.lazy_types import LazyActiveMatch, LazyLiveScore
 from schema.matches.leagues import League
 from schema.matches.live_activities import LiveActivity
 from schema.matches.match_follows import MatchFollow
@@ -32,207 +32,228 @@ from schema.matches.scores import Innings, Scorecard
 from schema.matches.team_seasons import Season
 from schema.matches.teams import Team
 
-if TYPE_CHECKING:
-    from schema.matches.active_matches import ActiveMatch, LiveScore
 
-LazyActiveMatch = Annotated["ActiveMatch", strawberry.lazy("schema.matches.active_matches")]
-LazyLiveScore = Annotated["LiveScore", strawberry.lazy("schema.matches.active_matches")]
-
-
-@strawberry.type(description="Where a match is played.")
+@strawberry.type(description="The place where a match is played.")
 class Venue:
-    venue_id: strawberry.ID | None = strawberry.field(description="The source's id.")
-    name: str = strawberry.field(description="The ground.")
+    venue_id: strawberry.ID | None = strawberry.field(description="The venue's id at the source.")
+    name: str = strawberry.field(description="The name of the ground.")
     city: str | None = strawberry.field(description="The city.")
     country: str | None = strawberry.field(description="The country.")
 
 
 @strawberry.type(description="The toss before a match.")
 class Toss:
-    team_id: strawberry.ID = strawberry.field(description="Who won it.")
-    elected: str | None = strawberry.field(description="What they chose: batting or bowling, in the source's word.")
+    team_id: strawberry.ID = strawberry.field(description="The `teamId` of the team that won the toss.")
+    elected: str | None = strawberry.field(description="The winner's choice in the source's words: batting or bowling.")
 
 
-@strawberry.type(description="What the side batting last needs to win.")
+@strawberry.type(description="The target of the side that bats last.")
 class Target:
-    runs: int = strawberry.field(description="The runs that win.")
-    overs: str | None = strawberry.field(description="In how many overs.")
-    method: str | None = strawberry.field(description="The rule by which rain revised it: D/L.")
+    runs: int = strawberry.field(description="The runs that win the match.")
+    overs: str | None = strawberry.field(description="The overs available for them; null without a limit.")
+    method: str | None = strawberry.field(
+        description="The method by which the target was revised after rain, such as D/L; null if it was not."
+    )
 
 
-@strawberry.type(description="How a match ended.")
+@strawberry.type(description="The result of a match.")
 class Result:
-    kind: cricket.ResultKind = strawberry.field(description="Won, tied, drawn, or none.")
-    text: str = strawberry.field(description="The result in a line.")
-    winner_team_id: strawberry.ID | None = strawberry.field(description="Who won.")
-    by_runs: int | None = strawberry.field(description="By how many runs.")
-    by_wickets: int | None = strawberry.field(description="By how many wickets.")
-    by_innings: bool = strawberry.field(description="Whether by an innings and those runs.")
-    method: str | None = strawberry.field(description="The rule that decided, if rain did: D/L.")
-    eliminator: bool = strawberry.field(description="Whether a super over, or boundaries, decided a tie.")
+    kind: cricket.ResultKind = strawberry.field(description="The kind of result.")
+    text: str = strawberry.field(description="The result in one line.")
+    winner_team_id: strawberry.ID | None = strawberry.field(
+        description="The `teamId` of the winner; null if there is none."
+    )
+    by_runs: int | None = strawberry.field(description="The winning margin in runs.")
+    by_wickets: int | None = strawberry.field(description="The winning margin in wickets.")
+    by_innings: bool = strawberry.field(description="Whether the match was won by an innings and `byRuns`.")
+    method: str | None = strawberry.field(
+        description="The method that decided the match after rain, such as D/L; null if none did."
+    )
+    eliminator: bool = strawberry.field(description="Whether a super over or the number of boundaries decided a tie.")
 
 
-@strawberry.type(description="A player named for a match.")
+@strawberry.type(description="A player in the line-up of a match.")
 class LineupPlayer:
-    player_id: strawberry.ID = strawberry.field(description="Who.")
+    player_id: strawberry.ID = strawberry.field(description="The player's id at the source.")
     name: str = strawberry.field(description="The player's name.")
-    team_id: strawberry.ID = strawberry.field(description="For which team.")
-    captain: bool = strawberry.field(description="Whether they lead it.")
-    wicketkeeper: bool = strawberry.field(description="Whether they keep wicket.")
-    substitute: bool = strawberry.field(description="Whether they came in for another.")
+    team_id: strawberry.ID = strawberry.field(description="The `teamId` of the player's team.")
+    captain: bool = strawberry.field(description="Whether the player is the captain.")
+    wicketkeeper: bool = strawberry.field(description="Whether the player is the wicketkeeper.")
+    substitute: bool = strawberry.field(description="Whether the player is a substitute.")
 
 
-@strawberry.type(description="A match: its fixture, how it stands, and what belongs to it.")
+@strawberry.type(description="A match: its fixture, its score and related objects.")
 class Match(Node):
-    id = strawberry.field(resolver=nodes.match_id, graphql_type=strawberry.ID, description="Globally unique.")
-    match_id: strawberry.ID = strawberry.field(description="Unique among matches: its id at the source.")
-    league_id: strawberry.ID = strawberry.field(description="Which league.")
+    id = node_id(nodes.match_id)
+    match_id: strawberry.ID = strawberry.field(description="The match's id at the source, unique among matches.")
+    league_id: strawberry.ID = strawberry.field(description="The `leagueId` of the league.")
     league_code: str = strawberry.field(description="The league's `code`.")
-    league = ask(
+    league = pattern_field(
         league_patterns.LEAGUE,
         resolver=resolve.league,
-        by="league_id",
+        depends_on="league_id",
         graphql_type=League | None,
-        description="The league.",
+        description="The league; null if it is unknown.",
     )
     season = strawberry.field(
-        resolver=resolve.season, graphql_type=Season | None, description="The season of the league."
+        resolver=resolve.season,
+        graphql_type=Season | None,
+        description="The season of the league; null if it is unknown.",
     )
-    home_team_id: strawberry.ID = strawberry.field(description="The home side, or the one named first.")
-    home_team = ask(
+    home_team_id: strawberry.ID = strawberry.field(
+        description="The `teamId` of the home side, or of the side that is named first."
+    )
+    home_team = pattern_field(
         team_patterns.TEAM,
         resolver=resolve.home_team,
-        by="home_team_id",
+        depends_on="home_team_id",
         graphql_type=Team | None,
-        description="The home side.",
+        description="The home side; null if it is unknown.",
     )
-    away_team_id: strawberry.ID = strawberry.field(description="The other side.")
-    away_team = ask(
+    away_team_id: strawberry.ID = strawberry.field(description="The `teamId` of the other side.")
+    away_team = pattern_field(
         team_patterns.TEAM,
         resolver=resolve.away_team,
-        by="away_team_id",
+        depends_on="away_team_id",
         graphql_type=Team | None,
-        description="The other side.",
+        description="The `teamId` of the other side.",
     )
-    start_time: datetime = strawberry.field(description="When it starts.")
-    status: str = strawberry.field(description="Where it stands in the source's word: NS, 1st Innings, Finished.")
-    phase: cricket.MatchPhase = strawberry.field(description="The same as one of a closed set.")
-    round: str | None = strawberry.field(description="Such as 3rd T20I, or Final.")
-    format: str | None = strawberry.field(description="Such as T20, ODI, Test.")
-    note: str | None = strawberry.field(description="The source's remark, such as the result in words.")
-    venue: Venue | None = strawberry.field(description="Where it is played.")
-    toss: Toss | None = strawberry.field(description="Who chose what.")
-    scheduled_overs: int | None = strawberry.field(description="Overs an innings; null where there is no limit.")
-    balls_per_over: int = strawberry.field(description="Usually 6.")
-    target: Target | None = strawberry.field(description="What the side batting last needs.")
-    result: Result | None = strawberry.field(description="How it ended.")
-    follow_on: bool = strawberry.field(description="Whether a side batted twice in a row.")
-    player_of_match: str | None = strawberry.field(description="The player of the match.")
+    start_time: datetime = strawberry.field(description="The start time.")
+    status: str = strawberry.field(description="The status in the source's words: NS, 1st Innings, Finished.")
+    phase: cricket.MatchPhase = strawberry.field(description="The status as one of a fixed set of phases.")
+    round: str | None = strawberry.field(description="The round, such as 3rd T20I or Final.")
+    format: str | None = strawberry.field(description="The format, such as T20, ODI or Test.")
+    note: str | None = strawberry.field(description="A remark of the source, such as the result in words.")
+    venue: Venue | None = strawberry.field(description="The venue; null if it is unknown.")
+    toss: Toss | None = strawberry.field(description="The toss; null before it.")
+    scheduled_overs: int | None = strawberry.field(description="The scheduled overs per innings; null without a limit.")
+    balls_per_over: int = strawberry.field(description="The legal balls per over, usually 6.")
+    target: Target | None = strawberry.field(
+        description="The target of the side that bats last; null before there is one."
+    )
+    result: Result | None = strawberry.field(description="The result; null until there is one.")
+    follow_on: bool = strawberry.field(description="Whether a side had to follow on.")
+    player_of_match: str | None = strawberry.field(
+        description="The name of the player of the match; null until there is one."
+    )
     innings: list[Innings] = strawberry.field(description="The total of each innings, super overs included.")
-    scorecards = ask(
+    scorecards = pattern_field(
         patterns.FIXTURE,
         resolver=resolve.scorecards,
         graphql_type=list[Scorecard],
         extent=Extent(size=4),
-        description="The players' figures of each innings. Lists read them in one go when they are selected.",
+        description="The players' figures of each innings. In lists they are read when they are selected, for all "
+        "matches in one batch.",
     )
-    lineups = ask(
+    lineups = pattern_field(
         cache_patterns.CACHED,
         resolver=resolve.lineups,
         graphql_type=list[LineupPlayer],
         extent=Extent(size=22),
-        description="The players named for it, while the source's last answer is kept: until a week after the match.",
+        description="The line-ups. They are available while the source's latest response is cached, until a week "
+        "after the match.",
     )
-    version: int = strawberry.field(description="How often its live state has changed; it never goes back.")
+    version: int = strawberry.field(description="The version of the live state. It grows with each change.")
     revision: int | None = strawberry.field(
-        description="Grows with every change of it, live ones too, for `expectedVersion`; null in `matchesByLeague`."
+        description="The version of the match for `expectedVersion`. It grows with every change, including "
+        "changes of the live score. Null in `matchesByLeague`."
     )
     operator_fields: list[FixtureField] | None = strawberry.field(
-        description="The fields that an operator set, which the source does not change; null in `matchesByLeague`."
+        description="The fields that an operator set, and that the source does not update. Null in `matchesByLeague`."
     )
-    updated_at: datetime | None = strawberry.field(description="When it was last stored or changed.")
-    live_updated_at: datetime | None = strawberry.field(description="When its live state was last written.")
-    archived_at: datetime | None = strawberry.field(description="When it left the live scores.")
-    live_score = ask(
+    updated_at: datetime | None = strawberry.field(
+        description="The time at which the match was last stored or changed."
+    )
+    live_updated_at: datetime | None = strawberry.field(
+        description="The time at which the live score was last written."
+    )
+    archived_at: datetime | None = strawberry.field(
+        description="The time at which the match left the live scores; null before that."
+    )
+    live_score = pattern_field(
         active_patterns.LIVE_SCORE,
         resolver=resolve_active.live_score,
         graphql_type=LazyLiveScore | None,
-        description="How it stands this moment; null unless it is polled, or was until a day ago.",
+        description="The present live score; null unless the match is polled, or was polled within the last day.",
     )
-    active = ask(
+    active = pattern_field(
         active_patterns.STATE,
         resolver=resolve_active.active,
         graphql_type=LazyActiveMatch | None,
-        description="The state its poller keeps, for the system.",
+        description="The state that the poller maintains; null if there is none. Callers: the system.",
     )
-    display_state = ask(
+    display_state = pattern_field(
         display_patterns.DISPLAY_STATE,
         resolver=resolve_display.of_match,
         graphql_type=DisplayState | None,
-        # Of one that is not kept: the match, its live state, both teams and the league.
+        # If it is not cached: the match, its live state, both teams and the league.
         extent=Extent(reads=6),
-        description="What a widget shows of it from one team's side.",
+        description="The match as a widget shows it, from the point of view of one team.",
     )
-    is_followed = ask(
+    is_followed = pattern_field(
         follow_patterns.FOLLOW_OF_USER,
         resolver=resolve_follows.is_followed,
         graphql_type=bool | None,
-        description="Whether the caller follows it.",
+        description="Whether the caller follows the match. Callers: anyone with a token.",
     )
-    followers = ask(
+    followers = pattern_field(
         follow_patterns.FOLLOWERS,
         resolver=resolve_follows.followers,
         graphql_type=Connection[MatchFollow] | None,
-        description="Who follows it, for the system.",
+        description="The follows of the match. Callers: the system.",
     )
-    live_activities = ask(
+    live_activities = pattern_field(
         activity_patterns.ACTIVITIES_OF_MATCH,
         resolver=resolve_activities.live_activities_of_match,
         graphql_type=Connection[LiveActivity] | None,
-        description="The sessions of it on users' lock screens, for the system.",
+        description="The Live Activity sessions of the match on users' lock screens. Callers: the system.",
     )
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, cricket.Match)
+    is_type_of = is_record(cricket.Match)
 
 
 @strawberry.type
 class FixtureQueries:
-    match = ask(patterns.FIXTURE, resolver=resolve.match, graphql_type=Match | None, description="A match, or null.")
-    matches = ask(
+    match = pattern_field(
+        patterns.FIXTURE,
+        resolver=resolve.match,
+        graphql_type=Match | None,
+        description="Return a match; null if it is unknown.",
+    )
+    matches = pattern_field(
         patterns.MATCHES,
         resolver=resolve.matches,
         graphql_type=list[Match | None],
-        description="Matches by their ids, in the order of the ids, null for unknown ones; all are read together.",
+        description="Return matches by their ids, in the order of the ids, with null for each unknown one. All "
+        "are read in batches.",
     )
-    matches_by_league = ask(
+    matches_by_league = pattern_field(
         patterns.BY_LEAGUE,
         resolver=resolve.matches_by_league,
         graphql_type=Connection[Match],
-        description="The matches of a league that start within a time, soonest first.",
+        description="Return the matches of a league that start within a time window, soonest first.",
     )
 
 
 @strawberry.type
 class FixtureMutations:
-    sync_fixtures = ask(
+    sync_fixtures = pattern_field(
         patterns.SYNC_FIXTURES,
         resolver=resolve.sync_fixtures,
         graphql_type=list[Match],
-        description="Store fixtures, each in place of the one with its id: the matches as they stand. What was played "
-        "of one here stays.",
+        description="Store fixtures, each in place of the stored one with the same id, and return the matches. "
+        "Live scores are kept, and so are fields that an operator set.",
     )
-    update_fixture = ask(
+    update_fixture = pattern_field(
         patterns.UPDATE_FIXTURE,
         resolver=resolve.update_fixture,
         graphql_type=Match,
-        description="Set some fields of a fixture, which keep these values against the source until they are cleared, "
-        "or clear some: the match as it is then.",
+        description="Set some fields of a fixture, or clear some, and return the match. The source does not "
+        "update a field that is set until the field is cleared.",
     )
-    archive_fixture = ask(
+    archive_fixture = pattern_field(
         patterns.ARCHIVE_FIXTURE,
         resolver=resolve.archive_fixture,
         graphql_type=Match,
-        description="Mark a match that has left the live scores.",
+        description="Mark a match as archived after it has left the live scores, and return it.",
     )

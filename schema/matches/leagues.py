@@ -1,7 +1,6 @@
-"""What the API says about leagues: the shape only."""
+"""GraphQL types and fields of leagues."""
 
 from datetime import datetime
-from typing import Any
 
 import strawberry
 
@@ -10,63 +9,78 @@ from datastore.matches import leagues as records
 from datastore.model.access_patterns import Extent
 from resolvers.matches import leagues as resolve
 from resolvers.shared import node_ids as nodes
-from schema.connections import Node
-from schema.fields import VERSION, ask
+from schema.connections import Node, is_record, node_id
+from schema.fields import VERSION, pattern_field
 from schema.matches.team_seasons import Season
 
 
 @strawberry.type(description="A cricket league or competition.")
 class League(Node):
-    id = strawberry.field(resolver=nodes.league_id, graphql_type=strawberry.ID, description="Globally unique.")
-    league_id: strawberry.ID = strawberry.field(description="Unique among leagues: its id at the source.")
+    id = node_id(nodes.league_id)
+    league_id: strawberry.ID = strawberry.field(description="The league's id at the source, unique among leagues.")
     name: str = strawberry.field(description="The full name.")
-    code: str = strawberry.field(description="The short name in upper case, such as IPL; matches are found by it.")
-    active: bool = strawberry.field(description="Whether its matches are synced and polled.")
-    season_id: strawberry.ID | None = strawberry.field(description="The id of the season now on.")
-    season = strawberry.field(
-        resolver=resolve.season, graphql_type=Season | None, description="The season now on, with its teams."
+    code: str = strawberry.field(
+        description="The short name in upper case, such as IPL. `matchesByLeague` finds matches by it."
     )
-    image_url: str | None = strawberry.field(description="Where its badge is.")
-    country_id: strawberry.ID | None = strawberry.field(description="The source's id of its country.")
-    type: str | None = strawberry.field(description="What kind it is, as the source has it, such as league or phase.")
-    updated_at: datetime | None = strawberry.field(description="When it was last stored or changed.")
+    active: bool = strawberry.field(description="Whether the league's matches are synchronised and polled.")
+    season_id: strawberry.ID | None = strawberry.field(
+        description="The id of the current season; null if it is unknown."
+    )
+    season = strawberry.field(
+        resolver=resolve.season,
+        graphql_type=Season | None,
+        description="The current season with its teams; null if it is unknown.",
+    )
+    image_url: str | None = strawberry.field(description="The address of the league's badge; null without one.")
+    country_id: strawberry.ID | None = strawberry.field(
+        description="The country's id at the source; null if it is unknown."
+    )
+    type: str | None = strawberry.field(
+        description="The kind of league in the source's words, such as league or phase."
+    )
+    updated_at: datetime | None = strawberry.field(
+        description="The time at which the league was last stored or changed."
+    )
     version: int = strawberry.field(description=VERSION)
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, records.League)
+    is_type_of = is_record(records.League)
 
 
 @strawberry.type
 class LeagueQueries:
-    league = ask(patterns.LEAGUE, resolver=resolve.league, graphql_type=League | None, description="A league, or null.")
-    leagues = ask(
+    league = pattern_field(
+        patterns.LEAGUE,
+        resolver=resolve.league,
+        graphql_type=League | None,
+        description="Return a league; null if it is unknown.",
+    )
+    leagues = pattern_field(
         patterns.ALL_LEAGUES,
         patterns.ACTIVE_LEAGUES,
         resolver=resolve.leagues,
         graphql_type=list[League],
         extent=Extent(size=10),
-        description="The leagues by name. What other processes changed may show 30 seconds later.",
+        description="Return the leagues, by name. Changes by other processes may appear up to 30 seconds later.",
     )
 
 
 @strawberry.type
 class LeagueMutations:
-    put_league = ask(
+    put_league = pattern_field(
         patterns.PUT_LEAGUE,
         resolver=resolve.put_league,
         graphql_type=League,
-        description="Store a league in place of the one with its id: the league as it stands now.",
+        description="Store a league in place of the stored one with the same id, and return it.",
     )
-    update_league = ask(
+    update_league = pattern_field(
         patterns.UPDATE_LEAGUE,
         resolver=resolve.update_league,
         graphql_type=League,
-        description="Change some fields of a league, until it is put again: the league as it is then.",
+        description="Change some fields of a league, and return it. The next `putLeague` overwrites the changes.",
     )
-    delete_league = ask(
+    delete_league = pattern_field(
         patterns.DELETE_LEAGUE,
         resolver=resolve.delete_league,
         graphql_type=League,
-        description="Delete a league; answers the league that was deleted.",
+        description="Delete a league, and return it as it was. NOT_FOUND if it is unknown.",
     )

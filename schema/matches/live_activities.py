@@ -1,7 +1,6 @@
-"""What the API says about Live Activities: the shape only."""
+"""GraphQL types and fields of Live Activities."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated
 
 import strawberry
 
@@ -10,78 +9,90 @@ from datastore.keyspace.matches import live_activities as patterns
 from datastore.matches import live_activities as records
 from resolvers.matches import live_activities as resolve
 from schema.connections import Connection
-from schema.fields import VERSION, ask
-
-if TYPE_CHECKING:
-    from schema.matches.fixtures import Match
-
-LazyMatch = Annotated["Match", strawberry.lazy("schema.matches.fixtures")]
+from schema.fields import VERSION, pattern_field
+from schema.matches.lazy_types import LazyMatch
 
 strawberry.enum(
     records.LiveActivityStatus,
     description=(
-        "Where a session stands. ACTIVE: it gets the match's updates. SUSPENDED: its token was rejected, and it waits "
-        "for another. ENDED: by the user, or with the match."
+        "The status of a session. ACTIVE: it receives the match's updates. SUSPENDED: its token was "
+        "rejected, and it waits for another one. ENDED: the user or the end of the match ended it."
     ),
 )
 
 
-@strawberry.type(description="A session of a match on the lock screen of one device; it lives for 12 hours at most.")
+@strawberry.type(
+    description="A Live Activity: a match on the lock screen of one device. A session lasts at most 12 hours."
+)
 class LiveActivity:
-    match_id: strawberry.ID = strawberry.field(description="Which match.")
-    user_id: strawberry.ID = strawberry.field(description="Whose session.")
-    device_id: strawberry.ID = strawberry.field(description="On which device: what its app calls it.")
+    match_id: strawberry.ID = strawberry.field(description="The `matchId` of the match.")
+    user_id: strawberry.ID = strawberry.field(description="The id of the user.")
+    device_id: strawberry.ID = strawberry.field(description="The app's id of the device.")
     update_token = strawberry.field(
         resolver=resolve.update_token,
         graphql_type=str | None,
-        description="The token that updates go to. Only its owner and the system may see it; null for others.",
+        description="The push token that receives the updates. Visible to its owner and the system; null for all "
+        "other callers.",
     )
-    status: records.LiveActivityStatus = strawberry.field(description="Where it stands.")
-    session_started_at: datetime = strawberry.field(description="When it was begun, or begun anew.")
-    ended_at: datetime | None = strawberry.field(description="When it ended.")
-    end_reason: str | None = strawberry.field(description="Why it ended: `user`, `system`, or what was said.")
-    suspended_at: datetime | None = strawberry.field(description="When its token was rejected.")
-    expires_at: datetime = strawberry.field(description="When it is forgotten.")
+    status: records.LiveActivityStatus = strawberry.field(description="The status.")
+    session_started_at: datetime = strawberry.field(
+        description="The time at which the session was started or restarted."
+    )
+    ended_at: datetime | None = strawberry.field(description="The time at which the session ended; null before that.")
+    end_reason: str | None = strawberry.field(
+        description="The reason for the end: `user`, `system`, or the `reason` that the caller gave; null before the "
+        "end."
+    )
+    suspended_at: datetime | None = strawberry.field(
+        description="The time at which the token was rejected; null unless the session is suspended."
+    )
+    expires_at: datetime = strawberry.field(description="The time at which the session expires.")
     version: int = strawberry.field(description=VERSION)
-    match = ask(
-        fixtures.FIXTURE, resolver=resolve.match, graphql_type=LazyMatch | None, description="The match as it is now."
+    match = pattern_field(
+        fixtures.FIXTURE,
+        resolver=resolve.match,
+        graphql_type=LazyMatch | None,
+        description="The match in its present state; null if it is unknown.",
     )
 
 
 @strawberry.type
 class LiveActivityQueries:
-    live_activities = ask(
+    live_activities = pattern_field(
         patterns.ACTIVITIES_OF_USER,
         resolver=resolve.live_activities,
         graphql_type=Connection[LiveActivity],
-        description="The sessions of a user over all matches, in no particular order. Users see their own.",
+        description="Return a user's Live Activity sessions of all matches, unordered. Users read their own; "
+        "admins and the system read any user's.",
     )
 
 
 @strawberry.type
 class LiveActivityMutations:
-    register_live_activity = ask(
+    register_live_activity = pattern_field(
         patterns.REGISTER_ACTIVITY,
         resolver=resolve.register_live_activity,
         graphql_type=LiveActivity,
-        description="Begin a session of a match on the caller's device, or begin it anew, for 12 hours; on at most 10 "
-        "devices. A match that is over has none.",
+        description="Start or restart a session of a match on a device of the caller for 12 hours, and return it. "
+        "A user may have sessions on at most 10 devices. CONFLICT if the match is over.",
     )
-    update_live_activity_token = ask(
+    update_live_activity_token = pattern_field(
         patterns.UPDATE_TOKEN,
         resolver=resolve.update_live_activity_token,
         graphql_type=LiveActivity,
-        description="Keep the new token of a session that has not ended; a suspended one is active again.",
+        description="Store the new push token of a session of the caller, and return the session. A suspended "
+        "session becomes active again. A session that has ended cannot be updated.",
     )
-    end_live_activity = ask(
+    end_live_activity = pattern_field(
         patterns.END_ACTIVITY,
         resolver=resolve.end_live_activity,
         graphql_type=LiveActivity,
-        description="End a session: users their own, the system any. One that has ended stays as it is.",
+        description="End a session, and return it. Users end their own sessions, the system any user's. A session "
+        "that has ended stays unchanged.",
     )
-    suspend_live_activity = ask(
+    suspend_live_activity = pattern_field(
         patterns.SUSPEND_ACTIVITY,
         resolver=resolve.suspend_live_activity,
         graphql_type=LiveActivity,
-        description="Suspend a session, as the pipeline does when its token is rejected.",
+        description="Suspend a session because its push token was rejected, and return it.",
     )

@@ -1,4 +1,4 @@
-"""What the API says about locks: the shape only."""
+"""GraphQL types and fields of locks."""
 
 from datetime import datetime
 
@@ -7,22 +7,24 @@ import strawberry
 from datastore.keyspace.matches import locks as patterns
 from datastore.model.access_patterns import Extent
 from resolvers.matches import locks as resolve
-from schema.fields import ask
+from schema.fields import pattern_field
 
 
-@strawberry.type(description="Who works on what in the pipeline.")
+@strawberry.type(description="A lock of the match pipeline: one instance at a time works on a match or a job.")
 class Lock:
-    name: str = strawberry.field(description="What is locked: match:<matchId>, job:<name>.")
-    owner: strawberry.ID = strawberry.field(description="The instance that holds it.")
-    expires_at: datetime = strawberry.field(description="Until when, unless it is extended. After that it is free.")
+    name: str = strawberry.field(description="The name of the lock: match:<matchId> or job:<name>.")
+    owner: strawberry.ID = strawberry.field(description="The instance that holds the lock.")
+    expires_at: datetime = strawberry.field(
+        description="The time at which the lock expires unless its holder extends it."
+    )
 
 
 @strawberry.type
 class LockQueries:
-    locks = ask(
+    locks = pattern_field(
         patterns.HELD,
         resolver=resolve.locks,
         graphql_type=list[Lock],
         extent=Extent(size=10),
-        description="All locks there are, for operators.",
+        description="Return all locks.",
     )

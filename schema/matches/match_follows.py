@@ -1,7 +1,6 @@
-"""What the API says about follows of matches: the shape only."""
+"""GraphQL types and fields of follows of matches."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
@@ -11,67 +10,72 @@ from datastore.matches import match_follows as records
 from datastore.model.access_patterns import Extent
 from resolvers.matches import match_follows as resolve
 from resolvers.shared import node_ids as nodes
-from schema.connections import Node
-from schema.fields import VERSION, ask
-
-if TYPE_CHECKING:
-    from schema.matches.fixtures import Match
-
-LazyMatch = Annotated["Match", strawberry.lazy("schema.matches.fixtures")]
+from schema.connections import Node, is_record, node_id
+from schema.fields import VERSION, pattern_field
+from schema.matches.lazy_types import LazyMatch
 
 
-@strawberry.type(description="A user follows a match: they hear of it until 48 hours after its start.")
+@strawberry.type(
+    description="A user's follow of a match. The user receives notifications until 48 hours after the start of the "
+    "match."
+)
 class MatchFollow(Node):
-    id = strawberry.field(resolver=nodes.match_follow_id, graphql_type=strawberry.ID, description="Globally unique.")
-    match_id: strawberry.ID = strawberry.field(description="Which match.")
-    user_id: strawberry.ID = strawberry.field(description="Who follows it.")
-    team_id: strawberry.ID = strawberry.field(description="The side they are for.")
-    created_at: datetime = strawberry.field(description="Since when, whatever side they were for.")
-    expires_at: datetime = strawberry.field(description="Until when: 48 hours after the start of the match.")
+    id = node_id(nodes.match_follow_id)
+    match_id: strawberry.ID = strawberry.field(description="The `matchId` of the match.")
+    user_id: strawberry.ID = strawberry.field(description="The id of the user.")
+    team_id: strawberry.ID = strawberry.field(description="The `teamId` of the team that the user supports.")
+    created_at: datetime = strawberry.field(
+        description="The time at which the follow began. A change of the team does not change it."
+    )
+    expires_at: datetime = strawberry.field(
+        description="The time at which the follow expires: 48 hours after the start of the match."
+    )
     version: int = strawberry.field(description=VERSION)
-    match = ask(
-        fixtures.FIXTURE, resolver=resolve.match, graphql_type=LazyMatch | None, description="The match as it is now."
+    match = pattern_field(
+        fixtures.FIXTURE,
+        resolver=resolve.match,
+        graphql_type=LazyMatch | None,
+        description="The match in its present state; null if it is unknown.",
     )
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, records.MatchFollow)
+    is_type_of = is_record(records.MatchFollow)
 
 
 @strawberry.type
 class MatchFollowQueries:
-    match_follow = ask(
+    match_follow = pattern_field(
         patterns.FOLLOW_OF_USER,
         resolver=resolve.match_follow,
         graphql_type=MatchFollow | None,
-        description="The caller's follow of a match, or null.",
+        description="Return the caller's follow of a match; null if there is none.",
     )
 
 
 @strawberry.type
 class MatchFollowMutations:
-    follow_match = ask(
+    follow_match = pattern_field(
         patterns.FOLLOW,
         resolver=resolve.follow_match,
         graphql_type=MatchFollow,
-        description="Follow a match for one of its teams. Again, it changes the team and nothing else.",
+        description="Follow a match for one of its teams, and return the follow. A repeated request changes the "
+        "team and nothing else.",
     )
-    unfollow_match = ask(
+    unfollow_match = pattern_field(
         patterns.UNFOLLOW,
         resolver=resolve.unfollow_match,
         graphql_type=MatchFollow | None,
-        description="Stop following a match; answers what was, or null if it was not followed.",
+        description="Unfollow a match. Return the follow as it was, or null if there was none.",
     )
-    update_match_follow = ask(
+    update_match_follow = pattern_field(
         patterns.CHANGE_TEAM,
         resolver=resolve.update_match_follow,
         graphql_type=MatchFollow,
-        description="Follow the other team of a match that is followed.",
+        description="Change the team of the caller's follow of a match, and return the follow.",
     )
-    remove_match_follows = ask(
+    remove_match_follows = pattern_field(
         patterns.REMOVE_FOLLOWS,
         resolver=resolve.remove_match_follows,
         graphql_type=int,
         extent=Extent(size=25, written=25),
-        description="Remove all follows of a match, as the pipeline does when it is over; answers how many.",
+        description="Delete all follows of a match that is over, and return their number.",
     )

@@ -1,4 +1,4 @@
-"""The photo library in the API: a module for each kind of thing, joined here."""
+"""GraphQL types and fields of the photo library: a module for each entity."""
 
 import strawberry
 

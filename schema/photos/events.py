@@ -1,4 +1,4 @@
-"""What the API says about what happened in the apps of the library: the shape only."""
+"""GraphQL types and fields of logged app events."""
 
 from datetime import datetime
 
@@ -7,23 +7,25 @@ from strawberry.scalars import JSON
 
 from datastore.keyspace.photos import events as patterns
 from resolvers.photos import events as resolve
-from schema.fields import ask
+from schema.fields import pattern_field
 
 
-@strawberry.type(description="Something that happened in an app, as it was logged.")
+@strawberry.type(description="A logged event of an app.")
 class LoggedEvent:
-    event_id: strawberry.ID = strawberry.field(description="Unique among events; sorts by the time it was logged.")
-    event_type: str = strawberry.field(description="What kind of thing, such as PHOTO_VIEW.")
-    event_data: JSON = strawberry.field(description="More about it: an object.")
-    created_at: datetime = strawberry.field(description="When it happened.")
+    event_id: strawberry.ID = strawberry.field(
+        description="The event's id, unique among events. Ids sort by the time of logging."
+    )
+    event_type: str = strawberry.field(description="The type of the event, such as PHOTO_VIEW.")
+    event_data: JSON = strawberry.field(description="The details of the event, an object.")
+    created_at: datetime = strawberry.field(description="The time of the event.")
 
 
 @strawberry.type
 class PhotoEventMutations:
-    log_event = ask(
+    log_event = pattern_field(
         patterns.LOG_EVENT,
         resolver=resolve.log_event,
         graphql_type=list[LoggedEvent],
-        description="Log what happened in an app, up to 25 events at once: all of them, or none where one is wrong. "
-        "THROTTLED when some could not be written; the others are then.",
+        description="Log up to 25 events of an app, and return them. If one of them is invalid, none is stored. "
+        "THROTTLED if some could not be written; the others are stored.",
     )

@@ -1,7 +1,6 @@
-"""What the API says about faces: the shape only."""
+"""GraphQL types and fields of faces."""
 
 from datetime import datetime
-from typing import Any
 
 import strawberry
 
@@ -11,42 +10,42 @@ from datastore.photos import faces as records
 from resolvers.photos import persons as resolve_persons
 from resolvers.photos import photos as resolve_library
 from resolvers.shared import node_ids as nodes
-from schema.connections import Node
-from schema.fields import ask
+from schema.connections import Node, is_record, node_id
+from schema.fields import pattern_field
 from schema.photos.persons import Person
 from schema.photos.photos import Photo
 
 
-@strawberry.type(description="Where a face is, as fractions of the image's width and height, 0 to 1.")
+@strawberry.type(description="The position of a face, in fractions of the image's width and height, 0 to 1.")
 class FaceBoundingBox:
-    left: float = strawberry.field(description="From the left edge.")
-    top: float = strawberry.field(description="From the upper edge.")
-    width: float = strawberry.field(description="How wide.")
-    height: float = strawberry.field(description="How high.")
+    left: float = strawberry.field(description="The distance from the left edge.")
+    top: float = strawberry.field(description="The distance from the upper edge.")
+    width: float = strawberry.field(description="The width.")
+    height: float = strawberry.field(description="The height.")
 
 
-@strawberry.type(description="One person's face in one photo.")
+@strawberry.type(description="A person's face on a photo.")
 class Face(Node):
-    id = strawberry.field(resolver=nodes.face_id, graphql_type=strawberry.ID, description="Globally unique.")
-    face_id: strawberry.ID = strawberry.field(description="Unique among faces; sorts by the time it was tagged.")
-    image_id: strawberry.ID = strawberry.field(description="The photo it is on.")
-    person_id: strawberry.ID = strawberry.field(description="Whose it is.")
-    confidence: float = strawberry.field(description="How sure that is, 0 to 1.")
-    bounding_box: FaceBoundingBox = strawberry.field(description="Where it is on the photo.")
-    created_at: datetime = strawberry.field(description="When it was tagged.")
-    photo = ask(
+    id = node_id(nodes.face_id)
+    face_id: strawberry.ID = strawberry.field(
+        description="The face's id, unique among faces. Ids sort by the time of tagging."
+    )
+    image_id: strawberry.ID = strawberry.field(description="The `imageId` of the photo.")
+    person_id: strawberry.ID = strawberry.field(description="The `personId` of the person.")
+    confidence: float = strawberry.field(description="The probability that the face is this person's, 0 to 1.")
+    bounding_box: FaceBoundingBox = strawberry.field(description="The position of the face on the photo.")
+    created_at: datetime = strawberry.field(description="The time at which the face was tagged.")
+    photo = pattern_field(
         library_patterns.PHOTO,
         resolver=resolve_library.photo_of_face,
         graphql_type=Photo | None,
-        description="The photo it is on.",
+        description="The `imageId` of the photo.",
     )
-    person = ask(
+    person = pattern_field(
         person_patterns.PERSON,
         resolver=resolve_persons.person_of_face,
         graphql_type=Person | None,
-        description="Whose it is, as they are now.",
+        description="The person's present record; null if the person was deleted.",
     )
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, records.Face)
+    is_type_of = is_record(records.Face)

@@ -1,8 +1,7 @@
-"""What the API says about livestreams: the shape only."""
+"""GraphQL types and fields of livestreams."""
 
 from collections.abc import AsyncGenerator
 from datetime import datetime
-from typing import Any
 
 import strawberry
 
@@ -10,90 +9,88 @@ from datastore.keyspace.photos import livestreams as patterns
 from datastore.photos import livestreams as records
 from resolvers.photos import livestreams as resolve
 from resolvers.shared import node_ids as nodes
-from schema.connections import Connection, Node
-from schema.fields import VERSION, ask, listen
+from schema.connections import Connection, Node, is_record, node_id
+from schema.fields import VERSION, pattern_field, pattern_subscription
 
-strawberry.enum(records.LivestreamState, description="Where a livestream is in its time.")
+strawberry.enum(records.LivestreamState, description="The state of a livestream: before, during or after its time.")
 
 
-@strawberry.type(description="Something that is, was or will be shown as it happens.")
+@strawberry.type(description="A past, present or future livestream.")
 class Livestream(Node):
-    id = strawberry.field(resolver=nodes.livestream_id, graphql_type=strawberry.ID, description="Globally unique.")
+    id = node_id(nodes.livestream_id)
     livestream_id: strawberry.ID = strawberry.field(
-        description="Unique among livestreams; sorts by the time it was made."
+        description="The livestream's id, unique among livestreams. Ids sort by the time of creation."
     )
-    title: str = strawberry.field(description="What it is called.")
-    description: str | None = strawberry.field(description="What there is to see.")
-    stream_url: str = strawberry.field(description="Where it can be watched.")
-    start_time: datetime = strawberry.field(description="When it begins.")
-    end_time: datetime | None = strawberry.field(description="When it ends; null where that is not known.")
-    created_at: datetime = strawberry.field(description="When it was announced.")
+    title: str = strawberry.field(description="The title, 1 to 200 characters.")
+    description: str | None = strawberry.field(description="The description, 1 to 2,000 characters; null without one.")
+    stream_url: str = strawberry.field(description="The address at which the livestream can be watched.")
+    start_time: datetime = strawberry.field(description="The start time.")
+    end_time: datetime | None = strawberry.field(description="The end time; null if it is unknown.")
+    created_at: datetime = strawberry.field(description="The time at which the livestream was announced.")
     version: int = strawberry.field(description=VERSION)
     state = strawberry.field(
         resolver=resolve.state,
         graphql_type=records.LivestreamState,
-        description="UPCOMING before `startTime`, LIVE from then on, ENDED from `endTime` on; in an event, at its "
-        "moment.",
+        description="UPCOMING before `startTime`, LIVE from then on, ENDED from `endTime` on. In an event, the "
+        "state at the moment of the event.",
     )
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, records.Livestream)
+    is_type_of = is_record(records.Livestream)
 
 
 @strawberry.type
 class LivestreamQueries:
-    latest_livestream = ask(
+    latest_livestream = pattern_field(
         patterns.LATEST_LIVESTREAM,
         resolver=resolve.latest_livestream,
         graphql_type=Livestream | None,
-        description="The livestream that was made last, or null.",
+        description="Return the livestream that was created last; null if there is none.",
     )
-    livestream = ask(
+    livestream = pattern_field(
         patterns.LIVESTREAM,
         resolver=resolve.livestream,
         graphql_type=Livestream | None,
-        description="A livestream by its id, or null.",
+        description="Return a livestream by its id; null if there is none.",
     )
-    livestreams = ask(
+    livestreams = pattern_field(
         patterns.LIVESTREAMS,
         resolver=resolve.livestreams,
         graphql_type=Connection[Livestream],
-        description="All livestreams, the last made first.",
+        description="Return all livestreams, by default the last created first.",
     )
 
 
 @strawberry.type
 class LivestreamMutations:
-    create_livestream = ask(
+    create_livestream = pattern_field(
         patterns.CREATE_LIVESTREAM,
         resolver=resolve.create_livestream,
         graphql_type=Livestream,
-        description="Announce a livestream. Asked for again with the same id, it answers the livestream there is and "
-        "changes nothing.",
+        description="Announce a livestream, and return it. A repeated request with the same id returns the "
+        "existing livestream and changes nothing.",
     )
-    update_livestream = ask(
+    update_livestream = pattern_field(
         patterns.UPDATE_LIVESTREAM,
         resolver=resolve.update_livestream,
         graphql_type=Livestream,
-        description="Change a livestream. CONFLICT when others change its times again and again meanwhile.",
+        description="Change a livestream, and return it. CONFLICT if other callers keep changing its times meanwhile.",
     )
-    end_livestream = ask(
+    end_livestream = pattern_field(
         patterns.END_LIVESTREAM,
         resolver=resolve.end_livestream,
         graphql_type=Livestream,
-        description="End a livestream that is live: now is its `endTime`. One that has ended stays as it is; CONFLICT "
-        "for one that has not begun.",
+        description="End a live livestream, and return it: its `endTime` becomes the present time. A livestream "
+        "that has ended stays unchanged. CONFLICT if the livestream has not started.",
     )
 
 
 @strawberry.type
 class LivestreamSubscriptions:
-    livestream_changed = listen(
+    livestream_changed = pattern_subscription(
         patterns.LIVESTREAM_CHANGED,
         resolver=resolve.livestream_changed,
         graphql_type=AsyncGenerator[Livestream, None],
-        description="Livestreams as they are announced or changed, and as they begin and end: the hundred made last, "
-        "and all that are announced or changed meanwhile. With an `id` that one alone, first as it stands; NOT_FOUND "
-        "when there is none.",
+        description="Receive livestreams as they are announced, change, start and end: the hundred created last, "
+        "and all that are announced or changed after subscribing. With an `id`, receive the present state of that "
+        "livestream, then its changes; NOT_FOUND if it does not exist.",
     )

@@ -1,4 +1,4 @@
-"""What the API says about the photos a person is on: the shape only."""
+"""GraphQL types and fields of the photos of a person."""
 
 import strawberry
 
@@ -6,14 +6,14 @@ from datastore.keyspace.photos import faces as patterns
 from datastore.model.access_patterns import Extent
 from resolvers.photos import person_photos as resolve
 from schema.connections import Edge, PageInfo
-from schema.fields import ask
+from schema.fields import pattern_field
 from schema.photos.faces import Face
 from schema.photos.photos import Photo
 
 
-@strawberry.type(description="A photo in the list of those that a person is on.")
+@strawberry.type(description="An entry of the list of a person's photos.")
 class PersonPhotoEdge(Edge[Photo]):
-    faces = ask(
+    faces = pattern_field(
         patterns.FACE,
         patterns.PHOTOS_OF_PERSON,
         resolver=resolve.faces_there,
@@ -23,23 +23,26 @@ class PersonPhotoEdge(Edge[Photo]):
     )
 
 
-@strawberry.type(description="One page of the photos that a person is on.")
+@strawberry.type(description="A page of a person's photos.")
 class PersonPhotoConnection:
-    edges: list[PersonPhotoEdge] = strawberry.field(description="The places of this page, in order.")
-    nodes: list[Photo | None] = strawberry.field(description="The same without cursors and faces.")
-    page_info: PageInfo = strawberry.field(description="Where this page stands.")
+    edges: list[PersonPhotoEdge] = strawberry.field(
+        description="The entries of this page with their cursors, in the order of the list."
+    )
+    nodes: list[Photo | None] = strawberry.field(description="The photos of this page without cursors and faces.")
+    page_info: PageInfo = strawberry.field(description="The position of this page in the list.")
     last_evaluated_key: str | None = strawberry.field(
-        description="The cursor to go on from, as DynamoDB users know it; null at the end of the list."
+        description="The cursor of the next page, for `after`, under DynamoDB's name for it; null at the end of "
+        "the list."
     )
 
 
 @strawberry.type
 class AppearanceQueries:
-    photos_of_person = ask(
+    photos_of_person = pattern_field(
         patterns.PHOTOS_OF_PERSON,
         resolver=resolve.photos_of_person,
         graphql_type=PersonPhotoConnection,
         extent=Extent(each=True),
-        description="The photos a person is on, each once, those they were tagged on last first. Empty for a person "
-        "that is not there.",
+        description="Return the photos of a person, each once, by default the last tagged first. The list is "
+        "empty for an unknown person.",
     )

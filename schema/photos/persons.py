@@ -1,7 +1,6 @@
-"""What the API says about people who are on photos: the shape only."""
+"""GraphQL types and fields of persons on photos."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
@@ -12,81 +11,81 @@ from datastore.photos import persons as records
 from resolvers.photos import person_photos as resolve_appearances
 from resolvers.photos import persons as resolve
 from resolvers.shared import node_ids as nodes
-from schema.connections import Connection, Node
-from schema.fields import VERSION, ask
-
-if TYPE_CHECKING:
-    from schema.photos.person_photos import PersonPhotoConnection
-
-LazyPhotos = Annotated["PersonPhotoConnection", strawberry.lazy("schema.photos.person_photos")]
+from schema.connections import Connection, Node, is_record, node_id
+from schema.fields import VERSION, pattern_field
+from schema.photos.lazy_types import LazyPersonPhotos
 
 
-@strawberry.type(description="Somebody who is on photos.")
+@strawberry.type(description="A person who is on photos.")
 class Person(Node):
-    id = strawberry.field(resolver=nodes.person_id, graphql_type=strawberry.ID, description="Globally unique.")
-    person_id: strawberry.ID = strawberry.field(description="Unique among persons; sorts by the time it was made.")
-    name: str = strawberry.field(description="What they are called.")
+    id = node_id(nodes.person_id)
+    person_id: strawberry.ID = strawberry.field(
+        description="The person's id, unique among persons. Ids sort by the time of creation."
+    )
+    name: str = strawberry.field(description="The name, 1 to 100 characters.")
     face_count: int = strawberry.field(
-        description="How many faces on photos are theirs; 0 for somebody whose faces are not counted yet, which they "
-        "are with the next change of one."
+        description="The number of faces on photos. It is 0 until the faces of the person are counted, which the "
+        "next change of one of them does."
     )
     thumbnail_url = strawberry.field(
         resolver=resolve.thumbnail_url,
         graphql_type=str | None,
-        description="Where a picture of them is, as it was given; null for others than admins where an email is in it.",
+        description="The address of a picture of the person, as it was supplied; null without one. An address "
+        "that contains an email address is visible to admins only.",
     )
-    created_at: datetime = strawberry.field(description="When they were named first.")
+    created_at: datetime = strawberry.field(description="The time at which the person was created.")
     version: int = strawberry.field(description=VERSION)
-    photos = ask(
+    photos = pattern_field(
         face_patterns.PHOTOS_OF_PERSON,
         resolver=resolve_appearances.photos_of,
-        graphql_type=LazyPhotos,
+        graphql_type=LazyPersonPhotos,
         extent=Extent(each=True),
-        description="The photos they are on, each once, those they were tagged on last first.",
+        description="The photos of the person, each once, by default the last tagged first.",
     )
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, records.Person)
+    is_type_of = is_record(records.Person)
 
 
 @strawberry.type
 class PersonQueries:
-    person = ask(
-        patterns.PERSON, resolver=resolve.person, graphql_type=Person | None, description="A person by id, or null."
+    person = pattern_field(
+        patterns.PERSON,
+        resolver=resolve.person,
+        graphql_type=Person | None,
+        description="Return a person by id; null if there is none.",
     )
-    persons = ask(
+    persons = pattern_field(
         patterns.PERSONS,
         resolver=resolve.persons,
         graphql_type=Connection[Person],
-        description="All persons, by id.",
+        description="Return all persons, by id.",
     )
 
 
 @strawberry.type
 class PersonMutations:
-    create_person = ask(
+    create_person = pattern_field(
         patterns.CREATE_PERSON,
         resolver=resolve.create_person,
         graphql_type=Person,
-        description="Name a person, to tag them on photos. Asked for again with the same `personId`, it answers the "
-        "person there is and changes nothing.",
+        description="Create a person, to be tagged on photos, and return it. A repeated request with the same "
+        "`personId` returns the existing person and changes nothing.",
     )
-    update_person = ask(
+    update_person = pattern_field(
         patterns.UPDATE_PERSON,
         resolver=resolve.update_person,
         graphql_type=Person,
         extent=Extent(written=2),
-        description="Change a person's name or picture.",
+        description="Change a person's name or picture, and return the person.",
     )
-    merge_persons = ask(
+    merge_persons = pattern_field(
         patterns.MERGE_PERSONS,
         resolver=resolve.merge_persons,
         graphql_type=Person,
         extent=Extent(written=25),
-        description="Make one person of two: all faces of `from` become those of `into`, who is answered, and `from` "
-        "goes. A merge that was cut off goes on when it is asked for again, and one that is done changes nothing: a "
-        "`from` who is not there counts as merged. While the index by which the faces are found may not show all of "
-        "them, the answer is a CONFLICT that is `retryable`: ask again in a while. Meanwhile whoever tags "
-        "`from` tags `into`.",
+        description="Merge two persons, and return the remaining one: all faces of `from` become faces of `into`, "
+        "and `from` is deleted. Repeat the request to resume a merge that was interrupted; a completed merge "
+        "changes nothing, and neither does a `from` that does not exist. CONFLICT with `retryable` while the "
+        "index of faces may be incomplete: repeat the request later. During a merge, tags of `from` become tags "
+        "of `into`.",
     )

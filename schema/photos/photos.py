@@ -1,7 +1,6 @@
-"""What the API says about photos: the shape only."""
+"""GraphQL types and fields of photos."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
@@ -16,93 +15,97 @@ from resolvers.photos import persons as resolve_persons
 from resolvers.photos import photos as resolve
 from resolvers.photos import users as resolve_users
 from resolvers.shared import node_ids as nodes
-from schema.connections import Connection, Node
-from schema.fields import VERSION, ask
+from schema.connections import Connection, Node, is_record, node_id
+from schema.fields import VERSION, pattern_field
+from schema.photos.lazy_types import LazyFace, LazyPerson
 from schema.photos.users import PhotoUser
 
-if TYPE_CHECKING:
-    from schema.photos.faces import Face
-    from schema.photos.persons import Person
 
-LazyFace = Annotated["Face", strawberry.lazy("schema.photos.faces")]
-LazyPerson = Annotated["Person", strawberry.lazy("schema.photos.persons")]
-
-
-@strawberry.type(description="A photo.")
+@strawberry.type(description="A photo of the library.")
 class Photo(Node):
-    id = strawberry.field(resolver=nodes.photo_id, graphql_type=strawberry.ID, description="Globally unique.")
-    image_id: strawberry.ID = strawberry.field(description="Unique among photos; sorts by the time of the upload.")
-    taken_at: datetime = strawberry.field(description="When it was taken.")
-    created_at: datetime = strawberry.field(description="When it was uploaded.")
+    id = node_id(nodes.photo_id)
+    image_id: strawberry.ID = strawberry.field(
+        description="The photo's id, unique among photos. Ids sort by the time of the upload."
+    )
+    taken_at: datetime = strawberry.field(description="The time at which the photo was taken.")
+    created_at: datetime = strawberry.field(description="The time of the upload.")
     version: int = strawberry.field(description=VERSION)
-    description: str | None = strawberry.field(description="What it shows, in words.")
-    tags: list[str] = strawberry.field(description="Words to find it by, in lower case.")
-    content_type: str | None = strawberry.field(description="The type of the original, such as image/jpeg.")
-    size: int | None = strawberry.field(description="The bytes of the original.")
-    camera: str | None = strawberry.field(description="Maker and model of the camera that took it.")
-    width: int | None = strawberry.field(description="In pixels, as it is looked at.")
-    height: int | None = strawberry.field(description="In pixels, as it is looked at.")
+    description: str | None = strawberry.field(description="The description, 1 to 1,000 characters; null without one.")
+    tags: list[str] = strawberry.field(description="The tags, in lower case.")
+    content_type: str | None = strawberry.field(
+        description="The media type of the original, such as image/jpeg; null if it is unknown."
+    )
+    size: int | None = strawberry.field(description="The size of the original in bytes; null if it is unknown.")
+    camera: str | None = strawberry.field(description="The maker and model of the camera; null if they are unknown.")
+    width: int | None = strawberry.field(
+        description="The size in pixels in display orientation; null if it is unknown."
+    )
+    height: int | None = strawberry.field(
+        description="The size in pixels in display orientation; null if it is unknown."
+    )
     original_url = strawberry.field(
         resolver=resolve.original_url,
         graphql_type=str | None,
-        description="Where the original is, signed and good for about an hour. Originals are stored without location "
-        "and other metadata. Where the gateway keeps metadata, or a photo is known to have some, it is null for others "
-        "than the user and admins.",
+        description="The signed address of the original, valid for about an hour. Originals are stored without "
+        "location and other metadata. If the gateway is configured to keep metadata, or the photo is known to "
+        "contain some, the address is visible to the owner and admins only, and null for all other callers.",
     )
     thumbnail_url = strawberry.field(
         resolver=resolve.thumbnail_url,
         graphql_type=str | None,
-        description="Where a small picture of it is, signed and good for about an hour.",
+        description="The signed address of the thumbnail, valid for about an hour.",
     )
     user_id = strawberry.field(
-        resolver=resolve_users.user_id, graphql_type=strawberry.ID, description="Whose it is: a `PhotoUser.userId`."
+        resolver=resolve_users.user_id, graphql_type=strawberry.ID, description="The `PhotoUser.userId` of the owner."
     )
     email = strawberry.field(
         resolver=resolve_users.email,
         graphql_type=str | None,
-        description="The email of whose it is; null for others than the user and admins.",
+        description="The owner's email address. Visible to the owner and admins; null for all other callers.",
     )
-    user = ask(
+    user = pattern_field(
         user_patterns.PHOTO_USER,
         resolver=resolve_users.user,
         graphql_type=PhotoUser | None,
-        description="Whose it is, as they are now.",
+        description="The owner's present record; null if there is none.",
     )
-    person_ids: list[strawberry.ID] = strawberry.field(description="Who is on it.")
-    persons = ask(
+    person_ids: list[strawberry.ID] = strawberry.field(description="The ids of the persons on the photo.")
+    persons = pattern_field(
         person_patterns.PERSON,
         resolver=resolve_persons.persons_on_photo,
         graphql_type=list[LazyPerson | None],
         extent=Extent(size=3, each=True),
-        description="Who is on it, as they are now, each once.",
+        description="The persons on the photo, each once.",
     )
-    faces = ask(
+    faces = pattern_field(
         face_patterns.FACE,
         resolver=resolve_faces.faces_on_photo,
         graphql_type=list[LazyFace | None],
         extent=Extent(size=3, each=True),
-        description="The faces on it.",
+        description="The faces on the photo, in the order of tagging.",
     )
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, records.Photo)
+    is_type_of = is_record(records.Photo)
 
 
 @strawberry.type
 class LibraryQueries:
-    photo = ask(
-        patterns.PHOTO, resolver=resolve.photo, graphql_type=Photo | None, description="A photo by its id, or null."
+    photo = pattern_field(
+        patterns.PHOTO,
+        resolver=resolve.photo,
+        graphql_type=Photo | None,
+        description="Return a photo by its id; null if there is none.",
     )
-    photos = ask(
+    photos = pattern_field(
         patterns.PHOTOS,
         resolver=resolve.photos,
         graphql_type=Connection[Photo],
-        description="All photos, the newest upload first.",
+        description="Return all photos, by default the newest upload first.",
     )
-    photos_by_user = ask(
+    photos_by_user = pattern_field(
         patterns.PHOTOS_BY_USER,
         resolver=resolve.photos_by_user,
         graphql_type=Connection[Photo],
-        description="The photos of a user, named by `userId` or by `email`, the newest upload first.",
+        description="Return the photos of a user, by default the newest upload first. Name the user by either "
+        "`userId` or `email`.",
     )

@@ -1,7 +1,6 @@
-"""What the API says about those who upload photos: the shape only."""
+"""GraphQL types and fields of users of the photo library."""
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Annotated, Any
 
 import strawberry
 
@@ -11,75 +10,72 @@ from datastore.photos import users as records
 from resolvers.photos import photos as resolve_library
 from resolvers.photos import users as resolve
 from resolvers.shared import node_ids as nodes
-from schema.connections import Connection, Node
-from schema.fields import VERSION, ask
-
-if TYPE_CHECKING:
-    from schema.photos.photos import Photo
-
-LazyPhoto = Annotated["Photo", strawberry.lazy("schema.photos.photos")]
+from schema.connections import Connection, Node, is_record, node_id
+from schema.fields import VERSION, pattern_field
+from schema.photos.lazy_types import LazyPhoto
 
 
-@strawberry.type(description="Somebody who uploads photos. Their email is for themselves and for admins to see.")
+@strawberry.type(description="A user of the photo library. The email address is visible to the user and admins.")
 class PhotoUser(Node):
-    id = strawberry.field(resolver=nodes.photo_user_id, graphql_type=strawberry.ID, description="Globally unique.")
+    id = node_id(nodes.photo_user_id)
     user_id = strawberry.field(
         resolver=resolve.user_id,
         graphql_type=strawberry.ID,
-        description="Stands for the email, untold.",
+        description="The user's id: the encrypted email address.",
     )
     email = strawberry.field(
-        resolver=resolve.email, graphql_type=str | None, description="Null for others than the user and admins."
+        resolver=resolve.email,
+        graphql_type=str | None,
+        description="The email address. Visible to the user and admins; null for all other callers.",
     )
-    display_name: str = strawberry.field(description="The name they go by.")
-    upload_limit: int = strawberry.field(description="How many photos they may have.")
+    display_name: str = strawberry.field(description="The name, 1 to 100 characters.")
+    upload_limit: int = strawberry.field(description="The maximum number of photos of the user.")
     upload_count: int | None = strawberry.field(
-        description="How many they have, uploads on their way included; null where that is not counted yet."
+        description="The number of photos of the user, including unconfirmed uploads; null if they are not counted yet."
     )
-    created_at: datetime = strawberry.field(description="When they entered the library.")
+    created_at: datetime = strawberry.field(description="The time at which the user joined the library.")
     version: int = strawberry.field(description=VERSION)
-    photos = ask(
+    photos = pattern_field(
         library_patterns.PHOTOS_BY_USER,
         resolver=resolve_library.photos_of_user,
         graphql_type=Connection[LazyPhoto],
-        description="Their photos, the newest upload first.",
+        description="The user's photos, by default the newest upload first.",
     )
 
-    @classmethod
-    def is_type_of(cls, value: Any, _info: object) -> bool:
-        return isinstance(value, records.PhotoUser)
+    is_type_of = is_record(records.PhotoUser)
 
 
 @strawberry.type
 class PhotoUserQueries:
-    photo_user = ask(
+    photo_user = pattern_field(
         patterns.PHOTO_USER,
         patterns.PHOTO_USER_BY_EMAIL,
         resolver=resolve.photo_user,
         graphql_type=PhotoUser | None,
-        description="A user of the photo library, or null: by `userId` for anybody, by `email` for that user and "
-        "admins.",
+        description="Return a user of the photo library; null if there is none. Anyone may read a user by "
+        "`userId`; reading by `email` is for that user and admins.",
     )
-    photo_users = ask(
+    photo_users = pattern_field(
         patterns.PHOTO_USERS,
         resolver=resolve.photo_users,
         graphql_type=Connection[PhotoUser],
-        description="All users of the photo library, by email.",
+        description="Return all users of the photo library, by email address.",
     )
 
 
 @strawberry.type
 class PhotoUserMutations:
-    create_photo_user = ask(
+    create_photo_user = pattern_field(
         patterns.CREATE_PHOTO_USER,
         resolver=resolve.create_photo_user,
         graphql_type=PhotoUser,
-        description="Enter the photo library, before one uploads. Asked for again, it answers the user there is and "
-        "changes nothing.",
+        description="Join the photo library, which uploads require, and return the user. A repeated request "
+        "returns the existing user and changes nothing.",
     )
-    update_photo_user = ask(
+    update_photo_user = pattern_field(
         patterns.UPDATE_PHOTO_USER,
         resolver=resolve.update_photo_user,
         graphql_type=PhotoUser,
-        description="Change one's name, or, for admins, how many photos somebody may have.",
+        description="Change the caller's name, and return the user. Admins may change any user's name and "
+        "`uploadLimit`.",
     )
