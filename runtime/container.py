@@ -31,7 +31,7 @@ from datastore.search.factory import search_index
 from datastore.search.sqlite_index import SqliteIndex
 from datastore.session.cursors import Cursors
 from datastore.session.metering import Deadline, Meter
-from datastore.session.read_cache import ProcessReads
+from datastore.session.read_cache import ReadCaches
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 from pipelines.consumer.metrics import StreamMetrics
@@ -158,7 +158,7 @@ class Gateway:
             self.database = await stack.enter_async_context(open_database(self._store, on_restart=self._prepare_store))
             self.database.client.on_call = self.edge.figures.call
             clock = time.monotonic if self._now is utc_now else lambda: self._now().timestamp()
-            shared = self.database.client.shared = ProcessReads(clock, on=self.settings.shared_reads)
+            shared = self.database.client.shared = ReadCaches(clock, enabled=self.settings.shared_reads)
             self.objects.open(self.database.client.store_clock)
             stack.callback(self.objects.close)
             self.search = search_index(self._store, self.settings.search_url)
@@ -172,7 +172,9 @@ class Gateway:
                 bus=self.bus,
                 reads=self.reads,
                 empty_seconds=EMPTY_SECONDS if self._store.aws else 0.0,  # the engine passes over nothing
-                on_change=lambda change: shared.changed(self._store.prefix, TABLES_BY_NAME[change.table], change.keys),
+                on_change=lambda change: shared.invalidate_changed(
+                    self._store.prefix, TABLES_BY_NAME[change.table], change.keys
+                ),
             )
             self.ingest = self._make_ingest(logs)
             for_clients = ClientIngests(self.ingest, self.settings.ingest_hosts)

@@ -29,7 +29,7 @@ from datastore.model.composite_keys import key_of
 from datastore.model.timestamps import iso
 from datastore.session.metering import Call, Deadline, Meter
 from datastore.session.pagination import Span
-from datastore.session.read_cache import ProcessReads
+from datastore.session.read_cache import ReadCaches
 from datastore.session.store import Store
 
 Hook = Callable[[str, Mapping[str, Any]], Awaitable[None]]
@@ -56,7 +56,7 @@ class Wire(Client):
         self._under_way = 0
         self.sent = 0
         self.meter = Meter()
-        self.shared = ProcessReads()
+        self.shared = ReadCaches()
 
     async def call(
         self,

@@ -31,7 +31,7 @@ def main(*arguments: str) -> None:
     if seconds := os.environ.get("BUS_LEASE_SECONDS"):
         _defaults_of(Bus)["lease_seconds"] = float(seconds)
     if os.environ.get("KEEPS_LITTLE"):
-        identity.CACHED_TOKENS = PUT_VERSIONS._most = _defaults_of(History)["most_changes"] = 20
+        identity.CACHED_TOKENS = PUT_VERSIONS._capacity = _defaults_of(History)["most_changes"] = 20
     if os.environ.get("SHORT_UPLOADS"):
         releases.LIFETIME = vars(uploads)["LIFETIME"] = timedelta(minutes=2)
         janitor.EVERY_SECONDS = 0.3

@@ -14,7 +14,7 @@ from datastore.dynamodb.client import ITEM_OPERATIONS, Client, ConditionFailed, 
 from datastore.dynamodb.codec import Item
 from datastore.errors import Timeout, Unavailable
 from datastore.keyspace.sightings import BLIP
-from datastore.session.metering import WRITE_PRICE, Meter
+from datastore.session.metering import WRITE_UNIT_COST, Meter
 from datastore.session.store import Action
 
 
@@ -124,7 +124,7 @@ async def test_a_condition_that_fails_is_billed_by_the_item_that_is_there(client
     calls = store.meter.calls
     assert [call.unreported_units for call in calls] == [1, 25, 27]
     assert [call.units for call in calls] == [0, 0, 0]
-    assert store.meter.price == (1 + 25 + 27) * WRITE_PRICE
+    assert store.meter.cost == (1 + 25 + 27) * WRITE_UNIT_COST
     assert not any(call.may_have_written for call in calls)
 
 

@@ -76,7 +76,7 @@ async def test_an_insert_whose_answer_is_lost_is_recognised_as_ours(
 
     written = await store_on(client, database).put(PUT_NEW, item)
 
-    assert written == WriteResult(False, item, repeated=True)
+    assert written == WriteResult(False, item, is_retry=True)
     assert proxy.operations() == ["PutItem", "PutItem"]
 
 
@@ -88,7 +88,7 @@ async def test_an_insert_that_was_throttled_before_it_failed_is_not_ours(
     assert await store.put(PUT_NEW, item) == WriteResult(True, item)
     proxy.faults.extend([TRANSIENT["throttled"], plain(429)])
 
-    assert await store.put(PUT_NEW, item) == WriteResult(False, item, repeated=False)
+    assert await store.put(PUT_NEW, item) == WriteResult(False, item, is_retry=False)
 
 
 async def test_a_condition_that_fails_answers_the_item_that_is_there(

@@ -18,7 +18,7 @@ from graphql import (
 
 import schema as api
 from datastore.model.identity import Role
-from datastore.session.metering import WRITE_PRICE
+from datastore.session.metering import WRITE_UNIT_COST
 from server.documents.document_cache import Documents
 
 DOCUMENTS = Documents(api.build(), now=lambda: NOON)
@@ -148,7 +148,7 @@ def test_a_moment_that_cannot_be_read_counts_as_the_longest_window(unread: Any) 
 
 def test_a_window_over_midnight_counts_both_days() -> None:
     window = 'start: "2026-06-24T23:59:00Z", end: "2026-06-25T00:01:00Z"'
-    assert cost(f"{{earthquakes({window}, first: 5) {{nodes {{place}}}}}}") == 1.0 + WRITE_PRICE
+    assert cost(f"{{earthquakes({window}, first: 5) {{nodes {{place}}}}}}") == 1.0 + WRITE_UNIT_COST
 
 
 def test_an_id_that_no_number_holds_shortens_no_list() -> None:
@@ -312,17 +312,17 @@ async def _told(served: Served, text: str, role: Role) -> tuple[float, float]:
     answer: Answer = await served.ask(text, user="ada", role=role)
     assert answer.errors is None, answer.errors
     (report,) = served.reports
-    logged = WRITE_PRICE * text.count("earthquakes(")
+    logged = WRITE_UNIT_COST * text.count("earthquakes(")
     assert report.price == sum(call.cost for call in answer.calls) + logged
     return report.estimate, report.price
 
 
 def test_writes_count_as_they_are_paid() -> None:
-    assert WRITE_PRICE == 5
+    assert WRITE_UNIT_COST == 5
     # A photo's tags are no items of their own.
     tagged = 'mutation {updatePhoto(input: {imageId: "a", tags: ["b", "c", "d"]}) {imageId}}'
-    assert cost(tagged) == 0.5 + 3 * WRITE_PRICE
+    assert cost(tagged) == 0.5 + 3 * WRITE_UNIT_COST
     # A transaction counts twice, and each item once more in its index.
     post = 'mutation {createPost(input: {text: "%s"}) {postId}}'
-    assert cost(post % "#a #b #c") - cost(post % "#a") == 2 * 2 * 2 * WRITE_PRICE
-    assert cost('mutation {deleteWatch(area: "a", category: "b", watchId: "c") {area}}') == 2 * WRITE_PRICE
+    assert cost(post % "#a #b #c") - cost(post % "#a") == 2 * 2 * 2 * WRITE_UNIT_COST
+    assert cost('mutation {deleteWatch(area: "a", category: "b", watchId: "c") {area}}') == 2 * WRITE_UNIT_COST

@@ -21,7 +21,7 @@ from datastore.earthquakes.events import Earthquake, event_item
 from datastore.earthquakes.statistics import StatisticsRebuild
 from datastore.infrastructure import tables
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.session.metering import WRITE_PRICE, Deadline
+from datastore.session.metering import WRITE_UNIT_COST, Deadline
 from datastore.session.store import Store
 from server.settings import Settings
 
@@ -104,7 +104,7 @@ async def costs(served: Served, variables: dict[str, Any]) -> tuple[float, float
     answer = await served.ask(QUERY, variables)
     assert answer.errors is None, (answer.errors, variables)
     report = served.reports[-1]
-    return report.estimate - WRITE_PRICE * LOG_WRITE_UNITS, sum(call.units for call in answer.calls)
+    return report.estimate - WRITE_UNIT_COST * LOG_WRITE_UNITS, sum(call.units for call in answer.calls)
 
 
 def query(chance: random.Random) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from datastore.earthquakes.regions import region_of
 from datastore.earthquakes.statistics import StatisticsRebuild, magnitude_class
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.timestamps import from_epoch_ms
-from datastore.session.metering import WRITE_PRICE
+from datastore.session.metering import WRITE_UNIT_COST
 
 FEED = REAL_DATA / "usgs" / "2.5_month_2025-10.geojson"
 STATISTICS = """
@@ -99,7 +99,7 @@ async def test_ten_years_take_at_most_twenty_reads_and_cost_about_what_is_estima
     read = sum(call.units for call in report.latest)
     assert found["count"] == 3_661 * 300
     assert len(report.latest) <= 20
-    assert read / 3 <= report.estimate - WRITE_PRICE <= 3 * read
+    assert read / 3 <= report.estimate - WRITE_UNIT_COST <= 3 * read
 
 
 def kept(start: datetime, day: int) -> list[dict[str, Any]]:

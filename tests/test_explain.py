@@ -25,8 +25,8 @@ from datastore.database import StoreOptions
 from datastore.dynamodb.client import STREAM_OPERATIONS
 from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.errors import Forbidden, Unauthenticated
-from datastore.explain.report import MOST_CALLS, MOST_KEYS, explained
-from datastore.explain.trace import Details, SharedRead, TracedRead
+from datastore.explain.report import MAX_CALLS, MAX_KEYS, explanation_of
+from datastore.explain.trace import CallDetails, SharedRead, TracedRead
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.sightings import BLIP
@@ -351,13 +351,13 @@ async def test_a_subscription_that_fails_at_its_start_is_explained_in_its_only_e
     message = await received(socket)
 
     assert [told["errors"][0]["extensions"]["code"], "data" in told] == ["NOT_FOUND", False]
-    explained = told["extensions"]["dynamodb"]
-    assert [row["path"] for row in explained["fields"]] == ["matchUpdates"]
+    explanation = told["extensions"]["dynamodb"]
+    assert [row["path"] for row in explanation["fields"]] == ["matchUpdates"]
     assert (message["type"], message["payload"]) == ("error", told["errors"])
     assert len(served.reports) == 2
     for report in served.reports:
         assert (report.stage, report.codes) == (Stage.EXECUTION, ["NOT_FOUND"])
-        assert report.calls == len(explained["calls"]) > 0
+        assert report.calls == len(explanation["calls"]) > 0
 
 
 @pytest.mark.parametrize(
@@ -547,7 +547,7 @@ KEYS = st.lists(st.tuples(FIELDS, st.sampled_from(["feed", "blip"])), min_size=1
 def call_of(operation: str, asks: list[TracedRead], units: dict[str, float], began: float = 0.0) -> Call:
     tables = {ask.table: None for ask in asks}
     keys = [{"PK": {"S": f"k{number}"}} for number in range(len(asks))]
-    details = Details(tuple(asks), 0, 0, 0, {f"x-{table}": (units.get(table, 0.0), 0.0) for table in tables})
+    details = CallDetails(tuple(asks), 0, 0, 0, {f"x-{table}": (units.get(table, 0.0), 0.0) for table in tables})
     request: dict[str, Any] = {"RequestItems": {f"x-{table}": {"Keys": keys} for table in tables}}
     told = sum(read for read, _ in details.units.values())
     return Call(operation, PreparedRequest.of(request), started_at=began, units=told, details=details)
@@ -563,7 +563,7 @@ def test_the_shares_of_the_fields_are_the_whole(
         meter.calls.append(call_of("BatchGetItem", asks, {"feed": feed, "blip": blip}))
     meter.hits = [SharedRead(path, "P-1", None) for path in hits]
 
-    told = explained(meter, prefix="x-", estimate=0.0, source=None, hide=str)
+    told = explanation_of(meter, prefix="x-", estimate=0.0, source=None, hide=str)
 
     assert told["units"]["read"] == meter.units
     assert sum(row["units"]["read"] for row in told["fields"]) == meter.units
@@ -574,16 +574,16 @@ def test_the_shares_of_the_fields_are_the_whole(
 
 def test_what_is_told_of_very_much_is_bounded_and_says_so() -> None:
     meter = Meter()
-    for number in range(MOST_CALLS + 7):
-        asks = [TracedRead(f"field{number}", "P-1", "feed") for _ in range(MOST_KEYS + 3)]
+    for number in range(MAX_CALLS + 7):
+        asks = [TracedRead(f"field{number}", "P-1", "feed") for _ in range(MAX_KEYS + 3)]
         meter.calls.append(call_of("BatchGetItem", asks, {"feed": 51.5}, began=number))
 
-    told = explained(meter, prefix="x-", estimate=0.0, source=None, hide=str)
+    told = explanation_of(meter, prefix="x-", estimate=0.0, source=None, hide=str)
 
-    assert len(told["calls"]) == MOST_CALLS
+    assert len(told["calls"]) == MAX_CALLS
     assert told["omitted"] == {"calls": 7, "fields": 0}
-    assert told["units"]["read"] == 51.5 * (MOST_CALLS + 7) == sum(row["units"]["read"] for row in told["fields"])
-    assert (len(told["calls"][0]["keys"]), told["calls"][0]["omittedKeys"]) == (MOST_KEYS, 3)
+    assert told["units"]["read"] == 51.5 * (MAX_CALLS + 7) == sum(row["units"]["read"] for row in told["fields"])
+    assert (len(told["calls"][0]["keys"]), told["calls"][0]["omittedKeys"]) == (MAX_KEYS, 3)
     assert sum(len(call["keys"]) for call in told["calls"]) == 2000
     assert told["calls"][0]["tables"] == ["feed"]
     assert len(orjson.dumps(told)) < 250_000

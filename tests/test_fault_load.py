@@ -29,7 +29,7 @@ from datastore.dynamodb.retry.budget import RETRY_COST, RetryBudget
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.model.identity import Role
-from datastore.session.read_cache import ProcessReads
+from datastore.session.read_cache import ReadCaches
 from server.settings import Settings
 
 OPERATIONS = int(os.environ.get("FAULT_OPERATIONS", "1500"))
@@ -93,7 +93,7 @@ def client_of(served: Served) -> Client:
 @pytest.fixture
 async def load(served: Served) -> Load:
     # What reads share is kept as long as in production, however fast clocks are.
-    client_of(served).shared = ProcessReads()
+    client_of(served).shared = ReadCaches()
     load = Load(served, actors=ACTORS, seed=SEED)
     matches = [Match("m1", "L", "IPL", home_team_id="10", away_team_id="20", start_time=NOON + timedelta(days=1))]
     await Fixtures(served.store(), NOON).sync(matches)

@@ -55,7 +55,7 @@ def all_of_them(numbers: Doubled) -> bool:
 @pytest.mark.parametrize("sent", [none_yet, the_first_batch, all_of_them])
 async def test_who_waits_for_a_batch_that_is_cut_off_is_cut_off_too(sent: Callable[[Doubled], bool]) -> None:
     numbers = Doubled()
-    readers = [asyncio.ensure_future(numbers.wait(key)) for key in range(3)]
+    readers = [asyncio.ensure_future(numbers.fetch(key)) for key in range(3)]
     while not (sent(numbers) and at_work(readers)):  # noqa: ASYNC110 - it has no event
         await asyncio.sleep(0)
 
@@ -67,13 +67,13 @@ async def test_who_waits_for_a_batch_that_is_cut_off_is_cut_off_too(sent: Callab
     assert [type(problem) for problem in ended] == [asyncio.CancelledError] * 3
     numbers.open.set()
     async with asyncio.timeout(5):
-        assert await asyncio.gather(*map(numbers.wait, range(4))) == [0, 2, 4, 6]
+        assert await asyncio.gather(*map(numbers.fetch, range(4))) == [0, 2, 4, 6]
 
 
 async def test_each_is_told_of_its_own_failure_which_is_forgotten() -> None:
     numbers = Halved()
 
-    told = await asyncio.gather(*map(numbers.wait, (4, 5, 7, 5)), return_exceptions=True)
+    told = await asyncio.gather(*map(numbers.fetch, (4, 5, 7, 5)), return_exceptions=True)
     again = await numbers.load_many([4, 5, 6])
 
     assert [told[0], *map(repr, told[1:])] == [2, "ValueError(5)", "ValueError(7)", "ValueError(5)"]
@@ -102,7 +102,7 @@ async def test_a_batch_of_another_number_of_values_fails_and_is_forgotten() -> N
 
     numbers = Short()
 
-    told = await asyncio.gather(*map(numbers.wait, (2, 4)), return_exceptions=True)
+    told = await asyncio.gather(*map(numbers.fetch, (2, 4)), return_exceptions=True)
 
     assert [type(one) for one in told][1] is ValueError
     assert await numbers.load_many([2, 4]) == [1, 2]

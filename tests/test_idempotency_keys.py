@@ -19,7 +19,7 @@ from store_engines import free_port, make_tables
 
 from datastore.database import StoreOptions
 from datastore.model.identity import Role
-from datastore.session.metering import WRITE_PRICE
+from datastore.session.metering import WRITE_UNIT_COST
 from runtime.container import Gateway
 from server.admission.settings import Capacity
 from server.settings import Settings
@@ -304,8 +304,8 @@ async def test_a_replay_is_not_paid_for_as_if_it_was_executed(served: Served) ->
     first = left(await send(served, "k1"))
     assert first < unkept
     # The put that fails on its condition is billed by what is kept, and reported by nobody: here a write unit.
-    assert left(await send(served, "k1")) == first - WRITE_PRICE
-    assert (served.reports[-1].units, served.reports[-1].price) == (0, WRITE_PRICE)
+    assert left(await send(served, "k1")) == first - WRITE_UNIT_COST
+    assert (served.reports[-1].units, served.reports[-1].price) == (0, WRITE_UNIT_COST)
     assert left(await send(served, "k2")) < first
 
 

@@ -206,7 +206,7 @@ def reads_of(store: Store, *names: str) -> "list[asyncio.Task[Any]]":
 
 async def test_what_is_queued_behind_a_list_is_given_up(served: Served, proxy: Proxy) -> None:
     store = served.store()
-    with store.leading_on():
+    with store.defer_dispatch():
         reads = reads_of(store, "a", "b")
         await asyncio.sleep(0.01)
         store.close()

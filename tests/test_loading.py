@@ -514,7 +514,7 @@ async def test_a_record_is_made_once_however_many_read_it(database: Database, op
 
 async def listed(store: Store, came: asyncio.Event, numbers: Sequence[int]) -> list[Any]:
     """A list that comes in when it may, and the items that it leads on to."""
-    with store.leading_on():
+    with store.defer_dispatch():
         await came.wait()
     return await read(store, numbers)
 
@@ -552,7 +552,7 @@ async def test_lists_that_come_in_at_nearly_the_same_time_share_a_batch(
     store = open_store()
 
     async def after(waited: int, number: int) -> list[Any]:
-        with store.leading_on():
+        with store.defer_dispatch():
             await turns(waited)
         await turns(3)
         return await read(store, [number])
@@ -572,7 +572,7 @@ async def test_a_list_that_leads_on_to_lists_holds_the_batch_until_they_are_ther
     outer, inner = asyncio.Event(), asyncio.Event()
 
     async def nested() -> list[Any]:
-        with store.leading_on():
+        with store.defer_dispatch():
             await outer.wait()
         return [*await asyncio.gather(read(store, [1]), listed(store, inner, [2]))]
 
@@ -606,7 +606,7 @@ async def test_consistent_reads_wait_for_no_list(
     await fill(database, [0])
     store = open_store()
 
-    with store.leading_on():
+    with store.defer_dispatch():
         assert await read(store, [0], consistent=True) == [item(0)]
 
 
@@ -618,7 +618,7 @@ async def test_a_list_that_fails_lets_the_reads_go(
     came = asyncio.Event()
 
     async def failing() -> None:
-        with store.leading_on():
+        with store.defer_dispatch():
             await came.wait()
             raise Throttled("no")
 
@@ -681,7 +681,7 @@ async def test_reads_that_wait_end_with_the_deadline_of_the_list(
     pattern = AccessPattern("T-5", "", BLIP, ("Query",), Who.ANY, key="PK = :partition")
 
     async def hanging() -> Any:
-        with store.leading_on():
+        with store.defer_dispatch():
             return await store.query(pattern, {"partition": "P#1"})
 
     answers, page = await asyncio.gather(read(store, [0, 1]), hanging(), return_exceptions=True)

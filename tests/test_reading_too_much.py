@@ -78,26 +78,26 @@ def call(operation: str, units: float) -> Call:
 
 def test_what_was_begun_is_written_to_its_end() -> None:
     meter = Meter()
-    meter.allowed = 10.0
-    meter.finishes = True
-    meter.note(call("Query", 11.0))
+    meter.limit = 10.0
+    meter.completes_writes = True
+    meter.record(call("Query", 11.0))
 
-    meter.check("UpdateItem")
+    meter.check_limit("UpdateItem")
     with pytest.raises(ReadTooMuch) as stopped:
-        meter.check("Query")
+        meter.check_limit("Query")
     assert isinstance(stopped.value, BadUserInput)
-    assert meter.stopped is stopped.value
-    meter.note(call("UpdateItem", 1.0))
-    meter.check("Query")
+    assert meter.stop_error is stopped.value
+    meter.record(call("UpdateItem", 1.0))
+    meter.check_limit("Query")
 
 
 def test_each_event_of_a_subscription_may_read_as_much() -> None:
     meter = Meter()
-    meter.allowed = 10.0
-    meter.note(call("Query", 10.0))
+    meter.limit = 10.0
+    meter.record(call("Query", 10.0))
     with pytest.raises(ReadTooMuch):
-        meter.check("GetItem")
+        meter.check_limit("GetItem")
 
     meter.take()
 
-    meter.check("GetItem")
+    meter.check_limit("GetItem")

@@ -14,7 +14,7 @@ from usgs_samples import answering, feature, feed, feed_server
 from datastore.dynamodb.codec import encode_item
 from datastore.earthquakes.earthquakes import LOG_WRITE_UNITS
 from datastore.model.identity import Role
-from datastore.session.metering import WRITE_PRICE
+from datastore.session.metering import WRITE_UNIT_COST
 from server.settings import Settings
 
 LOGS = """
@@ -161,7 +161,7 @@ class TestBudgets:
 
         (report,) = served.reports
         read = sum(call.cost for call in answer.calls)
-        logged = sum(log["resultCount"] is not None for log in await nodes(served)) * LOG_WRITE_UNITS * WRITE_PRICE
+        logged = sum(log["resultCount"] is not None for log in await nodes(served)) * LOG_WRITE_UNITS * WRITE_UNIT_COST
         assert logged == 10
         assert report.price == read + logged <= report.estimate
         assert await remaining(served) == pytest.approx(2_500 - read - logged, abs=2)
@@ -173,7 +173,7 @@ class TestBudgets:
             assert (await served.ask(f"{{ {fields} }}")).codes[0] == "BAD_USER_INPUT"
 
         assert [log["status"] for log in await nodes(served)] == [400, 400]
-        assert await remaining(served) == pytest.approx(2_500 - 2 * WRITE_PRICE, abs=2)
+        assert await remaining(served) == pytest.approx(2_500 - 2 * WRITE_UNIT_COST, abs=2)
 
 
 async def remaining(served: Served) -> float:

@@ -25,7 +25,7 @@ from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Who
 from datastore.model.composite_keys import Key
 from datastore.session.metering import Deadline
-from datastore.session.read_cache import ProcessReads, ReadFreshness
+from datastore.session.read_cache import ReadCaches, ReadFreshness
 from datastore.session.store import Action, Store
 
 READ = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
@@ -53,11 +53,11 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def open_store(client: Client, database: Database, clock: Clock) -> Open:
     """Stores of requests of one process, which goes through the proxy."""
-    client.shared = ProcessReads(lambda: clock().timestamp())
+    client.shared = ReadCaches(lambda: clock().timestamp())
 
-    def store(sharing: ReadFreshness = ReadFreshness.RECENT, seconds: float = 10) -> Store:
+    def store(sharing: ReadFreshness = ReadFreshness.CACHED, seconds: float = 10) -> Store:
         opened = Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "token")
-        opened.sharing = sharing
+        opened.freshness = sharing
         return opened
 
     return store
@@ -131,7 +131,7 @@ async def test_a_write_is_seen_by_who_asks_after_it_whatever_is_in_flight(
     before = [asyncio.ensure_future(value(open_store(), pattern)) for pattern in (HOT, LATEST)]
     await gate.holds(2)
 
-    await open_store(ReadFreshness.NEW).put(WRITE, item(2))
+    await open_store(ReadFreshness.OWN).put(WRITE, item(2))
     after = [asyncio.ensure_future(value(open_store(), pattern)) for pattern in (READ, HOT, LATEST)]
 
     assert await asyncio.gather(*after) == [2, 2, 2]
@@ -140,13 +140,13 @@ async def test_a_write_is_seen_by_who_asks_after_it_whatever_is_in_flight(
     assert await value(open_store(), HOT) == 2  # the older one was not kept
 
 
-@pytest.mark.parametrize("sharing", [ReadFreshness.NEW, ReadFreshness.RECENT])
+@pytest.mark.parametrize("sharing", [ReadFreshness.OWN, ReadFreshness.CACHED])
 async def test_who_must_see_the_latest_joins_no_read_that_was_sent_before(
     proxy: Proxy, open_store: Open, elsewhere: Store, sharing: ReadFreshness
 ) -> None:
     """What others write this process does not hear of: a read of before may miss it."""
     await elsewhere.put(WRITE, item(1))
-    pattern = LATEST if sharing is ReadFreshness.RECENT else READ
+    pattern = LATEST if sharing is ReadFreshness.CACHED else READ
     gate = Gate(proxy)
     before = asyncio.ensure_future(value(open_store(sharing), pattern))
     await gate.holds()
@@ -263,12 +263,12 @@ async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
         failures=1 if fault == "is away" else 100, wait_seconds=60, first_probe_seconds=0.6, probe_interval=0.6
     )
     client = client_of(proxy, backoff=QUICK if fault == "is away" else slow, breaker_config=terms)
-    client.shared = ProcessReads()
+    client.shared = ReadCaches()
     async with client:
 
         def store(seconds: float) -> Store:
             opened = Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "token")
-            opened.sharing = ReadFreshness.RECENT
+            opened.freshness = ReadFreshness.CACHED
             return opened
 
         proxy.faults.append(late)
@@ -368,7 +368,7 @@ async def test_what_is_kept_counts_from_when_it_was_asked_for(
 
 @pytest.mark.parametrize(
     ("sharing", "pattern"),
-    [(ReadFreshness.RECENT, READ), (ReadFreshness.RECENT, LATEST), (ReadFreshness.NEW, HOT)],
+    [(ReadFreshness.CACHED, READ), (ReadFreshness.CACHED, LATEST), (ReadFreshness.OWN, HOT)],
     ids=str,
 )
 async def test_nothing_kept_is_for_those_who_have_not_said_so(
@@ -379,7 +379,7 @@ async def test_nothing_kept_is_for_those_who_have_not_said_so(
     assert await value(open_store(), HOT) == 1
     await elsewhere.put(WRITE, item(2))
 
-    assert await value(asker, HOT) == (2 if sharing is ReadFreshness.NEW else 1)
+    assert await value(asker, HOT) == (2 if sharing is ReadFreshness.OWN else 1)
     assert await value(asker, pattern) == 2
 
 
@@ -405,7 +405,7 @@ async def test_a_write_of_this_process_drops_what_is_kept(
     await elsewhere.put(WRITE, item(1))
     assert await value(open_store(), HOT) == 1
 
-    await write(open_store(ReadFreshness.NEW))
+    await write(open_store(ReadFreshness.OWN))
 
     assert await value(open_store(), HOT) == (None if write is WRITES["delete"] else 2)
 
@@ -424,7 +424,7 @@ async def test_what_expires_is_dropped_as_it_is_swept(
 async def test_what_is_kept_is_bounded_by_what_it_took_to_read(
     proxy: Proxy, open_store: Open, elsewhere: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastore.session.read_cache.MOST_UNITS", 2.0)
+    monkeypatch.setattr("datastore.session.read_cache.MAX_CACHED_UNITS", 2.0)
     big = item(3, 3) | {"more": "x" * 8000}
     await elsewhere.write_all(BLIP, puts=[item(1, 1), item(2, 2), big])
 
@@ -447,10 +447,10 @@ async def test_what_is_read_just_after_a_write_of_this_process_is_not_kept(
     proxy: Proxy, open_store: Open, clock: Clock, clock_goes: int
 ) -> None:
     """An eventually consistent read may bring what was there before, and whoever asks then shall not see it again."""
-    await open_store(ReadFreshness.NEW).put(WRITE, item(1))
+    await open_store(ReadFreshness.OWN).put(WRITE, item(1))
     clock.forward(seconds=1)
     before = await stale(proxy, open_store)
-    await open_store(ReadFreshness.NEW).put(WRITE, item(2))
+    await open_store(ReadFreshness.OWN).put(WRITE, item(2))
     clock.forward(milliseconds=clock_goes)
     proxy.faults.append(before)
 
@@ -551,13 +551,13 @@ class World:
         async with writes.lock:
             writes.sent += 1
             value = writes.sent
-            store = self._open(ReadFreshness.NEW) if own else self._elsewhere
+            store = self._open(ReadFreshness.OWN) if own else self._elsewhere
             for _ in range(20):
                 try:
                     await store.put(WRITE, item(value, number))
                     break
                 except DomainError:
-                    store = self._open(ReadFreshness.NEW)
+                    store = self._open(ReadFreshness.OWN)
             writes.replaced[writes.acknowledged] = self._clock().timestamp()
             writes.acknowledged = value
             if own:
@@ -566,7 +566,7 @@ class World:
     async def _read(self, number: int) -> None:
         writes = self._writes[number]
         pattern = self._random.choice([READ, HOT, HOT, LATEST])
-        sharing = self._random.choice([ReadFreshness.RECENT, ReadFreshness.RECENT, ReadFreshness.NEW])
+        sharing = self._random.choice([ReadFreshness.CACHED, ReadFreshness.CACHED, ReadFreshness.OWN])
         store = self._open(sharing, seconds=self._random.choice([0.03, 0.3, 0.3]))
         began, own, latest = self._clock().timestamp(), writes.by_this_process, writes.acknowledged
         if self._random.random() < 0.1:
@@ -578,7 +578,7 @@ class World:
         self.brought += 1
         assert found <= writes.sent
         assert found >= own
-        if sharing is ReadFreshness.NEW or pattern is LATEST:
+        if sharing is ReadFreshness.OWN or pattern is LATEST:
             assert found >= latest
         assert writes.replaced.get(found, began) >= began - 0.25
 

@@ -28,7 +28,7 @@ from datastore.photos.livestreams import Livestreams
 from datastore.photos.lookups import Lookups
 from datastore.photos.rename_person import PersonRename
 from datastore.session.metering import Deadline
-from datastore.session.optimistic_locking import BEGAN, PUT_VERSIONS, Outdated, PutVersions
+from datastore.session.optimistic_locking import PUT_VERSIONS, VERSION_EPOCH, Outdated, PutVersions
 from datastore.session.store import Store
 
 TOKENS = ("b2" * 32, "c3" * 32)
@@ -218,7 +218,7 @@ async def test_a_person_who_moves_is_above_what_came_before(
 
 # Versions of puts
 
-SECONDS = int((NOON - BEGAN).total_seconds())
+SECONDS = int((NOON - VERSION_EPOCH).total_seconds())
 MOMENTS = st.integers(-5, 100_000).map(lambda seconds: NOON + timedelta(seconds=seconds))
 
 
@@ -230,30 +230,30 @@ def test_versions_of_puts_grow_whatever_the_clock_does(steps: list[datetime | in
     versions, last = PutVersions(), 0
     for step in steps:
         if isinstance(step, int):
-            versions.saw(PLACE, step)
+            versions.observe(PLACE, step)
             last = max(last, step)
         else:
-            assert versions.begun(step, PLACE) >= last
+            assert versions.initial(step, PLACE) >= last
             made = versions.next(step, PLACE)
             assert made > last
-            assert made >= int((step - BEGAN).total_seconds())
+            assert made >= int((step - VERSION_EPOCH).total_seconds())
             last = made
 
 
 def test_a_version_of_a_put_is_above_the_one_that_it_replaces() -> None:
-    assert PutVersions().next(BEGAN, PLACE, above=500) > 500
+    assert PutVersions().next(VERSION_EPOCH, PLACE, above=500) > 500
 
 
 def test_what_is_put_often_does_not_put_other_versions_ahead_of_the_clock() -> None:
     """Else another process, or this one after a restart, would put smaller ones."""
-    versions = PutVersions(most=2)
+    versions = PutVersions(capacity=2)
     for _ in range(1000):
         versions.next(NOON, PLACE)
 
-    assert versions.next(NOON, ELSEWHERE) == versions.begun(NOON, ELSEWHERE) == SECONDS
+    assert versions.next(NOON, ELSEWHERE) == versions.initial(NOON, ELSEWHERE) == SECONDS
     # What was not put for the longest time is known no more.
-    versions.saw(("table", Key("third")), 1)
-    assert versions.begun(NOON, PLACE) == SECONDS
+    versions.observe(("table", Key("third")), 1)
+    assert versions.initial(NOON, PLACE) == SECONDS
 
 
 async def test_what_users_make_again_and_again_counts_by_one(database: Database) -> None:
@@ -263,7 +263,7 @@ async def test_what_users_make_again_and_again_counts_by_one(database: Database)
     made = [(await MatchFollows(store, NOON).follow(match, "ada", "10")).version for _ in range(20)]
 
     assert made == list(range(made[0], made[0] + 20))
-    assert PUT_VERSIONS.begun(NOON, ELSEWHERE) == SECONDS
+    assert PUT_VERSIONS.initial(NOON, ELSEWHERE) == SECONDS
 
 
 async def test_puts_of_other_processes_go_on_from_what_is_there(

@@ -86,7 +86,7 @@ class Leases:
         values = {**self._mine(lease), "yes": True, "gone": to_seconds(self._now + KEPT_ENDED)}
         written = await self._update(keys.END_SHARD, lease.shard_id, **values)
         ended_before = written.item is not None and written.item.get("ended") is True
-        return written.ok or (written.repeated and ended_before)
+        return written.ok or (written.is_retry and ended_before)
 
     async def release(self, lease: Lease) -> bool:
         """FEED-P1: release a lease. Return False if another owner has taken it."""

@@ -38,10 +38,10 @@ from datastore.dynamodb.retry.classify import (
 from datastore.dynamodb.sigv4 import CredentialSource, Signer
 from datastore.dynamodb.store_clock import StoreClock
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
-from datastore.explain.trace import TracedRead, details_of
+from datastore.explain.trace import TracedRead, call_details
 from datastore.model.access_patterns import WRITES, Operation
 from datastore.session.metering import Call, Meter
-from datastore.session.read_cache import ProcessReads
+from datastore.session.read_cache import ReadCaches
 
 __all__ = ["Client", "ConditionFailed", "Endpoint", "RequestRefused", "TransactionCancelled"]
 
@@ -117,7 +117,7 @@ class Client:
         self._clock: Callable[[], float] = time.monotonic
         self._log_disk_full_at = -math.inf
         self.on_call: Callable[[Call], None] | None = None
-        self.shared = ProcessReads()
+        self.shared = ReadCaches()
 
     async def __aenter__(self) -> Self:
         self._pool = Pool(self._limits)
@@ -139,7 +139,7 @@ class Client:
         timeout: float = DEFAULT_SECONDS,  # noqa: ASYNC109 - a budget shared by all tries
         meter: Meter | None = None,
         patterns: tuple[str, ...] = (),
-        asks: tuple[TracedRead, ...] = (),
+        traced: tuple[TracedRead, ...] = (),
         retry_request: Callable[[], Mapping[str, Any]] | None = None,
     ) -> dict[str, Any]:
         """DynamoDB's answer as parsed JSON. `patterns` and `asks` are for the meter: what the call is made for.
@@ -151,7 +151,7 @@ class Client:
         `Throttled`, `Unavailable`, `Timeout`; `ReadTooMuch` where the meter allows no more.
         """
         if meter is not None:
-            meter.check(operation)
+            meter.check_limit(operation)
         prepared = request if isinstance(request, PreparedRequest) else _prepared(request)
         now = self._clock()
         deadline = now + timeout
@@ -164,7 +164,7 @@ class Client:
         started = time.monotonic()
         answer: dict[str, Any] | None = None
         if meter is not None:
-            meter.open += 1
+            meter.open_calls += 1
         try:
             answer = await self._send_with_retries(call, breaker, deadline, retry_request)
         except DeadlineExceeded as problem:
@@ -185,7 +185,7 @@ class Client:
             raise
         finally:
             call.seconds = time.monotonic() - started
-            self._report(call, answer, meter, asks)
+            self._report(call, answer, meter, traced)
         return answer
 
     async def _send_with_retries(
@@ -365,18 +365,18 @@ class Client:
             logger.error("The store cannot write: make room on its disk; it then goes on by itself. It says: %s", said)
 
     def _report(
-        self, call: Call, answer: Mapping[str, Any] | None, meter: Meter | None, asks: tuple[TracedRead, ...]
+        self, call: Call, answer: Mapping[str, Any] | None, meter: Meter | None, traced: tuple[TracedRead, ...]
     ) -> None:
         """Tell those who count that a call has ended."""
         if answer is None:
             call.failed = True
         else:
             call.units = consumed(answer)
-        if asks:
-            call.details = details_of(call.operation, call.request, answer or {}, asks)
+        if traced:
+            call.details = call_details(call.operation, call.request, answer or {}, traced)
         if meter is not None:
-            meter.open -= 1
-            meter.note(call)
+            meter.open_calls -= 1
+            meter.record(call)
         if self.on_call is not None:
             self.on_call(call)
 

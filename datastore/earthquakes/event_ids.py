@@ -33,7 +33,7 @@ async def store_once(store: Store, bounds: KnownBounds, item: Item, other_ids: S
         return await _store_with_aliases(store, bounds, item, other_ids)
     await bounds.raise_for(store, item)
     written = await store.put(keys.INSERT_EVENT, item)
-    return None if written.ok or (written.repeated and written.item == item) else written.item
+    return None if written.ok or (written.is_retry and written.item == item) else written.item
 
 
 async def _store_with_aliases(store: Store, bounds: KnownBounds, item: Item, other_ids: Sequence[str]) -> Item | None:

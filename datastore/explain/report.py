@@ -12,26 +12,26 @@ from typing import Any
 import orjson
 
 from datastore.dynamodb.codec import Item, decode_item
-from datastore.explain.trace import Details, TracedRead
+from datastore.explain.trace import CallDetails, TracedRead
 from datastore.keyspace import TABLES_BY_NAME
 from datastore.model.access_patterns import WRITES
 from datastore.session.metering import Call, Meter
 
-MOST_CALLS = 200
-MOST_KEYS = 100
-MOST_KEYS_IN_ALL = 2000
-MOST_FIELDS = 500
-MOST_CHARACTERS = 200
+MAX_CALLS = 200
+MAX_KEYS = 100
+MAX_TOTAL_KEYS = 2000
+MAX_FIELDS = 500
+MAX_CHARACTERS = 200
 
 # What differs between the pages of one Query.
-_OF_A_PAGE = ("ExclusiveStartKey", "Limit")
+_PAGE_PARAMETERS = ("ExclusiveStartKey", "Limit")
 
 Units = tuple[float, float]
 Hide = Callable[[str], str]
 
 
 @dataclass(slots=True)
-class _Entry:
+class _CallGroup:
     """Calls that belong together: the pages of a Query or a Scan, or the rounds of a batch."""
 
     calls: list[Call]
@@ -42,24 +42,24 @@ class _Entry:
         return self.calls[0]
 
     @property
-    def details(self) -> Iterator[Details]:
+    def details(self) -> Iterator[CallDetails]:
         return (call.details for call in self.calls if call.details is not None)
 
     def shares(self, prefix: str) -> list[Units]:
         """What each ask has cost, in their order."""
         shares = [(0.0, 0.0)] * len(self.asks)
-        for table, units in _added(self.details).items():
+        for table, units in _units_by_table(self.details).items():
             name = (table or "").removeprefix(prefix)
             # A transaction is one ask, whatever tables it writes to.
             own = [at for at, ask in enumerate(self.asks) if ask.table == name] or [0]
-            parts = zip(_dealt(units[0], len(own)), _dealt(units[1], len(own)), strict=True)
+            parts = zip(_split_evenly(units[0], len(own)), _split_evenly(units[1], len(own)), strict=True)
             for at, part in zip(own, parts, strict=True):
                 shares[at] = _sum(shares[at], part)
         return shares
 
 
 @dataclass(slots=True)
-class _Row:
+class _FieldRow:
     """A field, and what it asked for."""
 
     patterns: dict[str, None] = field(default_factory=dict)
@@ -71,114 +71,116 @@ class _Row:
     units: Units = (0.0, 0.0)
 
 
-def explained(taken: Meter, *, prefix: str, estimate: float, source: str | None, hide: Hide) -> dict[str, Any]:
+def explanation_of(taken: Meter, *, prefix: str, estimate: float, source: str | None, hide: Hide) -> dict[str, Any]:
     """The explanation as JSON: see docs/edge.md.
 
     `prefix` is what tables' names begin with, `source` the field on whose behalf is done what no field asked for (that
     of a subscription), `hide` makes texts of keys fit for the reader.
     """
     calls = sorted(taken.calls, key=lambda call: call.started_at)
-    entries = list(_entries(calls))
-    told = _told_calls(entries, prefix, source, hide)
-    rows = _rows(entries, taken, prefix, source)
+    entries = list(_call_groups(calls))
+    call_objects = _call_objects(entries, prefix, source, hide)
+    rows = _field_rows(entries, taken, prefix, source)
     explanation: dict[str, Any] = {
         "estimate": estimate,
-        "units": _units(_total(_entry_units(entry) for entry in entries)),
+        "units": _units(_total(_group_units(entry) for entry in entries)),
         "requests": len(calls),
         "retries": sum(call.attempts - 1 for call in calls),
-        "ms": _milliseconds(max((call.started_at + call.seconds for call in calls), default=0.0) - _begin(calls)),
-        "calls": told,
-        "fields": [_told_row(path, row) for path, row in list(rows.items())[:MOST_FIELDS]],
+        "ms": _milliseconds(max((call.started_at + call.seconds for call in calls), default=0.0) - _start_of(calls)),
+        "calls": call_objects,
+        "fields": [_field_object(path, row) for path, row in list(rows.items())[:MAX_FIELDS]],
     }
-    omitted = {"calls": len(entries) - len(told), "fields": max(len(rows) - MOST_FIELDS, 0)}
+    omitted = {"calls": len(entries) - len(call_objects), "fields": max(len(rows) - MAX_FIELDS, 0)}
     if any(omitted.values()):
         explanation["omitted"] = omitted
     return explanation
 
 
-def _entries(calls: Iterable[Call]) -> Iterator[_Entry]:
+def _call_groups(calls: Iterable[Call]) -> Iterator[_CallGroup]:
     """The calls as they belong together, in the order of their beginnings."""
-    found: list[_Entry] = []
-    open_entries: dict[Any, _Entry] = {}
+    found: list[_CallGroup] = []
+    open_entries: dict[Any, _CallGroup] = {}
     for call in calls:
-        asks = call.details.asks if call.details is not None else ()
-        place = _continued(call, asks)
+        asks = call.details.traced if call.details is not None else ()
+        place = _grouping_key(call, asks)
         entry = open_entries.get(place)
-        if entry is not None and _continues(call):
+        if entry is not None and _is_continuation(call):
             entry.calls.append(call)
             continue
-        open_entries[place] = entry = _Entry([call], asks or (TracedRead(None, "", ""),))
+        open_entries[place] = entry = _CallGroup([call], asks or (TracedRead(None, "", ""),))
         found.append(entry)
     yield from found
 
 
-def _continued(call: Call, asks: tuple[TracedRead, ...]) -> Any:
+def _grouping_key(call: Call, asks: tuple[TracedRead, ...]) -> Any:
     """What all pages or rounds of one question have in common, and others do not."""
     if call.operation == "BatchGetItem":
         return id(asks)
     if call.operation not in ("Query", "Scan"):
         return id(call)
-    rest = {name: value for name, value in call.request.items() if name not in _OF_A_PAGE}
+    rest = {name: value for name, value in call.request.items() if name not in _PAGE_PARAMETERS}
     field_of = asks[0].field if asks else None
     return call.operation, field_of, orjson.dumps(rest, option=orjson.OPT_SORT_KEYS)
 
 
-def _continues(call: Call) -> bool:
+def _is_continuation(call: Call) -> bool:
     return call.operation == "BatchGetItem" or "ExclusiveStartKey" in call.request
 
 
-def _told_calls(entries: Sequence[_Entry], prefix: str, source: str | None, hide: Hide) -> list[dict[str, Any]]:
-    told, room = list[dict[str, Any]](), MOST_KEYS_IN_ALL
-    start = _begin([entry.first for entry in entries])
-    for number, entry in enumerate(entries[:MOST_CALLS], 1):
-        one = _told_call(number, entry, prefix, source, hide, min(room, MOST_KEYS), start)
-        room -= len(one.get("keys", ()))
-        told.append(one)
-    return told
+def _call_objects(entries: Sequence[_CallGroup], prefix: str, source: str | None, hide: Hide) -> list[dict[str, Any]]:
+    objects, room = list[dict[str, Any]](), MAX_TOTAL_KEYS
+    start = _start_of([entry.first for entry in entries])
+    for number, entry in enumerate(entries[:MAX_CALLS], 1):
+        call = _call_object(number, entry, prefix, source, hide, min(room, MAX_KEYS), start)
+        room -= len(call.get("keys", ()))
+        objects.append(call)
+    return objects
 
 
-def _told_call(
-    number: int, entry: _Entry, prefix: str, source: str | None, hide: Hide, room: int, start: float
+def _call_object(
+    number: int, entry: _CallGroup, prefix: str, source: str | None, hide: Hide, room: int, start: float
 ) -> dict[str, Any]:
     call, details = entry.first, list(entry.details)
-    told: dict[str, Any] = {
+    entry_object: dict[str, Any] = {
         "id": number,
         "operation": call.operation,
         "tables": [name.removeprefix(prefix) for name in call.tables],
     }
     if call.index is not None:
-        told["index"] = call.index
-    told["patterns"] = list(dict.fromkeys(pattern for part in entry.calls for pattern in part.patterns))
-    told |= _question(call, prefix, hide, room)
-    told["pages"] = len(entry.calls)
+        entry_object["index"] = call.index
+    entry_object["patterns"] = list(dict.fromkeys(pattern for part in entry.calls for pattern in part.patterns))
+    entry_object |= _request_object(call, prefix, hide, room)
+    entry_object["pages"] = len(entry.calls)
     if call.operation.startswith(WRITES):
-        told["written"] = sum(part.written for part in details)
+        entry_object["written"] = sum(part.written for part in details)
     else:
-        told["read"] = sum(part.read for part in details)
-        told["returned"] = sum(part.returned for part in details)
-    told["units"] = _units(_entry_units(entry))
-    told["retries"] = sum(part.attempts - 1 for part in entry.calls)
-    told["at"] = _milliseconds(call.started_at - start)
-    told["ms"] = _milliseconds(sum(part.seconds for part in entry.calls))
+        entry_object["read"] = sum(part.scanned for part in details)
+        entry_object["returned"] = sum(part.returned for part in details)
+    entry_object["units"] = _units(_group_units(entry))
+    entry_object["retries"] = sum(part.attempts - 1 for part in entry.calls)
+    entry_object["at"] = _milliseconds(call.started_at - start)
+    entry_object["ms"] = _milliseconds(sum(part.seconds for part in entry.calls))
     if entry.calls[-1].failed:
-        told["failed"] = True
-    told["fields"] = list(dict.fromkeys(ask.field or source for ask in entry.asks))
-    return told
+        entry_object["failed"] = True
+    entry_object["fields"] = list(dict.fromkeys(ask.field or source for ask in entry.asks))
+    return entry_object
 
 
-def _question(call: Call, prefix: str, hide: Hide, room: int) -> dict[str, Any]:
+def _request_object(call: Call, prefix: str, hide: Hide, room: int) -> dict[str, Any]:
     """What was asked for: a condition with its values, or keys, of which there is room for so many."""
     request = call.request
     if call.operation in ("Query", "Scan"):
         expressions = {"condition": request.get("KeyConditionExpression"), "filter": request.get("FilterExpression")}
-        told: dict[str, Any] = {name: text for name, text in expressions.items() if text}
+        request_object: dict[str, Any] = {name: text for name, text in expressions.items() if text}
         values = request.get("ExpressionAttributeValues") or {}
         if values:
-            told["values"] = {name.removeprefix(":"): _value(value, hide) for name, value in sorted(values.items())}
-        return told
+            request_object["values"] = {
+                name.removeprefix(":"): _value(value, hide) for name, value in sorted(values.items())
+            }
+        return request_object
     keys = list(_keys(call, prefix))
-    told = {"keys": [{name: _value(value, hide) for name, value in key.items()} for key in keys[:room]]}
-    return told | ({"omittedKeys": len(keys) - room} if len(keys) > room else {})
+    request_object = {"keys": [{name: _value(value, hide) for name, value in key.items()} for key in keys[:room]]}
+    return request_object | ({"omittedKeys": len(keys) - room} if len(keys) > room else {})
 
 
 def _keys(call: Call, prefix: str) -> Iterator[Item]:
@@ -211,16 +213,18 @@ def _value(raw: Any, hide: Hide) -> Any:
     if isinstance(value, int | float) and abs(value) < 2**53:
         return value
     text = hide(value if isinstance(value, str) else str(value))
-    return text if len(text) <= MOST_CHARACTERS else text[:MOST_CHARACTERS] + "…"
+    return text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "…"
 
 
-def _rows(entries: Sequence[_Entry], taken: Meter, prefix: str, source: str | None) -> dict[str | None, _Row]:
-    rows: dict[str | None, _Row] = {}
+def _field_rows(
+    entries: Sequence[_CallGroup], taken: Meter, prefix: str, source: str | None
+) -> dict[str | None, _FieldRow]:
+    rows: dict[str | None, _FieldRow] = {}
     numbers: dict[int, int] = {}
     for number, entry in enumerate(entries, 1):
         writes = entry.first.operation.startswith(WRITES)
         for ask, share in zip(entry.asks, entry.shares(prefix), strict=True):
-            row = rows.setdefault(ask.field or source, _Row())
+            row = rows.setdefault(ask.field or source, _FieldRow())
             row.patterns |= {ask.pattern: None} if ask.pattern else {}
             row.calls[number] = None
             row.reads += not writes
@@ -228,20 +232,20 @@ def _rows(entries: Sequence[_Entry], taken: Meter, prefix: str, source: str | No
             row.units = _sum(row.units, share)
             numbers[id(ask)] = number
     for hit in taken.hits:
-        row = rows.setdefault(hit.field or source, _Row())
+        row = rows.setdefault(hit.field or source, _FieldRow())
         row.patterns[hit.pattern] = None
         row.hits += 1
-        row.shared += hit.ask is not None and hit.ask.shared
-        if id(hit.ask) in numbers:
-            row.calls[numbers[id(hit.ask)]] = None
+        row.shared += hit.traced is not None and hit.traced.from_other_request
+        if id(hit.traced) in numbers:
+            row.calls[numbers[id(hit.traced)]] = None
     return dict(sorted(rows.items(), key=lambda row: (row[0] or "").split(".")))
 
 
-def _told_row(path: str | None, row: _Row) -> dict[str, Any]:
+def _field_object(path: str | None, row: _FieldRow) -> dict[str, Any]:
     return {
         "path": path,
         "patterns": list(row.patterns),
-        "calls": sorted(number for number in row.calls if number <= MOST_CALLS),
+        "calls": sorted(number for number in row.calls if number <= MAX_CALLS),
         "reads": row.reads,
         "writes": row.writes,
         "hits": row.hits,
@@ -249,15 +253,15 @@ def _told_row(path: str | None, row: _Row) -> dict[str, Any]:
     } | ({"shared": row.shared} if row.shared else {})
 
 
-def _begin(calls: Sequence[Call]) -> float:
+def _start_of(calls: Sequence[Call]) -> float:
     return calls[0].started_at if calls else 0.0
 
 
-def _entry_units(entry: _Entry) -> Units:
-    return _total(_added(entry.details).values())
+def _group_units(entry: _CallGroup) -> Units:
+    return _total(_units_by_table(entry.details).values())
 
 
-def _added(details: Iterable[Details]) -> dict[str | None, Units]:
+def _units_by_table(details: Iterable[CallDetails]) -> dict[str | None, Units]:
     """The units of several calls, by table."""
     found: dict[str | None, Units] = {}
     for part in details:
@@ -277,7 +281,7 @@ def _sum(one: Units, other: Units) -> Units:
     return one[0] + other[0], one[1] + other[1]
 
 
-def _dealt(units: float, parts: int) -> list[float]:
+def _split_evenly(units: float, parts: int) -> list[float]:
     """So many units in parts, of halves as equal as can be; what is no half goes to the first."""
     halves = int(units * 2)
     shares = [(halves * (at + 1) // parts - halves * at // parts) / 2 for at in range(parts)]

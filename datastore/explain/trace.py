@@ -8,7 +8,7 @@ from typing import Any
 from datastore.model.access_patterns import WRITES, AccessPattern
 
 # The field on whose behalf something is asked, as a path without list positions: `homeFeed.nodes.post.author`.
-asking: ContextVar[str | None] = ContextVar("asking", default=None)
+current_field: ContextVar[str | None] = ContextVar("asking", default=None)
 
 
 @dataclass(slots=True, eq=False)
@@ -22,8 +22,8 @@ class TracedRead:
     field: str | None
     pattern: str
     table: str
-    ahead: bool = False
-    shared: bool = False
+    prefetched: bool = False
+    from_other_request: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,11 +32,11 @@ class SharedRead:
 
     field: str | None
     pattern: str
-    ask: TracedRead | None
+    traced: TracedRead | None
 
 
 @dataclass(frozen=True, slots=True)
-class Details:
+class CallDetails:
     """What is known of a call beside what is known of every call.
 
     `asks` are the questions it answers, in the order of its keys. `read` and `returned` count items (ScannedCount and
@@ -44,8 +44,8 @@ class Details:
     table's full name where DynamoDB tells it.
     """
 
-    asks: tuple[TracedRead, ...]
-    read: int
+    traced: tuple[TracedRead, ...]
+    scanned: int
     returned: int
     written: int
     units: Mapping[str | None, tuple[float, float]]
@@ -56,48 +56,48 @@ class ReadTrace:
 
     def __init__(self, hits: list[SharedRead]) -> None:
         self._hits = hits
-        self._asks: dict[Hashable, TracedRead] = {}
+        self._reads: dict[Hashable, TracedRead] = {}
         self._written: set[Hashable] = set()
 
-    def note(self, what: Hashable, pattern: AccessPattern, *, known: bool, ahead: bool = False) -> None:
+    def record(self, address: Hashable, pattern: AccessPattern, *, is_loaded: bool, prefetched: bool = False) -> None:
         """Somebody asks for `what`; `known` tells that it is read already, or on its way."""
-        if not known:
-            self._written.discard(what)
-            self._asks[what] = TracedRead(asking.get(), pattern.id, pattern.table.name, ahead)
+        if not is_loaded:
+            self._written.discard(address)
+            self._reads[address] = TracedRead(current_field.get(), pattern.id, pattern.table.name, prefetched)
             return
-        ask = self._asks.get(what)
-        if ahead:
+        read = self._reads.get(address)
+        if prefetched:
             return
-        if ask is not None and ask.ahead:
-            ask.field, ask.ahead = asking.get(), False
-            if ask.shared:
-                self._hits.append(SharedRead(ask.field, pattern.id, ask))
+        if read is not None and read.prefetched:
+            read.field, read.prefetched = current_field.get(), False
+            if read.from_other_request:
+                self._hits.append(SharedRead(read.field, pattern.id, read))
         else:
-            self._hits.append(SharedRead(asking.get(), pattern.id, None if what in self._written else ask))
+            self._hits.append(SharedRead(current_field.get(), pattern.id, None if address in self._written else read))
 
-    def of(self, what: Iterable[Hashable]) -> tuple[TracedRead, ...]:
-        return tuple(self._asks[one] for one in what)
+    def traced(self, address: Iterable[Hashable]) -> tuple[TracedRead, ...]:
+        return tuple(self._reads[one] for one in address)
 
-    def shared(self, what: Hashable) -> None:
+    def mark_shared(self, address: Hashable) -> None:
         """Another operation's read has answered it."""
-        ask = self._asks[what]
-        ask.shared = True
-        if not ask.ahead:
-            self._hits.append(SharedRead(ask.field, ask.pattern, ask))
+        read = self._reads[address]
+        read.from_other_request = True
+        if not read.prefetched:
+            self._hits.append(SharedRead(read.field, read.pattern, read))
 
-    def written(self, what: Hashable) -> None:
+    def mark_written(self, address: Hashable) -> None:
         """A write tells it from now on, whatever was read."""
-        self._written.add(what)
+        self._written.add(address)
 
 
-def details_of(
-    operation: str, payload: Mapping[str, Any], answer: Mapping[str, Any], asks: tuple[TracedRead, ...]
-) -> Details:
+def call_details(
+    operation: str, payload: Mapping[str, Any], answer: Mapping[str, Any], traced: tuple[TracedRead, ...]
+) -> CallDetails:
     """What a call's request and answer tell; the answer of one that failed is empty."""
     returned = _returned(answer)
-    return Details(
-        asks,
-        read=int(answer.get("ScannedCount", returned)),
+    return CallDetails(
+        traced,
+        scanned=int(answer.get("ScannedCount", returned)),
         returned=returned,
         written=_written(operation, payload, answer) if answer else 0,
         units=_units(operation, answer),

@@ -93,7 +93,7 @@ class Comments:
     async def of_post(self, post_id: str, span: Span, *, leads_on: bool = False) -> Page:
         """FEED-006: the comments on a post, whoever may see it, oldest first."""
         values = {"partition": post_keys.partition(post_id), "prefix": keys.COMMENT_PREFIX}
-        return await read_page(self._store, keys.COMMENTS, [values], span, leads_on=leads_on)
+        return await read_page(self._store, keys.COMMENTS, [values], span, has_child_reads=leads_on)
 
     async def by_key(self, post_id: str, comment_id: str, pattern: AccessPattern = keys.COMMENT) -> Comment | None:
         """FEED-N2: one comment, whoever may see its post; reads of one tick go out together."""
@@ -129,7 +129,7 @@ class Comments:
         written = await self._store.update(
             keys.DELETE_COMMENT, key, author=comment.user_id, now=iso(self._now), gone=gone
         )
-        return comment if written.ok or written.repeated else None
+        return comment if written.ok or written.is_retry else None
 
     async def _author_of_post(self, comment: Comment) -> str | None:
         """Return the author of a comment's post. Read the post if another program wrote the comment without it."""

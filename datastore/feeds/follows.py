@@ -71,12 +71,12 @@ class Follows:
     async def followers(self, user_id: str, span: Span, *, leads_on: bool = False) -> Page:
         """FEED-008: the edges that lead to a user, newest first."""
         values = {"partition": keys.followee(user_id)}
-        return await read_page(self._store, keys.FOLLOWERS, [values], span, leads_on=leads_on)
+        return await read_page(self._store, keys.FOLLOWERS, [values], span, has_child_reads=leads_on)
 
     async def followed(self, user_id: str, span: Span, *, leads_on: bool = False) -> Page:
         """FEED-008: the followings of a user, by the id of the followed."""
         values = {"partition": keys.follower(user_id), "prefix": keys.FOLLOWING_PREFIX}
-        return await read_page(self._store, keys.FOLLOWED, [values], span, leads_on=leads_on)
+        return await read_page(self._store, keys.FOLLOWED, [values], span, has_child_reads=leads_on)
 
     async def follow(self, follower_id: str, followee_id: str) -> Follow:
         """FEED-W4: follow from now on, or the follow there is.

@@ -57,7 +57,7 @@ class Boards:
     async def board(self, kind: str, period: str) -> Board | None:
         """FEED-P5: a board as it is, or None."""
         key = keys.board(kind, period)
-        self._store.forget(FEED_METRICS, key)
+        self._store.invalidate(FEED_METRICS, key)
         item = await self._store.get(keys.PUT_BOARD, key)
         return None if item is None else _board_from(kind, period, item)
 
@@ -65,7 +65,7 @@ class Boards:
         """FEED-P5: these authors or tags with their counts."""
         counts = [keys.count(kind, period, name) for name in names]
         for key in counts:
-            self._store.forget(FEED_METRICS, key)
+            self._store.invalidate(FEED_METRICS, key)
         items = await asyncio.gather(*[self._store.get(keys.COUNT, key) for key in counts])
         return [_member_from(kind, key, item or {}) for key, item in zip(counts, items, strict=True)]
 
@@ -85,7 +85,7 @@ class Boards:
         """FEED-P5: whether the board is kept now: not if another came between."""
         written = await self._store.put(keys.PUT_BOARD, _item_of(board), version=board.version - 1)
         # A try whose answer was lost may have put the board that is now in its own way.
-        return written.ok or (written.repeated and written.item == _item_of(board))
+        return written.ok or (written.is_retry and written.item == _item_of(board))
 
 
 def _best(members: list[BoardMember], most: int) -> list[BoardMember]:

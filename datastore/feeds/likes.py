@@ -55,7 +55,7 @@ class Likes:
     async def of_post(self, post_id: str, span: Span, *, leads_on: bool = False) -> Page:
         """FEED-005: the likes of a post, whoever may see it, the last user id first."""
         values = {"partition": post_keys.partition(post_id), "prefix": keys.LIKE_PREFIX}
-        return await read_page(self._store, keys.LIKES, [values], span, leads_on=leads_on)
+        return await read_page(self._store, keys.LIKES, [values], span, has_child_reads=leads_on)
 
     async def is_liked(self, post_id: str, user_id: str) -> bool:
         """FEED-N1: reads of one tick go out together."""

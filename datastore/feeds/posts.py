@@ -23,7 +23,7 @@ from datastore.keyspace.feeds.users import META
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import second_part
 from datastore.model.timestamps import from_iso, iso, to_seconds
-from datastore.session.pagination import Keep, Page, Span, read_page
+from datastore.session.pagination import Page, SelectItems, Span, read_page
 from datastore.session.store import Action, Store
 
 # The time for which a deleted post's id cannot be used.
@@ -140,7 +140,7 @@ class Posts:
         `leads_on`: point reads follow for each of them. Those of several lists go out together.
         """
         values = {"partition": keys.by_author(author_id)}
-        keep: Keep | None = None
+        keep: SelectItems | None = None
         if self._sight.is_own(author_id):
             shown = {}
         elif self._sight.viewer.user_id is None:
@@ -148,7 +148,9 @@ class Posts:
         else:
             shown = {"private": Visibility.PRIVATE.value}
             keep, leads_on = self._seen, True
-        return await read_page(self._store, keys.POSTS_BY_AUTHOR, [values | shown], span, keep=keep, leads_on=leads_on)
+        return await read_page(
+            self._store, keys.POSTS_BY_AUTHOR, [values | shown], span, select=keep, has_child_reads=leads_on
+        )
 
     async def by_tag(self, name: str, span: Span) -> Page:
         """FEED-007: the posts with a tag that the viewer may see, newest first; private ones are never among them."""
@@ -156,7 +158,7 @@ class Posts:
         viewer = self._sight.viewer
         signed_in = viewer.user_id is not None
         shown = {} if signed_in or viewer.sees_all else {"public": Visibility.PUBLIC.value}
-        return await read_page(self._store, keys.POSTS_BY_TAG, [values | shown], span, keep=self._tagged)
+        return await read_page(self._store, keys.POSTS_BY_TAG, [values | shown], span, select=self._tagged)
 
     async def _tagged(self, items: list[Raw]) -> list[Raw]:
         """Return the items of a tag whose posts the viewer may see, with missing copies of the posts' attributes.

@@ -14,7 +14,7 @@ from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import second_part
 from datastore.model.timestamps import from_iso, iso
 from datastore.model.versioning import VERSION
-from datastore.session.optimistic_locking import expecting, updated, version, versioned
+from datastore.session.optimistic_locking import updated_record, version, version_values, versioned_update
 from datastore.session.store import Store
 
 
@@ -83,10 +83,10 @@ class Users:
 
         Raises `NotFound` when there is no such user, `Outdated` when they are not at the version that is expected.
         """
-        expression, values = versioned(changes)
-        values |= expecting(expected)
+        expression, values = versioned_update(changes)
+        values |= version_values(expected)
         written = await self._store.update(keys.UPDATE_USER, keys.user(user_id), update=expression, **values)
-        return updated(written, expected, changes, user_from, no_profile)
+        return updated_record(written, expected, changes, user_from, no_profile)
 
 
 def no_profile() -> NotFound:

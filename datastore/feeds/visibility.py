@@ -58,7 +58,7 @@ class VisibilityPolicy:
     def will_ask(self, author_id: str, pattern: AccessPattern = keys.FOLLOWING) -> None:
         """Have it read with what is read now whether the viewer follows an author of posts for followers."""
         if self.viewer.user_id is not None and not self.is_own(author_id):
-            self._store.get_ahead(pattern, keys.following(self.viewer.user_id, author_id))
+            self._store.prefetch(pattern, keys.following(self.viewer.user_id, author_id))
 
     def is_own(self, author_id: str) -> bool:
         """Whether the viewer sees all of an author's posts."""

@@ -112,7 +112,7 @@ class IdempotencyRecords:
     async def find(self, user_id: str, key: str) -> IdempotencyRecord | None:
         """GW-I4: what is known of a key, read anew."""
         place = keys.answer(user_id, key)
-        self._store.forget(keys.READ.table, place)
+        self._store.invalidate(keys.READ.table, place)
         item = await self._store.get(keys.READ, place)
         is_there = item is not None and item["expiresAt"] > self._now().timestamp()
         return entry_from(item) if item is not None and is_there else None

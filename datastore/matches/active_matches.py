@@ -30,7 +30,7 @@ from datastore.matches.live_state import (
 )
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.timestamps import iso
-from datastore.session.idempotent_writes import was_put
+from datastore.session.idempotent_writes import is_stored
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store, WriteResult
 
@@ -103,7 +103,7 @@ class ActiveMatches:
         same, and only what a fixture has heard of can go on when the state is gone.
         """
         resting = await self.latest(match.match_id)
-        if resting is not None and resting.status is ActiveStatus.ACTIVE and self._store.repeats:
+        if resting is not None and resting.status is ActiveStatus.ACTIVE and self._store.is_retry:
             return resting  # by this mutation itself, as far as anybody can tell
         if resting is not None and resting.status is not ActiveStatus.IDLE:
             raise _not_idle(match.match_id)
@@ -124,7 +124,7 @@ class ActiveMatches:
             written = await self._store.put(keys.REGISTER, item, **values)
         finally:
             self._forget()
-        if not (written.ok or (written.repeated and was_put(item, written.item))):
+        if not (written.ok or (written.is_retry and is_stored(item, written.item))):
             raise _not_idle(match.match_id)
         return active
 
@@ -160,7 +160,7 @@ class ActiveMatches:
             keys.ADOPT, key, update=expression, **values, active=ActiveStatus.ACTIVE.value
         )
         # When the answer to a first try was lost, its own write is what stands in the way of the second.
-        return adopted if written.ok or (written.repeated and _is_same(written.item, adopted)) else None
+        return adopted if written.ok or (written.is_retry and _is_same(written.item, adopted)) else None
 
     async def commit(self, active: ActiveMatch) -> bool:
         """AM-4: the next version of a state. False when the match is no longer its writer's, or has moved on."""
@@ -170,7 +170,7 @@ class ActiveMatches:
         key = keys.active_match(active.match_id)
         written = await self._store.update(keys.COMMIT, key, update=expression, **values)
         # When the answer to a first try was lost, its own write is what stands in the way of the second.
-        return written.ok or (written.repeated and _is_same(written.item, active))
+        return written.ok or (written.is_retry and _is_same(written.item, active))
 
     async def ticked(self, match_id: str, fence: int) -> bool:
         """AM-4: a tick that changed nothing. False when the match is no longer its writer's."""

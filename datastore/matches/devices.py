@@ -14,7 +14,14 @@ from datastore.keyspace.matches import devices as keys
 from datastore.keyspace.matches.devices import DEVICES
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import from_iso, from_seconds, iso, to_seconds
-from datastore.session.optimistic_locking import PUT_VERSIONS, check_version, expecting, is_made, updated, version_of
+from datastore.session.optimistic_locking import (
+    PUT_VERSIONS,
+    check_version,
+    may_be_applied,
+    updated_record,
+    version_of,
+    version_values,
+)
 from datastore.session.store import Store
 
 LIFETIME = timedelta(days=90)
@@ -85,7 +92,7 @@ class Devices:
             "appVersion": app_version,
             "registeredAt": iso(self._now),
             "ttl": to_seconds(self._now + LIFETIME),
-            "begun": PUT_VERSIONS.begun(self._now, (DEVICES.name, key)),
+            "begun": PUT_VERSIONS.initial(self._now, (DEVICES.name, key)),
             "one": 1,
         }
         written = await self._store.update(keys.REGISTER_DEVICE, key, **values)
@@ -112,13 +119,13 @@ class Devices:
         device = self._living(item)
         if device is None or item is None:
             raise _no_device()
-        if not (self._store.repeats and is_made(item, expected, {"pushToStartToken": token})):
+        if not (self._store.is_retry and may_be_applied(item, expected, {"pushToStartToken": token})):
             check_version(item, expected, device_from)
         if device.push_to_start_token == token:
             return device
-        values: dict[str, Any] = {"token": token, "one": 1, **expecting(expected)}
+        values: dict[str, Any] = {"token": token, "one": 1, **version_values(expected)}
         written = await self._store.update(keys.UPDATE_PUSH_TO_START, key, **values)
-        return updated(written, expected, {"pushToStartToken": token}, device_from, _no_device)
+        return updated_record(written, expected, {"pushToStartToken": token}, device_from, _no_device)
 
     async def forget_push_to_start_token(self, user_id: str, device_token: str, rejected: str) -> None:
         """DEV-3: the device is asked in no more until it tells a new token; one it has told meanwhile stays."""
@@ -140,7 +147,7 @@ class Devices:
 
 def _saw_deleted(key: Key, item: Item | None) -> None:
     if item is not None:
-        PUT_VERSIONS.saw((DEVICES.name, key), version_of(item))
+        PUT_VERSIONS.observe((DEVICES.name, key), version_of(item))
 
 
 def _no_device() -> NotFound:

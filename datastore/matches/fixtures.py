@@ -32,7 +32,13 @@ from datastore.matches.operator_fields import (
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.timestamps import iso
 from datastore.model.versioning import REVISION
-from datastore.session.optimistic_locking import PUT_VERSIONS, Place, expecting, updated, versioned
+from datastore.session.optimistic_locking import (
+    PUT_VERSIONS,
+    ItemAddress,
+    updated_record,
+    version_values,
+    versioned_update,
+)
 from datastore.session.pagination import Page, Span, read_page
 from datastore.session.store import Store, WriteResult
 
@@ -128,12 +134,12 @@ class Fixtures:
             # A poller that has changed nothing yet may have set these: what is 0 stays as it is.
             item |= {"fence": match.fence} if match.fence else {}
             item |= {"lastBallId": match.last_ball_id} if match.last_ball_id else {}
-            expression, values = versioned(without_operator_fields(item | _unarchived(match), match), REVISION)
+            expression, values = versioned_update(without_operator_fields(item | _unarchived(match), match), REVISION)
             values |= {"zero": 0} | unchanged(match)
             written = await self._store.update(keys.SYNC_SOON, key, update=expression, **values)
         elif self._tells_state(match, stored, polled):
             item = {**facts_of(match), **state_told(match), "version": stored.version + 1, "updatedAt": iso(self._now)}
-            expression, values = versioned(without_operator_fields(item | _unarchived(match), match), REVISION)
+            expression, values = versioned_update(without_operator_fields(item | _unarchived(match), match), REVISION)
             values |= {"seen": stored.version, "held": stored.fence} | unchanged(match)
             written = await self._store.update(keys.SYNC_STATE, key, update=expression, **values)
         if written is not None and written.ok and written.item is not None:
@@ -144,7 +150,7 @@ class Fixtures:
 
     async def _write_facts(self, match: Match) -> Match:
         facts = without_operator_fields({**facts_of(match), "updatedAt": iso(self._now)}, match)
-        expression, values = versioned(facts, REVISION)
+        expression, values = versioned_update(facts, REVISION)
         key = keys.fixture(match.match_id)
         written = await self._store.update(keys.SYNC_FACTS, key, update=expression, **values, **unchanged(match))
         if not written.ok:
@@ -174,7 +180,7 @@ class Fixtures:
         The source does not overwrite the `fields` until a later call names them in `cleared`.
         Raises `NotFound` for an unknown match, and `Outdated` if its revision is not the expected one.
         """
-        expression, values = versioned({**attributes, "updatedAt": iso(self._now)}, REVISION)
+        expression, values = versioned_update({**attributes, "updatedAt": iso(self._now)}, REVISION)
         if fields:
             expression, values = f"{expression}, {OPERATOR_FIELDS} :fields", values | {"fields": set(fields)}
         if cleared:
@@ -182,9 +188,9 @@ class Fixtures:
             assert not fields
             expression += f" DELETE {OPERATOR_FIELDS} :cleared"
             values |= {"cleared": set(cleared)}
-        values |= expecting(expected)
+        values |= version_values(expected)
         written = await self._store.update(keys.UPDATE_FIXTURE, keys.fixture(match_id), update=expression, **values)
-        return updated(written, expected, attributes, match_from, lambda: no_match(match_id), REVISION)
+        return updated_record(written, expected, attributes, match_from, lambda: no_match(match_id), REVISION)
 
     async def write_live(self, match: Match) -> bool:
         """FIX-5: store the state of a match. Return False if a later lock holder has written it, or it does not exist.
@@ -192,7 +198,7 @@ class Fixtures:
         Fields that an operator set keep their values. Raises `OperatorWrote` if those are not the fields that
         `match.operator_fields` names.
         """
-        expression, values = versioned(without_operator_fields(live_of(match, self._now), match), REVISION)
+        expression, values = versioned_update(without_operator_fields(live_of(match, self._now), match), REVISION)
         values |= unchanged(match)
         written = await self._store.update(keys.WRITE_LIVE, keys.fixture(match.match_id), update=expression, **values)
         if not written.ok and written.item is not None and written.item.get("fence", 0) <= match.fence:
@@ -252,7 +258,7 @@ def source_values(match: Match, fields: Collection[FixtureField]) -> Item:
     return {name: stated[name] for field in fields for name in attributes_of(field)}
 
 
-def _place(match_id: str) -> Place:
+def _place(match_id: str) -> ItemAddress:
     return FIXTURES.name, keys.fixture(match_id)
 
 

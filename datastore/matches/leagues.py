@@ -18,7 +18,15 @@ from datastore.model.composite_keys import Key
 from datastore.model.identifiers import ascii_upper
 from datastore.model.timestamps import from_iso, iso
 from datastore.model.versioning import VERSION
-from datastore.session.optimistic_locking import PUT_VERSIONS, Place, expecting, updated, version, version_of, versioned
+from datastore.session.optimistic_locking import (
+    PUT_VERSIONS,
+    ItemAddress,
+    updated_record,
+    version,
+    version_of,
+    version_values,
+    versioned_update,
+)
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 
@@ -100,7 +108,7 @@ class Leagues:
                 written = await self._store.put(keys.PUT_LEAGUE, item, version=stored.version, nothing="NULL")
             finally:
                 self._forget()
-            if written.ok or (written.repeated and written.item == item):
+            if written.ok or (written.is_retry and written.item == item):
                 return stored
             there = version_of(written.item or {})
         raise Conflict("The league is being changed by others at the same time; try again.", retryable=True)
@@ -113,13 +121,13 @@ class Leagues:
         attributes = {ATTRIBUTES[name]: value for name, value in changes.items()}
         if "code" in attributes:
             attributes["code"] = ascii_upper(attributes["code"])
-        expression, values = versioned(attributes | {"updatedAt": iso(self._now)})
-        values |= expecting(expected)
+        expression, values = versioned_update(attributes | {"updatedAt": iso(self._now)})
+        values |= version_values(expected)
         try:
             written = await self._store.update(keys.UPDATE_LEAGUE, Key(league_id), update=expression, **values)
         finally:
             self._forget()
-        return updated(written, expected, attributes, league_from, _no_league)
+        return updated_record(written, expected, attributes, league_from, _no_league)
 
     async def delete(self, league_id: str) -> League:
         """LG-6: the league that was deleted.
@@ -131,8 +139,8 @@ class Leagues:
         finally:
             self._forget()
         if written.item is not None:
-            PUT_VERSIONS.saw(_place(league_id), version_of(written.item))
-        elif written.repeated:
+            PUT_VERSIONS.observe(_place(league_id), version_of(written.item))
+        elif written.is_retry:
             raise possibly_deleted("The league")
         return _found(written.item)
 
@@ -146,7 +154,7 @@ class Leagues:
             self._remembered.invalidate(LEAGUES)
 
 
-def _place(league_id: str) -> Place:
+def _place(league_id: str) -> ItemAddress:
     return LEAGUES.name, Key(league_id)
 
 

@@ -14,7 +14,7 @@ from datastore.matches.cricket import Match
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import Key, second_part
 from datastore.model.timestamps import from_iso, from_seconds, iso, to_seconds
-from datastore.session.optimistic_locking import PUT_VERSIONS, expecting, updated, version_of
+from datastore.session.optimistic_locking import PUT_VERSIONS, updated_record, version_of, version_values
 from datastore.session.pagination import Page, Span, read_page
 from datastore.session.store import Store
 
@@ -87,7 +87,7 @@ class LiveActivities:
             "active": LiveActivityStatus.ACTIVE.value,
             "startedAt": iso(self._now),
             "ttl": to_seconds(self._now + LIFETIME),
-            "begun": PUT_VERSIONS.begun(self._now, (LIVE_ACTIVITIES.name, key)),
+            "begun": PUT_VERSIONS.initial(self._now, (LIVE_ACTIVITIES.name, key)),
         }
         activity = await self._update(keys.REGISTER_ACTIVITY, key, values)
         assert activity is not None, "An update without a condition answers the item."
@@ -118,12 +118,12 @@ class LiveActivities:
             "one": 1,
         }
         key = keys.live_activity(match_id, user_id, device_id)
-        written = await self._store.update(keys.UPDATE_TOKEN, key, **values, **expecting(expected))
+        written = await self._store.update(keys.UPDATE_TOKEN, key, **values, **version_values(expected))
         there = record(live_activity_from, written.item)
         if there is None or there.status is LiveActivityStatus.ENDED or there.expires_at <= self._now:
             raise _no_session(match_id)
         changes = {"updateToken": update_token, "status": active}
-        return updated(written, expected, changes, live_activity_from, lambda: _no_session(match_id))
+        return updated_record(written, expected, changes, live_activity_from, lambda: _no_session(match_id))
 
     async def end(self, match_id: str, user_id: str, device_id: str, reason: str) -> LiveActivity | None:
         """LA-5: end a session; what ended before keeps its time and reason. None when there is none."""

@@ -12,7 +12,7 @@ from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS
 from datastore.matches.cricket import Match
 from datastore.model.composite_keys import key_of
 from datastore.model.timestamps import from_iso, from_seconds, iso, to_seconds
-from datastore.session.optimistic_locking import PUT_VERSIONS, expecting, updated, version_of
+from datastore.session.optimistic_locking import PUT_VERSIONS, updated_record, version_of, version_values
 from datastore.session.pagination import Page, Span, read_page
 from datastore.session.store import Store
 
@@ -68,7 +68,7 @@ class MatchFollows:
             "sides": {match.home_team_id, match.away_team_id},
             "expires": to_seconds(expires_at),
             "createdAt": iso(self._now),
-            "begun": PUT_VERSIONS.begun(self._now, (MATCH_FOLLOWS.name, key)),
+            "begun": PUT_VERSIONS.initial(self._now, (MATCH_FOLLOWS.name, key)),
             "one": 1,
         }
         written = await self._store.update(keys.FOLLOW, key, **values)
@@ -80,7 +80,7 @@ class MatchFollows:
         key = keys.match_follow(match_id, user_id)
         written = await self._store.delete(keys.UNFOLLOW, key)
         if written.item is not None:
-            PUT_VERSIONS.saw((MATCH_FOLLOWS.name, key), version_of(written.item))
+            PUT_VERSIONS.observe((MATCH_FOLLOWS.name, key), version_of(written.item))
         return self._living(written.item)
 
     async def change_team(self, match_id: str, user_id: str, team_id: str, expected: int | None = None) -> MatchFollow:
@@ -90,10 +90,10 @@ class MatchFollows:
         """
         values: dict[str, Any] = {"team": team_id, "now": self._now.timestamp(), "one": 1}
         key = keys.match_follow(match_id, user_id)
-        written = await self._store.update(keys.CHANGE_TEAM, key, **values, **expecting(expected))
+        written = await self._store.update(keys.CHANGE_TEAM, key, **values, **version_values(expected))
         if self._living(written.item) is None:
             raise NotFound(f"You do not follow the match {match_id!r}.")
-        return updated(written, expected, {"teamId": team_id}, match_follow_from, _not_a_side)
+        return updated_record(written, expected, {"teamId": team_id}, match_follow_from, _not_a_side)
 
     async def remove_all(self, match_id: str) -> int:
         """FOL-6: remove all follows of a match; how many there were. Raises `Throttled` when some are left."""

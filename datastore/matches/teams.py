@@ -16,7 +16,15 @@ from datastore.matches.cricket import Reference
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import from_iso, iso
 from datastore.model.versioning import VERSION
-from datastore.session.optimistic_locking import PUT_VERSIONS, Place, expecting, updated, version, version_of, versioned
+from datastore.session.optimistic_locking import (
+    PUT_VERSIONS,
+    ItemAddress,
+    updated_record,
+    version,
+    version_of,
+    version_values,
+    versioned_update,
+)
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 
@@ -89,22 +97,22 @@ class Teams:
         Raises `NotFound` when there is no such team, `Outdated` when it is not at the version that is expected.
         """
         attributes = {ATTRIBUTES[name]: value for name, value in changes.items()}
-        expression, values = versioned(attributes | {"updatedAt": iso(self._now)})
-        values |= expecting(expected)
+        expression, values = versioned_update(attributes | {"updatedAt": iso(self._now)})
+        values |= version_values(expected)
         try:
             written = await self._store.update(keys.UPDATE_TEAM, Key(team_id), update=expression, **values)
         finally:
             self._forget()
         if written.item is not None:
-            PUT_VERSIONS.saw(_place(team_id), version_of(written.item))
-        return updated(written, expected, attributes, team_from, _no_team)
+            PUT_VERSIONS.observe(_place(team_id), version_of(written.item))
+        return updated_record(written, expected, attributes, team_from, _no_team)
 
     def _forget(self) -> None:
         if self._remembered is not None:
             self._remembered.invalidate(TEAMS)
 
 
-def _place(team_id: str) -> Place:
+def _place(team_id: str) -> ItemAddress:
     return TEAMS.name, Key(team_id)
 
 

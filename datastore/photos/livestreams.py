@@ -16,8 +16,15 @@ from datastore.model.composite_keys import Key
 from datastore.model.ids import uuid7_moment
 from datastore.model.timestamps import from_iso, iso
 from datastore.photos.lookups import Lookups
-from datastore.session.optimistic_locking import check_version, expecting, is_made, updated, version_of, versioned
-from datastore.session.pagination import Page, SortOrder, Span, in_order, read_page
+from datastore.session.optimistic_locking import (
+    check_version,
+    may_be_applied,
+    updated_record,
+    version_of,
+    version_values,
+    versioned_update,
+)
+from datastore.session.pagination import Page, SortOrder, Span, ordered, read_page
 from datastore.session.store import Store, WriteResult
 
 LONGEST = timedelta(days=30)
@@ -131,7 +138,7 @@ class Livestreams:
 
     async def all(self, span: Span, order: SortOrder) -> Page:
         """SPARKS-8: those made last first, or the other way round."""
-        return await read_page(self._store, in_order(keys.LIVESTREAMS, order), [{"partition": keys.TYPE}], span)
+        return await read_page(self._store, ordered(keys.LIVESTREAMS, order), [{"partition": keys.TYPE}], span)
 
     async def at_start(self) -> list[Livestream]:
         """SPARKS-S1: the `WATCHED` made last, as a subscription finds them; the index may be a moment behind."""
@@ -175,7 +182,7 @@ class Livestreams:
                 return there
             written = await self._write(item, changes, expected)
             with suppress(_TimesChanged):
-                return updated(written, expected, changes, livestream_from, _TimesChanged)
+                return updated_record(written, expected, changes, livestream_from, _TimesChanged)
         raise Conflict("The livestream is being changed by others at the same time; try again.")
 
     def _decided(
@@ -186,18 +193,18 @@ class Livestreams:
         expected: int | None,
     ) -> Mapping[str, Any]:
         """What `decide` makes of it, or nothing where this mutation did it before. Raises `Outdated`."""
-        if not self._store.repeats:
+        if not self._store.is_retry:
             check_version(item, expected, livestream_from)
             return decide(there)
         changes = decide(there)
-        if is_made(item, expected, changes):
+        if may_be_applied(item, expected, changes):
             return {}
         check_version(item, expected, livestream_from)
         return changes
 
     async def _write(self, item: Item, changes: Mapping[str, Any], expected: int | None) -> WriteResult:
-        expression, values = versioned(changes)
-        values |= expecting(expected)
+        expression, values = versioned_update(changes)
+        values |= version_values(expected)
         key, was = Key(item["PK"], item["SK"]), {"startWas": item["startTime"], "endWas": item.get("endTime")}
         pattern = keys.UPDATE_LIVESTREAM if "endTime" in item else keys.UPDATE_OPEN_LIVESTREAM
         return await self._store.update(pattern, key, update=expression, **values, **was)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from datastore.dynamodb.codec import Item
-from datastore.explain.trace import ReadTrace, asking
+from datastore.explain.trace import ReadTrace, current_field
 from datastore.model.access_patterns import AccessPattern
 from datastore.session.dataloader import CancellableDataLoader
 from datastore.session.store import Store
@@ -26,7 +26,7 @@ class Lookups(CancellableDataLoader[Place, list[Item]]):
         self._store = store
         self._asks = ReadTrace(store.meter.hits)
         self._at_once = asyncio.Semaphore(AT_ONCE)
-        store.on_close(self.give_up)
+        store.add_close_callback(self.abandon)
 
     async def find(self, pattern: AccessPattern, partition: str, prefix: str) -> Item | None:
         """The first item, or None."""
@@ -39,8 +39,8 @@ class Lookups(CancellableDataLoader[Place, list[Item]]):
 
     async def _find(self, place: Place) -> list[Item]:
         if self._store.meter.detailed:
-            self._asks.note(place, place[0], known=self.knows(place))
-        return await self.wait(place)
+            self._asks.record(place, place[0], is_loaded=self.has(place))
+        return await self.fetch(place)
 
     async def batch_load_fn(self, places: Sequence[Place]) -> list[Any]:
         """The items or an exception for each place."""
@@ -49,7 +49,7 @@ class Lookups(CancellableDataLoader[Place, list[Item]]):
     async def _read(self, place: Place) -> list[Item]:
         if self._store.meter.detailed:
             # It runs in a task of its own, begun by whoever was the first of all that ask in this turn.
-            asking.set(self._asks.of([place])[0].field)
+            current_field.set(self._asks.traced([place])[0].field)
         pattern, partition, prefix, most = place
         async with self._at_once:
             page = await self._store.query(pattern, {"partition": partition, "prefix": prefix}, limit=most)

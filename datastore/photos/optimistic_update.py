@@ -217,7 +217,7 @@ class OptimisticUpdate:
 
     async def get(self, pattern: AccessPattern, key: Key) -> Item | None:
         """A point read; what was read before counts for nothing."""
-        self._store.forget(pattern.table, key)
+        self._store.invalidate(pattern.table, key)
         return await self._store.get(pattern, key)
 
     async def _first(self, pattern: AccessPattern, partition: str, prefix: str) -> Item | None:

@@ -22,7 +22,7 @@ from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import Key
 from datastore.photos.faces import Face, Faces, face_from
 from datastore.photos.photos import Photo, Photos
-from datastore.session.pagination import Page, SortOrder, Span, in_order
+from datastore.session.pagination import Page, SortOrder, Span, ordered
 from datastore.session.store import QueryPage, Store
 
 # So many faces are read for each photo that is wanted: a page is one Query also where the person is twice on each
@@ -63,7 +63,7 @@ class Appearances:
 
         A face whose photo is gone is left out; a photo that cannot be read is an error in its own place.
         """
-        pattern = in_order(keys.PHOTOS_OF_PERSON, order)
+        pattern = ordered(keys.PHOTOS_OF_PERSON, order)
         reader = _PageReader(self._store, self._photos, self._faces, pattern, person_id, span)
         return await reader.read()
 
@@ -103,7 +103,7 @@ class _PageReader:
 
     async def _read_faces(self, limit: int) -> None:
         # The photos of several lists go out together.
-        with self._store.leading_on():
+        with self._store.defer_dispatch():
             page = await self._query(self._position, limit, self._span.backward)
         self._position, self._ended = page.next_start, page.next_start is None
         for item in page.items:

@@ -13,7 +13,7 @@ from datastore.model.composite_keys import Key
 from datastore.model.timestamps import from_iso, iso
 from datastore.photos.lookups import Lookups
 from datastore.session.optimistic_locking import version_of
-from datastore.session.pagination import Page, SortOrder, Span, in_order, read_page
+from datastore.session.pagination import Page, SortOrder, Span, ordered, read_page
 from datastore.session.store import Store
 
 
@@ -80,8 +80,8 @@ class Persons:
 
     async def all(self, span: Span, order: SortOrder) -> Page:
         """SPARKS-6."""
-        return await read_page(self._store, in_order(keys.PERSONS, order), [{"partition": keys.TYPE}], span)
+        return await read_page(self._store, ordered(keys.PERSONS, order), [{"partition": keys.TYPE}], span)
 
     def will_ask(self, person_id: str, name: str) -> None:
         """Have a person read with what is read now, who will be asked for in a moment."""
-        self._store.get_ahead(keys.PERSON, keys.person(person_id, name))
+        self._store.prefetch(keys.PERSON, keys.person(person_id, name))

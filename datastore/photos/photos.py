@@ -13,7 +13,7 @@ from datastore.model.composite_keys import Key
 from datastore.model.timestamps import from_iso, iso
 from datastore.photos.lookups import Lookups
 from datastore.session.optimistic_locking import version_of
-from datastore.session.pagination import Page, SortOrder, Span, in_order, read_page
+from datastore.session.pagination import Page, SortOrder, Span, ordered, read_page
 from datastore.session.store import Store
 
 
@@ -168,10 +168,10 @@ class Photos:
 
     async def all(self, span: Span, order: SortOrder, *, leads_on: bool = False) -> Page:
         """SPARKS-3."""
-        pattern = in_order(keys.PHOTOS, order)
-        return await read_page(self._store, pattern, [{"partition": keys.TYPE}], span, leads_on=leads_on)
+        pattern = ordered(keys.PHOTOS, order)
+        return await read_page(self._store, pattern, [{"partition": keys.TYPE}], span, has_child_reads=leads_on)
 
     async def by_user(self, email: str, span: Span, order: SortOrder, *, leads_on: bool = False) -> Page:
         """SPARKS-5."""
-        pattern, values = in_order(keys.PHOTOS_BY_USER, order), {"partition": email, "prefix": keys.PREFIX}
-        return await read_page(self._store, pattern, [values], span, leads_on=leads_on)
+        pattern, values = ordered(keys.PHOTOS_BY_USER, order), {"partition": email, "prefix": keys.PREFIX}
+        return await read_page(self._store, pattern, [values], span, has_child_reads=leads_on)

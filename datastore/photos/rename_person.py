@@ -15,7 +15,14 @@ from datastore.model.timestamps import from_iso, iso
 from datastore.photos.lookups import Lookups
 from datastore.photos.optimistic_update import Changed, OptimisticUpdate, no_person, until_unchanged
 from datastore.photos.persons import Person, person_from, person_item
-from datastore.session.optimistic_locking import check_version, expecting, is_made, updated, version_of, versioned
+from datastore.session.optimistic_locking import (
+    check_version,
+    may_be_applied,
+    updated_record,
+    version_of,
+    version_values,
+    versioned_update,
+)
 from datastore.session.store import Action, Store
 
 # What others may change of a person while they move.
@@ -64,7 +71,7 @@ class PersonRename:
         before = await current.person(person_id)
         if before is None:
             raise no_person(person_id)
-        if self.store.repeats and is_made(before, expected, changes):
+        if self.store.is_retry and may_be_applied(before, expected, changes):
             return whole(before)
         check_version(before, expected, person_from)
         after = {name: value for name, value in {**before, **changes}.items() if value is not None}
@@ -78,11 +85,11 @@ class PersonRename:
         return whole(after)
 
     async def _update_in_place(self, before: Item, changes: Mapping[str, Any], expected: int | None) -> Person:
-        expression, values = versioned(changes)
-        values |= expecting(expected)
+        expression, values = versioned_update(changes)
+        values |= version_values(expected)
         written = await self.store.update(keys.UPDATE_PERSON, key_of(SPARKS, before), update=expression, **values)
         self.lookups.clear_all()
-        return updated(written, expected, changes, person_from, Changed)
+        return updated_record(written, expected, changes, person_from, Changed)
 
 
 def _is_used(person: Item) -> bool:

@@ -20,7 +20,7 @@ from datastore.photos.lookups import Lookups
 from datastore.photos.optimistic_update import Changed, OptimisticUpdate, of_moment, own, shown_change, until_unchanged
 from datastore.photos.photos import FaceOnPhoto, Photo, photo_from
 from datastore.photos.users import UPLOAD_LIMIT
-from datastore.session.optimistic_locking import expecting, updated, versioned
+from datastore.session.optimistic_locking import updated_record, version_values, versioned_update
 from datastore.session.store import Action, Store
 from datastore.tasks import gather_all
 
@@ -61,13 +61,13 @@ class PhotoUpdates:
 
     async def _updated(self, key: Key, email: str, change: PhotoChange) -> Photo:
         """The photo as it is now. Raises `Changed` when there is none at that key, or none of that user."""
-        expression, values = versioned(change.changes)
-        values |= {"me": email, **expecting(change.expected)}
+        expression, values = versioned_update(change.changes)
+        values |= {"me": email, **version_values(change.expected)}
         written = await self.store.update(keys.UPDATE_PHOTO, key, update=expression, **values)
         self.lookups.clear_all()
         if written.item is None or written.item.get("email") != email:
             raise Changed
-        return updated(written, change.expected, change.changes, photo_from, Changed)
+        return updated_record(written, change.expected, change.changes, photo_from, Changed)
 
     async def delete(
         self, image_id: str, me: str | None, taken_at: datetime | None, *, is_admin: bool = False

@@ -12,8 +12,8 @@ from datastore.keyspace.photos import users as keys
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import from_iso, iso
-from datastore.session.optimistic_locking import expecting, updated, version_of, versioned
-from datastore.session.pagination import Page, SortOrder, Span, in_order, read_page
+from datastore.session.optimistic_locking import updated_record, version_of, version_values, versioned_update
+from datastore.session.pagination import Page, SortOrder, Span, ordered, read_page
 from datastore.session.store import Store
 
 # How many photos one may have, when nobody said otherwise.
@@ -56,7 +56,7 @@ class PhotoUsers:
 
     async def all(self, span: Span, order: SortOrder) -> Page:
         """SPARKS-4."""
-        return await read_page(self._store, in_order(keys.PHOTO_USERS, order), [{"partition": keys.TYPE}], span)
+        return await read_page(self._store, ordered(keys.PHOTO_USERS, order), [{"partition": keys.TYPE}], span)
 
     async def create(self, email: str, *, display_name: str, upload_limit: int = UPLOAD_LIMIT) -> PhotoUser:
         """SPARKS-W1: a user enters the library; one who is there already is answered as they stand."""
@@ -68,10 +68,10 @@ class PhotoUsers:
 
     async def update(self, email: str, changes: Mapping[str, Any], expected: int | None = None) -> PhotoUser:
         """SPARKS-W1: change attributes. Raises `NotFound` when there is no such user, and `Outdated`."""
-        expression, values = versioned(changes)
-        values |= expecting(expected)
+        expression, values = versioned_update(changes)
+        values |= version_values(expected)
         written = await self._store.update(keys.UPDATE_PHOTO_USER, keys.user(email), update=expression, **values)
-        return updated(written, expected, changes, photo_user_from, no_photo_user)
+        return updated_record(written, expected, changes, photo_user_from, no_photo_user)
 
 
 def no_photo_user() -> NotFound:

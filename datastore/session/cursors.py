@@ -25,7 +25,7 @@ MAX_CHARACTERS = 20_000  # enough for the longest keys of a table and an index, 
 REFUSAL = "This cursor was not made by this field with these arguments."
 
 
-class _Keys:
+class _CursorKeys:
     """What is made of a secret."""
 
     def __init__(self, secret: bytes) -> None:
@@ -39,9 +39,9 @@ class Cursors:
     Those made with one of the `others` are opened too, and none are made with them.
     """
 
-    def __init__(self, secret: bytes, others: Iterable[bytes] = ()) -> None:
-        self._keys = _Keys(secret)
-        self._accepted = (self._keys, *map(_Keys, others))
+    def __init__(self, secret: bytes, other_secrets: Iterable[bytes] = ()) -> None:
+        self._keys = _CursorKeys(secret)
+        self._accepted = (self._keys, *map(_CursorKeys, other_secrets))
 
     def seal(self, key: Item, binding: bytes, *, personal: bool = False) -> str:
         """A cursor for the position just at `key`."""
@@ -56,7 +56,7 @@ class Cursors:
         if personal:
             encrypt = self._keys.cipher.encrypt
             return lambda item: encode(encrypt(padded(orjson.dumps({name: item[name] for name in ordered})), [binding]))
-        digest = self._keys.mac.after(_begun(binding)).digest
+        digest = self._keys.mac.after(_length_prefixed(binding)).digest
 
         def seal(item: Raw) -> str:
             content = orjson.dumps({name: item[name] for name in ordered})
@@ -76,7 +76,7 @@ class Cursors:
 
     def _checked(self, raw: bytes, binding: bytes) -> bytes:
         tag, content = raw[:TAG_BYTES], raw[TAG_BYTES:]
-        signed = _begun(binding) + content
+        signed = _length_prefixed(binding) + content
         for keys in self._accepted:
             if hmac.compare_digest(tag, keys.mac.digest(signed)[:TAG_BYTES]):
                 return content
@@ -89,7 +89,7 @@ class Cursors:
         raise BadCursor(REFUSAL)
 
 
-def _begun(binding: bytes) -> bytes:
+def _length_prefixed(binding: bytes) -> bytes:
     """What stands before the key in what is signed."""
     return len(binding).to_bytes(4, "big") + binding
 

@@ -14,14 +14,14 @@ ReturnT = TypeVar("ReturnT")
 class Failure:
     """What went wrong with a read, for each who waits for it: with the traceback of what failed, and no reader's."""
 
-    __slots__ = ("_traceback", "problem")
+    __slots__ = ("_traceback", "error")
 
-    def __init__(self, problem: BaseException) -> None:
-        self.problem = problem
-        self._traceback = problem.__traceback__
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+        self._traceback = error.__traceback__
 
-    def raised(self) -> BaseException:
-        return self.problem.with_traceback(self._traceback)
+    def exception(self) -> BaseException:
+        return self.error.with_traceback(self._traceback)
 
 
 class Read(Generic[KeyT, ReturnT]):
@@ -65,11 +65,11 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
 
     def load(self, key: KeyT) -> "asyncio.Future[ReturnT]":
         """What `wait` brings, asked for at once."""
-        return self.loop.create_task(self._brought(self._read_of(key)))
+        return self.loop.create_task(self._result(self._read_for(key)))
 
-    async def wait(self, key: KeyT) -> ReturnT:
+    async def fetch(self, key: KeyT) -> ReturnT:
         """What is found. One reader's cancellation is not the others': they wait for the same read."""
-        return await self._brought(self._read_of(key))
+        return await self._result(self._read_for(key))
 
     def clear(self, key: KeyT) -> Self:
         self._reads.pop(key, None)
@@ -84,20 +84,20 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
             self._reads[key] = Read(key, None, Failure(value) if isinstance(value, BaseException) else value)
         return self
 
-    def knows(self, key: KeyT) -> bool:
+    def has(self, key: KeyT) -> bool:
         """Whether it was read already, or is on its way."""
         return key in self._reads
 
-    def _read_of(self, key: KeyT) -> Read[KeyT, ReturnT]:
-        return self._reads.get(key) or self._begun(key)
+    def _read_for(self, key: KeyT) -> Read[KeyT, ReturnT]:
+        return self._reads.get(key) or self._enqueue(key)
 
-    def _begun(self, key: KeyT) -> Read[KeyT, ReturnT]:
+    def _enqueue(self, key: KeyT) -> Read[KeyT, ReturnT]:
         """Queue a read; the first of those that go out together has them sent."""
         queued = self._queued
         if not queued:
             queued.append(ReadBatch())
             # As aiodataloader does it: behind all that is ready to run now.
-            self.loop.call_soon(self._begin)
+            self.loop.call_soon(self._start_dispatch)
         elif len(queued[-1].reads) == self.max_batch_size:
             queued.append(ReadBatch())
         batch = queued[-1]
@@ -105,47 +105,47 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
         batch.reads.append(read)
         return read
 
-    async def _brought(self, read: Read[KeyT, ReturnT]) -> ReturnT:
+    async def _result(self, read: Read[KeyT, ReturnT]) -> ReturnT:
         if read.batch is not None:
-            await self._over(read.batch)
+            await self._waiter(read.batch)
         value: ReturnT | Failure = read.value
         if isinstance(value, Failure):
-            raise value.raised()
+            raise value.exception()
         return value
 
-    def _over(self, batch: ReadBatch) -> "asyncio.Future[None]":
+    def _waiter(self, batch: ReadBatch) -> "asyncio.Future[None]":
         """What one reader waits for, until the batch is there: theirs alone, so that they may cancel it."""
         waiter = self.loop.create_future()
         batch.waiters.append(waiter)
         return waiter
 
-    def _begin(self) -> None:
-        self._start(self.dispatch(), self._queued)
+    def _start_dispatch(self) -> None:
+        self._start_task(self.dispatch(), self._queued)
 
-    def _start(self, work: Coroutine[Any, Any, None], batches: list[ReadBatch]) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None], batches: list[ReadBatch]) -> None:
         task = self.loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(partial(self._ended, batches))
+        task.add_done_callback(partial(self._task_done, batches))
 
-    def _ended(self, batches: list[ReadBatch], task: asyncio.Task[None]) -> None:
+    def _task_done(self, batches: list[ReadBatch], task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if task.cancelled():
             # Perhaps before it began, and not by `give_up`: a shutdown ends tasks, too.
             if self._queued is batches:
                 self._queued = []
-            self._let_go(batches)
+            self._abandon_batches(batches)
 
     async def dispatch(self) -> None:
         """Send what is queued: a first batch in this task, others at its side."""
         batches, self._queued = self._queued, []
         self._sent.update(batches)
         for batch in batches[1:]:
-            self._start(self._send(batch), [batch])
+            self._start_task(self._send_batch(batch), [batch])
         del batches[1:]
         if batches:
-            await self._send(batches[0])
+            await self._send_batch(batches[0])
 
-    async def _send(self, batch: ReadBatch) -> None:
+    async def _send_batch(self, batch: ReadBatch) -> None:
         reads = batch.reads
         try:
             values = await self.batch_load_fn([read.key for read in reads])
@@ -172,15 +172,15 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
             read.value = Failure(problem)
             read.batch = None
 
-    def give_up(self) -> None:
+    def abandon(self) -> None:
         """End what is queued or on its way. Asked for again, it is read again."""
         left = [*self._queued, *self._sent]
         self._queued = []
         for task in self._tasks:
             task.cancel()
-        self._let_go(left)
+        self._abandon_batches(left)
 
-    def _let_go(self, batches: Iterable[ReadBatch]) -> None:
+    def _abandon_batches(self, batches: Iterable[ReadBatch]) -> None:
         """Nobody brings them any more: whoever waits for one is cut off, and nothing is remembered of it."""
         for batch in batches:
             self._sent.discard(batch)

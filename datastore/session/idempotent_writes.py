@@ -8,7 +8,7 @@ from datastore.model.access_patterns import aliases_in
 from datastore.model.versioning import outcome
 
 
-def also(request: Mapping[str, Any], condition: str) -> Mapping[str, Any]:
+def with_condition(request: Mapping[str, Any], condition: str) -> Mapping[str, Any]:
     """The same request under one condition more; the item that is in the way comes with the refusal."""
     given = request.get("ConditionExpression")
     return {
@@ -18,7 +18,7 @@ def also(request: Mapping[str, Any], condition: str) -> Mapping[str, Any]:
     }
 
 
-def is_left_so(update: str, values: Mapping[str, Any], item: Item | None) -> bool:
+def is_already_applied(update: str, values: Mapping[str, Any], item: Item | None) -> bool:
     """Whether the item is as the update leaves it, but for what it counts."""
     if item is None:
         return False
@@ -28,6 +28,6 @@ def is_left_so(update: str, values: Mapping[str, Any], item: Item | None) -> boo
     return is_set and not any(names.get(name, name) in item for name in removes)
 
 
-def was_put(item: Mapping[str, Any] | None, there: Item | None) -> bool:
+def is_stored(item: Mapping[str, Any] | None, there: Item | None) -> bool:
     """Whether what is there is as it would be if the item had been put."""
     return item is not None and there is not None and there == decode_item(encode_item(item))

@@ -9,12 +9,12 @@ from msgspec import Struct
 
 from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.errors import BadUserInput, Timeout
-from datastore.explain.trace import Details, SharedRead
+from datastore.explain.trace import CallDetails, SharedRead
 from datastore.model.access_patterns import WRITES
 
 # A write unit costs five times what a read unit does, on demand and in every region:
 # https://aws.amazon.com/dynamodb/pricing/on-demand/
-WRITE_PRICE = 5
+WRITE_UNIT_COST = 5
 
 
 class Call(Struct, gc=False):
@@ -41,7 +41,7 @@ class Call(Struct, gc=False):
     ambiguous: bool = False
     abandoned: bool = False
     unreported_units: float = 0.0
-    details: Details | None = None
+    details: CallDetails | None = None
     attempted_at: float = math.inf
 
     @property
@@ -60,7 +60,7 @@ class Call(Struct, gc=False):
     def cost(self) -> float:
         """What it consumed, in read units, with what was not reported."""
         units = self.units + self.unreported_units
-        return units * WRITE_PRICE if self.operation.startswith(WRITES) else units
+        return units * WRITE_UNIT_COST if self.operation.startswith(WRITES) else units
 
     @property
     def may_have_written(self) -> bool:
@@ -88,72 +88,83 @@ class Meter:
     `withheld` counts the items that are missing or that the caller may not see: what they cost must not tell which.
     """
 
-    __slots__ = ("allowed", "behind", "calls", "detailed", "finishes", "hits", "open", "spent", "stopped", "withheld")
+    __slots__ = (
+        "calls",
+        "completes_writes",
+        "deferred",
+        "detailed",
+        "hits",
+        "limit",
+        "open_calls",
+        "spent",
+        "stop_error",
+        "withheld",
+    )
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.hits: list[SharedRead] = []
         self.detailed = False
-        self.open = 0
-        self.behind = 0.0
-        self.allowed = float("inf")
-        self.finishes = False
+        self.open_calls = 0
+        self.deferred = 0.0
+        self.limit = float("inf")
+        self.completes_writes = False
         self.spent = 0.0
-        self.stopped: ReadTooMuch | None = None
+        self.stop_error: ReadTooMuch | None = None
         self.withheld = 0
 
-    def note(self, call: Call) -> None:
+    def record(self, call: Call) -> None:
         """Add a call that has ended."""
         self.calls.append(call)
         self.spent += call.cost
-        if self.finishes and call.may_have_written:
-            self.allowed = float("inf")
+        if self.completes_writes and call.may_have_written:
+            self.limit = float("inf")
 
-    def check(self, operation: str) -> None:
+    def check_limit(self, operation: str) -> None:
         """Raise `ReadTooMuch` where a call may not be made any more. Writes always may: they end what was begun."""
-        if self.spent >= self.allowed and not operation.startswith(WRITES):
-            self.stopped = ReadTooMuch(self.spent, self.allowed)
-            raise self.stopped
+        if self.spent >= self.limit and not operation.startswith(WRITES):
+            self.stop_error = ReadTooMuch(self.spent, self.limit)
+            raise self.stop_error
 
     @property
     def units(self) -> float:
         return sum(call.units for call in self.calls)
 
     @property
-    def knows_all(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether the units are all that is billed: nothing is under way, and nothing was given up."""
-        return self.open == 0 and not any(call.abandoned for call in self.calls)
+        return self.open_calls == 0 and not any(call.abandoned for call in self.calls)
 
     @property
-    def price(self) -> float:
+    def cost(self) -> float:
         """What was consumed, in read units, and what is written behind it."""
-        return sum(call.cost for call in self.calls) + self.behind
+        return sum(call.cost for call in self.calls) + self.deferred
 
-    def write_behind(self, units: float) -> None:
+    def defer_writes(self, units: float) -> None:
         """Count write units that are consumed once nobody waits for them any more."""
-        self.behind += units * WRITE_PRICE
+        self.deferred += units * WRITE_UNIT_COST
 
     def charge(self, units: float) -> None:
         """Count read units for work that is no call of ours."""
-        self.behind += units
+        self.deferred += units
 
-    def add(self, other: "Meter") -> None:
+    def merge(self, other: "Meter") -> None:
         """Have what another added up, too."""
         self.calls += other.calls
-        self.behind += other.behind
+        self.deferred += other.deferred
         self.hits += other.hits
 
     def drain(self) -> tuple[list[Call], float]:
         """The calls and what is written behind, of one that is not `detailed`; from now on it counts anew."""
-        drained = self.calls, self.behind
-        self.calls, self.behind, self.spent = [], 0.0, 0.0
+        drained = self.calls, self.deferred
+        self.calls, self.deferred, self.spent = [], 0.0, 0.0
         return drained
 
     def take(self) -> "Meter":
         """What was added up so far; from now on it counts anew."""
         taken = Meter()
         taken.calls, self.calls = self.calls, []
-        taken.behind, self.behind = self.behind, 0.0
+        taken.deferred, self.deferred = self.deferred, 0.0
         taken.withheld, self.withheld = self.withheld, 0
         self.spent = 0.0
         if self.detailed:

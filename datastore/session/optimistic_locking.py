@@ -19,14 +19,14 @@ from datastore.session.store import WriteResult
 
 T = TypeVar("T")
 # The name of a table and a key in it.
-Place = tuple[str, Key]
+ItemAddress = tuple[str, Key]
 
 # Versions of puts are seconds since then, which a GraphQL Int holds until 2094.
-BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
+VERSION_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
 # More than as many updates as are on their way to one item at once.
 STRIDE = 8
 # Only what was put twice, or deleted and made again, within about a second needs to be known.
-KEPT = 10_000
+PUT_VERSION_CAPACITY = 10_000
 
 
 class Outdated(Conflict):
@@ -56,13 +56,13 @@ def version(value: int | None) -> int:
     return int(value or 0)
 
 
-def versioned(changes: Mapping[str, Any], attribute: str = VERSION) -> tuple[str, dict[str, Any]]:
+def versioned_update(changes: Mapping[str, Any], attribute: str = VERSION) -> tuple[str, dict[str, Any]]:
     """The UpdateExpression for changes that make a new version, and its values."""
     expression, values = set_or_remove(changes)
     return f"{expression} {counted(attribute)}", {**values, "one": 1}
 
 
-def expecting(expected: int | None) -> dict[str, Any]:
+def version_values(expected: int | None) -> dict[str, Any]:
     """The values for the clauses of a `guard`; none where any version will do."""
     if expected is None:
         return {}
@@ -75,12 +75,12 @@ def check_version(item: Item, expected: int | None, convert: Callable[[Mapping[s
         raise Outdated(expected, version_of(item), record(convert, item))
 
 
-def is_made(item: Item, expected: int | None, changes: Mapping[str, Any]) -> bool:
+def may_be_applied(item: Item, expected: int | None, changes: Mapping[str, Any]) -> bool:
     """Whether an update that went by that version may have left the item as it is."""
-    return expected is not None and version_of(item) == expected + 1 and holds(item, changes)
+    return expected is not None and version_of(item) == expected + 1 and has_values(item, changes)
 
 
-def updated(
+def updated_record(
     written: WriteResult,
     expected: int | None,
     changes: Mapping[str, Any],
@@ -102,15 +102,15 @@ def updated(
     version = version_of(written.item, attribute)
     if expected is None or version == expected:
         raise missing()  # something else of the condition did not hold
-    if written.repeated and version == expected + 1 and holds(written.item, changes):
+    if written.is_retry and version == expected + 1 and has_values(written.item, changes):
         return found
     outdated = Outdated(expected, version, found, attribute)
-    if written.repeated:
+    if written.is_retry:
         outdated.extensions["mayHaveBeenApplied"] = True
     raise outdated
 
 
-def holds(item: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
+def has_values(item: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
     """Whether the item has the values that changes give it."""
     return all(item.get(name) == value for name, value in changes.items())
 
@@ -122,30 +122,30 @@ class PutVersions:
     than that many changes of one item do not happen. Each key is counted by itself, and `most` are kept, the last ones.
     """
 
-    def __init__(self, most: int = KEPT) -> None:
-        self._most = most
-        self._last: OrderedDict[Place, int] = OrderedDict()
+    def __init__(self, capacity: int = PUT_VERSION_CAPACITY) -> None:
+        self._capacity = capacity
+        self._last: OrderedDict[ItemAddress, int] = OrderedDict()
 
-    def next(self, now: datetime, place: Place, above: int = 0) -> int:
+    def next(self, now: datetime, address: ItemAddress, above: int = 0) -> int:
         """The version of what is put now, where there may be an item of the version `above`."""
-        last = max(above, self._last.get(place, -STRIDE))
+        last = max(above, self._last.get(address, -STRIDE))
         version = max(_seconds(now), last + STRIDE)
-        self.saw(place, version)
+        self.observe(address, version)
         return version
 
-    def begun(self, now: datetime, place: Place) -> int:
+    def initial(self, now: datetime, address: ItemAddress) -> int:
         """What the version of an item that an update makes is counted from; one that is there goes on with its own."""
-        return max(_seconds(now), self._last.get(place, 0))
+        return max(_seconds(now), self._last.get(address, 0))
 
-    def saw(self, place: Place, version: int) -> None:
+    def observe(self, address: ItemAddress, version: int) -> None:
         """What is there, or was deleted there, has that version."""
-        self._last[place] = max(version, self._last.pop(place, 0))
-        if len(self._last) > self._most:
+        self._last[address] = max(version, self._last.pop(address, 0))
+        if len(self._last) > self._capacity:
             self._last.popitem(last=False)
 
 
 def _seconds(now: datetime) -> int:
-    return int((now - BEGAN).total_seconds())
+    return int((now - VERSION_EPOCH).total_seconds())
 
 
 # One per process: what the gateway and the jobs in it put and saw counts for both.

@@ -23,18 +23,18 @@ class SortOrder(StrEnum):
     DESCENDING = "descending"
 
 
-WIDEST_WAVE = 16
+MAX_WAVE = 16
 # After this number of partitions a list counts as sparse: from then on empty partitions are skipped.
-SPARSE = 4
-FIRST_NARROWED = 366
-LARGEST_LIMIT = 2000
-AT_ONCE = nullcontext()
+SPARSE_AFTER = 4
+FIRST_CHUNK = 366
+MAX_LIMIT = 2000
+NOT_DEFERRED = nullcontext()
 
 Values = Mapping[str, Any]
 # Of the items that were read those that belong in the list, in the same order: what no filter expression can tell.
-Keep = Callable[[list[Raw]], Awaitable[list[Raw]]]
+SelectItems = Callable[[list[Raw]], Awaitable[list[Raw]]]
 # Returns those of the partitions that may hold items of the list, in the same order.
-Narrow = Callable[[Sequence[Values]], Awaitable[Sequence[Values]]]
+NarrowPartitions = Callable[[Sequence[Values]], Awaitable[Sequence[Values]]]
 
 
 class Span(Struct, frozen=True):
@@ -84,9 +84,9 @@ async def read_page(
     partitions: Sequence[Values],
     span: Span,
     attributes: Sequence[str] | None = None,
-    keep: Keep | None = None,
-    leads_on: bool = False,
-    narrow: Narrow | None = None,
+    select: SelectItems | None = None,
+    has_child_reads: bool = False,
+    narrow: NarrowPartitions | None = None,
 ) -> Page:
     """A page of the list that the partitions make one after another, each given as the values of its Query.
 
@@ -99,7 +99,7 @@ async def read_page(
     `narrow` leaves out partitions without items of the list. It is called once a list proves to be sparse, for more
     partitions with each call.
     """
-    reader = _KeysetReader(store, pattern, span.backward, attributes, keep, leads_on)
+    reader = _KeysetReader(store, pattern, span.backward, attributes, select, has_child_reads)
     if len(partitions) == 1 and span.start is None:
         return page_of(await reader.read(partitions[0], span.size + 1, None), span, 1)
     ordered = list(reversed(partitions)) if span.backward else list(partitions)
@@ -109,7 +109,7 @@ async def read_page(
     at, fullest = first, 0
     narrowing = _Narrowing(narrow, ordered, first)
     while len(found) < wanted and await narrowing.leaves_any(at):
-        wave = ordered[at : min(at + _width(wanted - len(found), fullest, at - first), narrowing.until)]
+        wave = ordered[at : min(at + _wave_size(wanted - len(found), fullest, at - first), narrowing.until)]
         reads = [
             reader.read(values, wanted - len(found), start if at + offset == first else None)
             for offset, values in enumerate(wave)
@@ -124,7 +124,7 @@ async def read_page(
 
 
 @cache
-def in_order(pattern: AccessPattern, order: SortOrder) -> AccessPattern:
+def ordered(pattern: AccessPattern, order: SortOrder) -> AccessPattern:
     """The pattern with its list in that order."""
     return replace(pattern, descending=order is SortOrder.DESCENDING)
 
@@ -143,7 +143,7 @@ def page_of(found: list[Raw], span: Span, partitions: int) -> Page:
     return Page(None, more, span.start is not None, partitions, raw)
 
 
-def _width(missing: int, fullest: int, read: int) -> int:
+def _wave_size(missing: int, fullest: int, read: int) -> int:
     """How many partitions to read at once: as many as it takes if none is fuller than the fullest so far.
 
     But no more than were read already: what they hold may say little (a cursor or a window cuts the first one short),
@@ -152,7 +152,7 @@ def _width(missing: int, fullest: int, read: int) -> int:
     if read == 0:
         return 1
     needed = -(-missing // fullest) if fullest else read
-    return min(needed, read, WIDEST_WAVE)
+    return min(needed, read, MAX_WAVE)
 
 
 def _position(pattern: AccessPattern, ordered: Sequence[Values], start: Item | None) -> tuple[int, Item | None]:
@@ -169,12 +169,12 @@ def _position(pattern: AccessPattern, ordered: Sequence[Values], start: Item | N
 class _Narrowing:
     """A filter that removes partitions from `ordered`, in place. Those before `until` may be read."""
 
-    def __init__(self, narrow: Narrow | None, ordered: list[Values], first: int) -> None:
+    def __init__(self, narrow: NarrowPartitions | None, ordered: list[Values], first: int) -> None:
         self._narrow = narrow
         self._ordered = ordered
-        self._chunk = FIRST_NARROWED
-        is_long = narrow is not None and len(ordered) - first > 2 * SPARSE
-        self.until = first + SPARSE if is_long else len(ordered)
+        self._chunk = FIRST_CHUNK
+        is_long = narrow is not None and len(ordered) - first > 2 * SPARSE_AFTER
+        self.until = first + SPARSE_AFTER if is_long else len(ordered)
 
     async def leaves_any(self, at: int) -> bool:
         """Return whether a partition is left at this position or after it; narrow further if needed."""
@@ -196,25 +196,25 @@ class _KeysetReader:
         pattern: AccessPattern,
         backward: bool,
         attributes: Sequence[str] | None,
-        keep: Keep | None,
-        leads_on: bool,
+        select: SelectItems | None,
+        has_child_reads: bool,
     ) -> None:
         self._store = store
         self._pattern = pattern
         self._backward = backward
         self._attributes = attributes
-        self._keep = keep
-        self._leads_on = leads_on
+        self._select = select
+        self._has_child_reads = has_child_reads
         self._scanned = 0
         self._passed = 0
 
-    async def read(self, values: Values, wanted: int, start: Item | None) -> list[Raw]:
+    async def read(self, values: Values, count: int, start: Item | None) -> list[Raw]:
         """Up to `wanted` items of one partition, in reading order, after `start`."""
         found: list[Raw] = []
-        limit = _limit(wanted, self._scanned, self._passed)
+        limit = _limit(count, self._scanned, self._passed)
         while True:
             # Around the Query alone: what `keep` asks for would wait for itself.
-            with self._store.leading_on() if self._leads_on else AT_ONCE:
+            with self._store.defer_dispatch() if self._has_child_reads else NOT_DEFERRED:
                 page = await self._store.query(
                     self._pattern,
                     values,
@@ -223,17 +223,17 @@ class _KeysetReader:
                     backward=self._backward,
                     attributes=self._attributes,
                 )
-            passed = await self._keep(page.raw) if self._keep else page.raw
+            passed = await self._select(page.raw) if self._select else page.raw
             self._scanned += page.scanned
             self._passed += len(passed)
             found = found + passed if found else passed
-            if len(found) >= wanted:
-                return found[:wanted]
+            if len(found) >= count:
+                return found[:count]
             start = page.next_start
             if start is None:
                 return found
             # By the last page alone: behind the last living item there may be thousands of expired ones.
-            limit = _limit(wanted - len(found), page.scanned, len(passed))
+            limit = _limit(count - len(found), page.scanned, len(passed))
 
 
 def _limit(missing: int, scanned: int, passed: int) -> int:
@@ -242,4 +242,4 @@ def _limit(missing: int, scanned: int, passed: int) -> int:
     Four times as many as before while none passes.
     """
     suggested = -(-missing * scanned // passed) if passed else 4 * scanned
-    return min(max(missing, suggested), LARGEST_LIMIT)
+    return min(max(missing, suggested), MAX_LIMIT)

@@ -17,7 +17,7 @@ from datastore.model.access_patterns import AccessPattern, Table
 from datastore.model.composite_keys import Key, checked, key_of
 from datastore.session.dataloader import CancellableDataLoader, Failure, Read
 from datastore.session.metering import Deadline, Meter
-from datastore.session.read_cache import WHOLE, Address, Narrowed, Parts, PointReadFlight, ReadFreshness
+from datastore.session.read_cache import WHOLE_ITEMS, Address, PointReadFlight, Projection, Projections, ReadFreshness
 from datastore.session.request_reads import RequestReads
 
 BATCH_KEYS = 100
@@ -32,7 +32,7 @@ QUIET_TURNS = 12
 COMPILED_TURNS = 1
 
 
-class _Held:
+class _DispatchHold:
     """While it is entered, point reads are held."""
 
     __slots__ = ("_reads",)
@@ -62,7 +62,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         consistent: bool,
         meter: Meter,
         deadline: Deadline,
-        sharing: ReadFreshness = ReadFreshness.NEW,
+        freshness: ReadFreshness = ReadFreshness.OWN,
     ) -> None:
         super().__init__(max_batch_size=BATCH_KEYS)
         self._client = client
@@ -72,63 +72,63 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         self._deadline = deadline
         self._patterns: dict[Address, str] = {}
         # What is read of items that are not read whole.
-        self._parts: dict[Table, dict[Key, tuple[str, ...]]] = {}
-        self._asks = ReadTrace(meter.hits)
-        shared = client.shared.of(prefix)
+        self._projections: dict[Table, dict[Key, tuple[str, ...]]] = {}
+        self._trace = ReadTrace(meter.hits)
+        shared = client.shared.for_prefix(prefix)
         self._units = 0.0
-        self._joiner = None if shared is None else RequestReads(shared, consistent, sharing, deadline)
-        self._turns = COMPILED_TURNS
-        self._holders = 0
+        self._request_reads = None if shared is None else RequestReads(shared, consistent, freshness, deadline)
+        self._quiet_turns = COMPILED_TURNS
+        self._holds = 0
         self._just_released = False
         self._released: asyncio.Event | None = None
 
     @property
-    def held(self) -> "_Held":
+    def dispatch_hold(self) -> "_DispatchHold":
         """While it is entered, point reads are held."""
-        return _Held(self)
+        return _DispatchHold(self)
 
     def hold(self) -> None:
         """Reads asked for from now on go out with `release`, together with those that are asked for just after it.
 
         For lists that lead on to point reads. Nobody may wait for such a read before.
         """
-        self._holders += 1
+        self._holds += 1
         if isinstance(asyncio.current_task(), asyncio.Task):
-            self._turns = QUIET_TURNS
+            self._quiet_turns = QUIET_TURNS
         if self._released is None:
             self._released = asyncio.Event()
         self._released.clear()
 
     def release(self) -> None:
-        self._holders -= 1
-        if not self._holders and self._released is not None:
+        self._holds -= 1
+        if not self._holds and self._released is not None:
             self._just_released = True
             self._released.set()
 
     async def dispatch(self) -> None:
         """Send what is queued, when no list is awaited."""
         # Also when the last list came in before this ran: the reads that it leads to may not have been asked for yet.
-        while self._released is not None and (self._holders or self._just_released):
+        while self._released is not None and (self._holds or self._just_released):
             await self._released.wait()
             self._just_released = False
-            await self._quiet()
-            if not self._holders:
-                self._turns = COMPILED_TURNS
+            await self._wait_until_quiet()
+            if not self._holds:
+                self._quiet_turns = COMPILED_TURNS
         await super().dispatch()
 
-    async def _quiet(self) -> None:
-        size, turns = self._size(), 0
-        while turns < self._turns:
+    async def _wait_until_quiet(self) -> None:
+        size, turns = self._queued_count(), 0
+        while turns < self._quiet_turns:
             await asyncio.sleep(0)
-            turns = turns + 1 if size == self._size() else 0
-            size = self._size()
+            turns = turns + 1 if size == self._queued_count() else 0
+            size = self._queued_count()
 
-    def _size(self) -> int:
+    def _queued_count(self) -> int:
         return sum(len(batch.reads) for batch in self._queued)
 
     def read(self, pattern: AccessPattern, key: Key) -> Awaitable[LazyItem | None]:
         """What is found, or None. Raises `BadUserInput` for a key DynamoDB would refuse, before it joins a batch."""
-        return self._brought(self._asked_by(pattern, key))
+        return self._result(self._register(pattern, key))
 
     async def read_all(
         self, pattern: AccessPattern, keys: Sequence[Key], attributes: tuple[str, ...] | None = None
@@ -141,133 +141,137 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         reads: list[Read[Address, LazyItem | None]] = []
         for key in keys:
             try:
-                reads.append(self._asked_by(pattern, key, attributes))
+                reads.append(self._register(pattern, key, attributes))
             except BadUserInput as refusal:
                 reads.append(Read((pattern.table, key), None, Failure(refusal)))
         for read in reads:
             if read.batch is not None:
-                await self._over(read.batch)
-        return [_problem(read.value) if read.value.__class__ is Failure else read.value for read in reads]
+                await self._waiter(read.batch)
+        return [_error_value(read.value) if read.value.__class__ is Failure else read.value for read in reads]
 
-    def read_ahead(self, pattern: AccessPattern, key: Key) -> None:
+    def prefetch(self, pattern: AccessPattern, key: Key) -> None:
         """Have a key read with the others of this turn, for one who will ask for it soon. A failure is theirs."""
-        self._asked_by(pattern, key, ahead=True)
+        self._register(pattern, key, ahead=True)
 
-    def _asked_by(
+    def _register(
         self, pattern: AccessPattern, key: Key, attributes: tuple[str, ...] | None = None, *, ahead: bool = False
     ) -> Read[Address, LazyItem | None]:
         table = pattern.table
         address = table, key
         read = self._reads.get(address)
-        parts = self._parts.get(table)
-        joiner = self._joiner
-        if read is not None and parts and not self._is_enough(read, attributes):
+        projections = self._projections.get(table)
+        request_reads = self._request_reads
+        if read is not None and projections and not self._covers(read, attributes):
             read = None
-        if joiner is not None:
+        if request_reads is not None:
             if pattern.shared_ms and read is None:
-                joiner.may_keep[address] = pattern.shared_ms
-            elif joiner.may_keep and not pattern.shared_ms and not joiner.is_for_all(address):
+                request_reads.ttl_by_address[address] = pattern.shared_ms
+            elif (
+                request_reads.ttl_by_address and not pattern.shared_ms and not request_reads.is_usable_uncached(address)
+            ):
                 read = None
-            if joiner.notes:
-                joiner.asked_after = joiner.shared.sent
+            if request_reads.tracks_order:
+                request_reads.watermark = request_reads.cache.flights_sent
         if read is None:
             checked(key, sorts=table.sort is not None)
             self._patterns[address] = pattern.id
             if attributes is not None:
-                if parts is None:
-                    parts = self._parts[table] = {}
-                parts[key] = attributes
-            elif parts:
-                parts.pop(key, None)
+                if projections is None:
+                    projections = self._projections[table] = {}
+                projections[key] = attributes
+            elif projections:
+                projections.pop(key, None)
         if self._meter.detailed:
-            self._asks.note(address, pattern, known=read is not None, ahead=ahead)
-        return self._begun(address) if read is None else read
+            self._trace.record(address, pattern, is_loaded=read is not None, prefetched=ahead)
+        return self._enqueue(address) if read is None else read
 
-    def _is_enough(self, read: Read[Address, LazyItem | None], attributes: tuple[str, ...] | None) -> bool:
+    def _covers(self, read: Read[Address, LazyItem | None], attributes: tuple[str, ...] | None) -> bool:
         """Whether it brings what is wanted. What is not sent yet is read whole then."""
         table, key = read.key
-        parts = self._parts[table]
-        if parts.get(key, attributes) == attributes:
+        projections = self._projections[table]
+        if projections.get(key, attributes) == attributes:
             return True
         if read.batch is None:
             return read.value is None  # there is no such item
         if read.batch not in self._queued:
             return False
-        del parts[key]
+        del projections[key]
         return True
 
     def prime(self, key: Address, value: LazyItem | None) -> Self:
         if self._meter.detailed:
-            self._asks.written(key)
-        if not self.knows(key):
-            self._parts.get(key[0], {}).pop(key[1], None)
+            self._trace.mark_written(key)
+        if not self.has(key):
+            self._projections.get(key[0], {}).pop(key[1], None)
         return super().prime(key, value)
 
     def batch_load_fn(self, addresses: Sequence[Address]) -> Coroutine[Any, Any, list[Any]]:
         """An item, None or an exception for each address."""
-        joiner = self._joiner
-        if joiner is None:
-            return self._called(addresses, self._narrowed(addresses))
-        flight = joiner.shared.lone(addresses, self._consistent)
+        request_reads = self._request_reads
+        if request_reads is None:
+            return self._fetch(addresses, self._batch_projections(addresses))
+        flight = request_reads.cache.start_unless_shared(addresses, self._consistent)
         if flight is None:
-            return joiner.values(addresses, self._flown, self._wanted, self._told_by_others)
-        return self._flown(flight, joiner)
+            return request_reads.load(addresses, self._fetch_as_flight, self._projection_of, self._on_shared_hit)
+        return self._fetch_as_flight(flight, request_reads)
 
-    async def _flown(self, flight: PointReadFlight, joiner: RequestReads) -> list[Any]:
+    async def _fetch_as_flight(self, flight: PointReadFlight, request_reads: RequestReads) -> list[Any]:
         """The same, from calls of its own, which others may wait for."""
         addresses = flight.addresses
-        flight.narrowed = narrowed = self._narrowed(addresses)
+        flight.projections = projections = self._batch_projections(addresses)
         units = self._units
         try:
-            values = await self._called(addresses, narrowed)
+            values = await self._fetch(addresses, projections)
         except BaseException as problem:
-            joiner.shared.end(flight, [problem] * len(addresses), None)
+            request_reads.cache.finish(flight, [problem] * len(addresses), None)
             raise
         # Batches at its side may have added theirs: what is kept takes no more than that.
-        joiner.shared.end(flight, values, self._units - units if joiner.may_keep else None)
+        request_reads.cache.finish(flight, values, self._units - units if request_reads.ttl_by_address else None)
         return values
 
-    def _called(self, addresses: Sequence[Address], narrowed: Narrowed) -> Coroutine[Any, Any, list[Any]]:
-        return self._one(addresses) if len(addresses) == 1 else self._many(addresses, narrowed)
+    def _fetch(self, addresses: Sequence[Address], projections: Projections) -> Coroutine[Any, Any, list[Any]]:
+        return self._get_item(addresses) if len(addresses) == 1 else self._batch_get_items(addresses, projections)
 
-    def _wanted(self, address: Address) -> Parts:
+    def _projection_of(self, address: Address) -> Projection:
         table, key = address
-        return self._parts[table].get(key) if table in self._parts else None
+        return self._projections[table].get(key) if table in self._projections else None
 
-    def _told_by_others(self, address: Address, parts: Parts) -> None:
+    def _on_shared_hit(self, address: Address, projections: Projection) -> None:
         """Another request's read has brought it, or those parts of it."""
         table, key = address
-        if table in self._parts:
-            if parts is None:
-                self._parts[table].pop(key, None)
+        if table in self._projections:
+            if projections is None:
+                self._projections[table].pop(key, None)
             else:
-                self._parts[table][key] = parts
+                self._projections[table][key] = projections
         if self._meter.detailed:
-            self._asks.shared(address)
+            self._trace.mark_shared(address)
 
-    def _narrowed(self, addresses: Sequence[Address]) -> Narrowed:
+    def _batch_projections(self, addresses: Sequence[Address]) -> Projections:
         """What is read of the items of each table that are not read whole: also where not all are wanted alike."""
-        if not self._parts:
-            return WHOLE
+        if not self._projections:
+            return WHOLE_ITEMS
         if len(addresses) == 1:
             table, key = addresses[0]
-            self._parts.get(table, {}).pop(key, None)
-            return WHOLE
+            self._projections.get(table, {}).pop(key, None)
+            return WHOLE_ITEMS
         keys: dict[Table, list[Key]] = {}
         for table, key in addresses:
-            if table in self._parts:
+            if table in self._projections:
                 keys.setdefault(table, []).append(key)
-        parts = {table: self._part(table, of_table) for table, of_table in keys.items()}
-        return {table: part for table, part in parts.items() if part is not None}
+        projections = {table: self._common_projection(table, of_table) for table, of_table in keys.items()}
+        return {table: part for table, part in projections.items() if part is not None}
 
-    async def _one(self, addresses: Sequence[Address]) -> list[LazyItem | None]:
+    async def _get_item(self, addresses: Sequence[Address]) -> list[LazyItem | None]:
         ((table, key),) = addresses
         request = point_requests(table, self._prefix, self._consistent).get_item(key)
-        answer = await self._call("GetItem", request, addresses, self._asked(addresses))
+        answer = await self._call("GetItem", request, addresses, self._traced(addresses))
         self._units += consumed(answer)
         return [LazyItem(answer["Item"]) if "Item" in answer else None]
 
-    async def _many(self, addresses: Sequence[Address], narrowed: Narrowed) -> list[LazyItem | BaseException | None]:
+    async def _batch_get_items(
+        self, addresses: Sequence[Address], projections: Projections
+    ) -> list[LazyItem | BaseException | None]:
         found: dict[tuple[Table, tuple[str, str]], LazyItem | BaseException] = {}
         keys: dict[Table, list[Key]] = {}
         for table, key in addresses:
@@ -275,46 +279,46 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         tables = {self._prefix + table.name: table for table in keys}
         request: PreparedRequest | Mapping[str, Any] = batch_get_item(
             {
-                name: point_requests(table, self._prefix, self._consistent).entry(of_table, narrowed.get(table))
+                name: point_requests(table, self._prefix, self._consistent).entry(of_table, projections.get(table))
                 for (name, table), of_table in zip(tables.items(), keys.values(), strict=True)
             }
         )
         delays = UNPROCESSED.delays(random.random)
-        asks = self._asked(addresses)  # the same in each round
-        wanted = None
+        traced = self._traced(addresses)  # the same in each round
+        unprocessed = None
         while True:
             try:
-                answer = await self._call("BatchGetItem", request, addresses, asks)
+                answer = await self._call("BatchGetItem", request, addresses, traced)
             except DomainError as problem:  # what came in earlier rounds is served all the same
-                for address in addresses if wanted is None else _addresses(tables, wanted):
+                for address in addresses if unprocessed is None else _addresses(tables, unprocessed):
                     found[address] = problem
                 break
             self._units += consumed(answer)
             for name, items in (answer.get("Responses") or {}).items():
-                _receive(tables[name], items, found)
-            wanted = answer.get("UnprocessedKeys")
-            if not wanted:
+                _store_items(tables[name], items, found)
+            unprocessed = answer.get("UnprocessedKeys")
+            if not unprocessed:
                 break
             delay = next(delays, None)
-            if not await self._may_wait(delay):
+            if not await self._wait_before_retry(delay):
                 busy = Throttled("The store is busy; try again in a moment.")
                 busy.out_of_time = delay is not None
-                found.update(dict.fromkeys(_addresses(tables, wanted), busy))
+                found.update(dict.fromkeys(_addresses(tables, unprocessed), busy))
                 break
-            request = {"RequestItems": wanted, "ReturnConsumedCapacity": "TOTAL"}
+            request = {"RequestItems": unprocessed, "ReturnConsumedCapacity": "TOTAL"}
         return [found.get(address) for address in addresses]
 
-    def _part(self, table: Table, keys: Sequence[Key]) -> Parts:
+    def _common_projection(self, table: Table, keys: Sequence[Key]) -> Projection:
         """What is read of a table's items. None where they are read whole: also where not all are wanted alike."""
-        parts = self._parts[table]
-        wanted = set(map(parts.get, keys))
-        if len(wanted) == 1:
-            return wanted.pop()
+        projections = self._projections[table]
+        unprocessed = set(map(projections.get, keys))
+        if len(unprocessed) == 1:
+            return unprocessed.pop()
         for key in keys:
-            parts.pop(key, None)
+            projections.pop(key, None)
         return None
 
-    async def _may_wait(self, delay: float | None) -> bool:
+    async def _wait_before_retry(self, delay: float | None) -> bool:
         try:
             if delay is None or delay >= self._deadline.remaining():
                 return False
@@ -323,15 +327,15 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         await asyncio.sleep(delay)
         return True
 
-    def _asked(self, addresses: Sequence[Address]) -> tuple[TracedRead, ...]:
-        return self._asks.of(addresses) if self._meter.detailed else ()
+    def _traced(self, addresses: Sequence[Address]) -> tuple[TracedRead, ...]:
+        return self._trace.traced(addresses) if self._meter.detailed else ()
 
     def _call(
         self,
         operation: str,
         request: PreparedRequest | Mapping[str, Any],
         addresses: Sequence[Address],
-        asks: tuple[TracedRead, ...],
+        traced: tuple[TracedRead, ...],
     ) -> Awaitable[dict[str, Any]]:
         return self._client.call(
             operation,
@@ -339,24 +343,24 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
             timeout=self._deadline.remaining(),
             meter=self._meter,
             patterns=tuple(dict.fromkeys(map(self._patterns.__getitem__, addresses))),
-            asks=asks,
+            traced=traced,
         )
 
 
-def _problem(failure: Failure) -> Exception:
+def _error_value(failure: Failure) -> Exception:
     """What is told in the place of an item. Raises what cuts off whoever waits for it."""
-    if isinstance(failure.problem, Exception):
-        return failure.problem
-    raise failure.raised()
+    if isinstance(failure.error, Exception):
+        return failure.error
+    raise failure.exception()
 
 
-def _receive(table: Table, items: Sequence[Raw], found: dict[tuple[Table, tuple[str, str]], Any]) -> None:
+def _store_items(table: Table, items: Sequence[Raw], found: dict[tuple[Table, tuple[str, str]], Any]) -> None:
     """Keep what was answered of a table under its address: a key is as good as the tuple that it is."""
     partition, sort = table.partition, table.sort
     for raw in items:
         found[table, (raw[partition]["S"], raw[sort]["S"] if sort else "")] = LazyItem(raw)
 
 
-def _addresses(tables: Mapping[str, Table], wanted: Mapping[str, Any]) -> list[Address]:
-    keys = [(tables[name], decode_item(key)) for name, entry in wanted.items() for key in entry["Keys"]]
+def _addresses(tables: Mapping[str, Table], unprocessed: Mapping[str, Any]) -> list[Address]:
+    keys = [(tables[name], decode_item(key)) for name, entry in unprocessed.items() for key in entry["Keys"]]
     return [(table, key_of(table, key)) for table, key in keys]

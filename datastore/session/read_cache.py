@@ -21,18 +21,18 @@ from datastore.model.access_patterns import CROWD_MS, Table
 from datastore.model.composite_keys import Key, key_of
 
 # Nobody joins a read that was sent longer ago, which may hang, and nothing is kept for longer.
-LONGEST_SECONDS = CROWD_MS / 1000
+MAX_AGE_SECONDS = CROWD_MS / 1000
 # Read units of what is kept: half a unit is one item of 4 KB at the most, so these are 1,000 items or 4 MB.
-MOST_UNITS = 500.0
+MAX_CACHED_UNITS = 500.0
 # For so long after a write an eventually consistent read may bring what was there before: "usually one second or less",
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
-SETTLING_SECONDS = 1.0
+REPLICATION_SECONDS = 1.0
 
 Address = tuple[Table, Key]
 # The attributes that are read of items, None where they are read whole.
-Parts = tuple[str, ...] | None
-Narrowed = Mapping[Table, tuple[str, ...]]
-WHOLE: Narrowed = MappingProxyType({})
+Projection = tuple[str, ...] | None
+Projections = Mapping[Table, tuple[str, ...]]
+WHOLE_ITEMS: Projections = MappingProxyType({})
 
 
 class ReadFreshness(Enum):
@@ -43,9 +43,9 @@ class ReadFreshness(Enum):
     moment ago.
     """
 
-    NEW = "new"
-    TOLD = "told"
-    RECENT = "recent"
+    OWN = "new"
+    AFTER_LAST_EVENT = "told"
+    CACHED = "recent"
 
 
 class PointReadFlight(Struct, eq=False):
@@ -55,37 +55,37 @@ class PointReadFlight(Struct, eq=False):
     items of tables that are not read whole. `values` are there once it has ended and somebody may ask for them.
     """
 
-    began: float
+    sent_at: float
     number: int
     addresses: Sequence[Address]
     consistent: bool
-    narrowed: Narrowed = WHOLE
+    projections: Projections = WHOLE_ITEMS
     values: Sequence[Any] | None = None
-    waited_for: asyncio.Future[None] | None = None
+    finished: asyncio.Future[None] | None = None
     by_address: dict[Address, Any] | None = None
 
     def join(self) -> None:
         """Have what it brings kept, for one who will wait for it."""
-        if self.waited_for is None:
-            self.waited_for = asyncio.get_running_loop().create_future()
+        if self.finished is None:
+            self.finished = asyncio.get_running_loop().create_future()
 
     @property
-    def has_landed(self) -> bool:
-        return self.waited_for is not None and self.waited_for.done()
+    def is_finished(self) -> bool:
+        return self.finished is not None and self.finished.done()
 
-    async def landed(self, seconds: float) -> None:
+    async def wait(self, seconds: float) -> None:
         """Wait until it has ended, for one who has joined: so long at the most, then it raises `Timeout`."""
-        assert self.waited_for is not None
+        assert self.finished is not None
         # Not by awaiting the future itself: one reader's cancellation is not the others'.
-        done, _ = await asyncio.wait([self.waited_for], timeout=seconds)
+        done, _ = await asyncio.wait([self.finished], timeout=seconds)
         if not done:
             raise Timeout("The store did not answer in time.")
 
-    def parts(self, address: Address) -> Parts:
+    def projection(self, address: Address) -> Projection:
         """What is read of an item."""
-        return self.narrowed.get(address[0])
+        return self.projections.get(address[0])
 
-    def told(self, address: Address) -> LazyItem | Exception | None:
+    def result(self, address: Address) -> LazyItem | Exception | None:
         """What stands there, or what the store had against telling; raises `GivenUp` for any other end.
 
         One is that who sent it had no time for another try.
@@ -98,10 +98,10 @@ class PointReadFlight(Struct, eq=False):
             return value
         if isinstance(value, Throttled | Unavailable) and not value.out_of_time:
             return value
-        raise GivenUp
+        raise ReadAbandoned
 
 
-class GivenUp(Exception):
+class ReadAbandoned(Exception):
     """Whoever sent a read has gone, or failed with something of their own: it tells others nothing."""
 
 
@@ -117,34 +117,34 @@ class ReadCache:
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         # What is read by the consistent reads and by the others, and of these what is kept.
-        self._reads: dict[bool, dict[Address, PointReadFlight]] = {False: {}, True: {}}
+        self._flights: dict[bool, dict[Address, PointReadFlight]] = {False: {}, True: {}}
         self._units = 0.0
-        self._since = clock()
-        self._written: dict[Address, float] = {}
-        self.sent = 0
-        self.news = 0
+        self._cleared_at = clock()
+        self._written_at: dict[Address, float] = {}
+        self.flights_sent = 0
+        self.watermark = 0
 
-    def lone(self, addresses: Sequence[Address], consistent: bool) -> PointReadFlight | None:
+    def start_unless_shared(self, addresses: Sequence[Address], consistent: bool) -> PointReadFlight | None:
         """Note that these are sent now; not where others read any of them: what they bring is to be looked at first."""
         now = self.now()
-        reads = self._reads[consistent]
+        reads = self._flights[consistent]
         if reads and not reads.keys().isdisjoint(addresses):
             return None
-        return self.begin(addresses, consistent, now)
+        return self.start(addresses, consistent, now)
 
-    def begin(self, addresses: Sequence[Address], consistent: bool, now: float) -> PointReadFlight:
+    def start(self, addresses: Sequence[Address], consistent: bool, now: float) -> PointReadFlight:
         """Note that these are sent now, whatever others read."""
-        self.sent += 1
-        flight = PointReadFlight(now, self.sent, addresses, consistent)
-        reads = self._reads[consistent]
+        self.flights_sent += 1
+        flight = PointReadFlight(now, self.flights_sent, addresses, consistent)
+        reads = self._flights[consistent]
         for address in addresses:
             reads[address] = flight
         return flight
 
-    def end(self, flight: PointReadFlight, values: Sequence[Any], units: float | None) -> None:
+    def finish(self, flight: PointReadFlight, values: Sequence[Any], units: float | None) -> None:
         """Note what it brought. With `units`, the read units that it took, what was not written since is kept."""
         if units is None:
-            reads = self._reads[flight.consistent]
+            reads = self._flights[flight.consistent]
             for address in flight.addresses:
                 # If another has taken its place, nobody else joins that one: at the most it costs a read.
                 if address in reads:
@@ -152,86 +152,90 @@ class ReadCache:
         else:
             flight.values = values
             self._units += units
-            if self._units > MOST_UNITS:
-                self._forget()
-        if flight.waited_for is not None:
+            if self._units > MAX_CACHED_UNITS:
+                self._clear()
+        if flight.finished is not None:
             flight.values = values
-            flight.waited_for.set_result(None)
+            flight.finished.set_result(None)
 
     def now(self) -> float:
         """By the clock. From then on nothing is found here that is too old."""
         now = self._clock()
         # A clock that was set back makes nothing last longer.
-        if not 0 <= now - self._since < LONGEST_SECONDS:
-            self._since = now
-            self._forget()
-            if self._written:
-                left = {address: at for address, at in self._written.items() if 0 <= now - at < SETTLING_SECONDS}
-                self._written = left
+        if not 0 <= now - self._cleared_at < MAX_AGE_SECONDS:
+            self._cleared_at = now
+            self._clear()
+            if self._written_at:
+                left = {address: at for address, at in self._written_at.items() if 0 <= now - at < REPLICATION_SECONDS}
+                self._written_at = left
         return now
 
-    def under_way(self, address: Address, consistent: bool, parts: Parts, since: int) -> PointReadFlight | None:
+    def in_flight(
+        self, address: Address, consistent: bool, projection: Projection, after: int
+    ) -> PointReadFlight | None:
         """A flight that will bring what is wanted of an item, and was sent after that many."""
-        flight = self._reads[consistent].get(address)
+        flight = self._flights[consistent].get(address)
         if flight is None or flight.values is not None:
             return None
-        return flight if flight.number > since and _covers(flight.parts(address), parts) else None
+        return flight if flight.number > after and _covers(flight.projection(address), projection) else None
 
-    def kept(self, address: Address, seconds: float, parts: Parts, since: int, now: float) -> PointReadFlight | None:
+    def cached(
+        self, address: Address, seconds: float, projection: Projection, after: int, now: float
+    ) -> PointReadFlight | None:
         """One that has brought it no longer ago than that, and was sent after that many."""
-        flight = self._reads[False].get(address)
-        if flight is None or flight.values is None or now - flight.began >= seconds:
+        flight = self._flights[False].get(address)
+        if flight is None or flight.values is None or now - flight.sent_at >= seconds:
             return None
-        if flight.number <= since or not _covers(flight.parts(address), parts):
+        if flight.number <= after or not _covers(flight.projection(address), projection):
             return None
-        if flight.began - self._written.get(address, -math.inf) < SETTLING_SECONDS:
+        if flight.sent_at - self._written_at.get(address, -math.inf) < REPLICATION_SECONDS:
             return None
         # What is not there is not kept: once it comes it shall be seen.
-        return flight if isinstance(flight.told(address), LazyItem) else None
+        return flight if isinstance(flight.result(address), LazyItem) else None
 
-    def written(self, address: Address) -> None:
+    def invalidate_written(self, address: Address) -> None:
         """An item was written here, or may have been: what is under way may have missed it, and what is sent soon."""
-        self._written[address] = self.now()
+        self._written_at[address] = self.now()
         self._drop(address)
 
-    def changed(self, table: Table, keys: Mapping[str, Any]) -> None:
+    def invalidate_changed(self, table: Table, keys: Mapping[str, Any]) -> None:
         """Drop an item that has changed. `keys` are the names and values of its key."""
-        self.told()
+        self.advance_watermark()
         self._drop((table, key_of(table, keys)))
 
-    def told(self) -> None:
+    def advance_watermark(self) -> None:
         """The process was told how something stands: what it shows beside it has to be as new."""
-        self.news = self.sent
+        self.watermark = self.flights_sent
 
     def _drop(self, address: Address) -> None:
-        for reads in self._reads.values():
+        for reads in self._flights.values():
             reads.pop(address, None)
 
-    def _forget(self) -> None:
-        self._reads = {False: {}, True: {}}
+    def _clear(self) -> None:
+        self._flights = {False: {}, True: {}}
         self._units = 0.0
 
 
-class ProcessReads:
+class ReadCaches:
     """One per process: the shared reads of each prefix, whose tables' names begin with it. Not `on`, there are none."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, *, on: bool = True) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, enabled: bool = True) -> None:
         self._clock = clock
-        self._on = on
-        self._reads: dict[str, ReadCache] = {}
+        self._enabled = enabled
+        self._caches: dict[str, ReadCache] = {}
 
-    def of(self, prefix: str) -> ReadCache | None:
-        reads = self._reads.get(prefix)
-        if reads is None and self._on:
-            reads = self._reads[prefix] = ReadCache(self._clock)
-        return reads
+    def for_prefix(self, prefix: str) -> ReadCache | None:
+        cache = self._caches.get(prefix)
+        if cache is None and self._enabled:
+            cache = self._caches[prefix] = ReadCache(self._clock)
+        return cache
 
-    def changed(self, prefix: str, table: Table, keys: Mapping[str, Any]) -> None:
+    def invalidate_changed(self, prefix: str, table: Table, keys: Mapping[str, Any]) -> None:
         """See `ReadCache.changed`."""
-        reads = self.of(prefix)
-        if reads is not None:
-            reads.changed(table, keys)
+        cache = self.for_prefix(prefix)
+        if cache is not None:
+            cache.invalidate_changed(table, keys)
 
 
-def _covers(brought: Parts, wanted: Parts) -> bool:
-    return brought is None or (wanted is not None and set(wanted) <= set(brought))
+def _covers(read: Projection, requested: Projection) -> bool:
+    return read is None or (requested is not None and set(requested) <= set(read))

@@ -6,7 +6,7 @@ from typing import Any
 from datastore.dynamodb.lazy_item import LazyItem
 from datastore.errors import Timeout
 from datastore.session.metering import Deadline
-from datastore.session.read_cache import Address, GivenUp, Parts, PointReadFlight, ReadCache, ReadFreshness
+from datastore.session.read_cache import Address, PointReadFlight, Projection, ReadAbandoned, ReadCache, ReadFreshness
 
 Value = LazyItem | BaseException | None
 
@@ -18,30 +18,30 @@ class RequestReads:
     has it noted (`notes`).
     """
 
-    def __init__(self, shared: ReadCache, consistent: bool, sharing: ReadFreshness, deadline: Deadline) -> None:
+    def __init__(self, cache: ReadCache, consistent: bool, freshness: ReadFreshness, deadline: Deadline) -> None:
         self._consistent = consistent
-        self._sharing = ReadFreshness.NEW if consistent else sharing
+        self._freshness = ReadFreshness.OWN if consistent else freshness
         self._deadline = deadline
-        self._served_by_kept: set[Address] = set()
-        self.shared = shared
-        self.notes = self._sharing is ReadFreshness.NEW
-        self.asked_after = 0
-        self.may_keep: dict[Address, int] = {}
+        self._served_from_cache: set[Address] = set()
+        self.cache = cache
+        self.tracks_order = self._freshness is ReadFreshness.OWN
+        self.watermark = 0
+        self.ttl_by_address: dict[Address, int] = {}
 
-    def is_for_all(self, address: Address) -> bool:
+    def is_usable_uncached(self, address: Address) -> bool:
         """Whether a read that is known, or on its way, is for those too who may not be shown what is kept."""
-        self.may_keep.pop(address, None)  # what is not sent yet will be
-        if address not in self._served_by_kept:
+        self.ttl_by_address.pop(address, None)  # what is not sent yet will be
+        if address not in self._served_from_cache:
             return True
-        self._served_by_kept.discard(address)
+        self._served_from_cache.discard(address)
         return False
 
-    async def values(
+    async def load(
         self,
         addresses: Sequence[Address],
-        read: Callable[[PointReadFlight, "RequestReads"], Awaitable[list[Any]]],
-        parts: Callable[[Address], Parts],
-        told: Callable[[Address, Parts], None],
+        fetch: Callable[[PointReadFlight, "RequestReads"], Awaitable[list[Any]]],
+        projection_of: Callable[[Address], Projection],
+        on_shared_hit: Callable[[Address, Projection], None],
     ) -> list[Value]:
         """What stands at each: read by others, or by `read` what nobody reads.
 
@@ -52,56 +52,60 @@ class RequestReads:
         while left:
             own: list[Address] = []
             others: dict[Address, PointReadFlight] = {}
-            now = self.shared.now()
+            now = self.cache.now()
             for address in left:
-                wanted = parts(address)
-                if (kept := self._kept(address, wanted, now)) is not None:
-                    self._served_by_kept.add(address)
-                    values[address] = kept.told(address)
-                    told(address, kept.parts(address))
-                elif (other := self._under_way(address, wanted)) is not None:
+                projection = projection_of(address)
+                if (cached := self._cached(address, projection, now)) is not None:
+                    self._served_from_cache.add(address)
+                    values[address] = cached.result(address)
+                    on_shared_hit(address, cached.projection(address))
+                elif (other := self._in_flight(address, projection)) is not None:
                     other.join()
                     others[address] = other
                 else:
                     own.append(address)
             if own:
-                flight = self.shared.begin(own, self._consistent, now)
-                values |= zip(own, await _tried(read(flight, self), len(own)), strict=True)
+                flight = self.cache.start(own, self._consistent, now)
+                values |= zip(own, await _errors_as_values(fetch(flight, self), len(own)), strict=True)
             left = []
             for address, other in others.items():
                 try:
-                    values[address] = await self._brought(address, other)
-                except GivenUp:
+                    values[address] = await self._result(address, other)
+                except ReadAbandoned:
                     left.append(address)
                 else:
-                    told(address, other.parts(address))
+                    on_shared_hit(address, other.projection(address))
         return [values[address] for address in addresses]
 
-    def _kept(self, address: Address, parts: Parts, now: float) -> PointReadFlight | None:
-        milliseconds = 0 if self.notes else self.may_keep.get(address, 0)
-        return self.shared.kept(address, milliseconds / 1000, parts, self._since, now) if milliseconds else None
+    def _cached(self, address: Address, projection: Projection, now: float) -> PointReadFlight | None:
+        milliseconds = 0 if self.tracks_order else self.ttl_by_address.get(address, 0)
+        return (
+            self.cache.cached(address, milliseconds / 1000, projection, self._minimum_number, now)
+            if milliseconds
+            else None
+        )
 
-    def _under_way(self, address: Address, parts: Parts) -> PointReadFlight | None:
-        return self.shared.under_way(address, self._consistent, parts, self._since)
+    def _in_flight(self, address: Address, projection: Projection) -> PointReadFlight | None:
+        return self.cache.in_flight(address, self._consistent, projection, self._minimum_number)
 
     @property
-    def _since(self) -> int:
+    def _minimum_number(self) -> int:
         """Whatever serves this one was sent after so many."""
-        if self.notes:
-            return self.asked_after
-        return self.shared.news if self._sharing is ReadFreshness.TOLD else 0
+        if self.tracks_order:
+            return self.watermark
+        return self.cache.watermark if self._freshness is ReadFreshness.AFTER_LAST_EVENT else 0
 
-    async def _brought(self, address: Address, other: PointReadFlight) -> Value:
+    async def _result(self, address: Address, other: PointReadFlight) -> Value:
         # What is there is there, also when one's own read has taken until the deadline.
-        if not other.has_landed:
+        if not other.is_finished:
             try:
-                await other.landed(self._deadline.remaining())
+                await other.wait(self._deadline.remaining())
             except Timeout as late:
                 return late
-        return other.told(address)
+        return other.result(address)
 
 
-async def _tried(reading: Awaitable[list[Any]], count: int) -> list[Any]:
+async def _errors_as_values(reading: Awaitable[list[Any]], count: int) -> list[Any]:
     """A failure of what was sent is not one of what others bring."""
     try:
         return await reading

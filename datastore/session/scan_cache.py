@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from datastore.dynamodb.codec import Item
 from datastore.errors import Timeout, Unavailable
-from datastore.explain.trace import SharedRead, asking
+from datastore.explain.trace import SharedRead, current_field
 from datastore.model.access_patterns import AccessPattern, Table
 from datastore.session.store import Store
 
@@ -25,7 +25,7 @@ def _lifetime(pattern: AccessPattern) -> timedelta:
 class _CachedScan:
     """A Scan that was begun at a moment, and in the end what it found."""
 
-    began: datetime
+    started_at: datetime
     task: asyncio.Task[Any]
 
 
@@ -41,43 +41,43 @@ class ScanCache:
         self._now = now
         # Patterns whose index could not be read, and when.
         self.refused_at: dict[AccessPattern, datetime] = {}
-        self._reads: dict[AccessPattern, _CachedScan] = {}
+        self._scans: dict[AccessPattern, _CachedScan] = {}
         self._running: set[asyncio.Task[Any]] = set()
 
     async def scan(
-        self, asker: Store, pattern: AccessPattern, convert: Callable[[list[Item]], Value], **values: Any
+        self, caller: Store, pattern: AccessPattern, convert: Callable[[list[Item]], Value], **values: Any
     ) -> Value:
         """Return what `convert` makes of the pattern's items; a pattern is always asked with the same values."""
 
-        async def read(store: Store) -> Value:
+        async def fetch(store: Store) -> Value:
             return convert(await store.scan(pattern, **values))
 
-        return await self.read(asker, pattern, read)
+        return await self.read(caller, pattern, fetch)
 
-    async def read(self, asker: Store, pattern: AccessPattern, ask: Callable[[Store], Awaitable[Value]]) -> Value:
+    async def read(self, caller: Store, pattern: AccessPattern, fetch: Callable[[Store], Awaitable[Value]]) -> Value:
         """Return what `ask` reads for the pattern: always the same.
 
         It is metered as a call of the `asker` that began it. Raises what the Scan raised, or `Timeout` when the
         asker's deadline passes first; neither is remembered.
         """
-        read = self._reads.get(pattern)
-        if read is None or not timedelta(0) <= self._now() - read.began < _lifetime(pattern):
-            read = self._reads[pattern] = self._begin(asker, pattern, ask)
-        elif asker.meter.detailed:
-            asker.meter.hits.append(SharedRead(asking.get(), pattern.id, None))
+        scan = self._scans.get(pattern)
+        if scan is None or not timedelta(0) <= self._now() - scan.started_at < _lifetime(pattern):
+            scan = self._scans[pattern] = self._start(caller, pattern, fetch)
+        elif caller.meter.detailed:
+            caller.meter.hits.append(SharedRead(current_field.get(), pattern.id, None))
         # Not by awaiting the task itself: an asker's cancellation is not the others'.
-        done, _ = await asyncio.wait({read.task}, timeout=asker.deadline.remaining())
+        done, _ = await asyncio.wait({scan.task}, timeout=caller.deadline.remaining())
         if not done:
             raise Timeout("The store did not answer in time.")
-        if read.task.cancelled():
+        if scan.task.cancelled():
             raise Unavailable("The gateway is stopping; try again.")
-        found: Value = read.task.result()
+        found: Value = scan.task.result()
         return found
 
     def invalidate(self, table: Table) -> None:
         """Drop what is remembered of the table, because it was just written; a Scan on its way is not kept either."""
-        for pattern in [pattern for pattern in self._reads if pattern.table is table]:
-            del self._reads[pattern]
+        for pattern in [pattern for pattern in self._scans if pattern.table is table]:
+            del self._scans[pattern]
 
     async def aclose(self) -> None:
         """End the Scans that are on their way."""
@@ -85,22 +85,24 @@ class ScanCache:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
-    def _begin(self, asker: Store, pattern: AccessPattern, ask: Callable[[Store], Awaitable[Value]]) -> _CachedScan:
-        asker.meter.check(pattern.operations[0])  # otherwise the waiting callers would get the error of this request
+    def _start(self, caller: Store, pattern: AccessPattern, fetch: Callable[[Store], Awaitable[Value]]) -> _CachedScan:
+        caller.meter.check_limit(
+            pattern.operations[0]
+        )  # otherwise the waiting callers would get the error of this request
 
         async def read_all() -> Value:
             store = self._open_store()
-            store.meter = asker.meter
-            return await ask(store)
+            store.meter = caller.meter
+            return await fetch(store)
 
         task = asyncio.create_task(read_all())
-        read = _CachedScan(self._now(), task)
+        scan = _CachedScan(self._now(), task)
         self._running.add(task)
-        task.add_done_callback(lambda _: self._ended(pattern, read))
-        return read
+        task.add_done_callback(lambda _: self._scan_done(pattern, scan))
+        return scan
 
-    def _ended(self, pattern: AccessPattern, read: _CachedScan) -> None:
-        self._running.discard(read.task)
-        failed = read.task.cancelled() or read.task.exception() is not None
-        if failed and self._reads.get(pattern) is read:
-            del self._reads[pattern]
+    def _scan_done(self, pattern: AccessPattern, scan: _CachedScan) -> None:
+        self._running.discard(scan.task)
+        failed = scan.task.cancelled() or scan.task.exception() is not None
+        if failed and self._scans.get(pattern) is scan:
+            del self._scans[pattern]

@@ -12,12 +12,12 @@ from datastore.dynamodb.expressions import placeholders, value_placeholders
 from datastore.dynamodb.lazy_item import LazyItem
 from datastore.dynamodb.prepared_request import PreparedRequest
 from datastore.dynamodb.request_templates import QueryRequest, filtered, query_request
-from datastore.explain.trace import TracedRead, asking
+from datastore.explain.trace import TracedRead, current_field
 from datastore.model.access_patterns import AccessPattern, Table, values_in
 from datastore.model.composite_keys import Key, checked, key_attributes, key_of
 from datastore.model.versioning import counts, undone
 from datastore.session.batch_write import write_batches
-from datastore.session.idempotent_writes import also, is_left_so, was_put
+from datastore.session.idempotent_writes import is_already_applied, is_stored, with_condition
 from datastore.session.metering import Deadline, Meter
 from datastore.session.point_reads import PointReads
 from datastore.session.read_cache import Address, ReadFreshness
@@ -33,7 +33,7 @@ class WriteResult:
 
     ok: bool
     item: Item | None
-    repeated: bool = False
+    is_retry: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,29 +96,29 @@ class Store:
     ) -> None:
         self.meter = Meter() if meter is None else meter
         self.deadline = deadline
-        self.sharing = ReadFreshness.NEW
-        self.repeats = False
+        self.freshness = ReadFreshness.OWN
+        self.is_retry = False
         self._client = client
         self._prefix = prefix
         self._token = token
         self._loaders: dict[bool, PointReads] = {}
-        self._on_close: list[Callable[[], None]] = []
+        self._close_callbacks: list[Callable[[], None]] = []
 
     def _reads(self, consistent: bool) -> PointReads:
         reads = self._loaders.get(consistent)
         if reads is None:
-            reads = PointReads(self._client, self._prefix, consistent, self.meter, self.deadline, self.sharing)
+            reads = PointReads(self._client, self._prefix, consistent, self.meter, self.deadline, self.freshness)
             self._loaders[consistent] = reads
-            self.on_close(reads.give_up)
+            self.add_close_callback(reads.abandon)
         return reads
 
-    def on_close(self, act: Callable[[], None]) -> None:
+    def add_close_callback(self, act: Callable[[], None]) -> None:
         """Have this done when the store is closed."""
-        self._on_close.append(act)
+        self._close_callbacks.append(act)
 
     def close(self) -> None:
         """Give up all reads that others may share: whoever asked for them has gone."""
-        for act in self._on_close:
+        for act in self._close_callbacks:
             act()
 
     async def get(self, pattern: AccessPattern, key: Key) -> Item | None:
@@ -138,23 +138,23 @@ class Store:
         """
         return self._reads(pattern.consistent).read_all(pattern, keys, attributes)
 
-    def get_ahead(self, pattern: AccessPattern, key: Key) -> None:
+    def prefetch(self, pattern: AccessPattern, key: Key) -> None:
         """Have what will be asked for in a moment read together with what is asked for now."""
-        self._reads(pattern.consistent).read_ahead(pattern, key)
+        self._reads(pattern.consistent).prefetch(pattern, key)
 
-    def leading_on(self) -> AbstractContextManager[None]:
+    def defer_dispatch(self) -> AbstractContextManager[None]:
         """While a list is read whose items lead on to point reads: others wait and go out with those, as one batch."""
-        return self._reads(False).held
+        return self._reads(False).dispatch_hold
 
-    def forget(self, table: Table, key: Key) -> None:
+    def invalidate(self, table: Table, key: Key) -> None:
         """Drop what was read of a key, because it was just written."""
         for reads in self._loaders.values():
             reads.clear((table, key))
-        shared = self._client.shared.of(self._prefix)
-        if shared is not None:
-            shared.written((table, key))
+        cache = self._client.shared.for_prefix(self._prefix)
+        if cache is not None:
+            cache.invalidate_written((table, key))
 
-    def _remember(self, table: Table, key: Key, item: Raw | None) -> None:
+    def _prime_loaders(self, table: Table, key: Key, item: Raw | None) -> None:
         """Keep what a write left at a key, once forgotten: an eventually consistent read may not have it yet."""
         for consistent in (False, True):
             self._reads(consistent).prime((table, key), None if item is None else LazyItem(item))
@@ -172,7 +172,7 @@ class Store:
         """One page of the pattern's Query. `backward` turns its declared order round; `attributes` projects."""
         projected = None if attributes is None else tuple(attributes)
         template = query_request(pattern, self._prefix, tuple(values), backward, projected)
-        answer = await self._call(pattern, "Query", _filled(template, values, limit, start))
+        answer = await self._call(pattern, "Query", _fill(template, values, limit, start))
         return QueryPage(answer["Items"], answer["ScannedCount"], answer.get("LastEvaluatedKey"))
 
     async def query_all(self, pattern: AccessPattern, values: Mapping[str, Any]) -> AsyncIterator[Item]:
@@ -225,7 +225,7 @@ class Store:
         start: Item | None = None
         total = 0
         while True:
-            answer = await self._call(pattern, "Query", _filled(template, values, None, start))
+            answer = await self._call(pattern, "Query", _fill(template, values, None, start))
             total += int(answer["Count"])
             if not answer.get("LastEvaluatedKey"):
                 return total
@@ -234,8 +234,8 @@ class Store:
     async def put(self, pattern: AccessPattern, item: Mapping[str, Any], **values: Any) -> WriteResult:
         """Put the item if the pattern's condition holds; else the item that is there."""
         key = self._checked_key(pattern.table, item)
-        request = self._write(pattern.table, pattern.condition, "", values) | {"Item": encode_item(item)}
-        return await self._conditional(pattern, "PutItem", request, key, lambda _: request["Item"])
+        request = self._write_request(pattern.table, pattern.condition, "", values) | {"Item": encode_item(item)}
+        return await self._write_conditionally(pattern, "PutItem", request, key, lambda _: request["Item"])
 
     async def update(self, pattern: AccessPattern, key: Key, *, update: str = "", **values: Any) -> WriteResult:
         """Update the item if the pattern's condition holds; `update` says what where the pattern leaves it open.
@@ -245,28 +245,30 @@ class Store:
         """
         clauses = [clause for clause in pattern.guard if values_in(clause) <= values.keys()]
         condition = " AND ".join(([f"({pattern.condition})"] if clauses else [pattern.condition]) + clauses)
-        request = self._write(pattern.table, condition, pattern.update or update, values)
+        request = self._write_request(pattern.table, condition, pattern.update or update, values)
         request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_NEW"}
-        undone_yet = undone(request["UpdateExpression"])
-        again = partial(also, request, undone_yet) if undone_yet else None
+        not_applied = undone(request["UpdateExpression"])
+        retry_request = partial(with_condition, request, not_applied) if not_applied else None
         try:
-            written = await self._conditional(pattern, "UpdateItem", request, key, _attributes, again)
+            written = await self._write_conditionally(pattern, "UpdateItem", request, key, _attributes, retry_request)
         except RequestRefused:
             attribute = counts(request["UpdateExpression"])
             if attribute is None:
                 raise
-            await self._take_away_null(pattern, key, attribute)
-            written = await self._conditional(pattern, "UpdateItem", request, key, _attributes, again)
-        if again is None or written.ok or not written.repeated or "expected" in values or "never" in values:
+            await self._remove_null(pattern, key, attribute)
+            written = await self._write_conditionally(pattern, "UpdateItem", request, key, _attributes, retry_request)
+        if retry_request is None or written.ok or not written.is_retry or "expected" in values or "never" in values:
             return written
-        return WriteResult(is_left_so(request["UpdateExpression"], values, written.item), written.item, repeated=True)
+        return WriteResult(
+            is_already_applied(request["UpdateExpression"], values, written.item), written.item, is_retry=True
+        )
 
-    async def _take_away_null(self, pattern: AccessPattern, key: Key, attribute: str) -> None:
+    async def _remove_null(self, pattern: AccessPattern, key: Key, attribute: str) -> None:
         """Others write a version that is not there as null, too, to which nothing can be added. Both are 0."""
         condition, update = f"attribute_type(#{attribute}, :nothing)", f"REMOVE #{attribute}"
-        request = self._write(pattern.table, condition, update, {"nothing": "NULL"})
+        request = self._write_request(pattern.table, condition, update, {"nothing": "NULL"})
         request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_NEW"}
-        await self._conditional(pattern, "UpdateItem", request, key, _attributes)
+        await self._write_conditionally(pattern, "UpdateItem", request, key, _attributes)
 
     async def write_all(
         self, where: AccessPattern | Table, *, puts: Sequence[Mapping[str, Any]] = (), deletes: Sequence[Key] = ()
@@ -281,20 +283,20 @@ class Store:
             )
         finally:
             for key in requests:
-                self.forget(table, key)
+                self.invalidate(table, key)
 
     async def delete(self, pattern: AccessPattern, key: Key, **values: Any) -> WriteResult:
         """Delete the item if the pattern's condition holds; `item` is what was there, None when nothing was.
 
         Where the answer to an earlier try was lost and nothing is there, it is `repeated`.
         """
-        request = self._write(pattern.table, pattern.condition, "", values)
+        request = self._write_request(pattern.table, pattern.condition, "", values)
         request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_OLD"}
         there = f"attribute_exists({pattern.table.partition})"
-        written = await self._conditional(
-            pattern, "DeleteItem", request, key, _attributes, partial(also, request, there)
+        written = await self._write_conditionally(
+            pattern, "DeleteItem", request, key, _attributes, partial(with_condition, request, there)
         )
-        return WriteResult(True, None, repeated=True) if written.repeated and written.item is None else written
+        return WriteResult(True, None, is_retry=True) if written.is_retry and written.item is None else written
 
     async def transact(self, where: AccessPattern | Table, actions: Sequence[Action]) -> None:
         """All of the actions or none. Raises `TransactionCancelled` with a reason and an item for each.
@@ -307,7 +309,7 @@ class Store:
         """
         table = _table(where)
         bodies = [self._action(action.table or table, action) for action in actions]
-        places = [self._place(action.table or table, action) for action in actions]
+        addresses = [self._address(action.table or table, action) for action in actions]
         request = {
             "TransactItems": [{action.kind: body} for action, body in zip(actions, bodies, strict=True)],
             "ClientRequestToken": self._token(),
@@ -316,20 +318,20 @@ class Store:
         try:
             await self._call(where, "TransactWriteItems", request)
         except TransactionCancelled as cancelled:
-            if not (cancelled.is_retry and _were_put(actions, cancelled)):
+            if not (cancelled.is_retry and _puts_were_applied(actions, cancelled)):
                 raise
         finally:
-            for place in places:
-                self.forget(*place)
-        for action, place, body in zip(actions, places, bodies, strict=True):
+            for address in addresses:
+                self.invalidate(*address)
+        for action, address, body in zip(actions, addresses, bodies, strict=True):
             if action.kind in ("Put", "Delete"):
-                self._remember(*place, body.get("Item"))
+                self._prime_loaders(*address, body.get("Item"))
 
-    def _place(self, table: Table, action: Action) -> Address:
+    def _address(self, table: Table, action: Action) -> Address:
         return table, action.key or self._checked_key(table, action.item or {})
 
     def _action(self, table: Table, action: Action) -> dict[str, Any]:
-        body = self._write(table, action.condition, action.update, action.values or {})
+        body = self._write_request(table, action.condition, action.update, action.values or {})
         del body["ReturnConsumedCapacity"]
         if action.item is not None:
             self._checked_key(table, action.item)
@@ -337,26 +339,26 @@ class Store:
         assert action.key is not None
         return body | {"Key": self._key(table, action.key)}
 
-    async def _conditional(
+    async def _write_conditionally(
         self,
         pattern: AccessPattern,
         operation: str,
         request: Mapping[str, Any],
         key: Key,
         result: Callable[[Mapping[str, Any]], Raw | None],
-        again: Callable[[], Mapping[str, Any]] | None = None,
+        retry_request: Callable[[], Mapping[str, Any]] | None = None,
     ) -> WriteResult:
         try:
-            answer = await self._call(pattern, operation, request, again)
+            answer = await self._call(pattern, operation, request, retry_request)
         except ConditionFailed as failed:
-            return WriteResult(False, failed.item, repeated=failed.is_retry or self.repeats)
+            return WriteResult(False, failed.item, is_retry=failed.is_retry or self.is_retry)
         finally:
-            self.forget(pattern.table, key)  # if the write failed, what was read before is no longer true either
+            self.invalidate(pattern.table, key)  # if the write failed, what was read before is no longer true either
         item = result(answer)
-        self._remember(pattern.table, key, None if operation == "DeleteItem" else item)
+        self._prime_loaders(pattern.table, key, None if operation == "DeleteItem" else item)
         return WriteResult(True, None if item is None else decode_item(item))
 
-    def _write(self, table: Table, condition: str, update: str, values: Mapping[str, Any]) -> dict[str, Any]:
+    def _write_request(self, table: Table, condition: str, update: str, values: Mapping[str, Any]) -> dict[str, Any]:
         request: dict[str, Any] = {
             "TableName": self._prefix + table.name,
             "ReturnConsumedCapacity": "TOTAL",
@@ -379,7 +381,7 @@ class Store:
         where: AccessPattern | Table,
         operation: str,
         request: Mapping[str, Any] | PreparedRequest,
-        again: Callable[[], Mapping[str, Any]] | None = None,
+        retry_request: Callable[[], Mapping[str, Any]] | None = None,
     ) -> Awaitable[dict[str, Any]]:
         pattern = where.id if isinstance(where, AccessPattern) else ""
         return self._client.call(
@@ -388,20 +390,24 @@ class Store:
             timeout=self.deadline.remaining(),
             meter=self.meter,
             patterns=(pattern,) if pattern else (),
-            asks=(TracedRead(asking.get(), pattern, _table(where).name),) if self.meter.detailed else (),
-            retry_request=again,
+            traced=(TracedRead(current_field.get(), pattern, _table(where).name),) if self.meter.detailed else (),
+            retry_request=retry_request,
         )
 
 
-def _were_put(actions: Sequence[Action], cancelled: TransactionCancelled) -> bool:
+def _puts_were_applied(actions: Sequence[Action], cancelled: TransactionCancelled) -> bool:
     """Whether each item that is put on a condition was refused for being there as it is put. All are, or none."""
-    puts = [found for found in zip(actions, cancelled.reasons, cancelled.items, strict=True) if _puts(found[0])]
+    puts = [
+        found
+        for found in zip(actions, cancelled.reasons, cancelled.items, strict=True)
+        if _is_conditional_put(found[0])
+    ]
     return bool(puts) and all(
-        reason == "ConditionalCheckFailed" and was_put(action.item, there) for action, reason, there in puts
+        reason == "ConditionalCheckFailed" and is_stored(action.item, there) for action, reason, there in puts
     )
 
 
-def _puts(action: Action) -> bool:
+def _is_conditional_put(action: Action) -> bool:
     return action.item is not None and action.condition != ""
 
 
@@ -409,7 +415,7 @@ def _table(where: AccessPattern | Table) -> Table:
     return where.table if isinstance(where, AccessPattern) else where
 
 
-def _filled(
+def _fill(
     template: QueryRequest, values: Mapping[str, Any], limit: int | None, start: Mapping[str, Any] | None
 ) -> PreparedRequest:
     try:

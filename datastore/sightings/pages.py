@@ -19,7 +19,7 @@ from datastore.dynamodb.codec import Item, Raw
 from datastore.keyspace import sightings as keys
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.timestamp_forms import LAST_CHARACTER
-from datastore.session.pagination import LARGEST_LIMIT, Page, Span, page_of
+from datastore.session.pagination import MAX_LIMIT, Page, Span, page_of
 from datastore.session.store import Store
 
 # How many more items a page reads: the rest of the second that it ends in, and those that earlier pages had of the one
@@ -38,7 +38,7 @@ async def read_by_moment(store: Store, pattern: AccessPattern, values: Mapping[s
         position = page.next_start
         if position is None or found.suffice(position):
             return page_of(found.in_order(), span, 1)
-        limit = min(4 * limit, LARGEST_LIMIT)
+        limit = min(4 * limit, MAX_LIMIT)
 
 
 class _SightingsRead:

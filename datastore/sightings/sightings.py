@@ -226,7 +226,7 @@ class Sightings:
                 if cancelled.reasons[1] != "ConditionalCheckFailed":
                     raise
                 # Another report of the same user moved the streak to a new day meanwhile: look again.
-                self._store.forget(BLIP, keys.profile(user_id))
+                self._store.invalidate(BLIP, keys.profile(user_id))
                 continue
             return sighting
         raise Conflict("The reporter's profile changes too often at the moment; try again.", retryable=True)

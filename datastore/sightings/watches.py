@@ -62,7 +62,7 @@ class Watches:
         Raises `Unavailable` where only a try whose answer was lost can tell.
         """
         written = await self._store.delete(keys.DELETE_WATCH, key)
-        if written.item is None and written.repeated:
+        if written.item is None and written.is_retry:
             raise possibly_deleted("The watch")
         return watch_from(written.item) if written.item else None
 

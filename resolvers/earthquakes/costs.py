@@ -32,7 +32,7 @@ from datastore.earthquakes.statistics import (
 from datastore.errors import DomainError
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.access_patterns import DEFAULT_PAGE, LARGEST_PAGE, Arguments
-from datastore.session.pagination import SPARSE
+from datastore.session.pagination import SPARSE_AFTER
 from datastore.session.store import Store
 from resolvers.earthquakes.earthquakes import (
     DEFAULT_WINDOW,
@@ -239,7 +239,7 @@ class _QuerySimulation:
     def units(self) -> float:
         reach = self._reach
         length = (reach.end - reach.start).days + 1
-        alone = length if length <= 2 * SPARSE else SPARSE
+        alone = length if length <= 2 * SPARSE_AFTER else SPARSE_AFTER
         step = DAY if reach.backward else -DAY
         day = reach.start if reach.backward else reach.end
         for _ in range(alone):
@@ -252,7 +252,7 @@ class _QuerySimulation:
         return self._total()
 
     def _total(self) -> float:
-        return self._units * (READ_AHEAD if self._read > SPARSE else 1.0)
+        return self._units * (READ_AHEAD if self._read > SPARSE_AFTER else 1.0)
 
     def _alone(self, day: date, step: timedelta) -> None:
         """Add the cost of a day that the query reads in any case."""
@@ -301,7 +301,7 @@ class _QuerySimulation:
         cost = self._mixed(units[high] - units[low], fewer[high] - fewer[low], least=UNIT)
         if not cost:
             return
-        self._read += SPARSE
+        self._read += SPARSE_AFTER
         if found <= self._wanted:
             self._take(found, cost)
             return

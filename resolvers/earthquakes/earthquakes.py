@@ -29,7 +29,7 @@ from datastore.keyspace import earthquakes as keys
 from datastore.model.access_patterns import DEFAULT_PAGE
 from datastore.model.composite_keys import split
 from datastore.model.timestamps import epoch_ms, from_epoch_ms, iso
-from datastore.session.pagination import SPARSE, Page
+from datastore.session.pagination import SPARSE_AFTER, Page
 from resolvers.shared import validation as bounds
 from resolvers.shared.arguments import After, Before, Buffer, End, First, Last, MinMagnitude, Start, WhenSlow
 from resolvers.shared.authorization import require
@@ -221,7 +221,7 @@ def days_between(arguments: Mapping[str, Any], now: datetime) -> float:
     They are read as the scalar DateTime is. What cannot be read counts as the longest window.
     """
     days = days_of_window(arguments, now)
-    return days if days <= 2 * SPARSE else days + 3 + days // 366
+    return days if days <= 2 * SPARSE_AFTER else days + 3 + days // 366
 
 
 def days_of_window(arguments: Mapping[str, Any], now: datetime) -> float:
@@ -300,7 +300,7 @@ def logged(context: Context, asked: Asked) -> Iterator[Asked]:
             context.has_logged_refusal |= error in REFUSALS
             log = _log(context, asked, round((time.perf_counter() - began) * 1000), error)
             if context.services.request_logs.add(log):
-                context.meter.write_behind(LOG_WRITE_UNITS)
+                context.meter.defer_writes(LOG_WRITE_UNITS)
 
 
 def _log(context: Context, asked: Asked, latency_ms: int, error: str | None) -> RequestLog:

@@ -146,7 +146,7 @@ class Context:
         # Beside the one that is read from. Those of events that are over go by themselves.
         self._others: WeakSet[Store] | None = None
         self._made: list[str] = []
-        self._sharing = ReadFreshness.NEW
+        self._sharing = ReadFreshness.OWN
         self._origin: IdSource | None = None
         self._ids_made: dict[str, int] = {}
         self.now = services.now()
@@ -160,12 +160,12 @@ class Context:
 
     def share(self, sharing: ReadFreshness) -> None:
         """Say which reads of other operations may serve this one, before it reads."""
-        self._sharing = self.store.sharing = sharing
+        self._sharing = self.store.freshness = sharing
 
     def make_from(self, origin: IdSource) -> None:
         """Say what ids and keys are made from, before anything is written: the mutation has an Idempotency-Key."""
         self._origin = origin
-        self.store.repeats = origin.again
+        self.store.is_retry = origin.again
 
     @property
     def asked_at(self) -> datetime:
@@ -187,9 +187,9 @@ class Context:
 
     def told(self) -> None:
         """Something was told of how things stand: nothing older is shown beside it, here or in another event."""
-        shared = self.services.client.shared.of(self.services.prefix)
+        shared = self.services.client.shared.for_prefix(self.services.prefix)
         if shared is not None:
-            shared.told()
+            shared.advance_watermark()
 
     def renew(self) -> None:
         """Begin anew: the next event of a subscription sees its own moment, and nothing that was read for the last."""
@@ -226,8 +226,8 @@ class Context:
             token=services.new_id,
             meter=self.meter if meter is None else meter,
         )
-        store.sharing = self._sharing
-        store.repeats = self.is_again
+        store.freshness = self._sharing
+        store.is_retry = self.is_again
         return store
 
     def _note(self, store: Store) -> None:

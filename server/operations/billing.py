@@ -33,9 +33,9 @@ WITHHELD_UNITS = 4.0
 
 _MUTATION = OperationType.MUTATION
 _SHARING = {
-    OperationType.QUERY: ReadFreshness.RECENT,
-    OperationType.MUTATION: ReadFreshness.NEW,
-    OperationType.SUBSCRIPTION: ReadFreshness.TOLD,
+    OperationType.QUERY: ReadFreshness.CACHED,
+    OperationType.MUTATION: ReadFreshness.OWN,
+    OperationType.SUBSCRIPTION: ReadFreshness.AFTER_LAST_EVENT,
 }
 
 
@@ -63,8 +63,8 @@ class Billing:
         context = self._open_context(request.caller.identity)
         meter = context.meter
         meter.detailed = request.asked.explain
-        meter.allowed = self._documents.most_read(request.estimate)
-        meter.finishes = request.operation.kind is _MUTATION
+        meter.limit = self._documents.most_read(request.estimate)
+        meter.completes_writes = request.operation.kind is _MUTATION
         context.share(_SHARING[request.operation.kind])
         return context
 

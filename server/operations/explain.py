@@ -9,8 +9,8 @@ from graphql.language import FieldNode, OperationType
 from graphql.pyutils import AwaitableOrValue, Path
 
 from datastore.errors import Forbidden, Unauthenticated
-from datastore.explain.report import explained
-from datastore.explain.trace import asking
+from datastore.explain.report import explanation_of
+from datastore.explain.trace import current_field
 from datastore.model.identity import Role
 from datastore.model.log_redaction import hiding_emails
 from datastore.session.metering import Meter
@@ -48,7 +48,7 @@ class Explanations:
     def of(self, operation: PreparedOperation, caller: Caller, estimate: float, meter: Meter) -> dict[str, Any]:
         """What the meter has, as `extensions.dynamodb`. Emails in keys are shown to admins and systems only."""
         privileged = caller.identity is not None and _is_privileged(caller.identity.role)
-        return explained(
+        return explanation_of(
             meter,
             prefix=self.prefix,
             estimate=estimate,
@@ -64,22 +64,22 @@ class Asking(Executor[Any]):
         self, parent_type: Any, source: Any, field_details_list: Any, path: Path, position_context: Any
     ) -> AwaitableOrValue[Any]:
         name = ".".join(key for key in path.as_list() if isinstance(key, str))
-        token = asking.set(name)
+        token = current_field.set(name)
         try:
             value = super().execute_field(parent_type, source, field_details_list, path, position_context)
         finally:
-            asking.reset(token)
+            current_field.reset(token)
         return _as(name, value) if self.is_awaitable(value) else value
 
 
 async def _as(name: str, value: Any) -> Any:
-    before = asking.get()
-    asking.set(name)
+    before = current_field.get()
+    current_field.set(name)
     try:
         return await value
     finally:
         # Not by a token: what nobody awaits to its end is closed in whatever context.
-        asking.set(before)
+        current_field.set(before)
 
 
 def _is_privileged(role: Role | None) -> bool:

@@ -269,24 +269,24 @@ class Report:
         if meter.withheld:
             self.withheld += meter.withheld
             meter.withheld = 0
-        if not (meter.calls or meter.behind or meter.open or meter.detailed):
+        if not (meter.calls or meter.deferred or meter.open_calls or meter.detailed):
             self.latest = ()
             return 0.0
         if not meter.detailed:
-            knows_all = meter.open == 0
+            knows_all = meter.open_calls == 0
             calls, behind = meter.drain()
             return self._count(calls, behind, 1, knows_all)
-        knows_all = meter.knows_all
+        knows_all = meter.is_complete
         taken = meter.take()
         # Events of a subscription are explained each by itself, and may go on for ever.
         if not self._is_subscription:
-            self.done.add(taken)
+            self.done.merge(taken)
         return self.count(taken, knows_all=knows_all)
 
     def count(self, taken: Meter, among: int = 1, *, knows_all: bool) -> float:
         """Add what was done for so many, and tell this one's part of what it cost."""
         self.withheld += taken.withheld
-        return self._count(taken.calls, taken.behind, among, knows_all)
+        return self._count(taken.calls, taken.deferred, among, knows_all)
 
     def _count(self, calls: Sequence[Call], price: float, among: int, knows_all: bool) -> float:
         if not knows_all:

@@ -257,7 +257,7 @@ class Runner:
             context.close()
             self.accounts.measure(report, meter)
         wrote = _wrote(report)
-        stopped = meter.stopped
+        stopped = meter.stop_error
         if request.values > UNMEASURED_VALUES and is_too_large(outcome.data):
             outcome = failure(AnswerTooLarge())
         if stopped is not None and (request.kind is OperationType.QUERY or not wrote):

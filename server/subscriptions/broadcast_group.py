@@ -109,7 +109,7 @@ class BroadcastGroup:
         if not self._members:
             self._forget(self)
             for context in (self._context, *self._maker.open):  # what is under way is given up
-                knows_all = context.meter.knows_all
+                knows_all = context.meter.is_complete
                 member.subscriber.share(context.meter.take(), 1, knows_all=knows_all)
             self._running.cancel()
             self._returning.cancel()
@@ -158,7 +158,7 @@ class BroadcastGroup:
         self._read_soon(*members)
 
     def share(self, context: OperationContext, members: list[GroupMember]) -> None:
-        knows_all = context.meter.knows_all
+        knows_all = context.meter.is_complete
         self._owing.charge(context.meter.take(), members, knows_all=knows_all)
 
     def _standing(self) -> ResumePosition | None:
@@ -369,7 +369,7 @@ class BroadcastGroup:
     def _share_source(self) -> None:
         """What the source has read is shared by all."""
         meter = self._context.meter
-        knows_all = meter.knows_all
+        knows_all = meter.is_complete
         self._owing.charge(meter.take(), list(self._members), knows_all=knows_all)
 
 

@@ -39,7 +39,7 @@ class CostSplitter:
         answer = 0.0 if outcome is None or not members else event_units(members[0].subscriber.request, outcome)
         if answer < LEAST_SHARE * len(members):
             answer = 0.0
-        if not taken.calls and not taken.behind and knows_all and not answer:
+        if not taken.calls and not taken.deferred and knows_all and not answer:
             return
         owing = [member for member in members if not member.is_over] or members
         for member in owing:

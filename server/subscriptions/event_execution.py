@@ -103,7 +103,7 @@ class EventExecutor:
             outcome = failure(problem)
         finally:
             self.open.discard(context)
-            knows_all = context.meter.knows_all
+            knows_all = context.meter.is_complete
             context.close()
         return EventResult(event, outcome, member, context.knows_who_asks, context.meter.take(), knows_all)
 

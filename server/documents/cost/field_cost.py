@@ -14,7 +14,7 @@ from typing import Any
 from graphql import GraphQLField, get_named_type, get_nullable_type, is_leaf_type, is_list_type, is_object_type
 
 from datastore.model.access_patterns import DEFAULT_PAGE, LARGEST_PAGE, NOT_SAID, AccessPattern, Arguments, Extent
-from datastore.session.metering import WRITE_PRICE
+from datastore.session.metering import WRITE_UNIT_COST
 
 READ_BYTES, WRITTEN_BYTES = 4096, 1024
 POINT_READS = ("GetItem", "BatchGetItem", "TransactGetItems")
@@ -45,7 +45,7 @@ class Price:
         self.model = self._extent.model
         self.moves = callable(self._extent.size)  # the size depends on the time
         self.at_hand = self._extent.at_hand
-        self.behind = WRITE_PRICE * self._extent.behind
+        self.behind = WRITE_UNIT_COST * self._extent.behind
         self._is_list = is_list_type(get_nullable_type(field.type))
         self._lists = [name for name, argument in field.args.items() if _may_hold_list(argument.type)]
         self.fixed = not field.args or not (self.patterns or self._is_list or self.is_connection) or self._is_one(field)
@@ -117,7 +117,7 @@ class Price:
             units += unit * each * self._extent.reads * _blocks(pattern.table.item_bytes, READ_BYTES)
         return (
             units
-            + WRITE_PRICE * (self._written(pattern, arguments, given) + self._extent.behind)
+            + WRITE_UNIT_COST * (self._written(pattern, arguments, given) + self._extent.behind)
             + self._extent.searched
         )
 
