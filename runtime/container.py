@@ -43,7 +43,8 @@ from pipelines.matches.live.metrics import PollFigures
 from pipelines.matches.setup import MatchSource, pipeline_setup
 from resolvers.earthquakes.costs import EarthquakeCosts
 from resolvers.earthquakes.earthquakes import EARTHQUAKE_COSTS
-from resolvers.shared.context import Context, Services, SightingPlaces
+from resolvers.shared.context import Context
+from resolvers.shared.services import Services, SightingPlaces
 from runtime.jobs import LOCAL_POLL_SECONDS, POLL_SECONDS, Background, Job, metrics_served, serve_metrics
 from server.observability.store_metrics import StoreMetrics
 from server.operations.lifecycle import Observe
@@ -184,8 +185,8 @@ class Gateway:
             logs.start()
             stack.push_async_callback(logs.stop)
             stack.push_async_callback(changes.aclose)
-            stack.push_async_callback(self.services.remembered.aclose)
-            stack.push_async_callback(self.services.pictures.aclose)
+            stack.push_async_callback(self.services.scan_cache.aclose)
+            stack.push_async_callback(self.services.decoder_pool.aclose)
             stack.push_async_callback(for_clients.finish)
             if self._part is ProcessPart.WHOLE:
                 port, host = self.settings.metrics_port, self.settings.metrics_host
@@ -292,7 +293,7 @@ class Gateway:
             open_store=self.open_store,
             matches=self._matches,
             ingest=ingest,
-            remembered=services.remembered,
+            remembered=services.scan_cache,
             metrics=self.metrics,
             polling=self._polling,
             now=self._now,
@@ -307,7 +308,7 @@ class Gateway:
             prefix=self._store.prefix,
             cursors=Cursors(self.settings.secret.encode(), _encoded(self.settings.other_secrets)),
             changes=changes,
-            remembered=ScanCache(self.open_store, self._now),
+            scan_cache=ScanCache(self.open_store, self._now),
             request_logs=logs,
             ingest=ingests.run,
             places=SightingPlaces(self.settings.areas, self.settings.categories),

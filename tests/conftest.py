@@ -167,7 +167,7 @@ class Served:
     def pictures(self) -> DecoderPool:
         """The gateway's decoders."""
         assert self.gateway.services is not None
-        return self.gateway.services.pictures
+        return self.gateway.services.decoder_pool
 
     async def listen(self, query: str, *, user: str | None = None, role: Role = Role.USER) -> "Listener":
         """Start a subscription; it is attached when this returns only as far as the protocol tells (see `settle`)."""

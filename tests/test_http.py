@@ -31,8 +31,8 @@ GRAPHQL = "application/graphql-response+json"
 class Toy:
     """What the resolvers below saw."""
 
-    knows_who_asks = True
-    stands_for: Callable[[], int]
+    used_identity = True
+    subscriber_count: Callable[[], int]
     progress: SubscriptionProgress | None = None
 
     def __init__(self, identity: Identity | None) -> None:
@@ -45,16 +45,16 @@ class Toy:
     def close(self) -> None:
         pass
 
-    def share(self, sharing: ReadFreshness) -> None:
+    def set_freshness(self, freshness: ReadFreshness) -> None:
         pass
 
-    def make_from(self, origin: IdSource) -> None:
+    def use_id_source(self, source: IdSource) -> None:
         pass
 
-    def told(self) -> None:
+    def advance_watermark(self) -> None:
         raise AssertionError("nothing is followed over HTTP")
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         raise AssertionError("nothing is renewed over HTTP")
 
 

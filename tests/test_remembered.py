@@ -96,7 +96,7 @@ async def test_what_a_job_wrote_is_seen_when_it_says_so(served: Served) -> None:
     assert services is not None
 
     unaware = await served.ask("{ teams { name } }")
-    services.remembered.invalidate(TEAMS)
+    services.scan_cache.invalidate(TEAMS)
     aware = await served.ask("{ teams { name } }")
 
     assert [len(answer.data["teams"]) for answer in (unaware, aware)] == [1, 2]

@@ -63,14 +63,14 @@ class World:
 class Toy:
     """A context whose loader remembers, as a real one does."""
 
-    knows_who_asks = True
-    stands_for: Callable[[], int]
+    used_identity = True
+    subscriber_count: Callable[[], int]
     progress: SubscriptionProgress | None = None
 
     def __init__(self, identity: Identity | None) -> None:
         world.contexts += 1
         self.identity = identity
-        self.renew()
+        self.reset()
 
     @property
     def meter(self) -> Meter:
@@ -79,16 +79,16 @@ class Toy:
     def close(self) -> None:
         pass
 
-    def share(self, sharing: ReadFreshness) -> None:
+    def set_freshness(self, freshness: ReadFreshness) -> None:
         pass
 
-    def make_from(self, origin: IdSource) -> None:
+    def use_id_source(self, source: IdSource) -> None:
         pass
 
-    def told(self) -> None:
+    def advance_watermark(self) -> None:
         pass
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         self.loaded: dict[str, float] = {}
         self.moment = world.now
 

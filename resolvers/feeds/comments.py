@@ -92,11 +92,11 @@ async def add_comment(
 def _comment_id(info: Info, given: str | None) -> str:
     context = info.context
     if given is None:
-        return uuid7(context.asked_at, context.new_id(info))
+        return uuid7(context.requested_at, context.new_id(info))
     moment = uuid7_moment(given)
     if moment is None:
         raise BadUserInput("`commentId` must be a UUID of version 7, in lower case.", field="commentId")
-    if not context.asked_at - MOST_BEHIND <= moment <= context.asked_at + MOST_AHEAD:
+    if not context.requested_at - MOST_BEHIND <= moment <= context.requested_at + MOST_AHEAD:
         limits = "at most a day ago and at most five minutes ahead"
         raise BadUserInput(f"`commentId` must have a time {limits}.", field="commentId")
     return given

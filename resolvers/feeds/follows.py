@@ -56,7 +56,7 @@ async def followed_by_user(
 
 
 async def followed_by_viewer(parent: strawberry.Parent[User], info: Info) -> bool | None:
-    return None if info.context.identity is None else await info.context.sight.follows(parent.user_id)
+    return None if info.context.identity is None else await info.context.visibility.follows(parent.user_id)
 
 
 async def follower(parent: strawberry.Parent[Follow], info: Info) -> User | None:

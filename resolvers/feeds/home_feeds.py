@@ -65,7 +65,7 @@ async def post(parent: strawberry.Parent[FeedEntry], info: Info) -> Post | None:
     """Of a post for followers, whether the viewer is one is read in the same batch: it costs no call of its own."""
     pattern = post_keys.POST_OF_EVENT if is_event(info) else post_keys.POST
     if parent.followers_only and parent.author_id is not None:
-        info.context.sight.will_ask(parent.author_id, pattern)
+        info.context.visibility.will_ask(parent.author_id, pattern)
     return await info.context.posts.visible(parent.post_id, pattern)
 
 

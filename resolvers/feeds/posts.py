@@ -160,7 +160,7 @@ async def create_post(info: Info, input: NewPost) -> Post:
     caller = require(context.identity, keys.CREATE_POST)
     given = bounds.checked(input, CHECKS)
     return await context.posts.create(
-        given["post_id"] or uuid7(context.asked_at, context.new_id(info)),
+        given["post_id"] or uuid7(context.requested_at, context.new_id(info)),
         author_id=caller.user_id,
         text=given["text"],
         visibility=input.visibility,

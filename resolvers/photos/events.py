@@ -63,7 +63,7 @@ async def log_event(info: Info, events: Events) -> list[LoggedEvent]:
 
 def _logged(info: Info, event: LogEventInput, at: str) -> LoggedEvent:
     context = info.context
-    moment = context.asked_at
+    moment = context.requested_at
     happened = moment if event.at is None else _happened(f"{at}at", event.at, moment)
     return LoggedEvent(
         event_id=uuid7(moment, context.new_id(info)),

@@ -55,17 +55,17 @@ OfFace = Annotated[strawberry.ID, strawberry.argument(description="The face's `f
 async def tag_face(info: Info, input: NewFace, taken_at: TakenAt = None) -> Face:
     context = info.context
     me = uploader(context.identity, keys.TAG_FACE)
-    return await context.tagging.tag(
+    return await context.face_tags.tag(
         _face(info, input),
         me,
         taken_at=moment_given(taken_at),
-        may_be_there=input.face_id is not None or context.is_again,
+        may_be_there=input.face_id is not None or context.is_retry,
     )
 
 
 async def untag_face(info: Info, face_id: OfFace, image_id: OfPhoto) -> Face | None:
     me, is_admin = moderator(info.context.identity, keys.UNTAG_FACE)
-    return await info.context.tagging.untag(
+    return await info.context.face_tags.untag(
         bounds.id("faceId", face_id), bounds.id("imageId", image_id), me, is_admin=is_admin
     )
 
@@ -73,16 +73,16 @@ async def untag_face(info: Info, face_id: OfFace, image_id: OfPhoto) -> Face | N
 def _face(info: Info, input: TagFaceInput) -> Face:
     context = info.context
     if input.face_id is None:
-        face_id = uuid7(context.asked_at, context.new_id(info))
+        face_id = uuid7(context.requested_at, context.new_id(info))
     else:
-        face_id = texts.recent_id("faceId", input.face_id, context.asked_at)
+        face_id = texts.recent_id("faceId", input.face_id, context.requested_at)
     return Face(
         face_id=face_id,
         image_id=bounds.id("imageId", input.image_id),
         person_id=bounds.id("personId", input.person_id),
         confidence=_fraction("confidence", input.confidence),
         bounding_box=_box(input.bounding_box),
-        created_at=from_iso(iso(context.asked_at)),
+        created_at=from_iso(iso(context.requested_at)),
         photo_sort=None,
     )
 

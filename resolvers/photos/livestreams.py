@@ -169,7 +169,7 @@ async def create_livestream(info: Info, input: NewLivestream) -> Livestream:
     given = bounds.checked(input, CHECKS)
     check_times(given["start_time"], given["end_time"])
     announced = Livestream(
-        livestream_id=_new_id(info, input.livestream_id), created_at=moment("createdAt", context.asked_at), **given
+        livestream_id=_new_id(info, input.livestream_id), created_at=moment("createdAt", context.requested_at), **given
     )
     return await context.livestreams.create(announced)
 
@@ -177,8 +177,8 @@ async def create_livestream(info: Info, input: NewLivestream) -> Livestream:
 def _new_id(info: Info, given: str | None) -> str:
     context = info.context
     if given is None:
-        return uuid7(context.asked_at, context.new_id(info))
-    return texts.recent_id("livestreamId", given, context.asked_at)
+        return uuid7(context.requested_at, context.new_id(info))
+    return texts.recent_id("livestreamId", given, context.requested_at)
 
 
 async def update_livestream(info: Info, input: Changes) -> Livestream:

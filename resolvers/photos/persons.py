@@ -116,11 +116,11 @@ async def create_person(info: Info, input: NewPerson) -> Person:
     context = info.context
     require(context.identity, keys.CREATE_PERSON)
     given = bounds.checked(input, NEW)
-    return await context.naming.create(
-        given["person_id"] or uuid7(context.asked_at, context.new_id(info)),
+    return await context.person_rename.create(
+        given["person_id"] or uuid7(context.requested_at, context.new_id(info)),
         name=given["name"],
         thumbnail_url=given["thumbnail_url"],
-        may_be_there=given["person_id"] is not None or context.is_again,
+        may_be_there=given["person_id"] is not None or context.is_retry,
     )
 
 
@@ -128,7 +128,7 @@ async def update_person(info: Info, input: Changes) -> Person:
     require(info.context.identity, keys.UPDATE_PERSON)
     person_id, changes = bounds.id("personId", input.person_id), bounds.changes(input, CHECKS, {"thumbnail_url"})
     attributes = {ATTRIBUTES[name]: value for name, value in changes.items()}
-    return await info.context.naming.update(person_id, attributes, bounds.version(input.expected_version))
+    return await info.context.person_rename.update(person_id, attributes, bounds.version(input.expected_version))
 
 
 async def merge_persons(info: Info, from_: From, into: Into) -> Person:
@@ -136,4 +136,4 @@ async def merge_persons(info: Info, from_: From, into: Into) -> Person:
     one, other = bounds.id("from", from_), bounds.id("into", into)
     if one == other:
         raise BadUserInput("`into` must be somebody else than `from`.", field="into")
-    return await info.context.merging.merge(one, other)
+    return await info.context.person_merge.merge(one, other)

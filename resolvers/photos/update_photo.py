@@ -41,13 +41,13 @@ async def update_photo(info: Info, input: Changes, taken_at: TakenAt = None) -> 
     image_id, moment = bounds.id("imageId", input.image_id), moment_given(taken_at)
     changes = bounds.changes(input, CHECKS, removable={"description"})
     change = PhotoChange(changes, bounds.version(input.expected_version))
-    return await info.context.photo_editing.update(image_id, me, moment, change)
+    return await info.context.photo_updates.update(image_id, me, moment, change)
 
 
 async def delete_photo(info: Info, image_id: OfPhoto, taken_at: TakenAt = None) -> Photo | None:
     me, is_admin = moderator(info.context.identity, keys.DELETE_PHOTO)
     id, moment = bounds.id("imageId", image_id), moment_given(taken_at)
-    return await info.context.photo_editing.delete(id, me, moment, is_admin=is_admin)
+    return await info.context.photo_updates.delete(id, me, moment, is_admin=is_admin)
 
 
 def moment_given(taken_at: datetime | None) -> datetime | None:

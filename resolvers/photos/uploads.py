@@ -91,7 +91,7 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
         states_when=given["taken_at"] is not None,
     )
     said = ["content_type", *(name for name, value in given.items() if value is not None)]
-    chosen = input.image_id is not None or context.is_again
+    chosen = input.image_id is not None or context.is_retry
     identity = require(context.identity, keys.CREATE_PHOTO)
     paid_by = uploader_claims(identity.user_id, identity.role.value)
     return await context.uploads.reserve(wanted, chosen=chosen, said=said, uploader=paid_by)
@@ -100,8 +100,8 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
 def _image_id(info: Info, given: str | None) -> str:
     context = info.context
     if given is None:
-        return uuid7(context.asked_at, context.new_id(info))
-    return texts.recent_id("imageId", given, context.asked_at)
+        return uuid7(context.requested_at, context.new_id(info))
+    return texts.recent_id("imageId", given, context.requested_at)
 
 
 async def complete_photo(info: Info, image_id: ImageId) -> Photo:

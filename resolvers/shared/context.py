@@ -1,18 +1,13 @@
-"""What a resolver is given: who asks, the moment it is, and the store, all fresh for each operation and each event."""
+"""The context that resolvers receive: the caller, the time and the store of one operation or event."""
 
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Generic, TypeVar, overload
 from weakref import WeakSet
 
 import strawberry
 
-from datastore.change_streams.change_feed import ChangeFeed
 from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
-from datastore.dynamodb.client import Client
-from datastore.earthquakes.earthquakes import Earthquakes, IngestSummary
-from datastore.earthquakes.request_logs import RequestLogs
+from datastore.earthquakes.earthquakes import Earthquakes
 from datastore.feeds.comments import Comments
 from datastore.feeds.follows import Follows
 from datastore.feeds.home_feeds import HomeFeeds
@@ -23,7 +18,6 @@ from datastore.feeds.posts import Posts
 from datastore.feeds.searches import Searches
 from datastore.feeds.users import Users
 from datastore.feeds.visibility import Viewer, VisibilityPolicy
-from datastore.matches.active_match_changes import ParsedMatches
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.devices import Devices
 from datastore.matches.display_states import DisplayStates
@@ -36,9 +30,6 @@ from datastore.matches.team_seasons import TeamSeasons
 from datastore.matches.teams import Teams
 from datastore.model.identity import Identity, Role
 from datastore.model.ids import IdSource
-from datastore.objects import ObjectStore
-from datastore.photos.decoder_pool import DecoderPool
-from datastore.photos.encrypted_user_ids import UserIds
 from datastore.photos.events import PhotoEvents
 from datastore.photos.face_tags import FaceTags
 from datastore.photos.faces import Faces
@@ -52,76 +43,14 @@ from datastore.photos.rename_person import PersonRename
 from datastore.photos.update_photo import PhotoUpdates
 from datastore.photos.uploads import Uploads
 from datastore.photos.users import PhotoUsers
-from datastore.search import SearchIndex
-from datastore.session.cursors import Cursors
 from datastore.session.metering import Deadline, Meter
 from datastore.session.read_cache import ReadFreshness
-from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 from datastore.sightings.reporters import Reporters
 from datastore.sightings.sightings import Sightings
 from datastore.sightings.watches import Watches
-
-
-@dataclass(frozen=True, slots=True)
-class SightingPlaces:
-    """The configured areas and categories of the sightings."""
-
-    areas: tuple[str, ...]
-    categories: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Services:
-    """What lives as long as the process: one of each. Time comes from `now`, chance from `new_id`.
-
-    `keeps_metadata` tells whether originals of photos are stored with their metadata.
-    """
-
-    client: Client
-    prefix: str
-    cursors: Cursors
-    changes: ChangeFeed
-    remembered: ScanCache
-    request_logs: RequestLogs
-    ingest: Callable[[str], Awaitable[IngestSummary]]
-    places: SightingPlaces
-    now: Callable[[], datetime]
-    new_id: Callable[[], str]
-    user_ids: UserIds
-    objects: ObjectStore
-    search: SearchIndex
-    deadline_seconds: float = 30.0
-    keeps_metadata: bool = False
-    parsed_matches: ParsedMatches = field(default_factory=ParsedMatches)
-    pictures: DecoderPool = field(default_factory=DecoderPool)
-
-
-T = TypeVar("T")
-
-
-class _LazyAttribute(Generic[T]):
-    """An attribute that is made when it is first asked for: `cached_property` without the lock that it has in 3.11."""
-
-    __slots__ = ("_make", "_name")
-
-    def __init__(self, make: Callable[[Any], T]) -> None:
-        self._make = make
-        self._name = make.__name__
-
-    @overload
-    def __get__(self, instance: None, owner: type) -> "_LazyAttribute[T]": ...
-
-    @overload
-    def __get__(self, instance: object, owner: type) -> T: ...
-
-    def __get__(self, instance: object | None, owner: type) -> "T | _LazyAttribute[T]":
-        if instance is None:
-            return self
-        own = instance.__dict__
-        value = own[self._name] = self._make(instance)
-        own["_made"].append(self._name)
-        return value
+from resolvers.shared.lazy_attribute import LazyAttribute
+from resolvers.shared.services import Services
 
 
 def _one() -> int:
@@ -129,274 +58,278 @@ def _one() -> int:
 
 
 class Context:
-    """One operation's context.
+    """The context of one operation. The sources of a subscription share one; each of its events has its own."""
 
-    `knows_who_asks` is whether anything has depended on the `identity`: nothing but what reads it does. `stands_for`
-    tells how many have what a subscription's source makes, and `progress` how far it has come.
-    """
+    #: The time of the operation or event.
+    now: datetime
+    #: The store of the operation or event.
+    store: Store
+    #: Whether the identity was read, so that the result may depend on it.
+    used_identity: bool
+    #: Returns the number of subscribers that share the source of a subscription.
+    subscriber_count: Callable[[], int]
+    #: The resume position of a subscription; None for other operations.
+    progress: SubscriptionProgress | None
+    #: Whether a request log of a rejected field was written.
+    has_logged_refusal: bool
+    #: The names of the lazy attributes that were computed.
+    lazy_names: list[str]
 
     def __init__(self, services: Services, identity: Identity | None) -> None:
         self.services = services
-        self.stands_for: Callable[[], int] = _one
-        self.progress: SubscriptionProgress | None = None  # of a subscription
-        self.knows_who_asks = False
+        self.subscriber_count = _one
+        self.progress = None
+        self.used_identity = False
         self._identity = identity
         self.meter = Meter()
         self.has_logged_refusal = False
-        # Beside the one that is read from. Those of events that are over go by themselves.
-        self._others: WeakSet[Store] | None = None
-        self._made: list[str] = []
-        self._sharing = ReadFreshness.OWN
-        self._origin: IdSource | None = None
-        self._ids_made: dict[str, int] = {}
+        # Stores other than the present one. Those of past events are garbage-collected.
+        self._other_stores: WeakSet[Store] | None = None
+        self.lazy_names = []
+        self._freshness = ReadFreshness.OWN
+        self._id_source: IdSource | None = None
+        self._id_counts: dict[str, int] = {}
         self.now = services.now()
-        self.store = self._opened()
+        self.store = self._open_store()
 
     @property
     def identity(self) -> Identity | None:
-        """Who asks, None for anybody without a token."""
-        self.knows_who_asks = True
+        """The caller, or None without a token."""
+        self.used_identity = True
         return self._identity
 
-    def share(self, sharing: ReadFreshness) -> None:
-        """Say which reads of other operations may serve this one, before it reads."""
-        self._sharing = self.store.freshness = sharing
+    def set_freshness(self, freshness: ReadFreshness) -> None:
+        """Set which reads of other operations may serve this one. Call it before the first read."""
+        self._freshness = self.store.freshness = freshness
 
-    def make_from(self, origin: IdSource) -> None:
-        """Say what ids and keys are made from, before anything is written: the mutation has an Idempotency-Key."""
-        self._origin = origin
-        self.store.is_retry = origin.again
-
-    @property
-    def asked_at(self) -> datetime:
-        """The moment for keys: when a mutation was first asked for, where it may be executed anew under its key."""
-        return self.now if self._origin is None else self._origin.moment
+    def use_id_source(self, source: IdSource) -> None:
+        """Derive new ids from the mutation's Idempotency-Key. Call it before the first write."""
+        self._id_source = source
+        self.store.is_retry = source.again
 
     @property
-    def is_again(self) -> bool:
-        """Whether another process, which is gone, may have executed this mutation before."""
-        return self._origin is not None and self._origin.again
+    def requested_at(self) -> datetime:
+        """The time for new keys: that of the first request, if the mutation has an Idempotency-Key."""
+        return self.now if self._id_source is None else self._id_source.moment
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether a process that has ended may have executed this mutation before."""
+        return self._id_source is not None and self._id_source.again
 
     def new_id(self, info: "Info") -> str:
-        """An id that comes once: for the root field that asks, by its place in the mutation, if it has a key."""
-        if self._origin is None:
+        """Return a new id. With an Idempotency-Key it is derived from the root field's name and the call's number."""
+        if self._id_source is None:
             return self.services.new_id()
         field = str(info.path.key)
-        number = self._ids_made[field] = self._ids_made.get(field, 0) + 1
-        return self._origin.id(f"{field} {number}")
+        number = self._id_counts[field] = self._id_counts.get(field, 0) + 1
+        return self._id_source.id(f"{field} {number}")
 
-    def told(self) -> None:
-        """Something was told of how things stand: nothing older is shown beside it, here or in another event."""
+    def advance_watermark(self) -> None:
+        """Let later reads of this process return nothing older than the present state, in other events too."""
         shared = self.services.client.shared.for_prefix(self.services.prefix)
         if shared is not None:
             shared.advance_watermark()
 
-    def renew(self) -> None:
-        """Begin anew: the next event of a subscription sees its own moment, and nothing that was read for the last."""
-        self._note(self.store)
-        self._let_go()
+    def reset(self) -> None:
+        """Prepare for the next event of a subscription: set its time, and forget all reads."""
+        self._track(self.store)
+        self._clear_lazy_attributes()
         self.now = self.services.now()
-        self.store = self._opened()
+        self.store = self._open_store()
 
     def close(self) -> None:
-        """Give up the reads that nobody waits for any more: their keys are not asked for."""
+        """Cancel the reads that are still queued."""
         self.store.close()
-        for store in self._others or ():
+        for store in self._other_stores or ():
             store.close()
-        self._let_go()
+        self._clear_lazy_attributes()
 
-    def _let_go(self) -> None:
-        """Of what was made for it: some of that knows the context, and all that was read would stay with it."""
-        for name in self._made:
+    def _clear_lazy_attributes(self) -> None:
+        """Delete the lazy attributes. Some refer to the context, and the cycle would keep all reads in memory."""
+        for name in self.lazy_names:
             self.__dict__.pop(name, None)
-        self._made.clear()
+        self.lazy_names.clear()
 
     def new_store(self) -> Store:
-        """A store that has read nothing yet, with a deadline of its own."""
-        store = self._opened()
-        self._note(store)
+        """Return a store with its own deadline, without any previous read."""
+        store = self._open_store()
+        self._track(store)
         return store
 
-    def _opened(self, meter: Meter | None = None) -> Store:
+    def _open_store(self) -> Store:
         services = self.services
         store = Store(
             services.client,
             prefix=services.prefix,
             deadline=Deadline(services.deadline_seconds),
             token=services.new_id,
-            meter=self.meter if meter is None else meter,
+            meter=self.meter,
         )
-        store.freshness = self._sharing
-        store.is_retry = self.is_again
+        store.freshness = self._freshness
+        store.is_retry = self.is_retry
         return store
 
-    def _note(self, store: Store) -> None:
-        if self._others is None:
-            self._others = WeakSet()
-        self._others.add(store)
+    def _track(self, store: Store) -> None:
+        if self._other_stores is None:
+            self._other_stores = WeakSet()
+        self._other_stores.add(store)
 
-    @_LazyAttribute
+    @LazyAttribute
     def sightings(self) -> Sightings:
         return Sightings(self.store, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def reporters(self) -> Reporters:
         return Reporters(self.store)
 
-    @_LazyAttribute
+    @LazyAttribute
     def watches(self) -> Watches:
         return Watches(self.store)
 
-    @_LazyAttribute
+    @LazyAttribute
     def earthquakes(self) -> Earthquakes:
         return Earthquakes(self.store, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def teams(self) -> Teams:
-        return Teams(self.store, self.now, self.services.remembered)
+        return Teams(self.store, self.now, self.services.scan_cache)
 
-    @_LazyAttribute
+    @LazyAttribute
     def team_seasons(self) -> TeamSeasons:
         return TeamSeasons(self.store, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def leagues(self) -> Leagues:
-        return Leagues(self.store, self.now, self.services.remembered)
+        return Leagues(self.store, self.now, self.services.scan_cache)
 
-    @_LazyAttribute
+    @LazyAttribute
     def display_states(self) -> DisplayStates:
         return DisplayStates(self.store, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def fixtures(self) -> Fixtures:
         return Fixtures(self.store, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def fixture_cache(self) -> FixtureCache:
         return FixtureCache(self.store, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def active_matches(self) -> ActiveMatches:
-        return ActiveMatches(self.store, self.now, self.services.remembered)
+        return ActiveMatches(self.store, self.now, self.services.scan_cache)
 
-    @_LazyAttribute
+    @LazyAttribute
     def match_follows(self) -> MatchFollows:
         return MatchFollows(self.store, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def devices(self) -> Devices:
         return Devices(self.store, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def live_activities(self) -> LiveActivities:
         return LiveActivities(self.store, self.now)
 
-    @_LazyAttribute
-    def sight(self) -> VisibilityPolicy:
-        """What the caller may see of the feed."""
+    @LazyAttribute
+    def visibility(self) -> VisibilityPolicy:
         return VisibilityPolicy(self.store, self.viewer)
 
     def viewer(self) -> Viewer:
-        """The caller, as who looks at posts."""
+        """Return the caller as a viewer of posts."""
         identity = self.identity
         return Viewer() if identity is None else Viewer(identity.user_id, identity.role is not Role.USER)
 
-    @_LazyAttribute
+    @LazyAttribute
     def users(self) -> Users:
         return Users(self.store, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def posts(self) -> Posts:
-        return Posts(self.store, self.now, self.sight)
+        return Posts(self.store, self.now, self.visibility)
 
-    @_LazyAttribute
+    @LazyAttribute
     def searches(self) -> Searches:
-        """Searches of the feed."""
-        return Searches(self.services.search, self.store, self.now, self.sight)
+        return Searches(self.services.search, self.store, self.now, self.visibility)
 
-    @_LazyAttribute
+    @LazyAttribute
     def comments(self) -> Comments:
         return Comments(self.store, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def likes(self) -> Likes:
         return Likes(self.store, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def follows(self) -> Follows:
         return Follows(self.store, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def home_feeds(self) -> HomeFeeds:
         return HomeFeeds(self.store)
 
-    @_LazyAttribute
+    @LazyAttribute
     def notifications(self) -> Notifications:
         return Notifications(self.store, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def leaderboards(self) -> Leaderboards:
         return Leaderboards(self.store, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def lookups(self) -> Lookups:
-        """Items of the photo library by their ids alone."""
         return Lookups(self.store)
 
-    @_LazyAttribute
+    @LazyAttribute
     def photo_users(self) -> PhotoUsers:
         return PhotoUsers(self.store, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def photos(self) -> Photos:
         return Photos(self.store, self.lookups)
 
-    @_LazyAttribute
+    @LazyAttribute
     def persons(self) -> Persons:
         return Persons(self.store, self.lookups, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def faces(self) -> Faces:
         return Faces(self.store, self.lookups)
 
-    @_LazyAttribute
-    def naming(self) -> PersonRename:
-        """Of persons on photos."""
+    @LazyAttribute
+    def person_rename(self) -> PersonRename:
         return PersonRename(self.store, self.lookups, self.now)
 
-    @_LazyAttribute
-    def merging(self) -> PersonMerge:
-        """Of persons on photos."""
+    @LazyAttribute
+    def person_merge(self) -> PersonMerge:
         return PersonMerge(self.store, self.lookups, self.now)
 
-    @_LazyAttribute
-    def tagging(self) -> FaceTags:
-        """Of faces on photos."""
+    @LazyAttribute
+    def face_tags(self) -> FaceTags:
         return FaceTags(self.store, self.lookups)
 
-    @_LazyAttribute
-    def photo_editing(self) -> PhotoUpdates:
+    @LazyAttribute
+    def photo_updates(self) -> PhotoUpdates:
         return PhotoUpdates(self.store, self.lookups, self.services.objects, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def livestreams(self) -> Livestreams:
         return Livestreams(self.store, self.lookups, self.now)
 
-    @_LazyAttribute
+    @LazyAttribute
     def photo_events(self) -> PhotoEvents:
-        """What happened in the apps of the photo library."""
         return PhotoEvents(self.store)
 
-    @_LazyAttribute
+    @LazyAttribute
     def appearances(self) -> Appearances:
         return Appearances(self.store, self.photos, self.faces)
 
-    @_LazyAttribute
+    @LazyAttribute
     def uploads(self) -> Uploads:
         return Uploads(
             self.store,
             self.services.objects,
-            self.services.pictures,
+            self.services.decoder_pool,
             self.now,
             self.new_store,
             keeps_metadata=self.services.keeps_metadata,

@@ -77,7 +77,7 @@ async def follow(
         _tolerant(select),
         keeping=keeping.before,
         key=key,
-        stands_for=lambda: context.stands_for(),
+        stands_for=lambda: context.subscriber_count(),
         after=None if progress.resume is None else progress.resume.place,
         charge=context.meter.charge,
     )
@@ -87,11 +87,11 @@ async def follow(
             await stack.enter_async_context(
                 context.services.changes.join(events, beside.table, _tolerant(beside.select))
             )
-        context.told()  # even if nothing follows: a client that resumes needs this position
+        context.advance_watermark()  # even if nothing follows: a client that resumes needs this position
         progress.begin(events, events.told_until, tells_first=first is not None)
         for read in (prepare, None if progress.is_resumed else first):
             if read is not None and (event := await read()) is not None:
-                context.told()
+                context.advance_watermark()
                 yield event
         while (event := await events.missed()) is not None:
             progress.take()

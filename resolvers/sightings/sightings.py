@@ -164,7 +164,7 @@ async def report_sighting(
         category=input.category,
         description=description,
         user_id=caller.user_id,
-        reported_at=context.asked_at,
+        reported_at=context.requested_at,
     )
 
 
@@ -192,7 +192,7 @@ async def delete_watch(info: Info, area: Area, category: Category, watch_id: Wat
 async def seed_demo(info: Info) -> list[Sighting]:
     context = info.context
     require(context.identity, keys.SEED)
-    places, moment = context.services.places, context.asked_at
+    places, moment = context.services.places, context.requested_at
     seeded = demo_sightings(places.areas, places.categories, moment, [context.new_id(info) for _ in SEEN])
     await context.sightings.seed(seeded, demo_reporters(moment))
     return seeded

@@ -65,7 +65,7 @@ class Billing:
         meter.detailed = request.asked.explain
         meter.limit = self._documents.most_read(request.estimate)
         meter.completes_writes = request.operation.kind is _MUTATION
-        context.share(_SHARING[request.operation.kind])
+        context.set_freshness(_SHARING[request.operation.kind])
         return context
 
     def explain(self, request: Request, outcome: Outcome, meter: Meter) -> None:

@@ -40,7 +40,7 @@ LONGEST_ASKED_ID = 100
 class OperationContext(Protocol):
     """What resolvers get as `info.context`; a fresh one is made for every operation."""
 
-    stands_for: Callable[[], int]
+    subscriber_count: Callable[[], int]
     progress: SubscriptionProgress | None
 
     @property
@@ -48,19 +48,19 @@ class OperationContext(Protocol):
         """What was done to the store."""
 
     @property
-    def knows_who_asks(self) -> bool:
+    def used_identity(self) -> bool:
         """Whether anything has depended on the identity it was opened with."""
 
-    def share(self, sharing: ReadFreshness) -> None:
+    def set_freshness(self, freshness: ReadFreshness) -> None:
         """Say which reads of other operations may serve this one: called before it reads."""
 
-    def make_from(self, origin: IdSource) -> None:
+    def use_id_source(self, source: IdSource) -> None:
         """Say what ids and keys are made from, called before anything is written; else they are new ones."""
 
-    def told(self) -> None:
+    def advance_watermark(self) -> None:
         """Show nothing older from now on: called when a subscription has read how things stand."""
 
-    def renew(self) -> None:
+    def reset(self) -> None:
         """Forget what was read: called when an event of a subscription has come, before it is resolved."""
 
     def close(self) -> None:

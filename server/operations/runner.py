@@ -245,7 +245,7 @@ class Runner:
     async def _executed(self, request: Request, report: Report, origin: IdSource | None = None) -> Outcome:
         context = self.accounts.opened(request)
         if origin is not None:
-            context.make_from(origin)
+            context.use_id_source(origin)
         meter = context.meter
         try:
             if request.values <= UNSLICED_VALUES:

@@ -82,7 +82,7 @@ class BroadcastGroup:
         self._telling = False
         self._before: ResumePosition | None = None  # up to where all were told, while some are told more
         self._returning = ReplaySet(self, spawn)
-        context.stands_for = self._members.__len__
+        context.subscriber_count = self._members.__len__
         self._running = asyncio.create_task(self._run())
 
     def join(self, subscriber: Subscriber, listener: Listener, missed: ReplaySource | None = None) -> GroupMember:
@@ -230,7 +230,7 @@ class BroadcastGroup:
 
     def _check_source(self) -> None:
         """What is made for one caller is nobody else's. A resolver that asks too late breaks what it has promised."""
-        if self._is_anyones and self._context.knows_who_asks:
+        if self._is_anyones and self._context.used_identity:
             raise RuntimeError("The source of a subscription that is shared has asked who asks.")
 
     async def _begin(self) -> Any:

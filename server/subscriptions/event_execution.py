@@ -87,7 +87,7 @@ class EventExecutor:
             with self._deadlines.limited():
                 if told is None and source.first is not None:
                     event = await source.first(context)
-                    context.told()
+                    context.advance_watermark()
                     known = source.known(event)
                 elif source.check is not None:
                     await source.check(context, event)
@@ -105,7 +105,7 @@ class EventExecutor:
             self.open.discard(context)
             knows_all = context.meter.is_complete
             context.close()
-        return EventResult(event, outcome, member, context.knows_who_asks, context.meter.take(), knows_all)
+        return EventResult(event, outcome, member, context.used_identity, context.meter.take(), knows_all)
 
     async def _executed(self, event: Any, context: OperationContext) -> Outcome:
         with self._slices.used():

@@ -231,7 +231,7 @@ class SubscriptionManager:
         source: SharedSource[Any],
         context: OperationContext,
     ) -> BroadcastGroup:
-        is_anyones = not context.knows_who_asks and request.operation not in self._personal
+        is_anyones = not context.used_identity and request.operation not in self._personal
         key = asked, rights_of(request.caller.identity)
 
         def forget(group: BroadcastGroup) -> None:

@@ -53,7 +53,7 @@ async def outcomes_of(
             mark, known, left_out = progress.mark, progress.known, progress.taken_left_out()
             if slices.is_used_up:
                 await slices.turn()
-            own.context.renew()
+            own.context.reset()
             if progress.is_resumed and not progress.is_here.is_set():
                 own.context.meter.charge(MISSED_EVENT_UNITS)
             try:

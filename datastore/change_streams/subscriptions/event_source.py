@@ -18,7 +18,7 @@ class EventContext(Protocol):
     def progress(self) -> SubscriptionProgress | None:
         """The subscription's resume position, if its events have one."""
 
-    def told(self) -> None:
+    def advance_watermark(self) -> None:
         """Advance the freshness watermark: later reads return nothing older."""
 
 
@@ -96,7 +96,7 @@ class SharedSource(Generic[Event]):
         if self.first is None:
             return None
         event = await self.first(self.context)
-        self.context.told()
+        self.context.advance_watermark()
         return event
 
 
