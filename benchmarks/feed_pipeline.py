@@ -22,7 +22,7 @@ from datastore.keyspace.feeds import pipeline as keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.session.metering import Call, Deadline
 from datastore.session.store import Store
-from pipelines.feeds.fan_out import MOST_FOLLOWERS
+from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.feeds.pipeline import FeedPipeline
 
 SETTLE_SECONDS = 240.0
@@ -182,7 +182,7 @@ class Pipeline:
 
 
 @asynccontextmanager
-async def consuming(engine: str, client: Client, bound: int = MOST_FOLLOWERS) -> AsyncIterator[Pipeline]:
+async def consuming(engine: str, client: Client, bound: int = MAX_FOLLOWERS) -> AsyncIterator[Pipeline]:
     """A process that handles the feed's stream with this bound of a fan-out once it is told to, until this ends."""
     async with started("benchmarks.feed_pipeline", engine, str(bound)) as child:
         yield Pipeline(child, client)

@@ -1,4 +1,4 @@
-"""Boards: always the top of all counts once everything is quiet, whoever renews them and in whatever order."""
+"""Leaderboard snapshots: always the top of all counts once everything is quiet, in any order of refreshes."""
 
 import asyncio
 import random
@@ -15,11 +15,11 @@ from datastore.change_streams.exactly_once import Effect, Write
 from datastore.database import Database
 from datastore.dynamodb.client import Client
 from datastore.errors import Throttled
-from datastore.feeds.leaderboard_snapshots import Board, BoardMember, Boards
+from datastore.feeds.leaderboard_snapshots import LeaderboardMember, LeaderboardSnapshot, LeaderboardSnapshots
 from datastore.keyspace.feeds import leaderboards as keys
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.model.timestamps import to_seconds
-from pipelines.feeds.leaderboard_refresh import CONFLICTS, KEPT, SHOWN, LeaderboardRefresh, Period, merge
+from pipelines.feeds.leaderboard_refresh import CONFLICTS, SHOWN, STORED_FACTOR, LeaderboardRefresh, Period, merge
 
 DAY: Period = (keys.TAGS, "2026-06-25")
 MONTH: Period = (keys.AUTHORS, "2026-06")
@@ -28,14 +28,14 @@ numbers = iter(range(10**9))
 
 
 async def renew(
-    boards: Boards,
+    boards: LeaderboardSnapshots,
     touched: Mapping[Period, Iterable[str]],
     *,
     shown: int = SHOWN,
     uniform: Callable[[], float] = random.random,
 ) -> None:
     """As a process of its own does it: it knows nothing of others."""
-    await LeaderboardRefresh(shown=shown, uniform=uniform).renew(boards, touched)
+    await LeaderboardRefresh(shown=shown, uniform=uniform).refresh(boards, touched)
 
 
 async def add(database: Database, steps: Iterable[tuple[str, int]], period: Period = DAY) -> None:
@@ -55,7 +55,7 @@ async def board_item(database: Database, period: Period = DAY) -> dict[str, obje
 
 async def shown(database: Database, most: int = SHOWN) -> list[tuple[str, int]]:
     """What is shown of the board."""
-    board = await Boards(store_of(database)).board(*DAY)
+    board = await LeaderboardSnapshots(store_of(database)).snapshot(*DAY)
     assert board is not None
     return [(member.name, member.score) for member in board.members[:most]]
 
@@ -70,8 +70,8 @@ async def top(database: Database, size: int) -> list[tuple[str, int]]:
     return sorted(counts, key=lambda count: (-count[1], count[0]))[:size]
 
 
-def tag(name: str, posts: int) -> BoardMember:
-    return BoardMember(name, posts, {"posts": posts})
+def tag(name: str, posts: int) -> LeaderboardMember:
+    return LeaderboardMember(name, posts, {"posts": posts})
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -79,7 +79,7 @@ def test_a_board_that_is_merged_is_the_one_that_all_counts_make(seed: int) -> No
     chance = random.Random(seed)
     size, names = 5, [f"t{number:02}" for number in range(chance.choice((4, 12, 30)))]
     counts = dict.fromkeys(names, 0)
-    board = Board(*DAY, 0, (), None)
+    board = LeaderboardSnapshot(*DAY, 0, (), None)
     anew = 0
 
     for version in range(1, 200):
@@ -90,8 +90,8 @@ def test_a_board_that_is_merged_is_the_one_that_all_counts_make(seed: int) -> No
         merged = merge(board, [tag(name, counts[name]) for name in touched], size)
         if merged is None:
             anew += 1
-            bound = ranked[KEPT * size].rank if len(ranked) > KEPT * size else None
-            merged = Board(*DAY, version, tuple(ranked[: KEPT * size]), bound)
+            bound = ranked[STORED_FACTOR * size].rank if len(ranked) > STORED_FACTOR * size else None
+            merged = LeaderboardSnapshot(*DAY, version, tuple(ranked[: STORED_FACTOR * size]), bound)
         board = merged
 
         listed = len(board.members)
@@ -101,7 +101,7 @@ def test_a_board_that_is_merged_is_the_one_that_all_counts_make(seed: int) -> No
         assert board.bound is not None or len(ranked) == listed
 
     assert anew < 25
-    assert anew == 0 or len(names) > KEPT * size
+    assert anew == 0 or len(names) > STORED_FACTOR * size
 
 
 def test_of_many_who_come_and_go_all_are_read_seldom() -> None:
@@ -109,14 +109,16 @@ def test_of_many_who_come_and_go_all_are_read_seldom() -> None:
     chance = random.Random(1)
     names = [f"t{number:04}" for number in range(1000)]
     counts = dict.fromkeys(names, 0)
-    board, anew = Board(*DAY, 0, (), None), 0
+    board, anew = LeaderboardSnapshot(*DAY, 0, (), None), 0
     for name in chance.choices(names, [(place + 1) ** -0.5 for place in range(1000)], k=3000):
         counts[name] = max(0, counts[name] + chance.choice((-1, 1, 1, 1, 1)))
         merged = merge(board, [tag(name, counts[name])], SHOWN)
         if merged is None:
             anew += 1
             ranked = sorted((tag(name, posts) for name, posts in counts.items() if posts), key=lambda one: one.rank)
-            merged = Board(*DAY, 0, tuple(ranked[: KEPT * SHOWN]), ranked[KEPT * SHOWN].rank)
+            merged = LeaderboardSnapshot(
+                *DAY, 0, tuple(ranked[: STORED_FACTOR * SHOWN]), ranked[STORED_FACTOR * SHOWN].rank
+            )
         board = merged
 
     assert anew < 10
@@ -130,7 +132,7 @@ async def test_two_who_renew_a_board_at_the_same_time_end_with_the_top_of_all_co
         for _ in range(rounds):
             touched = [chance.choice(names[: chance.choice((15, 130))]) for _ in range(12)]
             await add(database, [(name, chance.choice((-1, 1, 1))) for name in touched])
-            await renew(Boards(store_of(database)), {DAY: touched}, shown=size, uniform=chance.random)
+            await renew(LeaderboardSnapshots(store_of(database)), {DAY: touched}, shown=size, uniform=chance.random)
 
     for _ in range(6):
         await asyncio.gather(work(6), work(6))
@@ -141,20 +143,20 @@ async def test_two_who_renew_a_board_at_the_same_time_end_with_the_top_of_all_co
 async def test_a_count_that_was_read_before_it_changed_back_is_not_put(database: Database) -> None:
     reads, goes_on = asyncio.Event(), asyncio.Event()
 
-    class Slow(Boards):
-        async def put(self, board: Board) -> bool:
+    class Slow(LeaderboardSnapshots):
+        async def put(self, board: LeaderboardSnapshot) -> bool:
             reads.set()
             await goes_on.wait()
             return await super().put(board)
 
     await add(database, [("tea", 6), ("cake", 5)])
-    await renew(Boards(store_of(database)), {DAY: ["tea", "cake"]})
+    await renew(LeaderboardSnapshots(store_of(database)), {DAY: ["tea", "cake"]})
 
     await add(database, [("tea", -2)])
     slow = asyncio.create_task(renew(Slow(store_of(database)), {DAY: ["tea"]}))
     await reads.wait()
     await add(database, [("tea", 2)])
-    await renew(Boards(store_of(database)), {DAY: ["tea"]})
+    await renew(LeaderboardSnapshots(store_of(database)), {DAY: ["tea"]})
     goes_on.set()
     await slow
 
@@ -164,11 +166,11 @@ async def test_a_count_that_was_read_before_it_changed_back_is_not_put(database:
 async def test_a_board_of_which_too_many_fell_is_made_anew_of_all_counts(database: Database) -> None:
     """It keeps six, and shows three."""
     await add(database, [(f"t{number}", 10 - number) for number in range(9)])
-    await renew(Boards(store_of(database)), {DAY: [f"t{number}" for number in range(9)]}, shown=3)
+    await renew(LeaderboardSnapshots(store_of(database)), {DAY: [f"t{number}" for number in range(9)]}, shown=3)
     fallen = ["t0", "t1", "t4"]
     await add(database, [(name, -9 + int(name[1])) for name in fallen])
     store = store_of(database)
-    await renew(Boards(store), {DAY: fallen}, shown=3)
+    await renew(LeaderboardSnapshots(store), {DAY: fallen}, shown=3)
 
     assert await shown(database) == [("t2", 8), ("t3", 7), ("t5", 5)]
     assert "Query" not in [call.operation for call in store.meter.calls]
@@ -176,7 +178,7 @@ async def test_a_board_of_which_too_many_fell_is_made_anew_of_all_counts(databas
 
     await add(database, [("t3", -7)])
     store = store_of(database)
-    await renew(Boards(store), {DAY: ["t3"]}, shown=3)
+    await renew(LeaderboardSnapshots(store), {DAY: ["t3"]}, shown=3)
 
     assert await shown(database, 3) == [("t2", 8), ("t5", 5), ("t6", 4)]
     assert [call.operation for call in store.meter.calls] == ["GetItem"] * 2 + ["Query"] * keys.SHARDS + ["PutItem"]
@@ -185,15 +187,15 @@ async def test_a_board_of_which_too_many_fell_is_made_anew_of_all_counts(databas
 
 async def test_who_falls_to_the_score_of_those_outside_makes_way_for_an_earlier_name(database: Database) -> None:
     await add(database, [("zoe", 2), ("amy", 1), ("bob", 1)])
-    await renew(Boards(store_of(database)), {DAY: ["zoe", "amy", "bob"]}, shown=1)
+    await renew(LeaderboardSnapshots(store_of(database)), {DAY: ["zoe", "amy", "bob"]}, shown=1)
     await add(database, [("zoe", -1)])
 
-    await renew(Boards(store_of(database)), {DAY: ["zoe"]}, shown=1)
+    await renew(LeaderboardSnapshots(store_of(database)), {DAY: ["zoe"]}, shown=1)
 
     assert await shown(database) == [("amy", 1)]
     await add(database, [("amy", -1)])
 
-    await renew(Boards(store_of(database)), {DAY: ["amy"]}, shown=1)
+    await renew(LeaderboardSnapshots(store_of(database)), {DAY: ["amy"]}, shown=1)
 
     assert await shown(database, 1) == [("bob", 1)]
 
@@ -201,11 +203,11 @@ async def test_who_falls_to_the_score_of_those_outside_makes_way_for_an_earlier_
 async def test_a_renewal_without_surprises_is_two_reads_and_a_put(database: Database) -> None:
     names = [f"t{number}" for number in range(20)]
     await add(database, [(name, 1) for name in names])
-    await renew(Boards(store_of(database)), {DAY: names})
+    await renew(LeaderboardSnapshots(store_of(database)), {DAY: names})
     await add(database, [(name, 1) for name in names])
     store = store_of(database)
 
-    await renew(Boards(store), {DAY: names})
+    await renew(LeaderboardSnapshots(store), {DAY: names})
 
     assert [call.operation for call in store.meter.calls] == ["GetItem", "BatchGetItem", "PutItem"]
 
@@ -214,10 +216,10 @@ async def test_the_boards_of_a_batch_are_read_together(database: Database) -> No
     periods = [(keys.TAGS, f"2026-06-25T{hour:02}") for hour in range(5)]
     for period in periods:
         await add(database, [("tea", 1), ("cake", 1)], period)
-    await renew(Boards(store_of(database)), dict.fromkeys(periods, ("tea", "cake")))
+    await renew(LeaderboardSnapshots(store_of(database)), dict.fromkeys(periods, ("tea", "cake")))
     store = store_of(database)
 
-    await renew(Boards(store), dict.fromkeys(periods, ("tea", "cake")))
+    await renew(LeaderboardSnapshots(store), dict.fromkeys(periods, ("tea", "cake")))
 
     assert sorted(call.operation for call in store.meter.calls) == ["BatchGetItem"] * 2 + ["PutItem"] * 5
 
@@ -226,7 +228,7 @@ async def test_boards_hold_what_is_shown_and_those_of_tags_expire(database: Data
     hour: Period = (keys.TAGS, "2026-06-25T14")
     for period in (MONTH, DAY, hour):
         await add(database, [("ada", 2), ("gone", 0)], period)
-        await renew(Boards(store_of(database)), {period: ["ada", "gone"]})
+        await renew(LeaderboardSnapshots(store_of(database)), {period: ["ada", "gone"]})
 
     month = await board_item(database, MONTH)
     assert month["members"] == [{"name": "ada", "posts": 2, "likes": 0, "comments": 0, "score": 2}]
@@ -238,10 +240,10 @@ async def test_boards_hold_what_is_shown_and_those_of_tags_expire(database: Data
 
 
 async def test_who_always_comes_too_late_is_told_to_try_again(database: Database) -> None:
-    class TooLate(Boards):
+    class TooLate(LeaderboardSnapshots):
         tries = 0
 
-        async def put(self, board: Board) -> bool:
+        async def put(self, board: LeaderboardSnapshot) -> bool:
             self.tries += 1
             return False
 
@@ -258,11 +260,11 @@ async def test_a_put_whose_answer_is_lost_is_not_taken_for_anothers(
     database: Database, client: Client, proxy: Proxy
 ) -> None:
     await add(database, [("tea", 1)])
-    await renew(Boards(store_of(database)), {DAY: ["tea"]})
+    await renew(LeaderboardSnapshots(store_of(database)), {DAY: ["tea"]})
     await add(database, [("tea", 1)])
     proxy.faults.extend([forward, forward, lose_answer])
 
-    await renew(Boards(store_of(database, client)), {DAY: ["tea"]})
+    await renew(LeaderboardSnapshots(store_of(database, client)), {DAY: ["tea"]})
 
     assert proxy.operations() == ["GetItem", "GetItem", "PutItem", "PutItem"]
     assert (await board_item(database))["version"] == 2
@@ -273,7 +275,9 @@ async def test_those_of_one_process_take_turns(database: Database) -> None:
     stores = [store_of(database) for _ in range(8)]
     await add(database, [(f"t{number}", 1) for number in range(8)])
 
-    await asyncio.gather(*[renewal.renew(Boards(store), {DAY: [f"t{number}"]}) for number, store in enumerate(stores)])
+    await asyncio.gather(
+        *[renewal.refresh(LeaderboardSnapshots(store), {DAY: [f"t{number}"]}) for number, store in enumerate(stores)]
+    )
 
     assert await shown(database) == await top(database, SHOWN)
     assert [call.operation for store in stores for call in store.meter.calls].count("PutItem") == 8

@@ -30,7 +30,7 @@ from pipelines.consumer.batches import BatchProcessor
 from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.redrive import Redrive
-from pipelines.feeds.fan_out import MOST_FOLLOWERS
+from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.feeds.handlers import feed_handlers
 
 OPERATIONS = int(os.environ.get("FEED_OPERATIONS", "320"))
@@ -153,7 +153,7 @@ class Failing:
             raise RuntimeError("by chance")
 
 
-def handlers_of(served: Served, fan_out_bound: int = MOST_FOLLOWERS) -> list[Handler]:
+def handlers_of(served: Served, fan_out_bound: int = MAX_FOLLOWERS) -> list[Handler]:
     return feed_handlers(served.store, feed_process.utc_now, fan_out_bound=fan_out_bound)
 
 

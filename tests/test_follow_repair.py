@@ -80,7 +80,7 @@ async def test_a_repair_that_dies_after_any_call_is_completed_by_the_next(databa
         await world.store().write_all(FEED, puts=edges)
         wire = Wire(database.client, last=calls, role=FOLLOWS)
         try:
-            await FollowRepair(partial(world.store, wire), at_once=1).run()
+            await FollowRepair(partial(world.store, wire), concurrency=1).run()
             break
         except Killed:
             await wire.quiet()

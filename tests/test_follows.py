@@ -11,7 +11,7 @@ from feed_steps import assert_paged, done, enter, follow, let_time_pass, unfollo
 
 from datastore.dynamodb.codec import Item
 from datastore.errors import Conflict
-from datastore.feeds.follows import UNFOLLOW_TRIES, Follow, Follows
+from datastore.feeds.follows import UNFOLLOW_ATTEMPTS, Follow, Follows
 from datastore.keyspace.feeds import follows as keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import AccessPattern
@@ -266,7 +266,7 @@ async def test_a_follow_that_is_made_anew_meanwhile_is_taken_back_as_it_is_then(
     monkeypatch.setattr(store, "get", then_again)
     unfollowing = Follows(store, served.clock()).unfollow("fan", "ada")
 
-    if times < UNFOLLOW_TRIES:
+    if times < UNFOLLOW_ATTEMPTS:
         assert await unfollowing == Follow("fan", "ada", moments[-1])
         assert await stored(served, "fan", "ada") == ([], [])
     else:

@@ -6,7 +6,7 @@ import pytest
 from conftest import NOON, Served
 from feed_items import user_item
 
-from datastore.feeds.leaderboard_snapshots import Board, BoardMember, Boards
+from datastore.feeds.leaderboard_snapshots import LeaderboardMember, LeaderboardSnapshot, LeaderboardSnapshots
 from datastore.keyspace.feeds import leaderboards as keys
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.keyspace.feeds.table import FEED
@@ -20,10 +20,12 @@ async def put_board(served: Served, kind: str, period: str, *members: dict[str, 
     """A board as whoever makes boards keeps it."""
     score = "score" if kind == keys.AUTHORS else "posts"
     best = tuple(
-        BoardMember(member["name"], member[score], {name: value for name, value in member.items() if name != "name"})
+        LeaderboardMember(
+            member["name"], member[score], {name: value for name, value in member.items() if name != "name"}
+        )
         for member in members
     )
-    assert await Boards(served.store()).put(Board(kind, period, 1, best, None))
+    assert await LeaderboardSnapshots(served.store()).put(LeaderboardSnapshot(kind, period, 1, best, None))
 
 
 def author(name: str, posts: int, likes: int, comments: int) -> dict[str, Any]:

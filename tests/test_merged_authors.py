@@ -42,7 +42,7 @@ async def handle(world: World, changes: Sequence[Change] | None = None, wire: Wi
     changes = await world.changes() if changes is None else changes
     try:
         for handler in (
-            FanOut(lambda: world.store(wire), world.clock, most_followers=MOST, page=2),
+            FanOut(lambda: world.store(wire), world.clock, max_followers=MOST, page=2),
             FollowBackfill(lambda: world.store(wire), world.clock, page=2),
         ):
             await handler.handle(changes)

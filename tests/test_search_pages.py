@@ -18,7 +18,7 @@ from datastore.dynamodb.codec import Item
 from datastore.feeds import searches
 from datastore.feeds.posts import Post
 from datastore.feeds.search_entries import post_entry, version_of
-from datastore.feeds.searches import MOST_FOLLOWED, MOST_ROUNDS, FoundPage, Searches
+from datastore.feeds.searches import MAX_FOLLOWED, MAX_ROUNDS, Searches, SearchPage
 from datastore.feeds.visibility import Viewer, VisibilityPolicy
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.base64url import decode
@@ -129,9 +129,9 @@ def searches_of(store: Store, index: Any, caller: str | None) -> Searches:
 
 async def pages(
     database: Database, index: SearchIndex, word: str, caller: str | None, size: int
-) -> list[FoundPage[Post]]:
+) -> list[SearchPage[Post]]:
     """Return all pages of a search, each read by a separate request."""
-    found: list[FoundPage[Post]] = []
+    found: list[SearchPage[Post]] = []
     after: Position | None = None
     while len(found) < MOST_PAGES:
         page = await searches_of(store_of(database), index, caller).posts(query_of(word, tags=True), size, after)
@@ -143,7 +143,7 @@ async def pages(
     raise AssertionError("the pages do not end")
 
 
-def shown(page: FoundPage[Post]) -> list[str]:
+def shown(page: SearchPage[Post]) -> list[str]:
     return [position.id for position, _ in page.results]
 
 
@@ -172,7 +172,7 @@ async def test_paging_to_the_end_gives_the_visible_matches_in_order(
 async def test_a_page_that_the_rounds_cut_off_goes_on_at_the_last_candidate(
     database: Database, index: SearchIndex
 ) -> None:
-    gone = 3 * 2 * MOST_ROUNDS
+    gone = 3 * 2 * MAX_ROUNDS
     items = [
         post_item(f"p{number}", "bob", NOON + timedelta(seconds=number)) | {"text": "word"}
         for number in range(gone + 1)
@@ -187,7 +187,7 @@ async def test_a_page_that_the_rounds_cut_off_goes_on_at_the_last_candidate(
     assert [shown(page) for page in found] == [[], [], [], ["p0"]]
     assert [page.is_cut_off for page in found] == [True, True, True, False]
     assert found[0].end is not None
-    assert found[0].end.id == f"p{gone - 2 * MOST_ROUNDS + 1}"
+    assert found[0].end.id == f"p{gone - 2 * MAX_ROUNDS + 1}"
 
 
 async def test_whom_the_caller_follows_is_read_once_for_a_request(database: Database, index: SearchIndex) -> None:
@@ -206,7 +206,7 @@ async def test_a_caller_who_follows_more_than_the_bound_finds_all_the_same(
     database: Database, index: SearchIndex, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other programs may write more follows than this one: then the items alone decide."""
-    monkeypatch.setattr(searches, "MOST_FOLLOWED", 1)
+    monkeypatch.setattr(searches, "MAX_FOLLOWED", 1)
     world = World(random.Random(9), "word", 40, stale=0.0)
     world.follows |= {("eve", "ada"), ("eve", "bob")}
     await world.store(store := store_of(database), index)
@@ -215,7 +215,7 @@ async def test_a_caller_who_follows_more_than_the_bound_finds_all_the_same(
 
     assert [id for page in found for id in shown(page)] == world.visible("eve")
     assert store.meter is not None
-    assert MOST_FOLLOWED == 5000
+    assert MAX_FOLLOWED == 5000
 
 
 # Through the API
@@ -246,7 +246,7 @@ async def test_pages_are_full_where_most_posts_are_for_followers_of_others(world
 async def test_the_cursor_of_a_page_without_posts_leads_on_and_tells_no_id(
     world: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searches, "MOST_ROUNDS", 1)
+    monkeypatch.setattr(searches, "MAX_ROUNDS", 1)
     await write(world, "oldest", "word", "bob")
     for number in range(2):
         await write(world, f"gone{number}", "word", "bob")

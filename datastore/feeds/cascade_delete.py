@@ -1,4 +1,4 @@
-"""What is left of a post that was deleted: likes, comments and tags, which go after it."""
+"""Cascade delete: the likes, comments and tags of a deleted post."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -13,18 +13,20 @@ from datastore.session.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class RemainsPage:
-    """Some items of a post, and where the next page starts, if there is one."""
+class ChildrenPage:
+    """A page of the keys of a post's items, and the start of the next page, if there is one."""
 
     keys: list[Key]
     next_start: Item | None
 
 
 @dataclass(frozen=True, slots=True)
-class Gone:
-    """Ids of posts that no reader sees: those with a tombstone are `deleted`, those without any item are `missing`."""
+class UnavailablePosts:
+    """Ids of posts that no reader can see."""
 
+    #: Posts with a tombstone.
     deleted: set[str]
+    #: Posts without an item.
     missing: set[str]
 
     @property
@@ -32,26 +34,26 @@ class Gone:
         return self.deleted | self.missing
 
 
-class PostRemains:
-    """One method for each access pattern."""
+class PostChildren:
+    """The likes, comments and tags of posts. One method for each access pattern."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def gone(self, post_ids: Iterable[str]) -> Gone:
+    async def unavailable(self, post_ids: Iterable[str]) -> UnavailablePosts:
         """FEED-P4: return which of the posts are deleted, and which are not stored."""
         ids = list(dict.fromkeys(post_ids))
         found = await asyncio.gather(*[self._store.get(keys.IS_LIVE, keys.post(post_id)) for post_id in ids])
         posts = dict(zip(ids, found, strict=True))
         deleted = {post_id for post_id, post in posts.items() if post is not None and not is_live(post)}
-        return Gone(deleted, {post_id for post_id, post in posts.items() if post is None})
+        return UnavailablePosts(deleted, {post_id for post_id, post in posts.items() if post is None})
 
-    async def page(self, post_id: str, start: Item | None, limit: int) -> RemainsPage:
-        """FEED-P4: some of what is left of a post; its tombstone is not."""
+    async def page(self, post_id: str, start: Item | None, limit: int) -> ChildrenPage:
+        """FEED-P4: return a page of a deleted post's items, without its tombstone."""
         values = {"partition": keys.partition(post_id)}
         page = await self._store.query(keys.REMAINS, values, start=start, limit=limit, attributes=("PK", "SK"))
-        return RemainsPage([key_of(FEED, item) for item in page.items if not is_post(item)], page.next_start)
+        return ChildrenPage([key_of(FEED, item) for item in page.items if not is_post(item)], page.next_start)
 
-    async def delete(self, remains: Sequence[Key]) -> None:
-        """FEED-P4: delete them. A repeat changes nothing."""
-        await self._store.write_all(keys.CLEAN_UP, deletes=remains)
+    async def delete(self, children: Sequence[Key]) -> None:
+        """FEED-P4: delete items of a post. A repeat changes nothing."""
+        await self._store.write_all(keys.CLEAN_UP, deletes=children)

@@ -1,4 +1,4 @@
-"""Comments: what one is, and how the table keeps it."""
+"""Comments on posts: records, reads and writes."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
@@ -26,9 +26,9 @@ TOMBSTONE_LIFETIME = timedelta(days=2)
 
 
 class Comment(Struct, frozen=True, gc=False):
-    """A comment on a post, with the post's author and visibility. `mentions` are the ids of users it names.
+    """A comment on a post, with the post's author and visibility. `mentions` contains the ids of mentioned users.
 
-    Author and visibility are None where another program wrote the item without them.
+    Author and visibility are None if another program wrote the item without them.
     """
 
     post_id: str
@@ -65,12 +65,12 @@ comment_from = RecordDecoder(
 )
 
 
-def commented(change: Change) -> Comment | None:
+def added_comment(change: Change) -> Comment | None:
     """Return the comment that a change added, or None."""
     return _live_comment(change.new) if is_comment(change.keys) and not _is_live(change.old) else None
 
 
-def uncommented(change: Change) -> Comment | None:
+def deleted_comment(change: Change) -> Comment | None:
     """Return the comment that a change deleted, as it was before, or None."""
     return _live_comment(change.old) if is_comment(change.keys) and not _is_live(change.new) else None
 
@@ -91,40 +91,40 @@ class Comments:
         self._now = now
 
     async def of_post(self, post_id: str, span: Span, *, leads_on: bool = False) -> Page:
-        """FEED-006: the comments on a post, whoever may see it, oldest first."""
+        """FEED-006: return the comments on a post, oldest first. The caller checks the post's visibility."""
         values = {"partition": post_keys.partition(post_id), "prefix": keys.COMMENT_PREFIX}
         return await read_page(self._store, keys.COMMENTS, [values], span, has_child_reads=leads_on)
 
     async def by_key(self, post_id: str, comment_id: str, pattern: AccessPattern = keys.COMMENT) -> Comment | None:
-        """FEED-N2: one comment, whoever may see its post; reads of one tick go out together."""
+        """FEED-N2: return a comment, or None. The caller checks the post's visibility."""
         found = await self._store.find(pattern, keys.comment(post_id, comment_id))
         return found.record(comment_from) if found is not None and _is_live(found.raw) else None
 
     async def add(self, post: Post, comment_id: str, user_id: str, text: str, mentions: Sequence[str]) -> Comment:
-        """FEED-W3: the comment on a post that the user may see, or the one that is the user's there.
+        """FEED-W3: add a comment to a post that the user may see. Return the user's existing comment of this id.
 
-        Raises `Conflict` for an id that is another user's, or of a comment that was deleted.
+        Raises `Conflict` if the id belongs to another user's or a deleted comment.
         """
         comment = Comment(
             post.post_id, comment_id, user_id, self._now, text, tuple(mentions), post.author_id, post.visibility
         )
         written = await self._store.put(keys.ADD_COMMENT, _comment_item(post, comment))
-        there = comment if written.item is None else record(_live_comment, written.item)
-        if there is None or there.user_id != user_id:
+        stored = comment if written.item is None else record(_live_comment, written.item)
+        if stored is None or stored.user_id != user_id:
             raise Conflict(f"The comment id {comment_id!r} is taken: choose another.")
-        return there
+        return stored
 
     async def delete(self, post_id: str, comment_id: str, user_id: str) -> Comment | None:
-        """FEED-W6: the comment that was deleted, or None if there was none. It leaves a tombstone.
+        """FEED-W6: replace a comment by a tombstone. Return the comment as it was, or None if there was none.
 
-        Raises `Forbidden` for one that is neither the user's nor on the user's post.
+        Raises `Forbidden` if the user wrote neither the comment nor its post.
         """
         key = keys.comment(post_id, comment_id)
         comment = record(_live_comment, await self._store.get(keys.DELETE_COMMENT, key))
         if comment is None:
             return None
         if user_id not in (comment.user_id, await self._author_of_post(comment)):
-            raise Forbidden("Only its author, or the author of the post, may delete a comment.")
+            raise Forbidden("Only the author of the comment or of its post may delete it.")
         gone = to_seconds(self._now + TOMBSTONE_LIFETIME)
         written = await self._store.update(
             keys.DELETE_COMMENT, key, author=comment.user_id, now=iso(self._now), gone=gone

@@ -1,6 +1,7 @@
-"""What is counted by month and by hour: how much authors wrote and were answered, and which tags were used.
+"""Engagement counters: posts, likes and comments of an author by month, and posts with a tag by hour and day.
 
-A thing counts in the month of its own moment, a post's tags in the hour and the day it was written in, all UTC.
+A post, like or comment counts in the month of its own time. The tags of a post count in its hour and day. Periods are
+in UTC.
 """
 
 from collections.abc import Iterable
@@ -13,48 +14,48 @@ from datastore.keyspace.feeds import leaderboards as keys
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.model.timestamps import from_iso, iso, to_seconds
 
-HOUR_KEPT = timedelta(hours=1, days=3)  # from its beginning on, as for the day
-DAY_KEPT = timedelta(days=1 + 60)
+HOUR_LIFETIME = timedelta(hours=1, days=3)  # from the start of the period
+DAY_LIFETIME = timedelta(days=1 + 60)
 
 Counted = Literal["posts", "likes", "comments"]
 
 
 def author_month(author_id: str, moment: datetime, counted: Counted, step: int) -> Write:
-    """One more (`step` 1) or one less (-1) of what an author's score is made of."""
+    """Return the write that adds `step` (1 or -1) to a counter of an author, and to the score."""
     key = keys.count(keys.AUTHORS, month_of(moment), author_id)
     return Write(FEED_METRICS, key, add={counted: step, "score": step})
 
 
 def month_of(moment: datetime) -> str:
-    """The month that a moment counts in: `2026-06`."""
+    """Return the month of a time: `2026-06`."""
     return iso(moment)[:7]
 
 
 def tag_windows(tags: Iterable[str], moment: datetime, step: int, now: datetime) -> list[Write]:
-    """One post more or less for each tag; nothing for a window whose counts have expired by now."""
-    periods = [(period, until) for period, until in _windows_of(moment) if until > now]
+    """Return the writes that add `step` to the posts of each tag, except in windows whose counts have expired."""
+    periods = [(period, expires_at) for period, expires_at in _windows_of(moment) if expires_at > now]
     return [
         Write(
             FEED_METRICS,
             keys.count(keys.TAGS, period, tag),
             add={"posts": step},
-            set={"expiresAt": to_seconds(until)},
+            set={"expiresAt": to_seconds(expires_at)},
         )
-        for period, until in periods
+        for period, expires_at in periods
         for tag in dict.fromkeys(tags)
     ]
 
 
 def _windows_of(moment: datetime) -> list[tuple[str, datetime]]:
-    """The hour and the day a moment lies in, each with the moment until which it is kept."""
+    """Return the hour and the day that contain a time, each with the time at which its counts expire."""
     periods = [window.period(moment) for window in TagWindow]
-    return [(period, until) for period in periods if (until := kept_until(keys.TAGS, period)) is not None]
+    return [(period, expires) for period in periods if (expires := period_expiry(keys.TAGS, period)) is not None]
 
 
-def kept_until(kind: str, period: str) -> datetime | None:
-    """When the counts and the board of a period expire; those of months stay."""
+def period_expiry(kind: str, period: str) -> datetime | None:
+    """Return the time at which the counts and the leaderboard of a period expire. Months never expire."""
     if kind == keys.AUTHORS:
         return None
     if "T" in period:
-        return from_iso(f"{period}:00Z") + HOUR_KEPT
-    return from_iso(f"{period}T00:00Z") + DAY_KEPT
+        return from_iso(f"{period}:00Z") + HOUR_LIFETIME
+    return from_iso(f"{period}T00:00Z") + DAY_LIFETIME

@@ -1,4 +1,4 @@
-"""What the fan-out asks of the tables: an author's followers, what these shall have in their feeds, how far it is."""
+"""Reads and writes of the fan-out: an author's followers, the items in their feeds, and the progress of a fan-out."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,41 +24,39 @@ from datastore.session.store import Store
 PROGRESS_LIFETIME = timedelta(days=3)
 FIRST_MOMENT, LAST_MOMENT = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
-# Followers by id, and since when each follows: None for one who does not, or only since after what is placed.
-Standing = Mapping[str, datetime | None]
+# The time since which each follower follows, by id. None for a user who does not, or whose follow is too recent.
+FollowTimes = Mapping[str, datetime | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Author:
-    """How an author's posts get into feeds. Both moments None: each by a fan-out.
-
-    Since `merging_since` each follower gets a source. With `merged_since` all have one, and no post of that moment or
-    later has entries.
-    """
+    """The number of an author's followers, and the state of the author's promotion to fan-out on read."""
 
     followers: int
+    #: Since this time each new follower gets a source. None: posts are fanned out on write.
     merging_since: datetime | None
+    #: All followers have a source. Posts of this time and later have no entries.
     merged_since: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
 class FanOutProgress:
-    """How far a walk over an author's followers has come.
+    """The checkpoint of a fan-out over an author's followers.
 
-    The page that ends with the edge `through` is being written: those `followers` may have what they shall not have.
-    All pages before it are done. With `gone` it is the walk that takes a post out again which was deleted on its way:
-    the one that put it in has ended.
+    The page that ends with the edge `through` is being written. All pages before it are complete.
     """
 
     through: str | None = None
+    #: The followers of the page being written, some of whose feeds may be wrong.
     followers: tuple[str, ...] = ()
     done: bool = False
-    gone: bool = False
+    #: The fan-out removes a post that was deleted during its fan-out, which has ended.
+    is_withdrawal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class FollowerPage:
-    """Follows of one author, by follower. `through` is where the next page starts, if there is `more`."""
+    """A page of an author's followers, by id. The next page starts after `through`, if there are `more`."""
 
     follows: list[Follow]
     through: str | None
@@ -66,7 +64,7 @@ class FollowerPage:
 
 
 class Placement(Protocol):
-    """What followers of an author shall have in their feeds; who follows only since after `until` is no matter."""
+    """An item for the feed of each follower of an author whose follow is not later than `until`."""
 
     @property
     def author_id(self) -> str: ...
@@ -78,16 +76,15 @@ class Placement(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PostEntry:
-    """The entry of a post in every feed, or in none if it is not `wanted`.
-
-    `moment` is the time of the post as its item has it. Entries have the same text, so that an entry and a merged post
-    have one key, also where another program stored the post with whole seconds.
-    """
+    """The entry of a post in the feeds of all followers."""
 
     author_id: str
     post_id: str
+    #: The time of the post in the form of its item. Entries have the same text, so that an entry and a merged post have
+    #: one key, also if another program stored the post with whole seconds.
     moment: str
-    wanted: bool = True
+    #: The entry is deleted from all feeds.
+    is_removed: bool = False
     followers_only: bool = False
 
     @property
@@ -102,14 +99,14 @@ class PostEntry:
         return keys.entry(follower_id, self.moment, self.post_id)
 
     def item(self, follower_id: str, since: datetime) -> Item | None:
-        if not self.wanted:
+        if self.is_removed:
             return None
         return entry_item(follower_id, self.author_id, self.moment, self.post_id, followers_only=self.followers_only)
 
 
 @dataclass(frozen=True, slots=True)
 class PostPage:
-    """The entries of an author's posts, those that are and those to be, oldest first; where the next page starts."""
+    """A page of entries of an author's posts, oldest first, stored or not, and the start of the next page."""
 
     posts: list[PostEntry]
     next_start: Item | None
@@ -137,21 +134,21 @@ class FanOuts:
         self._now = now
 
     async def author(self, author_id: str) -> Author:
-        """FEED-P4: an author as they are now."""
+        """FEED-P4: return the current state of an author."""
         item = await self._store.get(user_keys.AUTHOR, user_keys.user(author_id)) or {}
         return Author(int(item.get("followers", 0)), _moment(item, "merging_since"), _moment(item, "merged_since"))
 
     async def is_live(self, post_id: str) -> bool:
-        """FEED-P4: whether a post is there now."""
+        """FEED-P4: return whether a post is stored and not deleted."""
         return is_live(await self._store.get(post_keys.IS_LIVE, post_keys.post(post_id)))
 
     async def following(self, follower_id: str, author_id: str) -> Follow | None:
-        """FEED-P4: the follow as it is now."""
+        """FEED-P4: return the current follow, or None."""
         item = await self._store.get(follow_keys.FOLLOWING_NOW, follow_keys.following(follower_id, author_id))
         return None if item is None else following_from(item)
 
     async def followers(self, author_id: str, after: str | None, limit: int) -> FollowerPage:
-        """FEED-P4: a page of an author's followers, behind the edge `after`."""
+        """FEED-P4: return a page of an author's followers after the edge `after`."""
         partition = follow_keys.followee(author_id)
         page = await self._store.query(
             follow_keys.EDGES,
@@ -162,22 +159,23 @@ class FanOuts:
         through = page.items[-1]["SK"] if page.items else after
         return FollowerPage(readable(edge_from, page.items), through, page.next_start is not None)
 
-    async def standing(self, placement: Placement, followers: Sequence[str]) -> Standing:
-        """FEED-P4: since when each of these follows, who are neighbours among the author's followers."""
+    async def follow_times(self, placement: Placement, followers: Sequence[str]) -> FollowTimes:
+        """FEED-P4: return the current follow times of adjacent followers of the author."""
         author_id = placement.author_id
         values = {
             "partition": follow_keys.followee(author_id),
-            "first": min(follow_keys.edge(author_id, one, FIRST_MOMENT).sort for one in followers),
-            "last": max(follow_keys.edge(author_id, one, LAST_MOMENT).sort for one in followers),
+            "first": min(follow_keys.edge(author_id, follower, FIRST_MOMENT).sort for follower in followers),
+            "last": max(follow_keys.edge(author_id, follower, LAST_MOMENT).sort for follower in followers),
         }
         edges = [item async for item in self._store.query_all(follow_keys.EDGES_AGAIN, values)]
-        found = concerned(placement, readable(edge_from, edges))
-        return {follower: found.get(follower) for follower in followers}
+        times = affected_followers(placement, readable(edge_from, edges))
+        return {follower: times.get(follower) for follower in followers}
 
-    async def place(self, placement: Placement, standing: Standing) -> None:
-        """FEED-P4: write what these shall have, and take it from those who do not follow."""
+    async def place(self, placement: Placement, follow_times: FollowTimes) -> None:
+        """FEED-P4: write the placement to the feeds of followers, and delete it from the feeds of other users."""
         items = {
-            follower: None if since is None else placement.item(follower, since) for follower, since in standing.items()
+            follower: None if since is None else placement.item(follower, since)
+            for follower, since in follow_times.items()
         }
         await self._store.write_all(
             keys.FAN_OUT,
@@ -186,7 +184,7 @@ class FanOuts:
         )
 
     async def posts_since(self, author_id: str, since: datetime, start: Item | None, limit: int) -> PostPage:
-        """FEED-P4: a page of the posts an author wrote since then for others to see."""
+        """FEED-P4: return a page of the author's posts of `since` and later that other users may see."""
         values = {
             "partition": post_keys.by_author(author_id),
             "since": iso(since),
@@ -201,11 +199,11 @@ class FanOuts:
     async def entries_of(
         self, follower_id: str, author_id: str, since: datetime, start: Item | None, limit: int
     ) -> PostPage:
-        """FEED-P4: a page of the posts of an author that are in a feed, since then; `limit` entries are looked at."""
+        """FEED-P4: return the author's posts of `since` and later among the next `limit` entries of a feed."""
         values = {"partition": keys.feed(follower_id), "since": iso(since), "author": author_id}
         page = await self._store.query(keys.ENTRIES_BY_AUTHOR, values, start=start, limit=limit)
         entries = [item for item in page.items if not is_source(item)]
-        posts = readable(partial(_listed, author_id), entries)
+        posts = readable(partial(_post_of_entry, author_id), entries)
         return PostPage([post for post in posts if post.created_at >= since], page.next_start)
 
     async def write(self, *, puts: Sequence[Item] = (), deletes: Sequence[Key] = ()) -> None:
@@ -213,30 +211,32 @@ class FanOuts:
         await self._store.write_all(keys.FAN_OUT, puts=puts, deletes=deletes)
 
     async def progress(self, job: str) -> FanOutProgress | None:
-        """FEED-P4: how far a walk has come, None before its first page."""
+        """FEED-P4: return the progress of a fan-out, or None before its first page."""
         item = await self._store.get(pipeline_keys.PROGRESS, pipeline_keys.progress(job))
         if item is None:
             return None
         followers = tuple(item.get("followers", ()))
-        return FanOutProgress(item.get("through"), followers, done=bool(item.get("done")), gone=bool(item.get("gone")))
+        done, is_withdrawal = bool(item.get("done")), bool(item.get("gone"))
+        return FanOutProgress(item.get("through"), followers, done=done, is_withdrawal=is_withdrawal)
 
     async def save(self, job: str, progress: FanOutProgress) -> None:
-        """FEED-P4: note how far a walk has come."""
+        """FEED-P4: store the progress of a fan-out."""
         key = pipeline_keys.progress(job)
-        item: dict[str, Any] = {"PK": key.partition, "SK": key.sort, "done": progress.done, "gone": progress.gone}
+        item: dict[str, Any] = {"PK": key.partition, "SK": key.sort, "done": progress.done}
+        item["gone"] = progress.is_withdrawal
         if progress.through is not None:
             item |= {"through": progress.through, "followers": list(progress.followers)}
         item["expiresAt"] = to_seconds(self._now + PROGRESS_LIFETIME)
         await self._store.put(pipeline_keys.SAVE_PROGRESS, item)
 
-    async def begin_merging(self, author_id: str) -> datetime:
-        """FEED-P4: mark an author whose followers shall get sources; when that was done first."""
+    async def start_merging(self, author_id: str) -> datetime:
+        """FEED-P4: mark an author whose followers get sources. Return the time of the first mark."""
         written = await self._store.update(user_keys.BEGIN_MERGING, user_keys.user(author_id), now=iso(self._now))
         assert written.item is not None  # users are never deleted
         return from_iso(written.item["merging_since"])
 
-    async def merge(self, author_id: str, since: datetime) -> None:
-        """FEED-P4: note that all followers have sources. A repeat changes nothing."""
+    async def complete_merging(self, author_id: str, since: datetime) -> None:
+        """FEED-P4: mark an author all of whose followers have sources. A repeat changes nothing."""
         await self._store.update(user_keys.MERGE, user_keys.user(author_id), since=iso(since))
 
 
@@ -247,8 +247,8 @@ def entry_of_post(post: Post, image: Mapping[str, Any]) -> PostEntry:
     return PostEntry(post.author_id, post.post_id, moment, followers_only=followers_only)
 
 
-def concerned(placement: Placement, follows: Sequence[Follow]) -> dict[str, datetime]:
-    """Since when those follow for whom something is placed."""
+def affected_followers(placement: Placement, follows: Sequence[Follow]) -> dict[str, datetime]:
+    """Return the follow times of the followers whose feeds the placement concerns."""
     return {follow.follower_id: follow.since for follow in follows if follow.since <= placement.until}
 
 
@@ -258,7 +258,7 @@ def _entry_of(author_id: str, post: Mapping[str, Any]) -> PostEntry:
     return PostEntry(author_id, post_id, moment, followers_only=followers_only)
 
 
-def _listed(author_id: str, entry: Mapping[str, Any]) -> PostEntry:
+def _post_of_entry(author_id: str, entry: Mapping[str, Any]) -> PostEntry:
     """Return the entry of a feed as the entry of its post. Raises `ValueError` if its moment cannot be read."""
     moment, post_id = keys.entry_parts(entry["SK"])
     from_iso(moment)

@@ -1,8 +1,8 @@
 """Pages of a home feed in the order of time, from stored entries and from posts that are merged at read time.
 
-Moments have two forms (`model.timestamp_forms`), so the table's keys are not in the order of time within a second. All
+Times have two forms (`model.timestamp_forms`), so the table's keys are not in the order of time within a second. All
 comparisons use canonical keys: a post that is stored as an entry in one form and merged in the other is listed once. A
-page reads the second of its cursor again, and leaves out the entries of earlier pages.
+page reads the second of its cursor again, and skips the entries of earlier pages.
 """
 
 from collections.abc import Sequence
@@ -12,15 +12,15 @@ from datastore.keyspace.feeds import home_feeds as keys
 from datastore.model.timestamp_forms import LAST_CHARACTER, canonical, is_settled, second_of, waits
 from datastore.session.pagination import Page, Span
 
-# Behind all moments of a feed: these begin with digits.
+# Sorts after all entries of a feed, which begin with digits.
 END = keys.SOURCE_PREFIX
-# How many more entries a page reads: the rest of the second that it ends in, and those that earlier pages had of the
-# one that it begins in.
-SPARE = 6
+# The entries that a page reads in addition: the rest of its last second, and the entries of its first second that
+# earlier pages contained.
+EXTRA_ENTRIES = 6
 
 
-class Entries:
-    """Entries of a feed as they are read, without those that earlier pages had."""
+class StoredEntries:
+    """Entries of a feed as they are read, without the entries of earlier pages."""
 
     def __init__(self, span: Span) -> None:
         self._span = span
@@ -34,7 +34,7 @@ class Entries:
 
     @property
     def missing(self) -> int:
-        """Return how many more entries a page needs, with the one that shows whether there is a next page."""
+        """Return the number of entries that the page lacks, including one that shows whether there is a next page."""
         return max(self._span.size + 1 - len(self._found), 0)
 
     def bounds(self, oldest: str, end: str) -> tuple[str, str, Item | None]:
@@ -46,13 +46,13 @@ class Entries:
 
     def add(self, entries: Sequence[Raw]) -> None:
         for entry in entries:
-            if lies_beyond(entry, self._position, backward=self._span.backward):
+            if is_after(entry, self._position, backward=self._span.backward):
                 self._found[_canonical_position(entry)] = entry
         if entries:
             self._last = _position(entries[-1])
 
-    def suffice(self) -> bool:
-        """Whether a page can be cut: no entry that was not read yet belongs on it."""
+    def is_complete(self) -> bool:
+        """Return whether the page is complete: no entry that is not read yet belongs on it."""
         if self._last is None or self.missing:
             return False
         backward = self._span.backward
@@ -60,9 +60,9 @@ class Entries:
 
 
 class MergedPosts:
-    """Posts of one author as entries, since a moment, without those that earlier pages had.
+    """Posts of one author as entries, of `since` and later, without the entries of earlier pages.
 
-    GSI1 orders the posts of one moment by their ids, the feed by their shards.
+    GSI1 orders the posts of one time by their ids, the feed by their shards.
     """
 
     def __init__(self, span: Span, since: str) -> None:
@@ -76,7 +76,7 @@ class MergedPosts:
         return self._found
 
     def bounds(self) -> tuple[str, str]:
-        """Return the least and the greatest key in GSI1. The second of the position is included as a whole."""
+        """Return the least and the greatest key in GSI1. The full second of the position is included."""
         since = second_of(self._since)
         if self._position is None:
             return since, END
@@ -88,30 +88,30 @@ class MergedPosts:
             entry
             for entry in entries
             if _moment(_canonical_position(entry)) >= self._since
-            and lies_beyond(entry, self._position, backward=self._span.backward)
+            and is_after(entry, self._position, backward=self._span.backward)
         ]
 
-    def suffice_before(self, last: str) -> bool:
-        """Whether a page can be cut, when all posts up to `last`, a key of GSI1, were read."""
+    def is_complete_through(self, last: str) -> bool:
+        """Return whether the page is complete when all posts up to `last`, a key of GSI1, were read."""
         moment = _moment(last)
         settled = 0
         for entry in self._found:
             own = _moment(_canonical_position(entry))
-            # Of one moment there may be some unread that precede those that were read.
+            # Unread posts may precede the posts that were read of the same time.
             settled += own != canonical(moment) and is_settled(own, moment, backward=self._span.backward)
         return settled >= self._span.size
 
 
-def lies_beyond(entry: Raw, position: str | None, *, backward: bool) -> bool:
-    """Whether an entry comes after a position, in the direction of the page."""
+def is_after(entry: Raw, position: str | None, *, backward: bool) -> bool:
+    """Return whether an entry comes after a position in the direction of the page."""
     if position is None:
         return True
     own, start = _canonical_position(entry), canonical(position)
     return own > start if backward else own < start
 
 
-def cut(entries: Sequence[Raw], span: Span) -> Page:
-    """Return a page of entries in any order. Of two with one canonical key, which are one post, one is left."""
+def cut_page(entries: Sequence[Raw], span: Span) -> Page:
+    """Return the page of unordered entries. Two entries with one canonical key are one post, and are listed once."""
     by_key = {_canonical_position(entry): entry for entry in entries}
     ordered = [by_key[key] for key in sorted(by_key, reverse=not span.backward)]
     more, kept = len(ordered) > span.size, ordered[: span.size]

@@ -1,4 +1,4 @@
-"""Edges that other programs write or delete: the follower's side is made to agree with them (FEED-P8)."""
+"""Follow edges that other programs write or delete, and the follower's side that must agree with them (FEED-P8)."""
 
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
@@ -7,13 +7,13 @@ from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import readable
 from datastore.errors import Conflict
-from datastore.feeds.follows import Follow, adoption, edge_from, edge_of, edges_of, has_more_edges
+from datastore.feeds.follows import Follow, adopt_actions, edge_from, edge_of, edges_of, has_more_edges
 from datastore.keyspace.feeds import follows as keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.composite_keys import key_of
 from datastore.session.store import Store
 
-TRIES = 5
+ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,8 +24,8 @@ class EdgePage:
     follows: list[Follow]
 
 
-async def edges_alone(open_store: Callable[[], Store]) -> AsyncIterator[EdgePage]:
-    """FEED-P8: the edges that may lack the follower's side, page by page. `open_store` opens a store for each page."""
+async def scan_edges(open_store: Callable[[], Store]) -> AsyncIterator[EdgePage]:
+    """FEED-P8: yield the edges that may lack the follower's side in pages. `open_store` opens a store for each page."""
     start: Item | None = None
     while True:
         page = await open_store().scan_page(keys.SCAN_EDGES, {"prefix": keys.FOLLOWER_PREFIX}, start=start)
@@ -35,28 +35,29 @@ async def edges_alone(open_store: Callable[[], Store]) -> AsyncIterator[EdgePage
 
 
 class FollowEdges:
-    """The two sides of follows."""
+    """The edge and the follower's side of follows."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
-    async def settle(self, follower_id: str, followee_id: str, *, inserted: bool) -> None:
+    async def reconcile(self, follower_id: str, followee_id: str, *, inserted: bool) -> None:
         """Write or delete the follower's side so that it agrees with the stored edges. A repeat changes nothing.
 
-        `inserted` means that an edge was added. If edges were only deleted and there is no follower's side, nothing is
-        done. Raises `Conflict` if other processes keep changing the same follow.
+        `inserted` means that an edge was added. If edges were only deleted and there is no follower's side, do nothing.
+
+        Raises `Conflict` if other processes keep changing the same follow.
         """
-        for _ in range(TRIES):
+        for _ in range(ATTEMPTS):
             following = await self._store.get(keys.FOLLOWING_NOW, keys.following(follower_id, followee_id))
             if following is None and not inserted:
                 return
             edges = await edges_of(self._store, keys.EDGES, follower_id, followee_id)
-            if await self._agree(following, edges):
+            if await self._reconcile(following, edges):
                 return
         raise Conflict("This follow changes too often at the moment; try again.", retryable=True)
 
-    async def _agree(self, following: Item | None, edges: list[Item]) -> bool:
-        """Make both sides agree. Return False if they changed meanwhile."""
+    async def _reconcile(self, following: Item | None, edges: list[Item]) -> bool:
+        """Write or delete the follower's side. Return False if either side changed meanwhile."""
         if following is None:
             return not edges or await self._adopt(edges)
         if not edges:
@@ -69,7 +70,7 @@ class FollowEdges:
 
     async def _adopt(self, edges: list[Item]) -> bool:
         try:
-            await self._store.transact(keys.ADOPT_EDGE, adoption(edges))
+            await self._store.transact(keys.ADOPT_EDGE, adopt_actions(edges))
         except TransactionCancelled as cancelled:
             if "ConditionalCheckFailed" not in cancelled.reasons:
                 raise

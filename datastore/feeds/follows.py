@@ -1,4 +1,4 @@
-"""Who follows whom: what an edge is, and how the table keeps it twice, for both ends."""
+"""Follows: records, reads and writes. A follow is two items: the follower's side, and the edge on the followee's."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -22,14 +22,14 @@ from datastore.model.timestamps import from_iso, iso
 from datastore.session.pagination import Page, Span, read_page
 from datastore.session.store import Action, Store
 
-UNFOLLOW_TRIES = 5
-MOST_EDGES = 50  # of one follower to one user; a transaction has at most 100 actions
-# Each followed author who is merged costs a Query for every page of the feed.
-MOST_FOLLOWED = 5000
+UNFOLLOW_ATTEMPTS = 5
+MAX_EDGES = 50  # from one follower to one user; a transaction has at most 100 actions
+# Each followed author with fan-out on read costs a Query for every page of the feed.
+MAX_FOLLOWED = 5000
 
 
 class Follow(Struct, frozen=True, gc=False):
-    """`follower_id` follows `followee_id` since then. Its feed holds the followee's posts of that moment and later."""
+    """A follow. The follower's feed contains the followee's posts of `since` and later."""
 
     follower_id: str
     followee_id: str
@@ -37,12 +37,12 @@ class Follow(Struct, frozen=True, gc=False):
 
 
 def is_following(item_keys: Mapping[str, str]) -> bool:
-    """Whether it is the follower's side of an edge: the pipeline goes by it, since it is one item for all time."""
+    """Return whether the keys are of the follower's side, on which the pipeline depends: its key never changes."""
     return item_keys["SK"].startswith(keys.FOLLOWING_PREFIX) and item_keys["PK"].startswith("USER#")
 
 
 def is_edge(item_keys: Mapping[str, str]) -> bool:
-    """Whether the keys are those of the followee's side of a follow."""
+    """Return whether the keys are of an edge, the followee's side of a follow."""
     return item_keys["SK"].startswith(keys.FOLLOWER_PREFIX) and item_keys["PK"].startswith("FOLLOWEE#")
 
 
@@ -51,7 +51,7 @@ def _edge(followee_id: str, sort: str) -> Follow:
     return Follow(follower_id, followee_id, from_iso(moment))
 
 
-# The follow in the follower's item, and in the followee's, which is all key.
+# The follow in the follower's item, and in the edge, which consists of its key.
 following_from = RecordDecoder(
     Follow,
     follower_id=text("PK", second_part),
@@ -69,85 +69,83 @@ class Follows:
         self._now = now
 
     async def followers(self, user_id: str, span: Span, *, leads_on: bool = False) -> Page:
-        """FEED-008: the edges that lead to a user, newest first."""
+        """FEED-008: return the edges of a user's followers, newest first."""
         values = {"partition": keys.followee(user_id)}
         return await read_page(self._store, keys.FOLLOWERS, [values], span, has_child_reads=leads_on)
 
     async def followed(self, user_id: str, span: Span, *, leads_on: bool = False) -> Page:
-        """FEED-008: the followings of a user, by the id of the followed."""
+        """FEED-008: return the follows of a user, by the id of the followee."""
         values = {"partition": keys.follower(user_id), "prefix": keys.FOLLOWING_PREFIX}
         return await read_page(self._store, keys.FOLLOWED, [values], span, has_child_reads=leads_on)
 
     async def follow(self, follower_id: str, followee_id: str) -> Follow:
-        """FEED-W4: follow from now on, or the follow there is.
+        """FEED-W4: follow a user from now on. Return the existing follow, if there is one.
 
-        Raises `NotFound` where one of both is no user, `BadUserInput` for who follows too many by what is counted.
+        Both users are read before the transaction: users are never deleted, and a condition check in the transaction
+        would make concurrent follows of one user conflict with each other, and with the counting of followers.
 
-        Users are never deleted, so that they are there is read before: a check in the transaction would make those who
-        follow one person at the same time conflict with each other, and with the counting of followers.
+        Raises `NotFound` if either user does not exist, `BadUserInput` if the follower's count is at its maximum.
         """
-        there = await self._before(follower_id, followee_id)
-        if there is not None:
-            return there
+        existing = await self._check_follow(follower_id, followee_id)
+        if existing is not None:
+            return existing
         edges = await self._edges(follower_id, followee_id)
         follow = edge_from(edges[0]) if edges else Follow(follower_id, followee_id, from_iso(iso(self._now)))
         try:
-            await self._store.transact(keys.FOLLOW, adoption(edges) if edges else _following(follow))
+            await self._store.transact(keys.FOLLOW, adopt_actions(edges) if edges else _follow_actions(follow))
         except TransactionCancelled as cancelled:
-            there = record(following_from, cancelled.items[0])
-            if there is not None:
-                return there
+            existing = record(following_from, cancelled.items[0])
+            if existing is not None:
+                return existing
             if cancelled.reasons[-1] == "ConditionalCheckFailed":  # the edge was deleted meanwhile
                 raise Conflict("This follow changes too often at the moment; try again.", retryable=True) from cancelled
             raise
         return follow
 
-    async def _before(self, follower_id: str, followee_id: str) -> Follow | None:
-        """The follow there is already. Where there is none, raises what stands in the way of one."""
-        wanted = (
+    async def _check_follow(self, follower_id: str, followee_id: str) -> Follow | None:
+        """Return the existing follow. If there is none, raise the error that forbids a new one, or return None."""
+        items = (
             keys.following(follower_id, followee_id),
             user_keys.user(follower_id),
             user_keys.user(followee_id),
         )
-        following, follower, followee = await asyncio.gather(*[self._store.get(keys.FOLLOW, key) for key in wanted])
+        following, follower, followee = await asyncio.gather(*[self._store.get(keys.FOLLOW, key) for key in items])
         if following is not None:
             return record(following_from, following)
         if follower is None:
             raise no_profile()
         if followee is None:
             raise NotFound(f"There is no user {followee_id!r}.")
-        if follower.get("following", 0) >= MOST_FOLLOWED:
-            raise BadUserInput(
-                f"`userId` would be one more than the {MOST_FOLLOWED:,} whom one may follow.", field="userId"
-            )
+        if follower.get("following", 0) >= MAX_FOLLOWED:
+            raise BadUserInput(f"`userId` would exceed the maximum of {MAX_FOLLOWED:,} followed users.", field="userId")
         return None
 
     async def unfollow(self, follower_id: str, followee_id: str) -> Follow | None:
-        """FEED-W4: the follow that was taken back, or None if there was none."""
-        for _ in range(UNFOLLOW_TRIES):
+        """FEED-W4: delete a follow. Return it as it was, or None if there was none."""
+        for _ in range(UNFOLLOW_ATTEMPTS):
             following = await self._store.get(keys.UNFOLLOW, keys.following(follower_id, followee_id))
             edges = await self._edges(follower_id, followee_id) if has_more_edges(following) else []
             follow = record(following_from, following) or (edge_from(edges[0]) if edges else None)
             if follow is None:
                 return None
             try:
-                await self._store.transact(keys.UNFOLLOW, _unfollowing(follow, following, edges))
+                await self._store.transact(keys.UNFOLLOW, _unfollow_actions(follow, following, edges))
             except TransactionCancelled as cancelled:
                 if cancelled.reasons[0] != "ConditionalCheckFailed":
                     raise
-                continue  # it was taken back meanwhile, and perhaps made anew
+                continue  # another request deleted the follow meanwhile, and may have added it again
             return follow
         raise Conflict("This follow changes too often at the moment; try again.", retryable=True)
 
     async def _edges(self, follower_id: str, followee_id: str) -> list[Item]:
-        """FEED-W4: the edges of one follower to one user, the oldest first."""
+        """FEED-W4: return the edges of one follower to one user, the oldest first."""
         return await edges_of(self._store, keys.EDGES_OF_FOLLOWER, follower_id, followee_id)
 
 
 async def edges_of(store: Store, pattern: AccessPattern, follower_id: str, followee_id: str) -> list[Item]:
     """Return the edges of one follower to one user, the oldest first; at most as many as a transaction deletes."""
     values = {"partition": keys.followee(followee_id), "prefix": keys.edges_prefix(follower_id)}
-    page = await store.query(pattern, values, limit=MOST_EDGES)
+    page = await store.query(pattern, values, limit=MAX_EDGES)
     return sorted(page.items, key=lambda item: edge_from(item).since)
 
 
@@ -159,12 +157,12 @@ def edge_of(following: Mapping[str, Any]) -> Key:
 
 
 def has_more_edges(following: Mapping[str, Any] | None) -> bool:
-    """Whether there may be edges that the follower's side of a follow does not name."""
+    """Return whether there may be edges that the follower's side of a follow does not name."""
     return following is None or "more_edges" in following
 
 
-def adoption(edges: Sequence[Item]) -> list[Action]:
-    """Return the follower's side of the first edge, which makes edges of another program a follow."""
+def adopt_actions(edges: Sequence[Item]) -> list[Action]:
+    """Return the actions that write the follower's side of the first edge. Another program wrote the edges."""
     edge = key_of(FEED, edges[0])
     follow = edge_from(edges[0])
     following = following_item(follow)
@@ -179,33 +177,33 @@ def adoption(edges: Sequence[Item]) -> list[Action]:
     ]
 
 
-def _following(follow: Follow) -> list[Action]:
+def _follow_actions(follow: Follow) -> list[Action]:
     return [
         Action("Put", item=following_item(follow), condition=keys.FOLLOW.condition),
         Action("Put", item=edge_item(follow)),
     ]
 
 
-def _unfollowing(follow: Follow, following: Item | None, edges: Sequence[Item]) -> list[Action]:
-    places = [key_of(FEED, edge) for edge in edges]
+def _unfollow_actions(follow: Follow, following: Item | None, edges: Sequence[Item]) -> list[Action]:
+    edge_keys = [key_of(FEED, edge) for edge in edges]
     key = keys.following(follow.follower_id, follow.followee_id)
     if following is None:
-        # There are edges only: a follow that was made since they were read must not lose only its edge.
+        # There are edges only. A follow that was added since they were read must not lose only its edge.
         first = Action("Delete", key=key, condition=keys.FOLLOW.condition)
     else:
         first = Action("Delete", key=key, condition=keys.UNFOLLOW.condition, values={"since": following["since"]})
-        places.append(edge_of(following))
-    return [first, *[Action("Delete", key=place) for place in dict.fromkeys(places)]]
+        edge_keys.append(edge_of(following))
+    return [first, *[Action("Delete", key=edge_key) for edge_key in dict.fromkeys(edge_keys)]]
 
 
 def following_item(follow: Follow) -> Item:
-    """The follower's side of a follow, as it is stored."""
+    """Return the item of the follower's side of a follow."""
     key = keys.following(follow.follower_id, follow.followee_id)
     return {"PK": key.partition, "SK": key.sort, "since": iso(follow.since)}
 
 
 def edge_item(follow: Follow) -> Item:
-    """The followee's side of a follow, as it is stored."""
+    """Return the item of a follow's edge."""
     key = keys.edge(follow.followee_id, follow.follower_id, follow.since)
     return {
         "PK": key.partition,

@@ -1,4 +1,4 @@
-"""What a text names: tags (`#street_food`) and users (`@ada`)."""
+"""Tags (`#street_food`) and mentions (`@ada`) in a text."""
 
 import re
 from itertools import takewhile
@@ -8,60 +8,62 @@ from datastore.errors import BadUserInput
 from datastore.model import identifiers
 from datastore.model.text_characters import is_ignorable
 
-LONGEST_TAG = 50
-LONGEST_SEQUENCE = 4  # characters that NFC may make one of
-MOST_TAGS = 10
-LONGEST_MENTION = 64
-MOST_MENTIONS = 20
+MAX_TAG_LENGTH = 50
+MAX_NFC_SEQUENCE = 4  # the maximum number of characters that NFC combines into one
+MAX_TAGS = 10
+MAX_MENTION_LENGTH = 64
+MAX_MENTIONS = 20
 
-# Not in a word: an e-mail address mentions nobody, and `C#` is no tag.
+# Not within a word: an e-mail address mentions no user, and `C#` is no tag.
 _TAG = re.compile(r"(?<!\w)#")
-# Nor a part of an id that goes on in signs which mentions do not have: `@auth0|ada` is not `auth0`. `@ada: hello` is.
+# Nor the start of an id with other characters: `@auth0|ada` does not mention `auth0`. `@ada: hello` mentions `ada`.
 _MENTION = re.compile(r"(?<!\w)@([A-Za-z0-9_.-]++)(?!(?:[|:/#]+|@)\w)")
 
 
 def tags(text: str) -> tuple[str, ...]:
-    """The tags in a text, lower-cased, each once, in their order. A word that is too long for a tag is none.
+    """Return the distinct tags in a text, lower-cased, in order. Words that are too long for a tag are ignored.
 
     Raises `BadUserInput` for more than 10.
     """
-    text = _without_addresses(text)
-    words = ("".join(takewhile(_in_word, text[found.end() :])) for found in _TAG.finditer(text))
+    text = _without_urls(text)
+    words = ("".join(takewhile(_is_tag_character, text[found.end() :])) for found in _TAG.finditer(text))
     names = tuple(dict.fromkeys(name for word in words if (name := tag_name(word)) is not None))
-    if len(names) > MOST_TAGS:
-        raise BadUserInput(f"`text` may hold at most {MOST_TAGS} tags, not {len(names)}.", field="text")
+    if len(names) > MAX_TAGS:
+        raise BadUserInput(f"`text` may hold at most {MAX_TAGS} tags, not {len(names)}.", field="text")
     return names
 
 
 def tag_name(word: str) -> str | None:
-    """The tag that a word means, in any case, with or without its `#`: letters, digits and underscores of any script.
+    """Return the tag for a word in any case, with or without `#`, or None if the word is no tag.
 
-    None for what is no tag: another sign in it, no letter, not 1 to 50 characters, or a character that would become
-    another tag's (see `datastore.model.identifiers`).
+    A tag has 1 to 50 letters, digits and underscores of any script, and at least one letter. It has no character that
+    lower-casing would make equal to another tag's (see `datastore.model.identifiers`).
     """
     word = word.removeprefix("#")
-    name = identifiers.lower_word(word) if len(word) <= LONGEST_TAG * LONGEST_SEQUENCE else None
-    fits = name is not None and 1 <= len(name) <= LONGEST_TAG and all(map(_in_word, name))
+    name = identifiers.lower_word(word) if len(word) <= MAX_TAG_LENGTH * MAX_NFC_SEQUENCE else None
+    fits = name is not None and 1 <= len(name) <= MAX_TAG_LENGTH and all(map(_is_tag_character, name))
     return name if fits and any(map(str.isalpha, name or "")) else None
 
 
 def mentions(text: str) -> tuple[str, ...]:
-    """The ids of users that a text mentions, each once, in their order: 1 to 64 of `A-Za-z0-9_.-`, no dot at the end.
+    """Return the distinct ids of users that a text mentions, in order: 1 to 64 of `A-Za-z0-9_.-`, no dot at the end.
 
     Raises `BadUserInput` for more than 20.
     """
-    words = (word.rstrip(".") for word in _MENTION.findall(_without_addresses(text)))
-    ids = tuple(dict.fromkeys(word for word in words if 1 <= len(word) <= LONGEST_MENTION))
-    if len(ids) > MOST_MENTIONS:
-        raise BadUserInput(f"`text` may mention at most {MOST_MENTIONS} users, not {len(ids)}.", field="text")
+    words = (word.rstrip(".") for word in _MENTION.findall(_without_urls(text)))
+    ids = tuple(dict.fromkeys(word for word in words if 1 <= len(word) <= MAX_MENTION_LENGTH))
+    if len(ids) > MAX_MENTIONS:
+        raise BadUserInput(f"`text` may mention at most {MAX_MENTIONS} users, not {len(ids)}.", field="text")
     return ids
 
 
-def _without_addresses(text: str) -> str:
-    """What is in a URL is a part of it: `https://example.org/#top` is about no `top`."""
+def _without_urls(text: str) -> str:
+    """Return the text without URLs, whose `#` and `@` begin no tag or mention: `https://example.org/#top`."""
     return " ".join(word for word in text.split() if "://" not in word)
 
 
-def _in_word(sign: str) -> bool:
-    """Marks are parts of letters: the vowels of Devanagari are such. Those that show nothing are part of no tag."""
-    return sign == "_" or ((sign.isalnum() or category(sign).startswith("M")) and not is_ignorable(sign))
+def _is_tag_character(character: str) -> bool:
+    """Return whether a tag may contain the character. Visible marks are allowed, such as the vowels of Devanagari."""
+    if character == "_":
+        return True
+    return (character.isalnum() or category(character).startswith("M")) and not is_ignorable(character)

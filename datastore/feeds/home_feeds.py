@@ -1,4 +1,4 @@
-"""Home feeds: what an entry is, how the table keeps it, and how the posts of those with many followers join in."""
+"""Home feeds: entries from fan-out on write, merged with the posts of authors with many followers (fan-out on read)."""
 
 import asyncio
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from datastore.dynamodb.codec import Item, Raw, decode_item, encode, encode_item
 from datastore.dynamodb.record_decoder import RecordDecoder, flag, text
 from datastore.dynamodb.records import raw_parsed, readable
 from datastore.errors import Internal
-from datastore.feeds.feed_pages import END, SPARE, Entries, MergedPosts, cut
+from datastore.feeds.feed_pages import END, EXTRA_ENTRIES, MergedPosts, StoredEntries, cut_page
 from datastore.feeds.posts import Posts
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import home_feeds as keys
@@ -22,23 +22,21 @@ from datastore.model.timestamps import from_iso, iso
 from datastore.session.pagination import Page, Span
 from datastore.session.store import QueryPage, Store
 
-# A feed's first page begins with its sources: so many are read with it, and more only where there are more.
+# A feed's first page begins with its sources. The first Query allows for this number of them.
 SOURCES_EXPECTED = 8
 CONCURRENT_AUTHORS = 16
 LARGEST_LIMIT = 1000
 
 
 class FeedEntry(Struct, frozen=True, gc=False):
-    """The place of a post in a user's feed: written by the fan-out, or merged when the feed is read.
-
-    `followers_only`: whether one follows the author is asked for together with the post, and else not at all.
-    `author_id` is None where another program stored an entry without it, and the caller may not see the post.
-    """
+    """The entry of a post in a user's feed, written by the fan-out or merged when the feed is read."""
 
     user_id: str
     post_id: str
+    #: None if another program stored the entry without an author, and the caller may not see the post.
     author_id: str | None
     created_at: datetime
+    #: The post is for followers: the viewer's follow is read together with the post.
     followers_only: bool = False
 
 
@@ -61,7 +59,7 @@ def is_source(item_keys: Mapping[str, str]) -> bool:
 def entry_item(
     user_id: str, author_id: str, moment: str, post_id: str, *, followers_only: bool = False
 ) -> dict[str, Any]:
-    """An entry as it is stored, or would be. `moment` is when the post was written, as `timestamps.iso` has it."""
+    """Return the item of an entry. `moment` is the time of the post in the form of `timestamps.iso`."""
     key = keys.entry(user_id, moment, post_id)
     item = {
         "PK": key.partition,
@@ -88,7 +86,7 @@ entry_from = RecordDecoder(
 
 
 async def with_authors(page: Page, posts: Posts) -> Page:
-    """FEED-003: return the page, each entry with its post's author, as far as the viewer may see the post.
+    """FEED-003: return the page with the author in each entry whose post the viewer may see.
 
     Entries of other programs may name no author. Their posts are read in one batch.
     """
@@ -114,7 +112,7 @@ def source_from(item: Mapping[str, Any]) -> MergedAuthor:
 
 
 def source_item(user_id: str, author_id: str, since: str) -> dict[str, Any]:
-    """An author whose posts of `since` and later are merged into the user's feed when it is read."""
+    """Return the item of a source: posts of `since` and later are merged into the user's feed when it is read."""
     key = keys.source(user_id, author_id)
     return {
         "PK": key.partition,
@@ -129,17 +127,17 @@ def source_item(user_id: str, author_id: str, since: str) -> dict[str, Any]:
 class HomeFeeds:
     """One method for each access pattern.
 
-    What an author's posts would be as entries follows from their keys. So pages are cut from entries and posts as if
-    all were entries, and a cursor is an entry's key, whether it was written or not.
+    The entry of a post follows from the post's key. Pages therefore consist of stored entries and of entries computed
+    from posts, and a cursor is the key of an entry that may not be stored.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def of_user(self, user_id: str, span: Span) -> Page:
-        """FEED-003: a user's home feed, newest first: what was fanned out to it, and the posts of its sources."""
+        """FEED-003: return a page of a user's home feed, newest first: its entries, and the posts of its sources."""
         if span.start is None and not span.backward:
-            entries, sources = await self._beginning(user_id, span.size)
+            entries, sources = await self._first_page(user_id, span.size)
         else:
             entries, sources = await asyncio.gather(self._entries(user_id, span), self._sources(user_id))
         slots = asyncio.Semaphore(CONCURRENT_AUTHORS)
@@ -151,24 +149,24 @@ class HomeFeeds:
         if sources:
             for merged in await asyncio.gather(*map(posts, readable(source_from, sources))):
                 entries += merged
-        return cut(entries, span)
+        return cut_page(entries, span)
 
     async def sources_at_start(self, user_id: str) -> list[MergedAuthor]:
-        """FEED-S1: whose posts are merged into a user's feed, for a subscription; consistent."""
+        """FEED-S1: return the sources of a user's feed for a subscription, read consistently."""
         values = {"partition": keys.feed(user_id), "prefix": keys.SOURCE_PREFIX}
         return readable(source_from, [item async for item in self._store.query_all(keys.HOME_FEED_UPDATED, values)])
 
-    async def newest_of(self, user_id: str, source: MergedAuthor, since: datetime, most: int) -> list[FeedEntry]:
-        """FEED-003: what a source adds to a user's feed of a moment and later: the newest posts, oldest first."""
-        span = Span(most)
+    async def newest_of(self, user_id: str, source: MergedAuthor, since: datetime, limit: int) -> list[FeedEntry]:
+        """FEED-003: return the newest `limit` entries from a source, of `since` and later, oldest first."""
+        span = Span(limit)
         later = replace(source, since=max(source.since, iso(since)))
-        page = cut(await self._merged_posts(user_id, later, span), span)
+        page = cut_page(await self._merged_posts(user_id, later, span), span)
         return readable(entry_from, reversed(page.items))
 
-    async def _beginning(self, user_id: str, size: int) -> tuple[list[Raw], list[Item]]:
-        """The newest entries, `size` and one more, and all sources, which lie before them: in one Query as a rule."""
+    async def _first_page(self, user_id: str, size: int) -> tuple[list[Raw], list[Item]]:
+        """Return the newest `size` entries and one more, and all sources, which precede them. Usually one Query."""
         values = {"partition": keys.feed(user_id)}
-        found = Entries(Span(size))
+        found = StoredEntries(Span(size))
         sources: list[Item] = []
         page = QueryPage([], 0, None)
         while True:
@@ -181,19 +179,19 @@ class HomeFeeds:
                 else:
                     entries.append(raw)
             found.add(entries)
-            if page.next_start is None or found.suffice():
+            if page.next_start is None or found.is_complete():
                 return found.entries, sources
 
     async def _entries(self, user_id: str, span: Span) -> list[Raw]:
-        """The entries of a page, and one more."""
-        found = Entries(span)
+        """Return the entries of a page, and one more."""
+        found = StoredEntries(span)
         oldest, end, start = found.bounds(keys.FIRST_POSITION, END)
         values = {"partition": keys.feed(user_id), "oldest": oldest, "end": end}
-        limit = span.size + 1 + SPARE
+        limit = span.size + 1 + EXTRA_ENTRIES
         while True:
             page = await self._store.query(keys.ENTRIES, values, start=start, limit=limit, backward=span.backward)
             found.add(page.raw)
-            if (start := page.next_start) is None or found.suffice():
+            if (start := page.next_start) is None or found.is_complete():
                 return found.entries
             limit = min(2 * limit, LARGEST_LIMIT)
 
@@ -202,7 +200,7 @@ class HomeFeeds:
         return [item async for item in self._store.query_all(keys.SOURCES, values)]
 
     async def _merged_posts(self, user_id: str, source: MergedAuthor, span: Span) -> list[Raw]:
-        """What an author's posts are as entries: those of a page, and at least one more."""
+        """Return the entries of an author's posts: those of a page, and at least one more."""
         found = MergedPosts(span, source.since)
         since, until = found.bounds()
         if since > until:
@@ -220,13 +218,13 @@ class HomeFeeds:
                 attributes=("GSI1SK", "visibility"),
             )
             found.add([_as_entry(user_id, source.author_id, post) for post in page.items])
-            if page.next_start is None or found.suffice_before(page.next_start["GSI1SK"]):
+            if page.next_start is None or found.is_complete_through(page.next_start["GSI1SK"]):
                 return found.entries
             start, limit = page.next_start, min(2 * limit, LARGEST_LIMIT)
 
 
 def _as_entry(user_id: str, author_id: str, post: Item) -> Raw:
-    """The entry that the fan-out would have written, with the post's own moment."""
+    """Return the entry that the fan-out would have written."""
     moment, post_id = post_keys.position_parts(post["GSI1SK"])
     followers_only = post["visibility"] == Visibility.FOLLOWERS
     return encode_item(entry_item(user_id, author_id, moment, post_id, followers_only=followers_only))

@@ -1,4 +1,4 @@
-"""Leaderboards: the top authors of a month, the trending tags of an hour or a day, each one item."""
+"""Leaderboards: the top authors of a month, and the trending tags of an hour or a day. Each is one item."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,12 +11,12 @@ from datastore.dynamodb.records import readable
 from datastore.keyspace.feeds import leaderboards as keys
 from datastore.session.store import Store
 
-LEAST_ELAPSED = timedelta(minutes=1)  # a window that has just begun says little about an hour
+MIN_ELAPSED = timedelta(minutes=1)  # a window that has just begun says little about an hour
 HOUR = timedelta(hours=1)
 
 
 class TagWindow(StrEnum):
-    """A span of time by UTC in which the posts with a tag are counted."""
+    """A time window in UTC in which the posts with a tag are counted."""
 
     HOUR = "hour"
     DAY = "day"
@@ -26,18 +26,18 @@ class TagWindow(StrEnum):
         return HOUR if self is TagWindow.HOUR else timedelta(days=1)
 
     def start(self, at: datetime) -> datetime:
-        """When the window that holds the moment, given in UTC, begins."""
+        """Return the start of the window that contains `at`, a time in UTC."""
         hour = at.replace(minute=0, second=0, microsecond=0)
         return hour if self is TagWindow.HOUR else hour.replace(hour=0)
 
     def period(self, at: datetime) -> str:
-        """The window that holds the moment as keys name it: `2026-06-25T14` or `2026-06-25`."""
+        """Return the window that contains `at` in the form of keys: `2026-06-25T14` or `2026-06-25`."""
         return at.strftime("%Y-%m-%dT%H" if self is TagWindow.HOUR else "%Y-%m-%d")
 
 
 @dataclass(frozen=True, slots=True)
 class AuthorRank:
-    """An author's place in a month: the score is the sum of their public posts, and the likes and comments on them."""
+    """An author's rank in a month. The score is the number of public posts, plus the likes and comments on them."""
 
     rank: int
     author_id: str
@@ -49,7 +49,7 @@ class AuthorRank:
 
 @dataclass(frozen=True, slots=True)
 class TagTrend:
-    """A tag's place in a window, by its public posts. `velocity` is in posts an hour, of the time elapsed so far."""
+    """A tag's rank in a window by its public posts. `velocity` is in posts per hour of the elapsed time."""
 
     rank: int
     tag: str
@@ -65,18 +65,18 @@ class Leaderboards:
         self._now = now
 
     async def top_authors(self, month: str, top: int) -> list[AuthorRank]:
-        """FEED-010: the first `top` authors of a month (`2026-06`), best first."""
+        """FEED-010: return the first `top` authors of a month (`2026-06`), best first."""
         board = await self._store.get(keys.TOP_AUTHORS, keys.board(keys.AUTHORS, month))
         return readable(_author_rank, self._ranked(board, top))
 
     async def trending_tags(self, window: TagWindow, at: datetime, top: int) -> list[TagTrend]:
-        """FEED-010: the first `top` tags of the hour or day that holds a moment (in UTC), most posts first."""
+        """FEED-010: return the first `top` tags of the hour or day that contains `at` (in UTC), most posts first."""
         board = await self._store.get(keys.TRENDING_TAGS, keys.board(keys.TAGS, window.period(at)))
-        elapsed = max(LEAST_ELAPSED, min(self._now - window.start(at), window.length))
+        elapsed = max(MIN_ELAPSED, min(self._now - window.start(at), window.length))
         return readable(lambda member: _tag_trend(member, elapsed / HOUR), self._ranked(board, top))
 
     def _ranked(self, board: Item | None, top: int) -> list[Item]:
-        """The first members of a board, each with its rank."""
+        """Return the first members of a leaderboard, each with its rank."""
         if board is None or board.get("expiresAt", float("inf")) <= self._now.timestamp():
             return []
         return [{**member, "rank": rank} for rank, member in enumerate(board["members"][:top], start=1)]

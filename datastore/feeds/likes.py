@@ -1,4 +1,4 @@
-"""Likes: what one is, and how the table keeps it."""
+"""Likes of posts: records, reads and writes."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -21,7 +21,7 @@ from datastore.session.store import Store
 class Like(Struct, frozen=True, gc=False):
     """A like of a post by a user, with the post's author and visibility.
 
-    Both are None where another program wrote the item without them.
+    Both are None if another program wrote the item without them.
     """
 
     post_id: str
@@ -53,22 +53,22 @@ class Likes:
         self._now = now
 
     async def of_post(self, post_id: str, span: Span, *, leads_on: bool = False) -> Page:
-        """FEED-005: the likes of a post, whoever may see it, the last user id first."""
+        """FEED-005: return the likes of a post, the last user id first. The caller checks the post's visibility."""
         values = {"partition": post_keys.partition(post_id), "prefix": keys.LIKE_PREFIX}
         return await read_page(self._store, keys.LIKES, [values], span, has_child_reads=leads_on)
 
     async def is_liked(self, post_id: str, user_id: str) -> bool:
-        """FEED-N1: reads of one tick go out together."""
+        """FEED-N1: return whether the user likes the post. Batched with other point reads."""
         return await self._store.get(keys.LIKE_OF_USER, keys.like(post_id, user_id)) is not None
 
     async def like(self, post: Post, user_id: str) -> Like:
-        """FEED-W2: the like of a post that the user may see, or the one that is there."""
+        """FEED-W2: like a post that the user may see. Return the existing like, if there is one."""
         like = Like(post.post_id, user_id, self._now, post.author_id, post.visibility)
         written = await self._store.put(keys.LIKE_POST, _like_item(post, like))
         return record(like_from, written.item) or like
 
     async def unlike(self, post_id: str, user_id: str) -> Like | None:
-        """FEED-W2: the like that was taken back, or None if there was none."""
+        """FEED-W2: delete a like. Return it as it was, or None if there was none."""
         written = await self._store.delete(keys.UNLIKE_POST, keys.like(post_id, user_id))
         return record(like_from, written.item)
 

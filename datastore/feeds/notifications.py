@@ -1,5 +1,6 @@
-"""Notifications: what one is, and how the table keeps it until it is read."""
+"""Notifications: records, reads and writes. The table keeps a notification until it is read or expires."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -10,7 +11,9 @@ from msgspec import Struct
 from datastore.change_streams.exactly_once import Write
 from datastore.dynamodb.record_decoder import RecordDecoder, number, text
 from datastore.dynamodb.records import record
+from datastore.feeds.visibility import Viewer, Visibility, VisibilityPolicy
 from datastore.keyspace.feeds import notifications as keys
+from datastore.keyspace.feeds import users
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.composite_keys import Key, key_of, second_part
 from datastore.model.timestamps import from_iso, from_seconds, iso, to_seconds
@@ -23,7 +26,7 @@ LIKES_WINDOW = timedelta(minutes=5)
 
 
 class NotificationKind(StrEnum):
-    """What happened."""
+    """The kind of event that a notification reports."""
 
     LIKE = "like"
     COMMENT = "comment"
@@ -35,21 +38,22 @@ KINDS: Mapping[str, NotificationKind] = {kind.value: kind for kind in Notificati
 
 
 class Notification(Struct, frozen=True, gc=False):
-    """A notification of an event that concerns a user. `actor_count` users caused it, `actor_id` last, at `created_at`.
-
-    `notification_id` is the sort key, unique for the user. For likes it begins with the start of their window and
-    stays, while their position in the list, by `created_at`, moves with each like.
+    """A notification of an event that concerns a user.
 
     An item of another program may have nothing but its keys: attributes that it lacks are None, and `actor_count` is 0.
-    An item without `expires_at` stays until it is read.
     """
 
     user_id: str
+    #: The sort key, unique for the user. For likes it contains the start of their window and never changes; their
+    #: position in the list, by `created_at`, moves with each like.
     notification_id: str
     kind: NotificationKind | None
     created_at: datetime
+    #: None: the notification stays until it is read.
     expires_at: datetime | None
+    #: The last user who caused the event, at `created_at`.
     actor_id: str | None
+    #: The number of users who caused the event.
     actor_count: int
     post_id: str | None
     comment_id: str | None
@@ -81,12 +85,12 @@ notification_from = RecordDecoder(
 )
 
 
-def told(notification: Notification) -> Write:
-    """Return the write of a notification. If it exists, the actor is counted and replaces an earlier one."""
-    key = key_in_table(notification)
+def notification_write(notification: Notification) -> Write:
+    """Return the write of a notification. If the item exists, it counts the actor and replaces an earlier actor."""
+    key = _key(notification)
     name = keys.notification_parts(notification.notification_id)[1]
     expires_at = notification.expires_at
-    given = {
+    optional = {
         "kind": notification.kind,
         "actor_id": notification.actor_id,
         "expiresAt": None if expires_at is None else to_seconds(expires_at),
@@ -97,30 +101,39 @@ def told(notification: Notification) -> Write:
         "GSI_NOTIFPK": key.partition,
         "GSI_NOTIFSK": keys.position(notification.created_at, name),
     }
-    present = {name: value for name, value in given.items() if value is not None}
+    present = {name: value for name, value in optional.items() if value is not None}
     newest = "GSI_NOTIFSK" if notification.kind is NotificationKind.LIKE else ""
     return Write(FEED, key, {"actor_count": notification.actor_count}, {**fixed, **present}, newest=newest)
 
 
-def key_in_table(notification: Notification) -> Key:
+def _key(notification: Notification) -> Key:
     return Key(keys.unread(notification.user_id), notification.notification_id)
 
 
 async def retract(store: Store, notifications: Iterable[Notification]) -> None:
     """FEED-P6: delete unread notifications. A repeat changes nothing."""
-    places = [key_in_table(notification) for notification in notifications]
-    await store.write_all(keys.RETRACT, deletes=list(dict.fromkeys(places)))
+    await store.write_all(keys.RETRACT, deletes=list(dict.fromkeys(map(_key, notifications))))
 
 
 async def retract_of_post(store: Store, author_id: str, post_id: str, since: datetime) -> None:
-    """FEED-P6: Delete the author's unread notifications of a post whose keys begin at the moment `since` or later.
+    """FEED-P6: delete the author's unread notifications of a post whose keys have the time `since` or later.
 
-    Reads all unread notifications of the author since then, a page at a time: their keys name posts by a digest.
+    Reads all unread notifications of the author since then, a page at a time: their keys identify posts by a digest.
     """
     values = {"partition": keys.unread(author_id), "since": iso(since), "post": post_id}
     async for page in store.query_pages(keys.NOTIFICATIONS_OF_POST, values, attributes=("PK", "SK")):
         if page:
             await store.write_all(keys.RETRACT, deletes=[key_of(FEED, item) for item in page])
+
+
+async def may_receive(store: Store, user_id: str, author_id: str, visibility: Visibility) -> bool:
+    """FEED-P6: return whether the user exists and may see a post of the author."""
+    policy = VisibilityPolicy(store, Viewer(user_id))
+    user, is_allowed = await asyncio.gather(
+        store.get(keys.RECIPIENT, users.user(user_id)),
+        policy.allows(author_id, visibility, keys.RECIPIENT),
+    )
+    return user is not None and is_allowed
 
 
 class Notifications:
@@ -131,19 +144,19 @@ class Notifications:
         self._now = now
 
     async def unread(self, user_id: str, span: Span) -> Page:
-        """FEED-009: a user's unread notifications, newest first."""
+        """FEED-009: return a user's unread notifications, newest first."""
         values = {"partition": keys.unread(user_id), "now": self._now.timestamp()}
         return await read_page(self._store, keys.UNREAD, [values], span)
 
     async def by_id(self, user_id: str, notification_id: str) -> Notification | None:
-        """FEED-N4: one unread notification, or None; reads of one tick go out together."""
-        return self._living(await self._store.get(keys.NOTIFICATION, Key(keys.unread(user_id), notification_id)))
+        """FEED-N4: return an unread notification, or None. Batched with other point reads."""
+        return self._unexpired(await self._store.get(keys.NOTIFICATION, Key(keys.unread(user_id), notification_id)))
 
     async def mark_read(self, user_id: str, notification_id: str) -> Notification | None:
-        """FEED-W5: the notification that was read and is gone now, or None if there was none."""
+        """FEED-W5: delete a notification that was read. Return it as it was, or None if there was none."""
         written = await self._store.delete(keys.MARK_READ, Key(keys.unread(user_id), notification_id))
-        return self._living(written.item)
+        return self._unexpired(written.item)
 
-    def _living(self, item: Mapping[str, Any] | None) -> Notification | None:
-        found = record(notification_from, item)
-        return found if found and found.is_kept_at(self._now) else None
+    def _unexpired(self, item: Mapping[str, Any] | None) -> Notification | None:
+        notification = record(notification_from, item)
+        return notification if notification and notification.is_kept_at(self._now) else None

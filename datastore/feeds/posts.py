@@ -1,4 +1,4 @@
-"""Posts: what one is, and how the table and its indexes keep it."""
+"""Posts: records, reads and writes in the table and its indexes."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from datastore.dynamodb.codec import Item, Raw, encode
 from datastore.dynamodb.record_decoder import RecordDecoder, count, text, texts
 from datastore.dynamodb.records import raw_parsed
 from datastore.errors import Conflict, Forbidden, Internal, NotFound
-from datastore.feeds import hashtags as written_in
+from datastore.feeds import hashtags
 from datastore.feeds.users import no_profile
 from datastore.feeds.visibility import VISIBILITIES, Visibility, VisibilityPolicy
 from datastore.keyspace.feeds import posts as keys
@@ -37,7 +37,7 @@ COPIED_ALWAYS = frozenset({"author_id", "visibility", "text"})
 class Post(Struct, frozen=True, gc=False):
     """A post. Its text, visibility, tags and author never change.
 
-    `likes`, `comments` and `mentions` are None where the index it was read from does not hold them.
+    `likes`, `comments` and `mentions` are None if the post was read from an index that does not project them.
     """
 
     post_id: str
@@ -61,7 +61,7 @@ def is_tag(item_keys: Mapping[str, str]) -> bool:
 
 
 def is_live(item: Mapping[str, Any] | None) -> bool:
-    """Whether it is a post and no tombstone."""
+    """Return whether the item of a post exists and is not a tombstone."""
     return item is not None and "deleted_at" not in item
 
 
@@ -82,93 +82,93 @@ post_from = RecordDecoder(
     tags=texts("tags", default=()),
     likes=count("likes", default=0, given="GSI1PK"),
     comments=count("comments", default=0, given="GSI1PK"),
-    # The item of a tag, and what GSI2 brings of it, have neither.
+    # The item of a tag has neither, nor has its projection in GSI2.
     mentions=texts("mentions", default=(), given="created_at"),
 )
 # The post in its own item, which has all attributes.
-whole_post_from = post_from.but(
+full_post_from = post_from.but(
     likes=count("likes", default=0), comments=count("comments", default=0), mentions=texts("mentions", default=())
 )
 
 
-def written(change: Change) -> Post | None:
-    """The post that a change brought, or None."""
+def created_post(change: Change) -> Post | None:
+    """Return the post that a change created, or None."""
     if change.kind != "INSERT" or not is_post(change.keys) or change.new is None or not is_live(change.new):
         return None
-    return whole_post_from(change.new)
+    return full_post_from(change.new)
 
 
-def deleted(change: Change) -> Post | None:
-    """The post, as it was, that a change took away, or None."""
+def deleted_post(change: Change) -> Post | None:
+    """Return the post that a change deleted, as it was before, or None."""
     if not is_post(change.keys) or change.old is None or not is_live(change.old) or is_live(change.new):
         return None
-    return whole_post_from(change.old)
+    return full_post_from(change.old)
 
 
 class Posts:
     """One method for each access pattern."""
 
-    def __init__(self, store: Store, now: datetime, sight: VisibilityPolicy) -> None:
+    def __init__(self, store: Store, now: datetime, policy: VisibilityPolicy) -> None:
         self._store = store
         self._now = now
-        self._sight = sight
+        self._policy = policy
 
     async def visible(self, post_id: str, pattern: AccessPattern = keys.POST) -> Post | None:
-        """FEED-004: a post, unless it was deleted or the viewer may not see it.
+        """FEED-004: return a post, or None if it was deleted or the viewer may not see it.
 
-        With a consistent `pattern` the follow that it may take is read consistently too.
+        With a consistent `pattern` the viewer's follow is read consistently too.
         """
-        post = await self._living(post_id, pattern)
+        post = await self._live_post(post_id, pattern)
         if post is not None and (
-            post.visibility is Visibility.PUBLIC or await self._sight.allows(post.author_id, post.visibility, pattern)
+            post.visibility is Visibility.PUBLIC or await self._policy.allows(post.author_id, post.visibility, pattern)
         ):
             return post
         self._store.meter.withheld += 1
         return None
 
-    async def whole(self, post: Post) -> Post:
-        """FEED-004: the post with what the index it was read from does not hold, as it is now."""
-        return await self._living(post.post_id, keys.POST) or replace(post, likes=0, comments=0, mentions=())
+    async def with_all_attributes(self, post: Post) -> Post:
+        """FEED-004: read the post again, with the attributes that the index it was read from does not project."""
+        return await self._live_post(post.post_id, keys.POST) or replace(post, likes=0, comments=0, mentions=())
 
-    async def _living(self, post_id: str, pattern: AccessPattern) -> Post | None:
+    async def _live_post(self, post_id: str, pattern: AccessPattern) -> Post | None:
         found = await self._store.find(pattern, keys.post(post_id))
-        return found.record(whole_post_from) if found is not None and is_live(found.raw) else None
+        return found.record(full_post_from) if found is not None and is_live(found.raw) else None
 
     async def by_author(self, author_id: str, span: Span, *, leads_on: bool = False) -> Page:
-        """FEED-002: the posts of an author that the viewer may see, newest first.
+        """FEED-002: return the posts of an author that the viewer may see, newest first.
 
-        `leads_on`: point reads follow for each of them. Those of several lists go out together.
+        `leads_on` means that point reads follow for each post. Those of several lists are sent in one batch.
         """
         values = {"partition": keys.by_author(author_id)}
         keep: SelectItems | None = None
-        if self._sight.is_own(author_id):
+        if self._policy.is_own(author_id):
             shown = {}
-        elif self._sight.viewer.user_id is None:
+        elif self._policy.viewer.user_id is None:
             shown = {"public": Visibility.PUBLIC.value}
         else:
             shown = {"private": Visibility.PRIVATE.value}
-            keep, leads_on = self._seen, True
+            keep, leads_on = self._filter_visible, True
         return await read_page(
             self._store, keys.POSTS_BY_AUTHOR, [values | shown], span, select=keep, has_child_reads=leads_on
         )
 
     async def by_tag(self, name: str, span: Span) -> Page:
-        """FEED-007: the posts with a tag that the viewer may see, newest first; private ones are never among them."""
+        """FEED-007: return the posts with a tag that the viewer may see, newest first. Private posts are not listed."""
         values = {"partition": keys.by_tag(name)}
-        viewer = self._sight.viewer
+        viewer = self._policy.viewer
         signed_in = viewer.user_id is not None
         shown = {} if signed_in or viewer.sees_all else {"public": Visibility.PUBLIC.value}
-        return await read_page(self._store, keys.POSTS_BY_TAG, [values | shown], span, select=self._tagged)
+        return await read_page(self._store, keys.POSTS_BY_TAG, [values | shown], span, select=self._visible_tagged)
 
-    async def _tagged(self, items: list[Raw]) -> list[Raw]:
+    async def _visible_tagged(self, items: list[Raw]) -> list[Raw]:
         """Return the items of a tag whose posts the viewer may see, with missing copies of the posts' attributes.
 
-        The posts of those that other programs wrote without copies are read in one batch.
+        The posts of items that other programs wrote without copies are read in one batch.
         """
         if any(not item.keys() >= COPIED_ALWAYS for item in items):
             completed = await asyncio.gather(*map(self._with_copies, items))
             items = [item for item in completed if item is not None]
-        return items if self._sight.viewer.sees_all else await self._seen(items)
+        return items if self._policy.viewer.sees_all else await self._filter_visible(items)
 
     async def _with_copies(self, item: Raw) -> Raw | None:
         """Return the item of a tag with its copies of the post's attributes; None if the post is not listed by tag."""
@@ -179,28 +179,29 @@ class Posts:
             return None
         return {**{name: found.raw[name] for name in COPIED if name in found.raw}, **item}
 
-    async def _seen(self, items: list[Raw]) -> list[Raw]:
-        """Those of a page that the viewer may see; whether they follow the authors is read in one batch."""
-        asked = [item for item in items if item.get("visibility") != PUBLIC]
-        if not asked:
+    async def _filter_visible(self, items: list[Raw]) -> list[Raw]:
+        """Return the items of a page that the viewer may see. The viewer's follows are read in one batch."""
+        restricted = [item for item in items if item.get("visibility") != PUBLIC]
+        if not restricted:
             return items
-        seen = iter(await asyncio.gather(*map(self._may_see, asked)))
-        return [item for item in items if item.get("visibility") == PUBLIC or next(seen)]
+        allowed = iter(await asyncio.gather(*map(self._may_see, restricted)))
+        return [item for item in items if item.get("visibility") == PUBLIC or next(allowed)]
 
     async def _may_see(self, item: Raw) -> bool:
         post = raw_parsed(post_from, item)
-        # A damaged one shows nothing but that it is damaged.
-        return isinstance(post, Internal) or await self._sight.allows(post.author_id, post.visibility)
+        # A damaged item shows nothing but its damage.
+        return isinstance(post, Internal) or await self._policy.allows(post.author_id, post.visibility)
 
     async def create(
         self, post_id: str, *, author_id: str, text: str, visibility: Visibility, media_ref: str | None = None
     ) -> Post:
-        """FEED-W1: write a post with its tags, all or nothing. One's own that is there is answered as it stands.
+        """FEED-W1: write a post and its tags in one transaction. Return the author's existing post of this id.
 
-        Users are never deleted, so that the author is one is read before: a check in the transaction would conflict
-        with the counting of their posts and followers.
-        Raises `NotFound` when the author is not in the feed, `Conflict` for an id that is another's or was deleted,
-        `BadUserInput` for too many tags or mentions.
+        The author's item is read before the transaction: users are never deleted, and a condition check in the
+        transaction would conflict with the counting of posts and followers.
+
+        Raises `NotFound` if the author has no profile, `Conflict` if the id belongs to another user's or a deleted
+        post, `BadUserInput` for too many tags or mentions.
         """
         post = Post(
             post_id=post_id,
@@ -209,23 +210,23 @@ class Posts:
             visibility=visibility,
             text=text,
             media_ref=media_ref,
-            tags=written_in.tags(text),
+            tags=hashtags.tags(text),
             likes=0,
             comments=0,
-            mentions=written_in.mentions(text),
+            mentions=hashtags.mentions(text),
         )
         if await self._store.get(keys.CREATE_POST, user_keys.user(author_id)) is None:
             raise no_profile()
         try:
-            await self._store.transact(keys.CREATE_POST, _creation(post))
+            await self._store.transact(keys.CREATE_POST, _create_actions(post))
         except TransactionCancelled as cancelled:
-            return _as_it_stands(cancelled, post)
+            return _existing_post(cancelled, post)
         return post
 
     async def delete(self, post_id: str, user_id: str) -> Post | None:
-        """FEED-W6: delete a post of the user's with its tags: the post as it was, or None if it was deleted before.
+        """FEED-W6: delete a post and its tags. Return the post as it was, or None if it was deleted before.
 
-        Raises `NotFound` when there is no post that the user may see, `Forbidden` for another's.
+        Raises `NotFound` if there is no post that the user may see, `Forbidden` for another user's post.
         """
         item = await self._store.get(keys.DELETE_POST, keys.post(post_id))
         if item is not None and item.get("author_id") == user_id and not is_live(item):
@@ -236,14 +237,14 @@ class Posts:
         if post.author_id != user_id:
             raise Forbidden("This is another user's post.")
         try:
-            await self._store.transact(keys.DELETE_POST, self._deletion(post))
+            await self._store.transact(keys.DELETE_POST, self._delete_actions(post))
         except TransactionCancelled as cancelled:
             if cancelled.reasons[0] != "ConditionalCheckFailed":
                 raise
             return None
         return post
 
-    def _deletion(self, post: Post) -> list[Action]:
+    def _delete_actions(self, post: Post) -> list[Action]:
         values = {
             "me": post.author_id,
             "now": iso(self._now),
@@ -259,21 +260,21 @@ class Posts:
         return [tombstone, *[Action("Delete", key=keys.tag(post.post_id, name)) for name in post.tags]]
 
 
-def _creation(post: Post) -> list[Action]:
+def _create_actions(post: Post) -> list[Action]:
     return [
         Action("Put", item=_post_item(post), condition=keys.CREATE_POST.condition),
         *[Action("Put", item=_tag_item(post, name)) for name in post.tags],
     ]
 
 
-def _as_it_stands(cancelled: TransactionCancelled, post: Post) -> Post:
-    """The post that was in the way of one with its id, if it is the same author's."""
+def _existing_post(cancelled: TransactionCancelled, post: Post) -> Post:
+    """Return the stored post with the id of `post`. Raises `Conflict` unless the same author wrote it."""
     if cancelled.reasons[0] != "ConditionalCheckFailed":
         raise cancelled
     item = cancelled.items[0]
     if item is None or not is_live(item) or item.get("author_id") != post.author_id:
         raise Conflict(f"The id {post.post_id} is taken.") from cancelled
-    return whole_post_from(item)
+    return full_post_from(item)
 
 
 def _post_item(post: Post) -> Item:
@@ -287,19 +288,19 @@ def _post_item(post: Post) -> Item:
         "likes": 0,
         "comments": 0,
     }
-    return item | _shown(post) | ({"mentions": list(post.mentions)} if post.mentions else {})
+    return item | _listed_attributes(post) | ({"mentions": list(post.mentions)} if post.mentions else {})
 
 
 def _tag_item(post: Post, name: str) -> Item:
     key = keys.tag(post.post_id, name)
-    item = {"PK": key.partition, "SK": key.sort, **_shown(post)}
+    item = {"PK": key.partition, "SK": key.sort, **_listed_attributes(post)}
     if post.visibility is Visibility.PRIVATE:
-        return item  # in no index: whoever looks for the tag would pay for what they may not see
+        return item  # in no index: a search for the tag would pay for posts that it may not return
     return item | {"GSI2PK": keys.by_tag(name), "GSI2SK": keys.position(post.created_at, post.post_id)}
 
 
-def _shown(post: Post) -> Item:
-    """What lists show of a post, which is in all its items."""
-    shown: Item = {"author_id": post.author_id, "visibility": post.visibility.value, "text": post.text}
-    shown |= {"media_ref": post.media_ref} if post.media_ref else {}
-    return shown | ({"tags": list(post.tags)} if post.tags else {})
+def _listed_attributes(post: Post) -> Item:
+    """Return the attributes of a post that lists show, which all its items contain."""
+    listed: Item = {"author_id": post.author_id, "visibility": post.visibility.value, "text": post.text}
+    listed |= {"media_ref": post.media_ref} if post.media_ref else {}
+    return listed | ({"tags": list(post.tags)} if post.tags else {})

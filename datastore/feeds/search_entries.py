@@ -1,4 +1,4 @@
-"""Entries of the search index from items of the table `feed`, also of those that other programs wrote."""
+"""Entries of the search index from items of the table `feed`, including items of other programs."""
 
 import zlib
 from collections.abc import Iterable, Mapping
@@ -12,20 +12,20 @@ from datastore.model.composite_keys import key_of, split
 from datastore.model.timestamps import from_iso
 from datastore.search import SearchEntry, folding
 
-# The most that is indexed of one item.
-MOST_CHARACTERS = 4000
-MOST_WORDS = 1000
-MOST_WORD_BYTES = 16 * 1024
-MOST_TAGS = 20
-SEQUENCE_DIGITS = 40  # the most that DynamoDB gives
+# The limits of one entry.
+MAX_CHARACTERS = 4000
+MAX_WORDS = 1000
+MAX_WORD_BYTES = 16 * 1024
+MAX_TAGS = 20
+SEQUENCE_DIGITS = 40  # the maximum length of a sequence number in DynamoDB
 TAG_PREFIX = "TAG#"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HASH_BITS = 11
-_LATEST = (1 << 62) - 1
+_MAX_ORDER = (1 << 62) - 1
 
 
 def version_of(sequence: str) -> str:
-    """Return a sequence number so that text order is its order."""
+    """Return a sequence number padded so that text order is numeric order."""
     return sequence.zfill(SEQUENCE_DIGITS)
 
 
@@ -50,14 +50,14 @@ def tag_of(keys: Mapping[str, Any]) -> str:
 
 
 def post_entry(post_id: str, version: str, item: Mapping[str, Any] | None, tags: Iterable[str] = ()) -> SearchEntry:
-    """Return the entry of a post as it is in its META item, and in the names of its TAG items.
+    """Return the entry of a post from its META item and the names of its TAG items.
 
-    A post that was deleted, and one without words and tags, is a removed entry.
+    The entry of a deleted post, or of a post without words and tags, is a removed entry.
     """
     if item is None or "deleted_at" in item:
         return SearchEntry(post_id, version, removed=True)
     names = [*_texts(item.get("tags")), *tags]
-    found = tuple(dict.fromkeys(name for tag in names[: 2 * MOST_TAGS] if (name := folding.tag(tag))))[:MOST_TAGS]
+    found = tuple(dict.fromkeys(name for tag in names[: 2 * MAX_TAGS] if (name := folding.tag(tag))))[:MAX_TAGS]
     words = _words(item.get("text"))
     if not words and not found:
         return SearchEntry(post_id, version, removed=True)
@@ -81,7 +81,7 @@ def user_entry(user_id: str, version: str, item: Mapping[str, Any] | None) -> Se
 
 
 def indexed_of_post(item: Mapping[str, Any] | None) -> tuple[object, ...]:
-    """Return the attributes of a META item on which the entry of its post depends: counts are not among them."""
+    """Return the attributes of a META item on which the entry of its post depends."""
     names = ("text", "tags", "created_at", "author_id", "visibility", "deleted_at")
     return () if item is None else tuple(item.get(name) for name in names)
 
@@ -101,16 +101,16 @@ def order_of(created_at: object, id: str) -> int:
     except (ValueError, OverflowError):
         moment = _EPOCH
     microseconds = max(0, (moment - _EPOCH) // timedelta(microseconds=1))
-    return min(microseconds << _HASH_BITS | zlib.crc32(id.encode()) >> 32 - _HASH_BITS, _LATEST)
+    return min(microseconds << _HASH_BITS | zlib.crc32(id.encode()) >> 32 - _HASH_BITS, _MAX_ORDER)
 
 
 def _words(text: object) -> str:
     if not isinstance(text, str):
         return ""
-    words = " ".join(folding.words(text[:MOST_CHARACTERS])[:MOST_WORDS])
-    if len(words.encode(errors="ignore")) <= MOST_WORD_BYTES:
+    words = " ".join(folding.words(text[:MAX_CHARACTERS])[:MAX_WORDS])
+    if len(words.encode(errors="ignore")) <= MAX_WORD_BYTES:
         return words
-    return words.encode()[:MOST_WORD_BYTES].decode(errors="ignore").rpartition(" ")[0]
+    return words.encode()[:MAX_WORD_BYTES].decode(errors="ignore").rpartition(" ")[0]
 
 
 def _text(value: object) -> str:
@@ -118,4 +118,6 @@ def _text(value: object) -> str:
 
 
 def _texts(value: object) -> list[str]:
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list | tuple | set | frozenset) else []
+    if not isinstance(value, list | tuple | set | frozenset):
+        return []
+    return [text for text in value if isinstance(text, str)]

@@ -25,30 +25,30 @@ class ScannedPage:
 
 
 async def current_post(store: Store, post_id: str, version: str) -> SearchEntry:
-    """FEED-P6: the entry of a post as it is now, with the tags that its TAG items name."""
+    """FEED-P6: return the entry of the stored post, with the tags that its TAG items name."""
     values = {"partition": partition(post_id), "first": keys.FIRST_INDEXED, "last": keys.LAST_INDEXED}
     items = [item async for item in store.query_all(keys.INDEXED_POST, values)]
     return _entry_of(post_id, version, items)
 
 
-async def scanned(open_store: Callable[[], Store]) -> AsyncIterator[ScannedPage]:
-    """FEED-P6: the entries of all posts and users, page by page. Each page is read by a store of its own.
+async def scan_entries(open_store: Callable[[], Store]) -> AsyncIterator[ScannedPage]:
+    """FEED-P6: yield the entries of all posts and users in pages. `open_store` opens a store for each page.
 
-    The items of one post follow each other. Those at the end of a page wait for the rest of their post on the next.
+    The items of one post are adjacent. The last post of a page is yielded with the next page, which may have the rest.
     """
     values = {"meta": META, "tag": TAG_PREFIX}
     start: Item | None = None
-    waiting: list[Item] = []
+    incomplete: list[Item] = []
     while True:
         page = await open_store().scan_page(keys.SCAN_INDEXED, values, start=start)
         start = page.next_start
-        items = waiting + page.items
-        whole = len(items)
+        items = incomplete + page.items
+        end = len(items)
         if start is not None:
-            while whole and items[whole - 1]["PK"] == items[-1]["PK"]:
-                whole -= 1
-        waiting = items[whole:]
-        yield _page(items[:whole], page.scanned)
+            while end and items[end - 1]["PK"] == items[-1]["PK"]:
+                end -= 1
+        incomplete = items[end:]
+        yield _page(items[:end], page.scanned)
         if start is None:
             return
 

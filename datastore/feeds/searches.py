@@ -1,4 +1,4 @@
-"""Searches of posts and users: the index names candidates, and the items themselves decide (FEED-N5, FEED-N6)."""
+"""Searches of posts and users: the index returns candidates, and the stored items decide (FEED-N5, FEED-N6)."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,67 +20,66 @@ from datastore.session.store import Store
 
 Record = TypeVar("Record")
 
-# The most index queries for one page, each for one candidate more than the page takes. A page that is still not full is
-# cut off. So a search reads at most three times the posts that its estimate counts.
-MOST_ROUNDS = 3
-# The most followees of a caller that are read, in one Query: as many as a user may follow.
-MOST_FOLLOWED = 5000
+# The maximum number of index queries for one page, each for one candidate more than the page takes. A page that is
+# still not full is cut off. A search therefore reads at most three times the posts of its estimate.
+MAX_ROUNDS = 3
+# The maximum number of a caller's followees, which one Query reads: as many as a user may follow.
+MAX_FOLLOWED = 5000
 # The estimate of a search in read units: the search itself, which is charged although it calls no DynamoDB, and the
 # Query of the caller's followees, which takes 4 units for 250.
 SEARCH_UNITS = 1.0
 FOLLOWED_UNITS = 4.0
 
 
-class FoundPage(Struct, Generic[Record], frozen=True):
-    """A page of results: each with its position, and its record or the error of a damaged item.
-
-    `end` is the position after which the next page begins; None for an empty last page. With `is_cut_off` the rounds
-    ended before the page was full, and `end` is the last candidate examined, which may be hidden from the caller.
-    """
+class SearchPage(Struct, Generic[Record], frozen=True):
+    """A page of results, each with its position, and its record or the error of a damaged item."""
 
     results: list[tuple[Position, Record | Internal]]
     has_next: bool
+    #: The position after which the next page begins. None for an empty last page.
     end: Position | None = None
+    #: The rounds ended before the page was full: `end` is the last candidate examined, which may be hidden from the
+    #: caller.
     is_cut_off: bool = False
 
 
 class Searches:
-    """One method for each access pattern. The index leaves out posts known to be hidden; the items decide."""
+    """One method for each access pattern. The index omits most hidden posts; the stored items decide."""
 
-    def __init__(self, index: SearchIndex, store: Store, now: datetime, sight: VisibilityPolicy) -> None:
+    def __init__(self, index: SearchIndex, store: Store, now: datetime, policy: VisibilityPolicy) -> None:
         self._index = index
         self._store = store
-        self._posts = Posts(store, now, sight)
+        self._posts = Posts(store, now, policy)
         self._users = Users(store, now)
-        self._sight = sight
+        self._policy = policy
         self._following: Audience | None = None
-        self._reading = asyncio.Lock()
+        self._following_lock = asyncio.Lock()
 
-    async def posts(self, query: Query, size: int, after: Position | None) -> FoundPage[Post]:
-        """FEED-N5: the posts that match and that the viewer may see, the most relevant first."""
+    async def posts(self, query: Query, size: int, after: Position | None) -> SearchPage[Post]:
+        """FEED-N5: return the matching posts that the viewer may see, the most relevant first."""
         return await self._page(Kind.POSTS, query, size, after, await self._audience(), self._visible)
 
-    async def users(self, query: Query, size: int, after: Position | None) -> FoundPage[User]:
-        """FEED-N6: the users whose names match, the most relevant first."""
+    async def users(self, query: Query, size: int, after: Position | None) -> SearchPage[User]:
+        """FEED-N6: return the users whose names match, the most relevant first."""
         return await self._page(Kind.USERS, query, size, after, None, self._user)
 
     async def _audience(self) -> Audience | None:
-        """FEED-N5: return the audience of the viewer. The viewer's follows are read once a request."""
-        viewer = self._sight.viewer
+        """FEED-N5: return the audience of the viewer. The viewer's follows are read once per request."""
+        viewer = self._policy.viewer
         if viewer.sees_all:
             return None
         if viewer.user_id is None:
             return Audience(None)
-        async with self._reading:
+        async with self._following_lock:
             if self._following is None:
                 self._following = Audience(viewer.user_id, await self._followees(viewer.user_id))
         return self._following
 
     async def _followees(self, user_id: str) -> frozenset[str] | None:
-        """FEED-N5: return the users whom a user follows; None if they are too many."""
+        """FEED-N5: return the users whom a user follows; None if there are too many."""
         values = {"partition": follow_keys.follower(user_id), "prefix": follow_keys.FOLLOWING_PREFIX}
-        page = await self._store.query(keys.SEARCH_FOLLOWED, values, limit=MOST_FOLLOWED + 1, attributes=("SK",))
-        if page.next_start is not None or len(page.items) > MOST_FOLLOWED:
+        page = await self._store.query(keys.SEARCH_FOLLOWED, values, limit=MAX_FOLLOWED + 1, attributes=("SK",))
+        if page.next_start is not None or len(page.items) > MAX_FOLLOWED:
             return None
         return frozenset(second_part(item["SK"]) for item in page.items)
 
@@ -92,23 +91,23 @@ class Searches:
         after: Position | None,
         audience: Audience | None,
         read: Callable[[SearchHit], Awaitable[Record | None]],
-    ) -> FoundPage[Record]:
-        """Query the index until the page has one result too many, the candidates end, or `MOST_ROUNDS` is reached."""
+    ) -> SearchPage[Record]:
+        """Query the index until the page has one result too many, the candidates end, or `MAX_ROUNDS` is reached."""
         self._store.meter.charge(SEARCH_UNITS)
         found: list[tuple[Position, Record | Internal]] = []
-        for _ in range(MOST_ROUNDS):
+        for _ in range(MAX_ROUNDS):
             hits = await self._index.search(kind, query, size + 1, after, audience)
             found += await _read(hits, read)
             if len(found) > size:
-                return FoundPage(found[:size], True, found[size - 1][0])
+                return SearchPage(found[:size], True, found[size - 1][0])
             if len(hits) <= size:
-                return FoundPage(found, False, found[-1][0] if found else None)
+                return SearchPage(found, False, found[-1][0] if found else None)
             after = hits[-1].position
-        return FoundPage(found, True, after, is_cut_off=True)
+        return SearchPage(found, True, after, is_cut_off=True)
 
     async def _visible(self, hit: SearchHit) -> Post | None:
         if hit.visibility == Visibility.FOLLOWERS and hit.author:
-            self._sight.will_ask(hit.author, keys.SEARCH_POSTS)
+            self._policy.prefetch_follow(hit.author, keys.SEARCH_POSTS)
         return await self._posts.visible(hit.id, keys.SEARCH_POSTS)
 
     async def _user(self, hit: SearchHit) -> User | None:
@@ -119,12 +118,12 @@ async def _read(
     hits: Sequence[SearchHit], read: Callable[[SearchHit], Awaitable[Record | None]]
 ) -> list[tuple[Position, Record | Internal]]:
     """Return the results that the caller may see. All items are read in one batch."""
-    records = await asyncio.gather(*[_settled(read(hit)) for hit in hits])
+    records = await asyncio.gather(*[_or_damage(read(hit)) for hit in hits])
     return [(hit.position, record) for hit, record in zip(hits, records, strict=True) if record is not None]
 
 
-async def _settled(reading: Awaitable[Record | None]) -> Record | Internal | None:
-    """Return the record, or the error of a damaged item, which stands in its place as in other lists."""
+async def _or_damage(reading: Awaitable[Record | None]) -> Record | Internal | None:
+    """Return the record, or the error of a damaged item, which replaces it as in other lists."""
     try:
         return await reading
     except Internal as damage:

@@ -1,4 +1,4 @@
-"""Users of the feed: what one is, and how the table keeps it."""
+"""Users of the feed: records, reads and writes."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -19,23 +19,23 @@ from datastore.session.store import Store
 
 
 class User(Struct, frozen=True, gc=False):
-    """A user of the feed. The pipeline maintains the counts: `posts` counts those that others may see.
+    """A user of the feed. The pipeline maintains the counts.
 
-    A user item of another program may have nothing but its keys: `name` is then the user's id, and `created_at` is
-    None.
-
-    `merged_since` is set once the author has too many followers for a fan-out: posts are merged into feeds when those
-    are read, and no post of that moment or later has entries.
+    A user item of another program may have nothing but its keys.
     """
 
     user_id: str
+    #: The user's id if the item has no name.
     name: str
     bio: str | None
     avatar_ref: str | None
     created_at: datetime | None
+    #: The number of posts that other users may see.
     posts: int
     followers: int
     following: int
+    #: Set once the author has too many followers for fan-out on write: posts of this time and later have no feed
+    #: entries, and are merged into feeds when these are read.
     merged_since: datetime | None = None
     version: int = 0
 
@@ -63,25 +63,25 @@ class Users:
         self._now = now
 
     async def by_id(self, user_id: str, pattern: AccessPattern = keys.USER) -> User | None:
-        """FEED-001."""
+        """FEED-001: return a user, or None."""
         found = await self._store.find(pattern, keys.user(user_id))
         return None if found is None else found.record(user_from)
 
-    async def must_be_there(self, user_id: str, pattern: AccessPattern) -> None:
-        """Raise `NotFound` unless the user entered the feed. `pattern` is that of the write which follows."""
+    async def require(self, user_id: str, pattern: AccessPattern) -> None:
+        """Raise `NotFound` unless the user has a profile. `pattern` is the access pattern of the following write."""
         if await self._store.get(pattern, keys.user(user_id)) is None:
             raise no_profile()
 
     async def create(self, user_id: str, *, name: str, bio: str | None = None, avatar_ref: str | None = None) -> User:
-        """FEED-W6: a user enters the feed; one who is there already is answered as they stand."""
+        """FEED-W6: create the profile of a user. Return the existing profile, unchanged, if there is one."""
         item = _new_item(user_id, self._now) | _without_none({"name": name, "bio": bio, "avatar_ref": avatar_ref})
         written = await self._store.put(keys.CREATE_USER, item)
         return user_from(written.item or item)
 
     async def update(self, user_id: str, changes: Mapping[str, Any], expected: int | None = None) -> User:
-        """FEED-W6: change fields, named as `User` names them; None takes a value away. The user as they are then.
+        """FEED-W6: change fields, named as in `User`; None removes a value. Return the changed user.
 
-        Raises `NotFound` when there is no such user, `Outdated` when they are not at the version that is expected.
+        Raises `NotFound` if there is no such user, `Outdated` if the stored version is not the expected one.
         """
         expression, values = versioned_update(changes)
         values |= version_values(expected)
@@ -90,7 +90,7 @@ class Users:
 
 
 def no_profile() -> NotFound:
-    """What a caller is told who does something in the feed before they entered it."""
+    """Return the error for a caller without a profile."""
     return NotFound("You are not in the feed yet: create your profile with createUser first.")
 
 

@@ -1,4 +1,4 @@
-"""Who may see a post: the one rule, asked wherever a post can be reached."""
+"""The visibility policy: which viewer may see which post. Every read of posts applies it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from datastore.session.store import Store
 
 
 class Visibility(StrEnum):
-    """Who may see a post: everybody, the author's followers, or the author alone."""
+    """The audience of a post: everyone, the author's followers, or the author alone."""
 
     PUBLIC = "public"
     FOLLOWERS = "followers"
@@ -22,16 +22,16 @@ VISIBILITIES: Mapping[str, Visibility] = {visibility.value: visibility for visib
 
 @dataclass(frozen=True, slots=True)
 class Viewer:
-    """Who looks: a user, or nobody in particular. Operators see all."""
+    """The user on whose behalf posts are read; an anonymous viewer has no `user_id`. Operators see all posts."""
 
     user_id: str | None = None
     sees_all: bool = False
 
 
 class VisibilityPolicy:
-    """What a viewer may see. Whether they follow an author is read when it matters, batched like all point reads.
+    """The posts that a viewer may see. A follow is read only if the decision needs it, batched like all point reads.
 
-    Who they are is asked when it matters, too: what is for everybody is the same for everybody.
+    A callable `viewer` is called only if the decision needs it, so that results for public posts stay shareable.
     """
 
     def __init__(self, store: Store, viewer: Viewer | Callable[[], Viewer]) -> None:
@@ -45,7 +45,7 @@ class VisibilityPolicy:
         return self._viewer
 
     async def allows(self, author_id: str, visibility: Visibility, pattern: AccessPattern = keys.FOLLOWING) -> bool:
-        """Whether the viewer may see a post of that author. `pattern` may be one that reads consistently."""
+        """Return whether the viewer may see a post of the author. `pattern` may be one that reads consistently."""
         if visibility is Visibility.PUBLIC or self.is_own(author_id):
             return True
         return visibility is Visibility.FOLLOWERS and await self.follows(author_id, pattern)
@@ -55,11 +55,11 @@ class VisibilityPolicy:
             return False
         return await self._store.get(pattern, keys.following(self.viewer.user_id, author_id)) is not None
 
-    def will_ask(self, author_id: str, pattern: AccessPattern = keys.FOLLOWING) -> None:
-        """Have it read with what is read now whether the viewer follows an author of posts for followers."""
+    def prefetch_follow(self, author_id: str, pattern: AccessPattern = keys.FOLLOWING) -> None:
+        """Add the viewer's follow of the author to the current batch of reads."""
         if self.viewer.user_id is not None and not self.is_own(author_id):
             self._store.prefetch(pattern, keys.following(self.viewer.user_id, author_id))
 
     def is_own(self, author_id: str) -> bool:
-        """Whether the viewer sees all of an author's posts."""
+        """Return whether the viewer sees all posts of the author."""
         return self.viewer.sees_all or self.viewer.user_id == author_id

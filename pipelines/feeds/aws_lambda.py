@@ -1,6 +1,6 @@
 """The feed's pipeline as an AWS Lambda function: `pipelines.feeds.aws_lambda.handler`.
 
-Its trigger is the stream of the table `feed`, with `ReportBatchItemFailures`. It is set up by the environment:
+Its trigger is the stream of the table `feed`, with `ReportBatchItemFailures`. The environment configures it:
 GATEWAY_STORE (aws), GATEWAY_TABLE_PREFIX, AWS_REGION and GATEWAY_FAN_OUT_BOUND.
 """
 
@@ -17,7 +17,7 @@ from datastore.session.store import Store
 from pipelines.consumer.aws_lambda import OUTAGE, LambdaHandler
 from pipelines.consumer.batches import BatchProcessor
 from pipelines.consumer.metrics import StreamMetrics
-from pipelines.feeds.fan_out import MOST_FOLLOWERS
+from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.feeds.handlers import feed_handlers
 
 STORE_SECONDS = 60.0
@@ -29,14 +29,14 @@ def _now() -> datetime:
 
 @asynccontextmanager
 async def feed_batches() -> AsyncIterator[BatchProcessor]:
-    """Batches for the feed's handlers, on the store that the environment names."""
+    """Open a batch processor with the feed's handlers, on the store that the environment names."""
     environment = os.environ
     options = StoreOptions(
         environment.get("GATEWAY_STORE", "aws"),
         prefix=environment.get("GATEWAY_TABLE_PREFIX", ""),
         region=environment.get("AWS_REGION"),
     )
-    bound = int(environment.get("GATEWAY_FAN_OUT_BOUND", MOST_FOLLOWERS))
+    bound = int(environment.get("GATEWAY_FAN_OUT_BOUND", MAX_FOLLOWERS))
     async with open_database(options) as database:
 
         def open_store() -> Store:

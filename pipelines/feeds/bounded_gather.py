@@ -1,19 +1,19 @@
-"""Work on many things at a time, none of which holds up another."""
+"""A gather with bounded concurrency."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 
 from datastore.tasks import gather_all
 
-AT_ONCE = 8
+CONCURRENCY = 8
 
 
-async def side_by_side(pieces: Iterable[Callable[[], Awaitable[object]]], at_once: int = AT_ONCE) -> None:
-    """Do all pieces, some at a time. One that fails stops no other: the first failure is raised at the end."""
-    slots = asyncio.Semaphore(at_once)
+async def bounded_gather(jobs: Iterable[Callable[[], Awaitable[object]]], concurrency: int = CONCURRENCY) -> None:
+    """Run all jobs, at most `concurrency` at a time. If some fail, raise the first failure when all have ended."""
+    slots = asyncio.Semaphore(concurrency)
 
-    async def do(piece: Callable[[], Awaitable[object]]) -> None:
+    async def run(job: Callable[[], Awaitable[object]]) -> None:
         async with slots:
-            await piece()
+            await job()
 
-    await gather_all([do(piece) for piece in pieces])
+    await gather_all([run(job) for job in jobs])

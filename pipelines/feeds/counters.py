@@ -1,7 +1,7 @@
-"""Counts: of likes and comments on posts, of a user's posts and followers, of authors' months and tags' hours.
+"""Counters: likes and comments of posts, posts and follows of users, authors by month, and tags by hour and day.
 
-All that a record changes is one effect under one mark. The boards are renewed after that, also when the marks told that
-all was applied before: whoever did it may not have come so far.
+All writes of a stream record are one exactly-once effect. The leaderboards are refreshed afterwards, also if the marks
+show that the effects were applied before: the process that applied them may have ended before it refreshed.
 """
 
 import random
@@ -12,13 +12,13 @@ from datetime import datetime
 from datastore.change_streams import exactly_once as effects
 from datastore.change_streams.exactly_once import Effect, Write
 from datastore.change_streams.shards.stream_reader import Change
-from datastore.feeds.change_completion import completed, tagged
-from datastore.feeds.comments import Comment, commented, uncommented
+from datastore.feeds.change_completion import complete_changes, foreign_tag
+from datastore.feeds.comments import Comment, added_comment, deleted_comment
 from datastore.feeds.engagement_counters import Counted, author_month, tag_windows
 from datastore.feeds.follows import Follow, following_from, is_following
-from datastore.feeds.leaderboard_snapshots import Boards
+from datastore.feeds.leaderboard_snapshots import LeaderboardSnapshots
 from datastore.feeds.likes import Like, is_like, like_from
-from datastore.feeds.posts import Post, deleted, written
+from datastore.feeds.posts import Post, created_post, deleted_post
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import leaderboards, posts, users
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
@@ -30,7 +30,7 @@ STEPS = {"INSERT": 1, "REMOVE": -1}
 
 
 class Counters:
-    """The handler that counts. `uniform` is the chance in its waiting; `shown` how many a board shows."""
+    """The handler that counts. `uniform` is the jitter of its backoff, `shown` the length of a leaderboard."""
 
     name = "counters"
 
@@ -44,11 +44,11 @@ class Counters:
     ) -> None:
         self._open_store = open_store
         self._now = now
-        self._renewal = LeaderboardRefresh(shown=shown, uniform=uniform)
+        self._leaderboards = LeaderboardRefresh(shown=shown, uniform=uniform)
 
     async def handle(self, changes: Sequence[Change]) -> None:
         now = self._now()
-        changes = await completed(self._open_store, changes)
+        changes = await complete_changes(self._open_store, changes)
         counted = [
             Effect(effects.name_of(self.name, change), tuple(writes))
             for change in changes
@@ -58,44 +58,44 @@ class Counters:
             return
         store = self._open_store()
         await effects.apply(store, counted, now)
-        await self._renewal.renew(Boards(store), _touched(counted))
+        await self._leaderboards.refresh(LeaderboardSnapshots(store), _changed_names(counted))
 
 
-def _touched(counted: Sequence[Effect]) -> dict[Period, set[str]]:
-    """The names whose counts may have changed, by period."""
-    touched: dict[Period, set[str]] = defaultdict(set)
+def _changed_names(counted: Sequence[Effect]) -> dict[Period, set[str]]:
+    """Return the names whose counts may have changed, by period."""
+    changed: dict[Period, set[str]] = defaultdict(set)
     for write in (write for effect in counted for write in effect.writes):
         if write.table is FEED_METRICS:
             kind, period, name = leaderboards.count_parts(write.key)
-            touched[kind, period].add(name)
-    return touched
+            changed[kind, period].add(name)
+    return changed
 
 
 def writes_of(change: Change, now: datetime) -> list[Write]:
-    """What a change adds to the counts; nothing if it is of no concern."""
-    if (post := written(change)) is not None:
+    """Return the writes that a change adds to the counters."""
+    if (post := created_post(change)) is not None:
         return _of_post(post, 1, now)
-    if (post := deleted(change)) is not None:
+    if (post := deleted_post(change)) is not None:
         return _of_post(post, -1, now)
-    if (comment := commented(change)) is not None:
-        return _of_answer(comment, "comments", 1)
-    if (comment := uncommented(change)) is not None:
-        return _of_answer(comment, "comments", -1)
+    if (comment := added_comment(change)) is not None:
+        return _of_engagement(comment, "comments", 1)
+    if (comment := deleted_comment(change)) is not None:
+        return _of_engagement(comment, "comments", -1)
     step = STEPS.get(change.kind, 0)
     item = change.new if step > 0 else change.old
     if not step or item is None:
         return []
     if is_like(change.keys):
-        return _of_answer(like_from(item), "likes", step)
+        return _of_engagement(like_from(item), "likes", step)
     if is_following(change.keys):
         return _of_follow(following_from(item), step)
-    if (tag := tagged(change, item)) is not None:
+    if (tag := foreign_tag(change, item)) is not None:
         return tag_windows(tag[:1], tag[1], step, now)
     return []
 
 
 def _of_post(post: Post, step: int, now: datetime) -> list[Write]:
-    """A user's posts are those that others may see; in the open only public ones count."""
+    """Return the writes for a post. Private posts do not count; leaderboards count public posts only."""
     if post.visibility is Visibility.PRIVATE:
         return []
     counted = [_user(post.author_id, "posts", step)]
@@ -105,12 +105,12 @@ def _of_post(post: Post, step: int, now: datetime) -> list[Write]:
     return counted
 
 
-def _of_answer(answer: Like | Comment, counted: Counted, step: int) -> list[Write]:
-    """A like or a comment: it counts for the author's month where the post is public and another's."""
-    writes = [Write(FEED, posts.post(answer.post_id), add={counted: step}, only_if=posts.NOT_DELETED)]
-    author_id = answer.post_author
-    if answer.post_visibility is Visibility.PUBLIC and author_id is not None and answer.user_id != author_id:
-        writes.append(author_month(author_id, answer.created_at, counted, step))
+def _of_engagement(engagement: Like | Comment, counted: Counted, step: int) -> list[Write]:
+    """Return the writes for a like or comment. It counts for the author's month if another user's post is public."""
+    writes = [Write(FEED, posts.post(engagement.post_id), add={counted: step}, only_if=posts.NOT_DELETED)]
+    author_id = engagement.post_author
+    if engagement.post_visibility is Visibility.PUBLIC and author_id is not None and engagement.user_id != author_id:
+        writes.append(author_month(author_id, engagement.created_at, counted, step))
     return writes
 
 

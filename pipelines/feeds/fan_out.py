@@ -1,7 +1,7 @@
-"""Puts posts into the feeds of their author's followers, and takes deleted ones out.
+"""Fan-out of posts: adds posts to the feeds of their author's followers, and removes deleted posts.
 
-A feed depends on the present follows and posts: a handler reads, writes, and reads again (see `follower_fan_out`).
-The post is read before and after all followers. Authors with too many followers are promoted instead.
+A feed depends on the current follows and posts: a handler reads, writes, and reads again (see `follower_fan_out`).
+The post is read before and after all followers. Authors with too many followers are promoted to fan-out on read.
 """
 
 import asyncio
@@ -13,18 +13,18 @@ from functools import partial
 
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.feeds.fan_out import FanOutProgress, PostEntry, entry_of_post
-from datastore.feeds.posts import deleted, written
+from datastore.feeds.posts import created_post, deleted_post
 from datastore.feeds.visibility import Visibility
 from datastore.session.store import Store
-from pipelines.feeds.bounded_gather import AT_ONCE, side_by_side
+from pipelines.feeds.bounded_gather import CONCURRENCY, bounded_gather
 from pipelines.feeds.fan_out_on_read import promote
 from pipelines.feeds.follower_fan_out import PAGE, FollowerFanOut
 
-MOST_FOLLOWERS = 10_000
+MAX_FOLLOWERS = 10_000
 
 
 class FanOut:
-    """Handles posts that were written or deleted. `most_followers` an author may have before they are promoted."""
+    """The handler of new and deleted posts. An author with more than `max_followers` is promoted."""
 
     name = "fan_out"
 
@@ -33,81 +33,83 @@ class FanOut:
         open_store: Callable[[], Store],
         now: Callable[[], datetime],
         *,
-        most_followers: int = MOST_FOLLOWERS,
+        max_followers: int = MAX_FOLLOWERS,
         page: int = PAGE,
-        at_once: int = AT_ONCE,
+        concurrency: int = CONCURRENCY,
     ) -> None:
-        self._walks = FollowerFanOut(open_store, now, page)
-        self._most_followers = most_followers
-        self._at_once = at_once
+        self._followers = FollowerFanOut(open_store, now, page)
+        self._max_followers = max_followers
+        self._concurrency = concurrency
 
     async def handle(self, changes: Sequence[Change]) -> None:
-        """Different authors side by side, the posts of one in turn: only the first promotes them."""
+        """Handle authors concurrently, and the posts of one author serially: only the first promotes the author."""
         by_author: dict[str, list[Change]] = defaultdict(list)
         for change in changes:
-            post = written(change) or deleted(change)
+            post = created_post(change) or deleted_post(change)
             if post is not None and post.visibility is not Visibility.PRIVATE:
                 by_author[post.author_id].append(change)
-        await side_by_side([partial(self._handle_all, one) for one in by_author.values()], self._at_once)
+        await bounded_gather([partial(self._handle_all, author) for author in by_author.values()], self._concurrency)
 
     async def _handle_all(self, changes: Sequence[Change]) -> None:
         for change in changes:
-            if (post := written(change)) and change.new:
-                await self._spread(entry_of_post(post, change.new))
-            elif (post := deleted(change)) and change.old:
-                await self._take_out(entry_of_post(post, change.old))
+            if (post := created_post(change)) and change.new:
+                await self._add(entry_of_post(post, change.new))
+            elif (post := deleted_post(change)) and change.old:
+                await self._remove(entry_of_post(post, change.old))
 
-    async def _spread(self, post: PostEntry) -> None:
-        tables = self._walks.tables()
+    async def _add(self, post: PostEntry) -> None:
+        tables = self._followers.tables()
         author, progress, live = await asyncio.gather(
-            tables.author(post.author_id), tables.progress(_spreading(post)), tables.is_live(post.post_id)
+            tables.author(post.author_id), tables.progress(_addition_job(post)), tables.is_live(post.post_id)
         )
         if progress is None:
             if not live or author.merged_since is not None:
                 return
-            if author.merging_since is not None or author.followers > self._most_followers:
-                await promote(self._walks, post.author_id)
+            if author.merging_since is not None or author.followers > self._max_followers:
+                await promote(self._followers, post.author_id)
                 return
         elif progress.done:
             return
-        if live and not await self._walks.run(post, progress, _spreading(post)):
-            return  # nobody follows
-        if not live or not await self._walks.tables().is_live(post.post_id):
-            await self._take_back(post, progress)
-        await self._walks.finish(_spreading(post))
+        if live and not await self._followers.run(post, progress, _addition_job(post)):
+            return  # the author has no followers
+        if not live or not await self._followers.tables().is_live(post.post_id):
+            await self._withdraw(post, progress)
+        await self._followers.finish(_addition_job(post))
 
-    async def _take_back(self, post: PostEntry, progress: FanOutProgress | None) -> None:
-        """It was deleted on its way, and those who took it out may have been overtaken by the walk that put it in.
+    async def _withdraw(self, post: PostEntry, progress: FanOutProgress | None) -> None:
+        """Remove a post that was deleted during its fan-out, which may have overtaken the removal.
 
-        So how far they are does not count: this is a walk of its own, noted in place of the one before. Another that
-        still puts the post in notes that, and then this begins anew.
+        The removal's progress is therefore ignored: the withdrawal replaces the progress of the addition. If another
+        process still adds the post, it overwrites this progress, and the withdrawal starts over.
         """
-        if progress is None or not progress.gone:
-            await self._walks.settle(replace(post, wanted=False), progress)
-            progress = FanOutProgress(gone=True)
-            await self._walks.tables().save(_spreading(post), progress)
-        await self._walks.run(replace(post, wanted=False), progress, _spreading(post))
-        await self._walks.finish(_withdrawal(post))
+        removal = replace(post, is_removed=True)
+        if progress is None or not progress.is_withdrawal:
+            await self._followers.repair_last_page(removal, progress)
+            progress = FanOutProgress(is_withdrawal=True)
+            await self._followers.tables().save(_addition_job(post), progress)
+        await self._followers.run(removal, progress, _addition_job(post))
+        await self._followers.finish(_removal_job(post))
 
-    async def _take_out(self, post: PostEntry) -> None:
-        job = _withdrawal(post)
-        tables = self._walks.tables()
-        author, spread, progress = await asyncio.gather(
-            tables.author(post.author_id), tables.progress(_spreading(post)), tables.progress(job)
+    async def _remove(self, post: PostEntry) -> None:
+        job = _removal_job(post)
+        tables = self._followers.tables()
+        author, addition, progress = await asyncio.gather(
+            tables.author(post.author_id), tables.progress(_addition_job(post)), tables.progress(job)
         )
         if progress is not None and progress.done:
             return
         merged_before = author.merged_since is not None and author.merged_since <= post.created_at
-        if merged_before and spread is None:
+        if merged_before and addition is None:
             return
-        await self._walks.settle(replace(post, wanted=False), spread)
-        if await self._walks.run(replace(post, wanted=False), progress, job):
-            await self._walks.finish(job)
+        removal = replace(post, is_removed=True)
+        await self._followers.repair_last_page(removal, addition)
+        if await self._followers.run(removal, progress, job):
+            await self._followers.finish(job)
 
 
-def _spreading(post: PostEntry) -> str:
+def _addition_job(post: PostEntry) -> str:
     return f"post:{post.post_id}"
 
 
-def _withdrawal(post: PostEntry) -> str:
+def _removal_job(post: PostEntry) -> str:
     return f"withdrawal:{post.post_id}"

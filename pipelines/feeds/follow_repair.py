@@ -9,9 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
-from datastore.feeds.follow_edges import FollowEdges, edges_alone
+from datastore.feeds.follow_edges import FollowEdges, scan_edges
 from datastore.session.store import Store
-from pipelines.feeds.bounded_gather import AT_ONCE, side_by_side
+from pipelines.feeds.bounded_gather import CONCURRENCY, bounded_gather
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +33,11 @@ class FollowRepair:
         open_store: Callable[[], Store],
         on_progress: Callable[[RepairProgress], None] = lambda _: None,
         *,
-        at_once: int = AT_ONCE,
+        concurrency: int = CONCURRENCY,
     ) -> None:
         self._open_store = open_store
         self._on_progress = on_progress
-        self._at_once = at_once
+        self._concurrency = concurrency
 
     async def run(self) -> RepairProgress:
         """Complete all follows. Return the final progress.
@@ -45,10 +45,10 @@ class FollowRepair:
         Raises the store's errors. A repair that failed may be run again.
         """
         progress = RepairProgress()
-        async for page in edges_alone(self._open_store):
+        async for page in scan_edges(self._open_store):
             pairs = dict.fromkeys((follow.follower_id, follow.followee_id) for follow in page.follows)
-            sides = FollowEdges(self._open_store())
-            await side_by_side([partial(sides.settle, *pair, inserted=True) for pair in pairs], self._at_once)
+            edges = FollowEdges(self._open_store())
+            await bounded_gather([partial(edges.reconcile, *pair, inserted=True) for pair in pairs], self._concurrency)
             progress = RepairProgress(progress.scanned + page.scanned, progress.follows + len(pairs))
             self._on_progress(progress)
         return progress

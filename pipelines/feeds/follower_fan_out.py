@@ -1,26 +1,27 @@
-"""Walks over all followers of an author, page by page, that give each what they shall have in their feeds.
+"""Fan-out on write: writes an item to the feeds of all followers of an author, page by page.
 
-Somebody may stop to follow, or begin anew, between the moment a page is read and the moment their feeds are written.
-So who follows is read again after it, and what was written for others than those is set right, until nobody changed:
-of any two who write the same item, the last looks last. A process that is killed before it looks again leaves what it
-wrote; so a page's followers are noted before anything is written for them, and whoever goes on begins with those.
+A user may follow or unfollow between the read of a page of followers and the writes to their feeds. The follows are
+therefore read again after the writes, and the feeds of changed followers are written again, until no follow changed.
+Of two processes that write one item, the last to write is also the last to read. A process may be killed before it
+reads the follows again. The followers of a page are therefore stored as progress before their feeds are written, and
+the next process begins with them.
 
-What this does not cover: a process that loses its lease is cancelled, but a put it has sent may still be on the wire.
-If that lands after the next holder has looked again, one who left just then keeps an entry, until the post is deleted
-or they follow and leave once more. It shows nothing they may not see: that is asked when the feed is read.
+One case is not covered. A process that loses its lease is cancelled, but a write it has sent may arrive later. If it
+arrives after the next holder's second read, a user who unfollowed meanwhile keeps an entry until the post is deleted,
+or until the user follows and unfollows again. The entry reveals nothing: visibility is checked when the feed is read.
 """
 
 from collections.abc import Callable
 from datetime import datetime
 
-from datastore.feeds.fan_out import FanOutProgress, FanOuts, Placement, Standing, concerned
+from datastore.feeds.fan_out import FanOutProgress, FanOuts, FollowTimes, Placement, affected_followers
 from datastore.session.store import Store
 
 PAGE = 500
 
 
 class FollowerFanOut:
-    """`open_store` opens a store for each page: a walk takes longer than a request may."""
+    """The fan-out over the followers of an author. `open_store` opens a store, with its deadline, for each page."""
 
     def __init__(self, open_store: Callable[[], Store], now: Callable[[], datetime], page: int = PAGE) -> None:
         self._open_store = open_store
@@ -31,36 +32,38 @@ class FollowerFanOut:
         return FanOuts(self._open_store(), self._now())
 
     async def run(self, placement: Placement, progress: FanOutProgress | None = None, job: str | None = None) -> bool:
-        """Place it with all followers, from where `progress` is; the progress is noted under `job`, if it has a name.
+        """Write the placement for all followers, continuing from `progress`. Store the progress under the name `job`.
 
-        Whether there was anything to do. What it raises, the store raises: then it can be run again.
+        Return whether there was a follower. Raises the store's errors; a fan-out that failed may be run again.
         """
         progress = progress or FanOutProgress()
-        begun = bool(progress.followers)
-        await self.settle(placement, progress)
+        has_followers = bool(progress.followers)
+        await self.repair_last_page(placement, progress)
         after, more = progress.through, True
         while more:
             page = await self.tables().followers(placement.author_id, after, self._page)
             after, more = page.through, page.more
-            standing = concerned(placement, page.follows)
-            if standing:
-                begun = True
+            follow_times = affected_followers(placement, page.follows)
+            if follow_times:
+                has_followers = True
                 if job is not None:
-                    await self.tables().save(job, FanOutProgress(after, tuple(standing), gone=progress.gone))
-                await self._place(placement, standing)
-        return begun
+                    followers = tuple(follow_times)
+                    page_progress = FanOutProgress(after, followers, is_withdrawal=progress.is_withdrawal)
+                    await self.tables().save(job, page_progress)
+                await self._place(placement, follow_times)
+        return has_followers
 
-    async def settle(self, placement: Placement, progress: FanOutProgress | None) -> None:
-        """Set right what a walk that was cut may have left with the followers of its last page."""
+    async def repair_last_page(self, placement: Placement, progress: FanOutProgress | None) -> None:
+        """Write the placement again for the last page of an interrupted fan-out, whose feeds may be wrong."""
         if progress is not None and progress.followers:
-            await self._place(placement, await self.tables().standing(placement, progress.followers))
+            await self._place(placement, await self.tables().follow_times(placement, progress.followers))
 
     async def finish(self, job: str) -> None:
         await self.tables().save(job, FanOutProgress(done=True))
 
-    async def _place(self, placement: Placement, standing: Standing) -> None:
-        while standing:
+    async def _place(self, placement: Placement, follow_times: FollowTimes) -> None:
+        while follow_times:
             tables = self.tables()
-            await tables.place(placement, standing)
-            again = await tables.standing(placement, list(standing))
-            standing = {follower: since for follower, since in again.items() if since != standing[follower]}
+            await tables.place(placement, follow_times)
+            current = await tables.follow_times(placement, list(follow_times))
+            follow_times = {follower: since for follower, since in current.items() if since != follow_times[follower]}

@@ -1,4 +1,4 @@
-"""All that happens about the feed's changes."""
+"""The handlers of the feed's stream."""
 
 from collections.abc import Callable
 from datetime import datetime
@@ -7,20 +7,20 @@ from datastore.session.store import Store
 from pipelines.consumer.handlers import Handler
 from pipelines.feeds.cleanup import Cleanup
 from pipelines.feeds.counters import Counters
-from pipelines.feeds.fan_out import MOST_FOLLOWERS, FanOut
+from pipelines.feeds.fan_out import MAX_FOLLOWERS, FanOut
 from pipelines.feeds.follow_backfill import FollowBackfill
 from pipelines.feeds.follow_edges import FollowEdgeHandler
 from pipelines.feeds.notifications import NotificationHandler
 
 
 def feed_handlers(
-    open_store: Callable[[], Store], now: Callable[[], datetime], *, fan_out_bound: int = MOST_FOLLOWERS
+    open_store: Callable[[], Store], now: Callable[[], datetime], *, fan_out_bound: int = MAX_FOLLOWERS
 ) -> list[Handler]:
-    """The handlers of the feed's stream. An author with more followers than the bound is merged when feeds are read."""
+    """Return the handlers. Authors with more followers than `fan_out_bound` are promoted to fan-out on read."""
     return [
         Counters(open_store, now),
         NotificationHandler(open_store, now),
-        FanOut(open_store, now, most_followers=fan_out_bound),
+        FanOut(open_store, now, max_followers=fan_out_bound),
         FollowEdgeHandler(open_store),
         FollowBackfill(open_store, now),
         Cleanup(open_store),

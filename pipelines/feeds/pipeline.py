@@ -1,4 +1,4 @@
-"""The feed's pipeline as one thing: the consumer of the feed's stream, with all its handlers."""
+"""The feed's pipeline: the consumer of the feed's stream with all its handlers."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -12,15 +12,14 @@ from pipelines.consumer.consumer import Consumer
 from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.shard_worker import ConsumerIntervals
-from pipelines.feeds.fan_out import MOST_FOLLOWERS
+from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.feeds.handlers import feed_handlers
 
 
 class FeedPipeline:
-    """One instance. Any number may run on the same tables.
+    """One instance of the consumer. Any number may run on the same tables, each with a unique `instance_id`.
 
-    `open_store` gives a fresh store for each piece of work; `instance_id` is nobody else's. `handlers` are those of the
-    feed unless others are given.
+    `open_store` opens a store for each piece of work. `handlers` replaces the handlers of the feed.
     """
 
     def __init__(
@@ -31,7 +30,7 @@ class FeedPipeline:
         *,
         instance_id: str,
         now: Callable[[], datetime],
-        fan_out_bound: int = MOST_FOLLOWERS,
+        fan_out_bound: int = MAX_FOLLOWERS,
         handlers: Sequence[Handler] | None = None,
         pace: ConsumerIntervals = ConsumerIntervals(),  # noqa: B008 - frozen
         retries: Backoff = RETRIES,
@@ -44,5 +43,5 @@ class FeedPipeline:
         self.consumer = Consumer(wire, FEED, prefix, batches, open_store, instance_id, now, self.metrics, pace=pace)
 
     async def run(self) -> None:
-        """Until cancelled; then the batches that are being handled may end, and the shards are left to others."""
+        """Run until cancelled, then finish the current batches and release the leases."""
         await self.consumer.run()

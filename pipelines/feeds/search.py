@@ -32,7 +32,7 @@ from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.shard_worker import ConsumerIntervals
 
 GROUP = "search"
-AT_ONCE = 8
+CONCURRENCY = 8
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +80,7 @@ class SearchSync:
         await self._write(Kind.POSTS, await self._entries(posts))
 
     async def _entries(self, posts: dict[str, Change]) -> list[SearchEntry]:
-        slots = asyncio.Semaphore(AT_ONCE)
+        slots = asyncio.Semaphore(CONCURRENCY)
 
         async def entry(post_id: str, change: Change) -> SearchEntry:
             if _is_whole(change):
@@ -104,7 +104,7 @@ class SearchSync:
 class SearchPipeline:
     """One instance of the consumer. Any number may run on the same tables.
 
-    With a `leader`, the feed's consumer in this process, it takes the pages that the leader reads.
+    With a `leader`, the feed's consumer in this process, it reuses the pages that the leader reads.
     """
 
     def __init__(
@@ -162,11 +162,11 @@ def _post_id(change: Change) -> str | None:
     return None if indexed_of_post(change.old) == indexed_of_post(change.new) else post_id
 
 
-def _newer(known: Change | None, change: Change) -> Change:
+def _newer(previous: Change | None, change: Change) -> Change:
     """Return the later of two changes of a post's items: the stream orders changes by item only."""
-    if known is None or version_of(known.sequence) < version_of(change.sequence):
+    if previous is None or version_of(previous.sequence) < version_of(change.sequence):
         return change
-    return known
+    return previous
 
 
 def _is_whole(change: Change) -> bool:

@@ -2,7 +2,7 @@
 
 A rebuild fills a new index while searches use the current one, and swaps them atomically at its end. During the rebuild
 the consumer writes to both indexes. Its entries are newer than those of the scan, so the new index loses no item and
-restores no deleted one. A rebuild that is killed leaves the current index unchanged; the next one starts over.
+restores no deleted item. A killed rebuild leaves the current index unchanged; the next rebuild starts over.
 """
 
 import asyncio
@@ -14,13 +14,13 @@ from functools import partial
 
 from datastore.change_streams.shards.shard_reader import Wire, stream_of
 from datastore.dynamodb.retry.backoff import Backoff
-from datastore.feeds.search_source import ScannedPage, scanned
+from datastore.feeds.search_source import ScannedPage, scan_entries
 from datastore.keyspace.feeds.table import FEED
 from datastore.search import BuildReplaced, Kind, SearchIndex
 from datastore.session.store import Store
 from pipelines.consumer.failures import is_any_refusal, is_outage, waited_out
 
-PIECE = 500
+BATCH_SIZE = 500
 PAUSE_SECONDS = 5.0
 WAITING = Backoff(initial=0.1, maximum=5.0, attempts=8)
 
@@ -65,7 +65,7 @@ class Rebuild:
         source = await stream_of(self._wire, FEED.name, self._prefix)
         build = await self._index.begin()
         progress = RebuildProgress()
-        async for page in scanned(self._open_store):
+        async for page in scan_entries(self._open_store):
             await self._fill(build, page)
             progress = _after(progress, page)
             self._on_progress(progress)
@@ -88,16 +88,16 @@ class Rebuild:
         """Build the index unless it belongs to the table. Another process may build it at the same time."""
         while await self.is_needed():
             try:
-                done = await self.run()
+                progress = await self.run()
             except BuildReplaced:
                 await asyncio.sleep(PAUSE_SECONDS)  # for the other rebuild to end
             else:
-                logger.info("The search index was built: %d posts and %d users.", done.posts, done.users)
+                logger.info("The search index was built: %d posts and %d users.", progress.posts, progress.users)
 
     async def _fill(self, build: str, page: ScannedPage) -> None:
         for kind, entries in ((Kind.POSTS, page.posts), (Kind.USERS, page.users)):
-            for at in range(0, len(entries), PIECE):
-                fill = partial(self._index.fill, build, kind, entries[at : at + PIECE])
+            for start in range(0, len(entries), BATCH_SIZE):
+                fill = partial(self._index.fill, build, kind, entries[start : start + BATCH_SIZE])
                 await waited_out(fill, _log_outage, backoff=WAITING, passes=is_outage)
 
 

@@ -22,7 +22,7 @@ from datastore.feeds.home_feeds import (
     source_from,
     with_authors,
 )
-from datastore.feeds.posts import Post, Posts, written
+from datastore.feeds.posts import Post, Posts, created_post
 from datastore.feeds.users import User
 from datastore.feeds.visibility import Visibility, VisibilityPolicy
 from datastore.keyspace.feeds import home_feeds as keys
@@ -65,7 +65,7 @@ async def post(parent: strawberry.Parent[FeedEntry], info: Info) -> Post | None:
     """Of a post for followers, whether the viewer is one is read in the same batch: it costs no call of its own."""
     pattern = post_keys.POST_OF_EVENT if is_event(info) else post_keys.POST
     if parent.followers_only and parent.author_id is not None:
-        info.context.visibility.will_ask(parent.author_id, pattern)
+        info.context.visibility.prefetch_follow(parent.author_id, pattern)
     return await info.context.posts.visible(parent.post_id, pattern)
 
 
@@ -206,5 +206,5 @@ class _Sources:
         author_id = (change.new or {}).get("author_id", "")
         if self._is_read and self._since.get(author_id) is None:
             return None  # as nearly all changes: those are not worth parsing for each subscriber
-        post = written(change)
+        post = created_post(change)
         return post if post and (self.have(post) or not self._is_read) else None

@@ -13,9 +13,7 @@ async def post_to_answer(context: Context, post_id: str, user_id: str, pattern: 
 
     Raises `NotFound` where the user has no profile, and where there is no post that they may see.
     """
-    _, post = await asyncio.gather(
-        context.users.must_be_there(user_id, pattern), context.posts.visible(post_id, pattern)
-    )
+    _, post = await asyncio.gather(context.users.require(user_id, pattern), context.posts.visible(post_id, pattern))
     if post is None:
         raise NotFound("There is no such post.")
     return post

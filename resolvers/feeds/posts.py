@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import strawberry
 
 from datastore.errors import BadUserInput
-from datastore.feeds.hashtags import LONGEST_TAG, MOST_TAGS, tag_name
+from datastore.feeds.hashtags import MAX_TAG_LENGTH, MAX_TAGS, tag_name
 from datastore.feeds.posts import Post, post_from
 from datastore.feeds.users import User
 from datastore.feeds.visibility import Visibility
@@ -75,7 +75,7 @@ def items_of_new_post(arguments: Mapping[str, Any]) -> float:
     """How many items a post takes: one, and one for each tag in its text."""
     given = arguments.get("input")
     text = given.get("text") if isinstance(given, Mapping) else None
-    return 1.0 + (min(text.count("#"), MOST_TAGS) if isinstance(text, str) else 3)
+    return 1.0 + (min(text.count("#"), MAX_TAGS) if isinstance(text, str) else 3)
 
 
 async def post(info: Info, id: Id) -> Post | None:
@@ -122,7 +122,7 @@ async def posts_by_tag(
     name = tag_name(tag.strip())
     if name is None:
         raise BadUserInput(
-            f"`tag` must have between 1 and {LONGEST_TAG} letters, digits and underscores, and at least one letter.",
+            f"`tag` must have between 1 and {MAX_TAG_LENGTH} letters, digits and underscores, and at least one letter.",
             field="tag",
         )
     of = listing(info.context.services.cursors, keys.POSTS_BY_TAG, "Query.postsByTag", {"tag": name})
@@ -144,15 +144,15 @@ def mentions(parent: strawberry.Parent[Post], info: Info) -> tuple[str, ...] | A
 
 
 async def _likes(post: Post, info: Info) -> int:
-    return (await info.context.posts.whole(post)).likes or 0
+    return (await info.context.posts.with_all_attributes(post)).likes or 0
 
 
 async def _comments(post: Post, info: Info) -> int:
-    return (await info.context.posts.whole(post)).comments or 0
+    return (await info.context.posts.with_all_attributes(post)).comments or 0
 
 
 async def _mentions(post: Post, info: Info) -> tuple[str, ...]:
-    return (await info.context.posts.whole(post)).mentions or ()
+    return (await info.context.posts.with_all_attributes(post)).mentions or ()
 
 
 async def create_post(info: Info, input: NewPost) -> Post:

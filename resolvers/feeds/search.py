@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import strawberry
 
 from datastore.feeds.posts import Post
-from datastore.feeds.searches import FoundPage, Record
+from datastore.feeds.searches import Record, SearchPage
 from datastore.feeds.users import User
 from datastore.keyspace.feeds import search as keys
 from datastore.model.access_patterns import AccessPattern
@@ -61,7 +61,7 @@ def _position(start: dict[str, object] | None) -> Position | None:
     return None if start is None else Position(int(str(start["score"])), int(str(start["order"])), str(start["id"]))
 
 
-def _connection(of: Listing, found: FoundPage[Record], has_previous: bool) -> Connection[Record]:
+def _connection(of: Listing, found: SearchPage[Record], has_previous: bool) -> Connection[Record]:
     places = [_place(position) for position, _ in found.results]
     page = Page(places, found.has_next, has_previous)
     records = [record for _, record in found.results]

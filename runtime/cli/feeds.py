@@ -12,7 +12,7 @@ from datastore.model.timestamps import iso
 from pipelines.consumer.metrics import LOCAL
 from pipelines.consumer.periodic import all_running
 from pipelines.consumer.redrive import Redrive
-from pipelines.feeds.fan_out import MOST_FOLLOWERS
+from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.feeds.follow_repair import FollowRepair, RepairProgress
 from pipelines.feeds.handlers import feed_handlers
 from runtime.cli.options import (
@@ -46,7 +46,7 @@ follows = typer.Typer(no_args_is_help=True, help="The follows of the feed.")
 
 
 def run_pipeline(
-    fan_out_bound: FanOutBound = MOST_FOLLOWERS,
+    fan_out_bound: FanOutBound = MAX_FOLLOWERS,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = LOCAL,
     store: StoreOption = "embedded",
@@ -91,7 +91,7 @@ def list_letters(
 def replay_letters(
     ids: Annotated[list[str] | None, typer.Argument(metavar="[IDS]...", help="Which, by their ids.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All there are.")] = False,
-    fan_out_bound: FanOutBound = MOST_FOLLOWERS,
+    fan_out_bound: FanOutBound = MAX_FOLLOWERS,
     store: StoreOption = "embedded",
     data_dir: DataDir = DATA_DIR,
     memory: Memory = False,

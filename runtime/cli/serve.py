@@ -11,7 +11,7 @@ from datastore.database import StoreOptions
 from pipelines.consumer.metrics import LOCAL
 from pipelines.earthquakes.usgs_feed import FeedError
 from pipelines.earthquakes.usgs_fetch import feed_url
-from pipelines.feeds.fan_out import MOST_FOLLOWERS
+from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.matches.setup import MatchSource
 from runtime.cli import matches
 from runtime.cli.feeds import FanOutBound
@@ -82,7 +82,7 @@ def serve(
     ingest: Ingest = None,
     source: Matches = None,
     feed_pipeline: FeedPipeline = None,
-    fan_out_bound: FanOutBound = MOST_FOLLOWERS,
+    fan_out_bound: FanOutBound = MAX_FOLLOWERS,
     metrics_port: MetricsPort = None,
     metrics_host: MetricsHost = LOCAL,
     workers: Workers = None,
