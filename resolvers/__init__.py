@@ -1,4 +1,4 @@
-"""Resolvers: one plain async function for each field that authorizes, asks the datastore and returns.
+"""Resolvers: one function for each field, which checks the caller and the arguments and calls the datastore.
 
-A package for each system, and `shared` for what all of them use. Resolvers know no HTTP.
+Each system has a package; `shared` contains the modules that all of them use. Resolvers are independent of HTTP.
 """

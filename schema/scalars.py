@@ -9,7 +9,7 @@ from strawberry.exceptions import StrawberryInputCoercionError
 from strawberry.schema.types.base_scalars import DateDefinition, DateTimeDefinition
 from strawberry.types.scalar import ScalarDefinition
 
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 
 LONGEST_SHOWN = 100
 
@@ -44,7 +44,7 @@ SCALARS: dict[object, ScalarDefinition] = {
             '"2026-06-25T14:30:00Z"',
             "A time in ISO 8601, such as `2026-06-25T14:30:00Z`. An input without an offset is in UTC. A date alone "
             "means its midnight in UTC.",
-            bounds.moment_from,
+            validate.parse_timestamp,
         ),
         serialize=shown,
     ),

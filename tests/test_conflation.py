@@ -14,7 +14,7 @@ from datastore.errors import SlowSubscriber
 from datastore.matches.cricket import CricketEvent, CricketEventKind, MatchPhase
 from datastore.matches.live_state import LiveScore, LiveStatePart
 from resolvers.matches.conflation import conflated
-from resolvers.matches.match_update import PATIENT, MatchUpdate
+from resolvers.matches.match_update import CONFLATABLE, MatchUpdate
 
 LIVE = LiveScore("1st Innings", MatchPhase.LIVE)
 INTERVAL = 0.4
@@ -134,7 +134,7 @@ async def test_after_a_quiet_interval_an_update_comes_at_once() -> None:
         assert versions(await soon(batches)) == [("m1", 2, 0)]
 
 
-@pytest.mark.parametrize("kind", [kind for kind in CricketEventKind if kind not in PATIENT])
+@pytest.mark.parametrize("kind", [kind for kind in CricketEventKind if kind not in CONFLATABLE])
 async def test_what_is_urgent_comes_at_once_with_what_waited(kind: CricketEventKind) -> None:
     source = Source()
     source.tell(update(1, snapshot=True))

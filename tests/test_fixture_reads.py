@@ -15,7 +15,7 @@ from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import League, Leagues
 from datastore.matches.match_follows import MatchFollows
 from datastore.matches.teams import Team, Teams
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.node_ids import global_id
 
 # FIX-1: a match
@@ -26,7 +26,7 @@ from resolvers.shared.node_ids import global_id
     [([], []), (["1", "m-2"], ["1", "m-2"]), (["1", " 2 "], ["1", "2"]), (["é", "\u00a0x"], ["é", "x"])],
 )
 def test_ids_are_taken_without_the_space_around_them(ids: list[str], taken: list[str]) -> None:
-    assert list(bounds.ids("ids", ids)) == taken
+    assert list(validate.ids("ids", ids)) == taken
 
 
 async def test_no_more_of_matches_is_read_than_is_shown(served: Served) -> None:
@@ -55,7 +55,7 @@ async def test_no_more_of_matches_is_read_than_is_shown(served: Served) -> None:
 @pytest.mark.parametrize("wrong", ["", " ", "\n", "\u200b", "x" * 101])
 def test_one_wrong_id_among_others_is_told(wrong: str) -> None:
     with pytest.raises(BadUserInput, match="`ids` must have between 1 and 100"):
-        bounds.ids("ids", ["1", wrong])
+        validate.ids("ids", ["1", wrong])
 
 
 WHOLE = """query ($id: ID!) { match(id: $id) {

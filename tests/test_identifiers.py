@@ -17,7 +17,7 @@ from datastore.keyspace.photos import users as keys
 from datastore.model import identifiers
 from datastore.model.identity import Role
 from datastore.model.text_characters import has_hidden
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 
 KATE, KELVIN = "kate@example.com", "\u212aate@example.com"
 FORMS: tuple[Literal["NFC", "NFD", "NFKC", "NFKD"], ...] = ("NFC", "NFD", "NFKC", "NFKD")
@@ -71,7 +71,7 @@ KINDS: dict[str, tuple[str, Callable[[str], str | None]]] = {
     "email": ("a%s@example.com", identifiers.email),
     "domain": ("ada@a%s.example", identifiers.email),
     "userId": ("a%sb", lambda text: text if identifiers.is_user_id(text) else None),
-    "id": ("a%sb", lambda text: bounds.id("id", text) if not has_hidden(text) else None),
+    "id": ("a%sb", lambda text: validate.id("id", text) if not has_hidden(text) else None),
     "tag": ("a%sb", tag_name),
     "code": ("A%sB", identifiers.ascii_upper),
 }

@@ -20,7 +20,7 @@ from datastore.matches.cricket import CricketEvent, CricketEventKind
 from datastore.matches.leagues import League, Leagues
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, active_match_item
 from pipelines.matches.live.poller import Tick
-from resolvers.matches.match_update import PATIENT
+from resolvers.matches.match_update import CONFLATABLE
 
 FIELDS = """
   matchId leagueCode version isSnapshot conflated changed events { eventId kind text score ball { label } }
@@ -561,7 +561,7 @@ async def test_conflated_scores_lose_no_event_and_delay_no_wicket(served: Served
         urgent = {
             update["version"]
             for update in all_versions
-            if {event["kind"] for event in update["events"]} - {kind.name for kind in PATIENT}
+            if {event["kind"] for event in update["events"]} - {kind.name for kind in CONFLATABLE}
         }
         versions = [update["version"] for update in told]
         assert urgent <= set(versions)

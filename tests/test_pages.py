@@ -20,7 +20,7 @@ from datastore.session.cursors import Cursors, binding
 from datastore.session.metering import Deadline
 from datastore.session.pagination import Page, Span, read_page
 from datastore.session.store import Store
-from resolvers.shared.paging import connection, listing
+from resolvers.shared.paging import Listing, connection
 
 NOW = 1_782_388_800
 CURSORS = Cursors(b"secret")
@@ -360,10 +360,10 @@ async def test_a_list_without_partitions_is_empty(database: Database) -> None:
 def test_a_list_in_memory_has_the_cursors_of_one_that_was_read_and_encodes_nothing_but_keys() -> None:
     items: list[Item] = [{"PK": "AREA#a", "SK": f"SIGHTING#{number}", "likes": 10**40 + number} for number in range(3)]
     keys: list[Raw] = [encode_item({"PK": item["PK"], "SK": item["SK"]}) for item in items]
-    of = listing(CURSORS, ACTIVE_IN_AREA, "Query.list", {})
+    listing = Listing(CURSORS, ACTIVE_IN_AREA, "Query.list", {})
 
-    made = connection(of, Page(items, has_next=True, has_previous=False), lambda item: item["likes"])
-    read = connection(of, Page(None, has_next=True, has_previous=False, raw=keys), lambda item: item["SK"])
+    made = connection(listing, Page(items, has_next=True, has_previous=False), lambda item: item["likes"])
+    read = connection(listing, Page(None, has_next=True, has_previous=False, raw=keys), lambda item: item["SK"])
 
     assert made.nodes == [item["likes"] for item in items]  # numbers beyond what DynamoDB holds
     assert [edge.cursor for edge in made.edges] == [edge.cursor for edge in read.edges]

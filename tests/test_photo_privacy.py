@@ -347,6 +347,6 @@ async def test_a_change_that_cannot_be_read_is_told_without_the_email(
 
     assert await first == "a"
     await events.aclose()
-    assert "A change of sparks cannot be read" in caplog.text
+    assert "A change of sparks is damaged" in caplog.text
     assert f"USER#{without_emails(OWNER)}" in caplog.text
     assert not reveals(caplog.text, *NEEDLES)

@@ -26,8 +26,9 @@ from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.identity import Role
 from datastore.queues import ByteBudget, QueueLimits
+from resolvers.matches.join_filters import ScoresJoinFilter
 from resolvers.matches.match_update import LiveScores
-from resolvers.matches.version_sequence import SinceScores, VersionSequence
+from resolvers.matches.version_sequence import VersionSequence
 from server.http.sse import EventStreams, StreamLimits
 from server.operations.billing import MISSED_EVENT_UNITS, Billing
 from server.operations.lifecycle import Report
@@ -135,7 +136,7 @@ async def test_one_comes_to_be_as_the_others_although_a_match_left_meanwhile(
 
 def test_what_left_before_one_came_so_far_is_reached() -> None:
     sequence = VersionSequence(cast(Any, None), lambda _: True, {"m1": 4, "m2": 7}, only_live=True)
-    since = SinceScores(sequence)
+    since = ScoresJoinFilter(sequence.seen)
     assert not since.is_reached({"m2": 7}, {})
     assert not since.is_reached({"m2": 7}, {"m1": 3})
     assert not since.is_reached({"m1": 3, "m2": 7}, {})

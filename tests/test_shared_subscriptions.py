@@ -4,7 +4,6 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Hashable
 from itertools import pairwise
-from types import SimpleNamespace
 from typing import Any, cast
 
 import orjson
@@ -30,8 +29,8 @@ from datastore.matches.match_follows import MatchFollows
 from datastore.model.identity import Identity, Role
 from datastore.queues import ByteBudget, OverflowPolicy
 from datastore.session.metering import Meter
+from resolvers.matches.join_filters import ScoresJoinFilter
 from resolvers.matches.match_update import LiveScores, MatchUpdate
-from resolvers.matches.version_sequence import SinceScores
 from resolvers.shared import event_source as subscribing
 from resolvers.shared.context import Context
 from server.operations.lifecycle import Report, Request
@@ -409,9 +408,8 @@ def test_what_is_passed_over_is_what_one_knew(data: st.DataObject) -> None:
     joined = data.draw(st.integers(0, len(steps)))
     read = data.draw(st.integers(joined, len(steps)))
     versions = {"a": 1, "b": 1}
-    live, seen = {"a": 1}, {"a": 1}
-    sequence = SimpleNamespace(seen=seen)
-    since: SinceScores | None = None
+    live = {"a": 1}
+    since: ScoresJoinFilter | None = None
     snapshot: dict[str, int] = {}
     events: list[LiveScores] = []
     states = [dict(live)]
@@ -428,8 +426,7 @@ def test_what_is_passed_over_is_what_one_knew(data: st.DataObject) -> None:
     told: dict[str, int] = {}
     for at, event in enumerate(events):
         if at == joined:
-            sequence.seen = states[at]
-            since = SinceScores(cast(Any, sequence))
+            since = ScoresJoinFilter(states[at])
             snapshot = states[read]
             since.begin(
                 LiveScores(True, [MatchUpdate(id, "L", v, cast(LiveScore, None), True) for id, v in snapshot.items()])

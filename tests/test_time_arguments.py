@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from strawberry.exceptions import StrawberryInputCoercionError
 
 from resolvers.earthquakes.earthquakes import LONGEST_WINDOW, days_of_window
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 
 LIST = "query ($start: DateTime, $end: DateTime) {earthquakes(start: $start, end: $end) {nodes {eventId}}}"
 SAME = ["2026-06-25", "20260625", "2026-06-25T00:00", "2026-06-25T00:00:00", "2026-06-25T00:00:00.000Z"]
@@ -40,26 +40,26 @@ def test_the_estimate_reads_moments_as_the_query_does() -> None:
 
 @given(st.datetimes(datetime(1000, 1, 1), datetime(9000, 1, 1)))  # noqa: DTZ001 - the point is that they have no zone
 def test_a_moment_without_an_offset_is_in_utc(moment: datetime) -> None:
-    assert bounds.moment_from(moment.isoformat()) == moment.replace(tzinfo=UTC)
+    assert validate.parse_timestamp(moment.isoformat()) == moment.replace(tzinfo=UTC)
 
 
 @given(st.datetimes(datetime(1000, 1, 2), datetime(9000, 1, 1)), st.integers(-23 * 60, 23 * 60))  # noqa: DTZ001
 def test_an_offset_counts(moment: datetime, minutes: int) -> None:
     there = moment.replace(tzinfo=timezone(timedelta(minutes=minutes)))
 
-    assert bounds.moment_from(there.isoformat()) == there
+    assert validate.parse_timestamp(there.isoformat()) == there
 
 
 @given(st.text())
 def test_a_text_is_a_moment_with_an_offset_or_an_error(text: str) -> None:
     with suppress(StrawberryInputCoercionError):
-        assert bounds.moment_from(text).tzinfo is not None
+        assert validate.parse_timestamp(text).tzinfo is not None
 
 
 @pytest.mark.parametrize("value", [20260625, None, {}, ["2026-06-25"], "2026", "2026-06", "2026-06T10:00"])
 def test_an_invalid_day_is_refused(value: Any) -> None:
     with pytest.raises(StrawberryInputCoercionError):
-        bounds.moment_from(value)
+        validate.parse_timestamp(value)
 
 
 WRITTEN = 'A DateTime is written as in "2026-06-25T14:30:00Z", not as '

@@ -32,7 +32,9 @@ from pipelines.photos.janitor import Janitor
 from runtime.container import Gateway, new_id
 
 CONFLICT = refuse(400, "TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])
-HIDDEN = "must not hold U+0000: control characters, bidirectional overrides and invisible characters are refused."
+HIDDEN = (
+    "must not contain U+0000: control characters, bidirectional overrides and invisible characters are not allowed."
+)
 OWN_ID = uuid7(NOON, "a client's own")
 
 

@@ -201,7 +201,7 @@ async def test_a_bad_id_is_named_by_its_place(served: Served) -> None:
 
     assert answer.data == {"nodes": [{"id": created["id"]}, None, None], "node": None}
     errors = [(error["message"], error["extensions"]["field"]) for error in answer.errors or ()]
-    assert sorted(errors) == [(f"`{at}` is not the id of a node.", at) for at in ("id", "ids[1]", "ids[2]")]
+    assert sorted(errors) == [(f"`{at}` is not the global id of an object.", at) for at in ("id", "ids[1]", "ids[2]")]
 
 
 async def test_the_role_of_an_operator_makes_a_user_of_their_own(served: Served) -> None:

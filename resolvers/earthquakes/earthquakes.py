@@ -30,12 +30,12 @@ from datastore.model.access_patterns import DEFAULT_PAGE
 from datastore.model.composite_keys import split
 from datastore.model.timestamps import epoch_ms, from_epoch_ms, iso
 from datastore.session.pagination import SPARSE_AFTER, Page
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, Buffer, End, First, Last, MinMagnitude, Start, WhenSlow
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import follow, keeping
-from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.event_source import follow, queue_limits
+from resolvers.shared.paging import Connection, Listing, Paging, connection
 from resolvers.shared.selected_fields import selected_node_fields
 
 DEFAULT_WINDOW = timedelta(days=30)
@@ -189,7 +189,7 @@ async def earthquakes(
     with logged(context, Asked(first or last or DEFAULT_PAGE)) as asked:
         asked.window = window = window_of(context.now, start, end)
         asked.min_magnitude = least = _magnitude(min_magnitude)
-        of = listing(
+        listing = Listing(
             context.services.cursors,
             keys.EVENTS_BY_DAY,
             "Query.earthquakes",
@@ -197,9 +197,9 @@ async def earthquakes(
         )
         fields = frozenset(NEEDS[name] for name in selected_node_fields(info) if name in NEEDS)
         asked.page = await context.earthquakes.between(
-            window.start, window.end, of.span(paging), min_magnitude=least, kind=kind, fields=fields
+            window.start, window.end, listing.span(paging), min_magnitude=least, kind=kind, fields=fields
         )
-        return connection(of, asked.page, event_with(fields))
+        return connection(listing, asked.page, event_with(fields))
 
 
 def window_of(now: datetime, start: datetime | None, end: datetime | None) -> Window:
@@ -258,7 +258,7 @@ def given_moment(argument: object) -> datetime | None:
 
     Raises `StrawberryInputCoercionError` like the scalar DateTime, or `OverflowError`.
     """
-    return None if argument is None else bounds.moment_from(argument).astimezone(UTC)
+    return None if argument is None else validate.parse_timestamp(argument).astimezone(UTC)
 
 
 def _moment(name: str, moment: datetime) -> datetime:
@@ -334,14 +334,14 @@ async def request_logs(
 ) -> Connection[RequestLog]:
     context = info.context
     require(context.identity, keys.LOGS_OF_DAY)
-    of = listing(context.services.cursors, keys.LOGS_OF_DAY, "Query.requestLogs", {"day": day, "type": type})
-    span = of.span(Paging(first, after, last, before))
+    listing = Listing(context.services.cursors, keys.LOGS_OF_DAY, "Query.requestLogs", {"day": day, "type": type})
+    span = listing.span(Paging(first, after, last, before))
     bucket = f"{day or context.now:%Y%m%d}"
     if day is None and span.start is not None:
         # Who pages through today's logs over midnight stays in the day they began with.
         bucket = split(span.start["pk"])[1]
     page = await context.earthquakes.logs_of(bucket, span, type)
-    return connection(of, page, log_from)
+    return connection(listing, page, log_from)
 
 
 async def ingest_earthquakes(info: Info, feed: Feed) -> IngestSummary:
@@ -354,7 +354,7 @@ def _check_feed(feed: str) -> None:
     """Raise `BadUserInput` for what is no plain URL. Which names and hosts are good is for the ingest to know."""
     if len(feed) > LARGEST_INGEST_SOURCE:
         raise BadUserInput(f"`feed` may have at most {LARGEST_INGEST_SOURCE} characters.", field="feed")
-    bounds.id("feed", feed, LARGEST_INGEST_SOURCE)
+    validate.id("feed", feed, LARGEST_INGEST_SOURCE)
     if "://" not in feed:
         return
     try:
@@ -378,7 +378,7 @@ async def earthquake_detected(
     least = _magnitude(min_magnitude)
     if bounding_box is not None:
         bounding_box.check()
-    kept = keeping(when_slow, buffer)
+    kept = queue_limits(when_slow, buffer)
     earliest = None if since is None else epoch_ms(_moment("since", since))
 
     def detected(change: Change) -> Earthquake | None:

@@ -15,12 +15,12 @@ from datastore.keyspace.feeds import posts as post_keys
 from datastore.model.ids import uuid7, uuid7_moment
 from datastore.session.pagination import empty_page
 from resolvers.feeds.post_access import post_to_answer
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, PostId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Paging, connection, listing
-from resolvers.shared.selected_fields import leads_on
+from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.selected_fields import has_child_reads
 
 LONGEST_TEXT = 1000
 # A client's clock may be ahead of ours, and it may send again what it could not, but nobody's comment shall stay the
@@ -45,13 +45,13 @@ class AddCommentInput:
 async def comments(
     info: Info, post_id: PostId, first: First = None, after: After = None, last: Last = None, before: Before = None
 ) -> Connection[Comment]:
-    context, of_post = info.context, bounds.id("postId", post_id)
-    of = listing(context.services.cursors, keys.COMMENTS, "Query.comments", {"postId": of_post})
-    span = of.span(Paging(first, after, last, before))
+    context, of_post = info.context, validate.id("postId", post_id)
+    listing = Listing(context.services.cursors, keys.COMMENTS, "Query.comments", {"postId": of_post})
+    span = listing.span(Paging(first, after, last, before))
     # One after the other: comments on a post that is not shown are not read, so nothing tells how many there are.
     post = await context.posts.visible(of_post, keys.COMMENTS)
     page = empty_page(span) if post is None else await context.comments.of_post(of_post, span)
-    return connection(of, page, comment_from)
+    return connection(listing, page, comment_from)
 
 
 async def comments_of_post(
@@ -63,10 +63,10 @@ async def comments_of_post(
     before: Before = None,
 ) -> Connection[Comment]:
     context = info.context
-    of = listing(context.services.cursors, keys.COMMENTS, "Post.comments", {"postId": parent.post_id})
-    span = of.span(Paging(first, after, last, before))
-    page = await context.comments.of_post(parent.post_id, span, leads_on=leads_on(info, "author", "post"))
-    return connection(of, page, comment_from)
+    listing = Listing(context.services.cursors, keys.COMMENTS, "Post.comments", {"postId": parent.post_id})
+    span = listing.span(Paging(first, after, last, before))
+    page = await context.comments.of_post(parent.post_id, span, leads_on=has_child_reads(info, "author", "post"))
+    return connection(listing, page, comment_from)
 
 
 async def author(parent: strawberry.Parent[Comment], info: Info) -> User | None:
@@ -83,9 +83,9 @@ async def add_comment(
     context = info.context
     caller = require(context.identity, keys.ADD_COMMENT)
     comment_id = _comment_id(info, input.comment_id)
-    text = bounds.prose("text", input.text, LONGEST_TEXT)
+    text = validate.prose("text", input.text, LONGEST_TEXT)
     mentions = texts.mentions(text)
-    post = await post_to_answer(context, bounds.id("postId", input.post_id), caller.user_id, keys.ADD_COMMENT)
+    post = await post_to_answer(context, validate.id("postId", input.post_id), caller.user_id, keys.ADD_COMMENT)
     return await context.comments.add(post, comment_id, caller.user_id, text, mentions)
 
 
@@ -105,7 +105,7 @@ def _comment_id(info: Info, given: str | None) -> str:
 async def delete_comment(info: Info, post_id: PostId, comment_id: CommentId) -> Comment | None:
     context = info.context
     caller = require(context.identity, keys.DELETE_COMMENT)
-    on, comment = bounds.id("postId", post_id), bounds.id("commentId", comment_id)
+    on, comment = validate.id("postId", post_id), validate.id("commentId", comment_id)
     try:
         return await context.comments.delete(on, comment, caller.user_id)
     except Forbidden:

@@ -13,10 +13,10 @@ from datastore.keyspace.feeds import engagement as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.queues import QueueLimits
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import Buffer, PostId, WhenSlow
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import follow, keeping
+from resolvers.shared.event_source import follow, queue_limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ async def post_engagement(
     What was counted just before the start may be told after it; the last that is told is how the post stands.
     Raises `NotFound`, and `Forbidden` once the viewer may see the post no longer.
     """
-    kept = keeping(when_slow, buffer)
-    counts = _Counts(info.context, bounds.id("postId", post_id), kept)
+    kept = queue_limits(when_slow, buffer)
+    counts = _Counts(info.context, validate.id("postId", post_id), kept)
     return SharedSource(
         info.context,
         kept,

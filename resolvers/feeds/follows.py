@@ -8,21 +8,21 @@ from datastore.errors import BadUserInput
 from datastore.feeds.follows import Follow, edge_from, following_from
 from datastore.feeds.users import User
 from datastore.keyspace.feeds import follows as keys
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, UserId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Paging, connection, listing
-from resolvers.shared.selected_fields import leads_on
+from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.selected_fields import has_child_reads
 
 
 async def followers(
     info: Info, user_id: UserId, first: First = None, after: After = None, last: Last = None, before: Before = None
 ) -> Connection[Follow]:
-    context, followee = info.context, bounds.user_id("userId", user_id)
-    of = listing(context.services.cursors, keys.FOLLOWERS, "Query.followers", {"userId": followee})
-    page = await context.follows.followers(followee, of.span(Paging(first, after, last, before)))
-    return connection(of, page, edge_from)
+    context, followee = info.context, validate.user_id("userId", user_id)
+    listing = Listing(context.services.cursors, keys.FOLLOWERS, "Query.followers", {"userId": followee})
+    page = await context.follows.followers(followee, listing.span(Paging(first, after, last, before)))
+    return connection(listing, page, edge_from)
 
 
 async def followers_of_user(
@@ -34,10 +34,10 @@ async def followers_of_user(
     before: Before = None,
 ) -> Connection[Follow]:
     context = info.context
-    of = listing(context.services.cursors, keys.FOLLOWERS, "User.followers", {"userId": parent.user_id})
-    span = of.span(Paging(first, after, last, before))
-    page = await context.follows.followers(parent.user_id, span, leads_on=leads_on(info, "user"))
-    return connection(of, page, edge_from)
+    listing = Listing(context.services.cursors, keys.FOLLOWERS, "User.followers", {"userId": parent.user_id})
+    span = listing.span(Paging(first, after, last, before))
+    page = await context.follows.followers(parent.user_id, span, leads_on=has_child_reads(info, "user"))
+    return connection(listing, page, edge_from)
 
 
 async def followed_by_user(
@@ -49,10 +49,10 @@ async def followed_by_user(
     before: Before = None,
 ) -> Connection[Follow]:
     context = info.context
-    of = listing(context.services.cursors, keys.FOLLOWED, "User.following", {"userId": parent.user_id})
-    span = of.span(Paging(first, after, last, before))
-    page = await context.follows.followed(parent.user_id, span, leads_on=leads_on(info, "user"))
-    return connection(of, page, following_from)
+    listing = Listing(context.services.cursors, keys.FOLLOWED, "User.following", {"userId": parent.user_id})
+    span = listing.span(Paging(first, after, last, before))
+    page = await context.follows.followed(parent.user_id, span, leads_on=has_child_reads(info, "user"))
+    return connection(listing, page, following_from)
 
 
 async def followed_by_viewer(parent: strawberry.Parent[User], info: Info) -> bool | None:
@@ -81,7 +81,7 @@ def followed_at(parent: strawberry.Parent[Follow]) -> datetime:
 
 async def follow(info: Info, user_id: UserId) -> Follow:
     caller = require(info.context.identity, keys.FOLLOW)
-    followee = bounds.user_id("userId", user_id)
+    followee = validate.user_id("userId", user_id)
     if followee == caller.user_id:
         raise BadUserInput("`userId` must be somebody else's: nobody follows themselves.", field="userId")
     return await info.context.follows.follow(caller.user_id, followee)
@@ -89,4 +89,4 @@ async def follow(info: Info, user_id: UserId) -> Follow:
 
 async def unfollow(info: Info, user_id: UserId) -> Follow | None:
     caller = require(info.context.identity, keys.UNFOLLOW)
-    return await info.context.follows.unfollow(caller.user_id, bounds.user_id("userId", user_id))
+    return await info.context.follows.unfollow(caller.user_id, validate.user_id("userId", user_id))

@@ -31,12 +31,12 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import iso
 from datastore.queues import QueueLimits
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, Buffer, First, Last, UserId, WhenSlow
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import follow, is_event, keeping
-from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.event_source import follow, is_event, queue_limits
+from resolvers.shared.paging import Connection, Listing, Paging, connection
 
 # A post comes again soon (written by the fan-out, and by its author) or never.
 POSTS_REMEMBERED = 1000
@@ -50,11 +50,11 @@ MOST_FOUND = 25
 async def home_feed(
     info: Info, user_id: UserId, first: First = None, after: After = None, last: Last = None, before: Before = None
 ) -> Connection[FeedEntry]:
-    context, owner = info.context, bounds.user_id("userId", user_id)
+    context, owner = info.context, validate.user_id("userId", user_id)
     require(context.identity, keys.HOME_FEED, owner=owner)
-    of = listing(context.services.cursors, keys.HOME_FEED, "Query.homeFeed", {"userId": owner})
-    page = await context.home_feeds.of_user(owner, of.span(Paging(first, after, last, before)))
-    return connection(of, await with_authors(page, context.posts), entry_from)
+    listing = Listing(context.services.cursors, keys.HOME_FEED, "Query.homeFeed", {"userId": owner})
+    page = await context.home_feeds.of_user(owner, listing.span(Paging(first, after, last, before)))
+    return connection(listing, await with_authors(page, context.posts), entry_from)
 
 
 async def author(parent: strawberry.Parent[FeedEntry], info: Info) -> User | None:
@@ -72,9 +72,9 @@ async def post(parent: strawberry.Parent[FeedEntry], info: Info) -> Post | None:
 async def home_feed_updated(
     info: Info, user_id: UserId, when_slow: WhenSlow = keys.HOME_FEED_UPDATED.policy, buffer: Buffer = None
 ) -> UnsharedSource[FeedEntry]:
-    owner = bounds.user_id("userId", user_id)
+    owner = validate.user_id("userId", user_id)
     require(info.context.identity, keys.HOME_FEED_UPDATED, owner=owner)
-    kept = keeping(when_slow, buffer)
+    kept = queue_limits(when_slow, buffer)
     progress = info.context.progress or SubscriptionProgress()
     entries = _arriving(info.context, owner, kept, progress)
     return UnsharedSource(kept, _once(entries, progress, _known(progress)), lambda entry: entry.author_id)

@@ -11,7 +11,7 @@ from datastore.errors import BadUserInput
 from datastore.feeds.engagement_counters import month_of
 from datastore.feeds.leaderboards import AuthorRank, TagTrend, TagWindow
 from datastore.feeds.users import User
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.context import Info
 
 MONTH = re.compile(r"[0-9]{4}-(0[1-9]|1[0-2])")
@@ -27,7 +27,7 @@ At = Annotated[
     datetime | None, strawberry.argument(description="A time within the hour or day; by default the present time.")
 ]
 
-checked_top = partial(bounds.number, "top", least=1, most=LARGEST_TOP)
+checked_top = partial(validate.number, "top", minimum=1, maximum=LARGEST_TOP)
 
 
 async def top_authors(info: Info, month: Month = None, top: Top = DEFAULT_TOP) -> list[AuthorRank]:
@@ -45,5 +45,5 @@ async def author(parent: strawberry.Parent[AuthorRank], info: Info) -> User | No
 async def trending_tags(
     info: Info, window: Window = TagWindow.DAY, at: At = None, top: Top = DEFAULT_TOP
 ) -> list[TagTrend]:
-    moment = info.context.now if at is None else bounds.moment("at", at)
+    moment = info.context.now if at is None else validate.timestamp("at", at)
     return await info.context.leaderboards.trending_tags(window, moment, checked_top(top))

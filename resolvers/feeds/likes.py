@@ -9,23 +9,23 @@ from datastore.keyspace.feeds import likes as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.session.pagination import empty_page
 from resolvers.feeds.post_access import post_to_answer
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, PostId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Paging, connection, listing
-from resolvers.shared.selected_fields import leads_on
+from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.selected_fields import has_child_reads
 
 
 async def likes(
     info: Info, post_id: PostId, first: First = None, after: After = None, last: Last = None, before: Before = None
 ) -> Connection[Like]:
-    context, of_post = info.context, bounds.id("postId", post_id)
-    of = listing(context.services.cursors, keys.LIKES, "Query.likes", {"postId": of_post})
-    span = of.span(Paging(first, after, last, before))
+    context, of_post = info.context, validate.id("postId", post_id)
+    listing = Listing(context.services.cursors, keys.LIKES, "Query.likes", {"postId": of_post})
+    span = listing.span(Paging(first, after, last, before))
     post = await context.posts.visible(of_post, keys.LIKES)
     page = empty_page(span) if post is None else await context.likes.of_post(of_post, span)
-    return connection(of, page, like_from)
+    return connection(listing, page, like_from)
 
 
 async def likes_of_post(
@@ -37,10 +37,10 @@ async def likes_of_post(
     before: Before = None,
 ) -> Connection[Like]:
     context = info.context
-    of = listing(context.services.cursors, keys.LIKES, "Post.likes", {"postId": parent.post_id})
-    span = of.span(Paging(first, after, last, before))
-    page = await context.likes.of_post(parent.post_id, span, leads_on=leads_on(info, "user", "post"))
-    return connection(of, page, like_from)
+    listing = Listing(context.services.cursors, keys.LIKES, "Post.likes", {"postId": parent.post_id})
+    span = listing.span(Paging(first, after, last, before))
+    page = await context.likes.of_post(parent.post_id, span, leads_on=has_child_reads(info, "user", "post"))
+    return connection(listing, page, like_from)
 
 
 async def liked_by_viewer(parent: strawberry.Parent[Post], info: Info) -> bool | None:
@@ -59,10 +59,10 @@ async def post(parent: strawberry.Parent[Like], info: Info) -> Post | None:
 async def like_post(info: Info, post_id: PostId) -> Like:
     context = info.context
     caller = require(context.identity, keys.LIKE_POST)
-    post = await post_to_answer(context, bounds.id("postId", post_id), caller.user_id, keys.LIKE_POST)
+    post = await post_to_answer(context, validate.id("postId", post_id), caller.user_id, keys.LIKE_POST)
     return await context.likes.like(post, caller.user_id)
 
 
 async def unlike_post(info: Info, post_id: PostId) -> Like | None:
     caller = require(info.context.identity, keys.UNLIKE_POST)
-    return await info.context.likes.unlike(bounds.id("postId", post_id), caller.user_id)
+    return await info.context.likes.unlike(validate.id("postId", post_id), caller.user_id)

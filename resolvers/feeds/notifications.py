@@ -18,12 +18,12 @@ from datastore.keyspace.feeds import notifications as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import AccessPattern
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, Buffer, First, Last, UserId, WhenSlow
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import follow, is_event, keeping
-from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.event_source import follow, is_event, queue_limits
+from resolvers.shared.paging import Connection, Listing, Paging, connection
 
 LONGEST_ID = 1000
 
@@ -33,11 +33,11 @@ NotificationId = Annotated[strawberry.ID, strawberry.argument(description="The n
 async def notifications(
     info: Info, user_id: UserId, first: First = None, after: After = None, last: Last = None, before: Before = None
 ) -> Connection[Notification]:
-    context, owner = info.context, bounds.user_id("userId", user_id)
+    context, owner = info.context, validate.user_id("userId", user_id)
     require(context.identity, keys.UNREAD, owner=owner)
-    of = listing(context.services.cursors, keys.UNREAD, "Query.notifications", {"userId": owner})
-    page = await context.notifications.unread(owner, of.span(Paging(first, after, last, before)))
-    return connection(of, page, notification_from)
+    listing = Listing(context.services.cursors, keys.UNREAD, "Query.notifications", {"userId": owner})
+    page = await context.notifications.unread(owner, listing.span(Paging(first, after, last, before)))
+    return connection(listing, page, notification_from)
 
 
 async def actor(parent: strawberry.Parent[Notification], info: Info) -> User | None:
@@ -68,14 +68,14 @@ async def comment(parent: strawberry.Parent[Notification], info: Info) -> Commen
 
 async def mark_notification_read(info: Info, notification_id: NotificationId) -> Notification | None:
     caller = require(info.context.identity, keys.MARK_READ)
-    id = bounds.id("notificationId", notification_id, LONGEST_ID)
+    id = validate.id("notificationId", notification_id, LONGEST_ID)
     return await info.context.notifications.mark_read(caller.user_id, id)
 
 
 async def notification_received(
     info: Info, user_id: UserId, when_slow: WhenSlow = keys.NOTIFICATION_RECEIVED.policy, buffer: Buffer = None
 ) -> UnsharedSource[Notification]:
-    owner = bounds.user_id("userId", user_id)
+    owner = validate.user_id("userId", user_id)
     require(info.context.identity, keys.NOTIFICATION_RECEIVED, owner=owner)
 
     def received(change: Change) -> Notification | None:
@@ -85,7 +85,7 @@ async def notification_received(
         before = -1 if change.old is None else int(change.old.get("actor_count", 0))
         return notification if notification.actor_count > before else None
 
-    kept = keeping(when_slow, buffer)
+    kept = queue_limits(when_slow, buffer)
     arriving = follow(info.context, FEED, received, kept, key=_id)
     return UnsharedSource(kept, _living(info.context, arriving), _id)
 

@@ -14,12 +14,12 @@ from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import posts as keys
 from datastore.model.ids import uuid7
 from resolvers.feeds.users import reference
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, PostId, UserId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Paging, connection, listing
-from resolvers.shared.selected_fields import leads_on
+from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.selected_fields import has_child_reads
 
 strawberry.enum(
     Visibility,
@@ -44,10 +44,10 @@ def new_post_id(field: str, value: str) -> str:
 
 
 def words(field: str, value: str) -> str:
-    return bounds.prose(field, value, LONGEST_TEXT)
+    return validate.prose(field, value, LONGEST_TEXT)
 
 
-CHECKS: dict[str, bounds.Check] = {"post_id": new_post_id, "text": words, "media_ref": reference}
+CHECKS: dict[str, validate.Check] = {"post_id": new_post_id, "text": words, "media_ref": reference}
 
 
 @strawberry.input(description="A post to write.")
@@ -79,7 +79,7 @@ def items_of_new_post(arguments: Mapping[str, Any]) -> float:
 
 
 async def post(info: Info, id: Id) -> Post | None:
-    return await info.context.posts.visible(bounds.id("id", id))
+    return await info.context.posts.visible(validate.id("id", id))
 
 
 async def posts_by_author(
@@ -90,7 +90,7 @@ async def posts_by_author(
     last: Last = None,
     before: Before = None,
 ) -> Connection[Post]:
-    author = bounds.user_id("authorId", author_id)
+    author = validate.user_id("authorId", author_id)
     return await _by_author(info, author, "Query.postsByAuthor", Paging(first, after, last, before))
 
 
@@ -106,9 +106,11 @@ async def posts_of_user(
 
 
 async def _by_author(info: Info, author_id: str, field: str, paging: Paging) -> Connection[Post]:
-    of = listing(info.context.services.cursors, keys.POSTS_BY_AUTHOR, field, {"authorId": author_id})
-    page = await info.context.posts.by_author(author_id, of.span(paging), leads_on=leads_on(info, *POINT_READS))
-    return connection(of, page, post_from)
+    listing = Listing(info.context.services.cursors, keys.POSTS_BY_AUTHOR, field, {"authorId": author_id})
+    page = await info.context.posts.by_author(
+        author_id, listing.span(paging), leads_on=has_child_reads(info, *POINT_READS)
+    )
+    return connection(listing, page, post_from)
 
 
 async def posts_by_tag(
@@ -125,9 +127,9 @@ async def posts_by_tag(
             f"`tag` must have between 1 and {MAX_TAG_LENGTH} letters, digits and underscores, and at least one letter.",
             field="tag",
         )
-    of = listing(info.context.services.cursors, keys.POSTS_BY_TAG, "Query.postsByTag", {"tag": name})
-    page = await info.context.posts.by_tag(name, of.span(Paging(first, after, last, before)))
-    return connection(of, page, post_from)
+    listing = Listing(info.context.services.cursors, keys.POSTS_BY_TAG, "Query.postsByTag", {"tag": name})
+    page = await info.context.posts.by_tag(name, listing.span(Paging(first, after, last, before)))
+    return connection(listing, page, post_from)
 
 
 # What a post has at hand is answered at once: there are two for each post of a list.
@@ -158,7 +160,7 @@ async def _mentions(post: Post, info: Info) -> tuple[str, ...]:
 async def create_post(info: Info, input: NewPost) -> Post:
     context = info.context
     caller = require(context.identity, keys.CREATE_POST)
-    given = bounds.checked(input, CHECKS)
+    given = validate.fields(input, CHECKS)
     return await context.posts.create(
         given["post_id"] or uuid7(context.requested_at, context.new_id(info)),
         author_id=caller.user_id,
@@ -170,4 +172,4 @@ async def create_post(info: Info, input: NewPost) -> Post:
 
 async def delete_post(info: Info, post_id: PostId) -> Post | None:
     caller = require(info.context.identity, keys.DELETE_POST)
-    return await info.context.posts.delete(bounds.id("postId", post_id), caller.user_id)
+    return await info.context.posts.delete(validate.id("postId", post_id), caller.user_id)

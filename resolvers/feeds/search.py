@@ -36,18 +36,18 @@ UserQuery = Annotated[
 
 async def search_posts(info: Info, query: PostQuery, first: First = None, after: After = None) -> Connection[Post]:
     context, asked = info.context, query_of(query, tags=True)
-    of = _listing(context, keys.SEARCH_POSTS, "Query.searchPosts", asked)
-    span = of.span(Paging(first, after))
+    listing = _listing(context, keys.SEARCH_POSTS, "Query.searchPosts", asked)
+    span = listing.span(Paging(first, after))
     found = await context.searches.posts(asked, span.size, _position(span.start))
-    return _connection(of, found, after is not None)
+    return _connection(listing, found, after is not None)
 
 
 async def search_users(info: Info, query: UserQuery, first: First = None, after: After = None) -> Connection[User]:
     context, asked = info.context, query_of(query, tags=False)
-    of = _listing(context, keys.SEARCH_USERS, "Query.searchUsers", asked)
-    span = of.span(Paging(first, after))
+    listing = _listing(context, keys.SEARCH_USERS, "Query.searchUsers", asked)
+    span = listing.span(Paging(first, after))
     found = await context.searches.users(asked, span.size, _position(span.start))
-    return _connection(of, found, after is not None)
+    return _connection(listing, found, after is not None)
 
 
 def _listing(context: Context, pattern: AccessPattern, field: str, query: Query) -> Listing:
@@ -61,12 +61,14 @@ def _position(start: dict[str, object] | None) -> Position | None:
     return None if start is None else Position(int(str(start["score"])), int(str(start["order"])), str(start["id"]))
 
 
-def _connection(of: Listing, found: SearchPage[Record], has_previous: bool) -> Connection[Record]:
+def _connection(listing: Listing, found: SearchPage[Record], has_previous: bool) -> Connection[Record]:
     places = [_place(position) for position, _ in found.results]
     page = Page(places, found.has_next, has_previous)
     records = [record for _, record in found.results]
-    edges: list[Edge[Record]] = [PlainEdge(of, place, record) for place, record in zip(places, records, strict=True)]
-    end = PlainEdge[Any](of, _place(found.end), None) if found.is_cut_off and found.end is not None else None
+    edges: list[Edge[Record]] = [
+        PlainEdge(listing, place, record) for place, record in zip(places, records, strict=True)
+    ]
+    end = PlainEdge[Any](listing, _place(found.end), None) if found.is_cut_off and found.end is not None else None
     return Connection(page, edges, end)
 
 

@@ -10,7 +10,7 @@ from datastore.feeds.users import User
 from datastore.keyspace.feeds import users as keys
 from datastore.model.identifiers import ascii_lower
 from datastore.model.identity import Identity
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import EXPECTED_VERSION
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
@@ -24,12 +24,12 @@ REFUSED_REFERENCES = ("javascript:", "data:", "vbscript:")
 
 
 def name(field: str, value: str) -> str:
-    return bounds.line(field, value, LONGEST_NAME)
+    return validate.line(field, value, LONGEST_NAME)
 
 
 def bio(field: str, value: str) -> str | None:
     """The words, or None for nothing but space."""
-    return bounds.prose(field, value, LONGEST_BIO) if value.strip() else None
+    return validate.prose(field, value, LONGEST_BIO) if value.strip() else None
 
 
 def reference(field: str, value: str) -> str:
@@ -37,13 +37,13 @@ def reference(field: str, value: str) -> str:
 
     Raises `BadUserInput` also for what a browser would run. It passes over invisible characters, so they do not count.
     """
-    given = bounds.line(field, value, LONGEST_REFERENCE)
+    given = validate.line(field, value, LONGEST_REFERENCE)
     if ascii_lower(visible(given)).startswith(REFUSED_REFERENCES):
         raise BadUserInput(f"`{field}` must not begin with {', '.join(REFUSED_REFERENCES)}.", field=field)
     return given
 
 
-CHECKS: dict[str, bounds.Check] = {"name": name, "bio": bio, "avatar_ref": reference}
+CHECKS: dict[str, validate.Check] = {"name": name, "bio": bio, "avatar_ref": reference}
 REMOVABLE = ("bio", "avatar_ref")
 
 Id = Annotated[strawberry.ID, strawberry.argument(description="The user's `userId`, not the global `id`.")]
@@ -76,7 +76,7 @@ Changes = Annotated[UpdateUserInput, strawberry.argument(description="The change
 
 
 async def user(info: Info, id: Id) -> User | None:
-    return await info.context.users.by_id(bounds.user_id("id", id))
+    return await info.context.users.by_id(validate.user_id("id", id))
 
 
 async def me(parent: strawberry.Parent[Identity], info: Info) -> User | None:
@@ -101,10 +101,10 @@ def following_count(parent: strawberry.Parent[User]) -> int:
 
 async def create_user(info: Info, input: NewUser) -> User:
     caller = require(info.context.identity, keys.CREATE_USER)
-    return await info.context.users.create(caller.user_id, **bounds.checked(input, CHECKS))
+    return await info.context.users.create(caller.user_id, **validate.fields(input, CHECKS))
 
 
 async def update_user(info: Info, input: Changes) -> User:
     caller = require(info.context.identity, keys.UPDATE_USER)
-    changes, expected = bounds.changes(input, CHECKS, REMOVABLE), bounds.version(input.expected_version)
+    changes, expected = validate.changes(input, CHECKS, REMOVABLE), validate.version(input.expected_version)
     return await info.context.users.update(caller.user_id, changes, expected)

@@ -1,1 +1,1 @@
-"""Resolvers of live cricket: a module for each table, and the subscriptions."""
+"""Resolvers of cricket: a module for each table, and the subscriptions."""

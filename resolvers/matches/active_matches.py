@@ -1,4 +1,4 @@
-"""Matches that are polled: AM-1 … AM-7, and the live score that everybody may see."""
+"""The states of active matches, AM-1 … AM-7, and the public live score."""
 
 import strawberry
 
@@ -7,10 +7,10 @@ from datastore.matches.cricket import Match
 from datastore.matches.fixtures import no_match
 from datastore.matches.live_state import ActiveMatch, LiveScore
 from resolvers.matches.fixtures import MatchId
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.selected_fields import selected_beneath
+from resolvers.shared.selected_fields import selected_child_fields
 
 # The fields of a live score that the index of live matches contains.
 SUMMARY_FIELDS = frozenset(
@@ -25,7 +25,7 @@ __all__ = ["active_match", "active_matches"]
 
 async def active_match(info: Info, id: MatchId) -> ActiveMatch | None:
     require(info.context.identity, keys.STATE)
-    return await info.context.active_matches.by_id(bounds.id("id", id))
+    return await info.context.active_matches.by_id(validate.id("id", id))
 
 
 async def active(parent: strawberry.Parent[Match], info: Info) -> ActiveMatch | None:
@@ -44,7 +44,7 @@ async def active_matches(info: Info) -> list[ActiveMatch]:
 
 
 async def live_matches(info: Info) -> list[ActiveMatch]:
-    details = not SUMMARY_FIELDS.issuperset(selected_beneath(info, "liveScore"))
+    details = not SUMMARY_FIELDS.issuperset(selected_child_fields(info, "liveScore"))
     return await info.context.active_matches.live(details=details)
 
 
@@ -59,18 +59,18 @@ async def match(parent: strawberry.Parent[ActiveMatch], info: Info) -> Match | N
 
 async def register_active_match(info: Info, id: MatchId) -> ActiveMatch:
     require(info.context.identity, keys.REGISTER)
-    match_id = bounds.id("id", id)
-    found = await info.context.fixtures.latest(match_id)
-    if found is None:
+    match_id = validate.id("id", id)
+    match = await info.context.fixtures.latest(match_id)
+    if match is None:
         raise no_match(match_id)
-    return await info.context.active_matches.register(found)
+    return await info.context.active_matches.register(match)
 
 
 async def deactivate_match(info: Info, id: MatchId) -> ActiveMatch:
     require(info.context.identity, keys.DEACTIVATE)
-    return await info.context.active_matches.deactivate(bounds.id("id", id))
+    return await info.context.active_matches.deactivate(validate.id("id", id))
 
 
 async def delete_active_match(info: Info, id: MatchId) -> ActiveMatch | None:
     require(info.context.identity, keys.DELETE)
-    return await info.context.active_matches.delete(bounds.id("id", id))
+    return await info.context.active_matches.delete(validate.id("id", id))

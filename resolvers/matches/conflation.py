@@ -1,14 +1,15 @@
-"""Fewer updates for slow clients: the newest state, all events, and no wait for what is urgent."""
+"""Conflation of updates for slow clients: the newest state, all events, and no delay for urgent updates."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
-from typing import Any, Protocol, TypeVar
+from collections.abc import AsyncGenerator, Collection, Sequence
+from typing import Any, Generic, Protocol, TypeVar
 
 from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
+from resolvers.shared.event_source import close_reader
 
 
-class Update(Protocol):
-    """What can be conflated: `then` makes one of two updates of the same match."""
+class ConflatableUpdate(Protocol):
+    """An update of a match. `then` returns one update for this and a later one of the same match."""
 
     @property
     def match_id(self) -> str: ...
@@ -17,67 +18,96 @@ class Update(Protocol):
     def then(self, later: Any) -> Any: ...
 
 
-U = TypeVar("U", bound=Update)
+U = TypeVar("U", bound=ConflatableUpdate)
 
 
 async def conflated(
-    updates: AsyncGenerator[Sequence[U], None], seconds: float, ahead: SubscriptionProgress, told: SubscriptionProgress
+    updates: AsyncGenerator[Sequence[U], None],
+    seconds: float,
+    ahead: SubscriptionProgress,
+    progress: SubscriptionProgress,
 ) -> AsyncGenerator[Sequence[U], None]:
-    """The first batch as it comes; from then on each match at most once in so many seconds, unless it is urgent.
+    """Yield the first batch at once, then each match at most once in `seconds` unless its update is urgent.
 
-    Updates of a match that wait are made into one. With 0 seconds every batch passes as it is. `ahead` is the progress
-    of the updates, and `told` of what is made of them: it is never past what still waits.
+    Waiting updates of a match are conflated. With 0 seconds every batch passes unchanged. `ahead` is the progress of
+    `updates`. `progress` is that of the yielded batches: its position precedes all waiting updates.
     """
     loop = asyncio.get_running_loop()
-    pending: dict[str, U] = {}
-    held: dict[str, ResumePosition | None] = {}  # of those that wait: up to where all was told
-    taken: ResumePosition | None = None
-    due: dict[str, float] = {}  # from when on a match may be told again
+    waiting = _WaitingUpdates[U](seconds)
     is_first = True
-    coming = asyncio.ensure_future(anext(updates))
+    next_batch = asyncio.ensure_future(anext(updates))
     try:
         while True:
-            wait = max(0.0, min(due[id] for id in pending) - loop.time()) if pending else None
-            told.has_given_all = not pending
-            await asyncio.wait([coming], timeout=wait)
-            told.has_given_all = False
+            progress.has_given_all = not waiting
+            await asyncio.wait([next_batch], timeout=waiting.seconds_until_due(loop.time()))
+            progress.has_given_all = False
             urgent: set[str] = set()
-            if coming.done():
-                batch = coming.result()
-                _add(pending, batch)
-                for update in batch:
-                    held.setdefault(update.match_id, taken)
-                taken = ahead.mark
+            if next_batch.done():
+                batch = next_batch.result()
+                waiting.add(batch, ahead.mark)
                 urgent = {update.match_id for update in batch if update.is_urgent}
-                coming = asyncio.ensure_future(anext(updates))
-            now = loop.time()
-            ready = [id for id in pending if id in urgent or now >= due.get(id, now)]
-            due |= dict.fromkeys(ready, now + seconds)
+                next_batch = asyncio.ensure_future(anext(updates))
+            ready = waiting.take(loop.time(), urgent)
             if ready or is_first:
                 is_first = False
-                for id in ready:
-                    del held[id]
-                told.at(min(filter(None, held.values()), default=taken))
-                yield [pending.pop(id) for id in ready]
+                progress.at(waiting.position)
+                yield ready
     except StopAsyncIteration:
-        if pending:
-            told.at(taken)
-            yield list(pending.values())
+        if rest := waiting.take_all():
+            progress.at(waiting.position)
+            yield rest
     except Exception:
-        if pending:
-            told.at(taken)
-            yield list(pending.values())
+        if rest := waiting.take_all():
+            progress.at(waiting.position)
+            yield rest
         raise
     finally:
-        coming.cancel()
-        # However it ends, nobody is there to be told any more.
-        await asyncio.wait([coming])
-        if not coming.cancelled():
-            coming.exception()
-        await updates.aclose()
+        await close_reader(next_batch, updates)
 
 
-def _add(pending: dict[str, U], batch: Sequence[U]) -> None:
-    for update in batch:
-        waiting = pending.get(update.match_id)
-        pending[update.match_id] = update if waiting is None else waiting.then(update)
+class _WaitingUpdates(Generic[U]):
+    """The updates that wait for their interval, one for each match."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._updates: dict[str, U] = {}
+        # By match id, the position before its first waiting update.
+        self._positions: dict[str, ResumePosition | None] = {}
+        # By match id, the earliest time of its next update.
+        self._due: dict[str, float] = {}
+        self._latest_position: ResumePosition | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._updates)
+
+    @property
+    def position(self) -> ResumePosition | None:
+        """The latest position that precedes all waiting updates."""
+        return min(filter(None, self._positions.values()), default=self._latest_position)
+
+    def seconds_until_due(self, now: float) -> float | None:
+        """Return the seconds until the first waiting update is due, or None if none waits."""
+        return max(0.0, min(self._due[id] for id in self._updates) - now) if self._updates else None
+
+    def add(self, batch: Sequence[U], position: ResumePosition | None) -> None:
+        """Add a batch. `position` is the position after it."""
+        for update in batch:
+            earlier = self._updates.get(update.match_id)
+            self._updates[update.match_id] = update if earlier is None else earlier.then(update)
+            self._positions.setdefault(update.match_id, self._latest_position)
+        self._latest_position = position
+
+    def take(self, now: float, urgent: Collection[str]) -> list[U]:
+        """Remove and return the updates that are due and those of the urgent matches."""
+        ready = [id for id in self._updates if id in urgent or now >= self._due.get(id, now)]
+        self._due |= dict.fromkeys(ready, now + self._seconds)
+        for id in ready:
+            del self._positions[id]
+        return [self._updates.pop(id) for id in ready]
+
+    def take_all(self) -> list[U]:
+        """Remove and return all waiting updates."""
+        rest = list(self._updates.values())
+        self._updates.clear()
+        self._positions.clear()
+        return rest

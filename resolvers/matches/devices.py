@@ -10,7 +10,7 @@ from datastore.keyspace.matches import devices as keys
 from datastore.matches.devices import Device, Platform
 from datastore.model.identifiers import ascii_lower
 from datastore.model.identity import Identity, Role
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import ExpectedVersion, UserId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
@@ -28,7 +28,7 @@ PushToStartToken = Annotated[
 ]
 
 
-# Before the input that has it: reading its fields would make an enum of another name.
+# The enum is registered before the input: Strawberry would otherwise register it under the name of its class.
 strawberry.enum(
     Platform,
     name="DevicePlatform",
@@ -54,7 +54,7 @@ NewDevice = Annotated[RegisterDeviceInput, strawberry.argument(description="The 
 
 async def device(info: Info, user_id: UserId) -> Device | None:
     require(info.context.identity, keys.DEVICE_OF_USER, owner=user_id)
-    return await info.context.devices.of_user(bounds.user_id("userId", user_id))
+    return await info.context.devices.of_user(validate.user_id("userId", user_id))
 
 
 async def my_device(parent: strawberry.Parent[Identity], info: Info) -> Device | None:
@@ -69,8 +69,8 @@ async def register_device(info: Info, input: NewDevice) -> Device:
         device_token,
         platform=input.platform,
         apns_token=device_token if input.apns_token is None else push_token("apnsToken", input.apns_token),
-        os_version=bounds.line("osVersion", input.os_version, LONGEST_VERSION),
-        app_version=bounds.line("appVersion", input.app_version, LONGEST_VERSION),
+        os_version=validate.line("osVersion", input.os_version, LONGEST_VERSION),
+        app_version=validate.line("appVersion", input.app_version, LONGEST_VERSION),
     )
 
 
@@ -85,7 +85,7 @@ async def update_push_to_start_token(
         caller.user_id,
         push_token("deviceToken", device_token),
         push_token("pushToStartToken", push_to_start_token),
-        bounds.version(expected_version),
+        validate.version(expected_version),
     )
 
 
@@ -107,13 +107,13 @@ def push_to_start_token(parent: strawberry.Parent[Device], info: Info) -> str | 
 
 
 def may_see_tokens(context: Context, owner: str) -> bool:
-    """Who has a token can push to the device: it is its owner's business, and that of the services that push."""
+    """Return whether the caller may see a device's push tokens: the owner, and the services that send notifications."""
     caller = context.identity
     return caller is not None and (caller.user_id == owner or caller.role is Role.SYSTEM)
 
 
 def push_token(field: str, value: str) -> str:
-    """A token of APNs in lower case. Raises `BadUserInput`, which does not repeat what may be a token."""
+    """Return an APNs token in lower case. Raises `BadUserInput`, whose message does not contain the input."""
     if not _PUSH_TOKEN.fullmatch(value):
         raise BadUserInput(f"`{field}` must have between 32 and 200 hexadecimal digits.", field=field)
     return ascii_lower(value)

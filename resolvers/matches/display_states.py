@@ -1,4 +1,4 @@
-"""What widgets show of a match: DSC-1."""
+"""Matches as widgets show them: DSC-1."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import strawberry
 
 from datastore.matches.cricket import Match
 from datastore.matches.display import DisplayState
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import MatchId
 from resolvers.shared.context import Info
 
@@ -19,8 +19,8 @@ TeamId = Annotated[
 
 
 async def display_state(info: Info, match_id: MatchId, team_id: TeamId) -> DisplayState | None:
-    return await info.context.display_states.by_id(bounds.id("matchId", match_id), bounds.id("teamId", team_id))
+    return await info.context.display_states.by_id(validate.id("matchId", match_id), validate.id("teamId", team_id))
 
 
 async def of_match(parent: strawberry.Parent[Match], info: Info, team_id: TeamId) -> DisplayState:
-    return await info.context.display_states.of_match(parent, bounds.id("teamId", team_id))
+    return await info.context.display_states.of_match(parent, validate.id("teamId", team_id))

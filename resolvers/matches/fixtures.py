@@ -1,4 +1,4 @@
-"""Matches: FIX-1 … FIX-6, and what a match is joined with."""
+"""Matches, FIX-1 … FIX-6, and their related objects."""
 
 from datetime import datetime, timedelta
 from typing import Annotated, Any
@@ -15,11 +15,11 @@ from datastore.matches.operator_fields import FixtureField
 from datastore.matches.team_seasons import Season
 from datastore.matches.teams import Team
 from datastore.model.timestamps import iso
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import EXPECTED_VERSION, After, Before, First, Last
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.paging import Connection, Listing, Paging, connection
 from resolvers.shared.selected_fields import selected_fields
 
 LONGEST_WINDOW = timedelta(days=3660)
@@ -117,40 +117,40 @@ Changes = Annotated[UpdateFixtureInput, strawberry.argument(description="The cha
 
 
 def _venue(field: str, venue: VenueInput) -> Venue:
-    return Venue(**bounds.checked(venue, VENUE_CHECKS, f"{field}."))
+    return Venue(**validate.fields(venue, VENUE_CHECKS, f"{field}."))
 
 
 def _overs(field: str, overs: int) -> int:
-    return bounds.number(field, overs, least=1, most=100)
+    return validate.number(field, overs, minimum=1, maximum=100)
 
 
 def _balls(field: str, balls: int) -> int:
-    return bounds.number(field, balls, least=4, most=8)
+    return validate.number(field, balls, minimum=4, maximum=8)
 
 
-VENUE_CHECKS: dict[str, bounds.Check] = {
-    "name": bounds.name,
-    "venue_id": bounds.id,
-    "city": bounds.name,
-    "country": bounds.name,
+VENUE_CHECKS: dict[str, validate.Check] = {
+    "name": validate.name,
+    "venue_id": validate.id,
+    "city": validate.name,
+    "country": validate.name,
 }
-CHECKS: dict[str, bounds.Check] = {
-    "start_time": bounds.moment,
-    "status": bounds.id,
-    "round": bounds.name,
-    "format": bounds.id,
-    "note": bounds.note,
+CHECKS: dict[str, validate.Check] = {
+    "start_time": validate.timestamp,
+    "status": validate.id,
+    "round": validate.name,
+    "format": validate.id,
+    "note": validate.note,
     "venue": _venue,
     "scheduled_overs": _overs,
 }
-WHOLE_CHECKS: dict[str, bounds.Check] = {
+FIXTURE_CHECKS: dict[str, validate.Check] = {
     **CHECKS,
-    "match_id": bounds.id,
-    "league_id": bounds.id,
-    "league_code": bounds.code,
-    "home_team_id": bounds.id,
-    "away_team_id": bounds.id,
-    "season_id": bounds.id,
+    "match_id": validate.id,
+    "league_id": validate.id,
+    "league_code": validate.code,
+    "home_team_id": validate.id,
+    "away_team_id": validate.id,
+    "season_id": validate.id,
     "balls_per_over": _balls,
 }
 REMOVABLE = ("round", "format", "note", "venue", "scheduled_overs")
@@ -158,13 +158,13 @@ ATTRIBUTES = {"start_time": "startTime", "scheduled_overs": "scheduledOvers"}
 
 
 async def match(info: Info, id: MatchId) -> Match | None:
-    return await info.context.fixtures.by_id(bounds.id("id", id), convert=shown_of(selected_fields(info)))
+    return await info.context.fixtures.by_id(validate.id("id", id), convert=shown_of(selected_fields(info)))
 
 
 async def matches(info: Info, ids: MatchIds) -> list[Match | Exception | None]:
-    bounds.listed("ids", ids)
-    # An error stands in the place of its own match only.
-    return await info.context.fixtures.by_ids(bounds.ids("ids", ids), shown_of(selected_fields(info)))
+    validate.list_size("ids", ids)
+    # An error affects only the entry of its own match.
+    return await info.context.fixtures.by_ids(validate.ids("ids", ids), shown_of(selected_fields(info)))
 
 
 async def matches_by_league(
@@ -177,22 +177,22 @@ async def matches_by_league(
     last: Last = None,
     before: Before = None,
 ) -> Connection[Match]:
-    from_ = bounds.moment("from", from_) if from_ else None
-    to = bounds.moment("to", to) if to else None
+    from_ = validate.timestamp("from", from_) if from_ else None
+    to = validate.timestamp("to", to) if to else None
     start, end = _window(info.context.now, from_, to)
-    # A window that moves with the clock is still the same list: its cursors go by what was said.
-    said = {
+    # The default window moves with the clock, so the cursors are bound to the arguments.
+    arguments = {
         "leagueCode": league_code,
         "from": iso(from_) if from_ else None,
         "to": iso(to) if to else None,
     }
-    of = listing(info.context.services.cursors, keys.BY_LEAGUE, "Query.matchesByLeague", said)
-    span = of.span(Paging(first, after, last, before))
-    code = bounds.code("leagueCode", league_code)
+    listing = Listing(info.context.services.cursors, keys.BY_LEAGUE, "Query.matchesByLeague", arguments)
+    span = listing.span(Paging(first, after, last, before))
+    code = validate.code("leagueCode", league_code)
     page = await info.context.fixtures.of_league(code, start, end, span)
     if not page.items:
         await info.context.leagues.check_code(code)
-    return connection(of, page, summary_from)
+    return connection(listing, page, summary_from)
 
 
 def _window(now: datetime, start: datetime | None, end: datetime | None) -> tuple[datetime, datetime]:
@@ -222,7 +222,7 @@ def season(parent: strawberry.Parent[Match], info: Info) -> Season | None:
 
 
 async def scorecards(parent: strawberry.Parent[Match], info: Info) -> list[Scorecard]:
-    """Lists bring summaries: their scorecards are read when they are selected, all of a list together."""
+    """Return the scorecards. Matches of a list lack them; they are read in one batch for the list."""
     cards = parent.scorecards
     if cards is None:
         whole = await info.context.fixtures.by_id(parent.match_id)
@@ -237,24 +237,24 @@ async def lineups(parent: strawberry.Parent[Match], info: Info) -> list[LineupPl
 
 async def sync_fixtures(info: Info, fixtures: Fixtures) -> list[Match]:
     require(info.context.identity, keys.SYNC_FIXTURES)
-    bounds.listed("fixtures", fixtures)
-    found = [_match(fixture, f"fixtures[{at}].") for at, fixture in enumerate(fixtures)]
-    return await info.context.fixtures.sync(found)
+    validate.list_size("fixtures", fixtures)
+    matches = [_match(fixture, f"fixtures[{index}].") for index, fixture in enumerate(fixtures)]
+    return await info.context.fixtures.sync(matches)
 
 
-def _match(fixture: FixtureInput, at: str) -> Match:
-    values = bounds.checked(fixture, WHOLE_CHECKS, at)
+def _match(fixture: FixtureInput, prefix: str) -> Match:
+    values = validate.fields(fixture, FIXTURE_CHECKS, prefix)
     if values["home_team_id"] == values["away_team_id"]:
-        raise BadUserInput(f"`{at}awayTeamId` must be another team.", field=f"{at}awayTeamId")
+        raise BadUserInput(f"`{prefix}awayTeamId` must differ from `homeTeamId`.", field=f"{prefix}awayTeamId")
     return Match(**values, phase=phase_of(fixture.status))
 
 
 async def update_fixture(info: Info, id: MatchId, input: Changes) -> Match:
     require(info.context.identity, keys.UPDATE_FIXTURE)
-    match_id, expected = bounds.id("id", id), bounds.version(input.expected_version)
+    match_id, expected = validate.id("id", id), validate.version(input.expected_version)
     if input.clear:
         return await _clear(info, match_id, input, expected)
-    changes = bounds.changes(input, CHECKS, REMOVABLE)
+    changes = validate.changes(input, CHECKS, REMOVABLE)
     attributes = {ATTRIBUTES.get(name, name): _stored(value) for name, value in changes.items()}
     fields = [FixtureField(name) for name in attributes]
     if "status" in attributes:
@@ -263,12 +263,12 @@ async def update_fixture(info: Info, id: MatchId, input: Changes) -> Match:
 
 
 async def _clear(info: Info, match_id: str, input: UpdateFixtureInput, expected: int | None) -> Match:
-    """Return control of the fields to the source, with the source's last values if they are in the cache.
+    """Let the source update the fields again, with the source's latest values if they are cached.
 
     Without cached values the fields keep theirs until the next poll of the source.
     """
     cleared = list(dict.fromkeys(input.clear or ()))
-    bounds.listed("clear", cleared)
+    validate.list_size("clear", cleared)
     if any(getattr(input, name) is not None for name in CHECKS):
         raise BadUserInput(
             "`clear` must not come with fields to set: clear them first, or set them alone.", field="clear"
@@ -276,9 +276,9 @@ async def _clear(info: Info, match_id: str, input: UpdateFixtureInput, expected:
     stored = await info.context.fixtures.latest(match_id)
     if stored is None:
         raise no_match(match_id)
-    theirs = [field for field in cleared if field in (stored.operator_fields or ())]
-    cached = await info.context.fixture_cache.get(match_id) if theirs else None
-    attributes = source_values(cached.snapshot.match, theirs) if cached is not None else {}
+    operator_fields = [field for field in cleared if field in (stored.operator_fields or ())]
+    cached = await info.context.fixture_cache.get(match_id) if operator_fields else None
+    attributes = source_values(cached.snapshot.match, operator_fields) if cached is not None else {}
     return await info.context.fixtures.update(match_id, attributes, expected, cleared=cleared)
 
 
@@ -290,4 +290,4 @@ def _stored(value: Any) -> Any:
 
 async def archive_fixture(info: Info, id: MatchId) -> Match:
     require(info.context.identity, keys.ARCHIVE_FIXTURE)
-    return await info.context.fixtures.archive(bounds.id("id", id))
+    return await info.context.fixtures.archive(validate.id("id", id))

@@ -8,21 +8,21 @@ import strawberry
 from datastore.keyspace.matches import leagues as keys
 from datastore.matches.leagues import League
 from datastore.matches.team_seasons import Season
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import EXPECTED_VERSION
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 
-CHECKS: dict[str, bounds.Check] = {
-    "name": bounds.name,
-    "code": bounds.code,
-    "active": bounds.flag,
-    "season_id": bounds.id,
-    "image_url": bounds.url,
-    "country_id": bounds.id,
-    "type": bounds.id,
+CHECKS: dict[str, validate.Check] = {
+    "name": validate.name,
+    "code": validate.code,
+    "active": validate.boolean,
+    "season_id": validate.id,
+    "image_url": validate.url,
+    "country_id": validate.id,
+    "type": validate.id,
 }
-WHOLE_CHECKS: dict[str, bounds.Check] = {"league_id": bounds.id, **CHECKS}
+INPUT_CHECKS: dict[str, validate.Check] = {"league_id": validate.id, **CHECKS}
 REMOVABLE = ("season_id", "image_url", "country_id", "type")
 
 Id = Annotated[strawberry.ID, strawberry.argument(description="The league's `leagueId`.")]
@@ -81,7 +81,7 @@ Changes = Annotated[UpdateLeagueInput, strawberry.argument(description="The chan
 
 
 async def league(info: Info, id: Id) -> League | None:
-    return await info.context.leagues.by_id(bounds.id("id", id))
+    return await info.context.leagues.by_id(validate.id("id", id))
 
 
 async def leagues(info: Info, active: Active = None) -> Sequence[League]:
@@ -94,15 +94,15 @@ async def season(parent: strawberry.Parent[League]) -> Season | None:
 
 async def put_league(info: Info, input: Input) -> League:
     require(info.context.identity, keys.PUT_LEAGUE)
-    return await info.context.leagues.put(League(**bounds.checked(input, WHOLE_CHECKS)))
+    return await info.context.leagues.put(League(**validate.fields(input, INPUT_CHECKS)))
 
 
 async def update_league(info: Info, id: Id, input: Changes) -> League:
     require(info.context.identity, keys.UPDATE_LEAGUE)
-    changes, expected = bounds.changes(input, CHECKS, REMOVABLE), bounds.version(input.expected_version)
-    return await info.context.leagues.update(bounds.id("id", id), changes, expected)
+    changes, expected = validate.changes(input, CHECKS, REMOVABLE), validate.version(input.expected_version)
+    return await info.context.leagues.update(validate.id("id", id), changes, expected)
 
 
 async def delete_league(info: Info, id: Id) -> League:
     require(info.context.identity, keys.DELETE_LEAGUE)
-    return await info.context.leagues.delete(bounds.id("id", id))
+    return await info.context.leagues.delete(validate.id("id", id))

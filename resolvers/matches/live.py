@@ -1,4 +1,4 @@
-"""Matches as they are played: the subscriptions CRIC-S1 and CRIC-S2."""
+"""Subscriptions to live matches: CRIC-S1 and CRIC-S2."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -16,9 +16,11 @@ from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match
 from resolvers.matches.conflation import conflated
 from resolvers.matches.fixtures import MatchId
+from resolvers.matches.join_filters import ScoresJoinFilter, UpdateJoinFilter
 from resolvers.matches.match_update import LiveScores, MatchUpdate, UnreadableUpdate, Updates, snapshot_of
-from resolvers.matches.version_sequence import KEEPING, SinceScores, SinceUpdate, VersionSequence, read_update
-from resolvers.shared import validation as bounds
+from resolvers.matches.snapshots import read_snapshot
+from resolvers.matches.version_sequence import QUEUE_LIMITS, VersionSequence
+from resolvers.shared import validation as validate
 from resolvers.shared.context import Context, Info
 
 LONGEST_INTERVAL_MS = 60_000
@@ -36,34 +38,36 @@ MinIntervalMs = Annotated[
 async def match_updates(
     info: Info, match_id: MatchId, min_interval_ms: MinIntervalMs = 0
 ) -> SharedSource[MatchUpdate | Internal] | AsyncGenerator[MatchUpdate | Internal, None]:
-    context, id = info.context, bounds.id("matchId", match_id)
-    seconds = _interval(min_interval_ms)
-    sequence = VersionSequence(context, lambda image: image["matchId"] == id, _known_of_one(context, id), match_id=id)
+    context, id = info.context, validate.id("matchId", match_id)
+    seconds = _interval_seconds(min_interval_ms)
+    sequence = VersionSequence(context, lambda image: image["matchId"] == id, _known_version(context, id), match_id=id)
 
     async def first(context: Context) -> MatchUpdate:
-        return await read_update(context, id)
+        return await read_snapshot(context, id)
 
     def events(
         begin: Callable[[], Awaitable[MatchUpdate | Internal | None]],
     ) -> AsyncGenerator[MatchUpdate | Internal, None]:
-        async def stands() -> Updates:
+        async def read_first() -> Updates:
             update = await begin()
             return [] if update is None or isinstance(update, Internal) else [update]
 
-        return _each(context, _paced(context, sequence, stands, seconds))
+        return _updates_of(context, _conflated(context, sequence, read_first, seconds))
 
-    if seconds:  # each has an interval of their own
+    if seconds:  # each subscriber has its own interval
         return events(partial(first, context))
-    since = partial(SinceUpdate, sequence)
-    return SharedSource(context, KEEPING, events, first=first, since=since, seen=sequence.seen, known=_version)
+    since = partial(UpdateJoinFilter, sequence.seen)
+    return SharedSource(
+        context, QUEUE_LIMITS, events, first=first, since=since, seen=sequence.seen, known=_known_after_update
+    )
 
 
 async def live_scores(
     info: Info, league_code: AnyLeagueCode = None, min_interval_ms: MinIntervalMs = 0
 ) -> SharedSource[LiveScores | Internal] | AsyncGenerator[LiveScores | Internal, None]:
-    context, seconds = info.context, _interval(min_interval_ms)
-    code = None if league_code is None else bounds.code("leagueCode", league_code)
-    known = _known_of_many(context)
+    context, seconds = info.context, _interval_seconds(min_interval_ms)
+    code = None if league_code is None else validate.code("leagueCode", league_code)
+    known = _known_versions(context)
     sequence = VersionSequence(
         context, lambda image: code in (None, image.get("leagueCode", code)), known, only_live=True
     )
@@ -78,17 +82,24 @@ async def live_scores(
     def events(
         begin: Callable[[], Awaitable[LiveScores | Internal | None]],
     ) -> AsyncGenerator[LiveScores | Internal, None]:
-        async def stands() -> Updates:
+        async def read_first() -> Updates:
             scores = await begin()
             return [] if scores is None or isinstance(scores, Internal) else scores.updates
 
-        return _together(context, known, _paced(context, sequence, stands, seconds))
+        return _scores_of(context, known, _conflated(context, sequence, read_first, seconds))
 
     if seconds:
         return events(partial(first, context))
-    since = partial(SinceScores, sequence)
+    since = partial(ScoresJoinFilter, sequence.seen)
     return SharedSource(
-        context, KEEPING, events, first=first, since=since, seen=sequence.seen, left=sequence.left, known=_versions
+        context,
+        QUEUE_LIMITS,
+        events,
+        first=first,
+        since=since,
+        seen=sequence.seen,
+        left=sequence.left,
+        known=_known_after_scores,
     )
 
 
@@ -100,26 +111,25 @@ def server_time(parent: strawberry.Parent[MatchUpdate], info: Info) -> datetime:
     return info.context.now
 
 
-def _interval(milliseconds: int) -> float:
-    """In seconds."""
-    return bounds.number("minIntervalMs", milliseconds, least=0, most=LONGEST_INTERVAL_MS) / 1000
+def _interval_seconds(milliseconds: int) -> float:
+    return validate.number("minIntervalMs", milliseconds, minimum=0, maximum=LONGEST_INTERVAL_MS) / 1000
 
 
-# An event id holds the versions that the client has, besides the position in the log of changes. The position may be
-# older than the versions: a snapshot is ahead of the log, and so is an update delivered while updates of other matches
-# waited. After a resume, the versions prevent a second delivery.
+# A resume id contains the versions that the client has, besides the position in the replay log. The position may be
+# older than the versions: a snapshot is ahead of the log, and so is an update that was delivered while updates of other
+# matches waited. After a resume, the versions prevent a second delivery.
 
 
-def _version(update: MatchUpdate | Internal) -> str:
+def _known_after_update(update: MatchUpdate | Internal) -> str:
     return "" if isinstance(update, Internal) else str(update.version)
 
 
-def _known_of_one(context: Context, match_id: str) -> dict[str, int]:
+def _known_version(context: Context, match_id: str) -> dict[str, int]:
     known = context.progress.take_known() if context.progress is not None else ""
-    return {match_id: _number(known)} if known else {}
+    return {match_id: _version_from(known)} if known else {}
 
 
-def _versions(scores: LiveScores | Internal) -> str:
+def _known_after_scores(scores: LiveScores | Internal) -> str:
     return (
         "" if isinstance(scores, Internal) else _joined({update.match_id: update.version for update in scores.updates})
     )
@@ -129,28 +139,28 @@ def _joined(versions: Mapping[str, int]) -> str:
     return ",".join(f"{quote(id, safe='')}:{version}" for id, version in versions.items())
 
 
-def _known_of_many(context: Context) -> dict[str, int]:
+def _known_versions(context: Context) -> dict[str, int]:
     known = context.progress.take_known() if context.progress is not None else ""
     parts = known.split(",") if known else ()
-    return {unquote(id): _number(version) for id, _, version in (part.rpartition(":") for part in parts)}
+    return {unquote(id): _version_from(version) for id, _, version in (part.rpartition(":") for part in parts)}
 
 
-def _number(text: str) -> int:
+def _version_from(text: str) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 16):
         raise not_an_id()
     return int(text)
 
 
-def _paced(
-    context: Context, sequence: VersionSequence, stands: Callable[[], Awaitable[Updates]], seconds: float
+def _conflated(
+    context: Context, sequence: VersionSequence, read_first: Callable[[], Awaitable[Updates]], seconds: float
 ) -> AsyncGenerator[Updates, None]:
     if not seconds or context.progress is None:
-        return sequence.updates(stands, context.progress)
+        return sequence.updates(read_first, context.progress)
     ahead = context.progress.as_ahead()
-    return conflated(sequence.updates(stands, ahead), seconds, ahead, context.progress)
+    return conflated(sequence.updates(read_first, ahead), seconds, ahead, context.progress)
 
 
-async def _each(
+async def _updates_of(
     context: Context, batches: AsyncGenerator[Updates, None]
 ) -> AsyncGenerator[MatchUpdate | Internal, None]:
     """Yield each update, or the error of one that cannot be read, after which the subscription continues."""
@@ -161,11 +171,11 @@ async def _each(
                     yield update.error
                     continue
                 if context.progress is not None:
-                    context.progress.known = _version(update)
+                    context.progress.known = _known_after_update(update)
                 yield update
 
 
-async def _together(
+async def _scores_of(
     context: Context, known: Mapping[str, int], batches: AsyncGenerator[Updates, None]
 ) -> AsyncGenerator[LiveScores | Internal, None]:
     versions = {**known}

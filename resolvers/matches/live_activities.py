@@ -11,11 +11,11 @@ from datastore.matches.fixtures import no_match
 from datastore.matches.live_activities import LiveActivity, live_activity_from
 from datastore.model.identity import Identity
 from resolvers.matches.devices import may_see_tokens, push_token
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, ExpectedVersion, First, Last, MatchId, UserId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.paging import Connection, Listing, Paging, connection
 
 LONGEST_REASON = 100
 
@@ -50,7 +50,7 @@ async def live_activities(
 ) -> Connection[LiveActivity]:
     require(info.context.identity, keys.ACTIVITIES_OF_USER, owner=user_id)
     return await _of_user(
-        info.context, "Query.liveActivities", bounds.user_id("userId", user_id), Paging(first, after, last, before)
+        info.context, "Query.liveActivities", validate.user_id("userId", user_id), Paging(first, after, last, before)
     )
 
 
@@ -66,9 +66,9 @@ async def my_live_activities(
 
 
 async def _of_user(context: Context, field: str, user_id: str, paging: Paging) -> Connection[LiveActivity]:
-    of = listing(context.services.cursors, keys.ACTIVITIES_OF_USER, field, {"userId": user_id})
-    page = await context.live_activities.of_user(user_id, of.span(paging))
-    return connection(of, page, live_activity_from)
+    listing = Listing(context.services.cursors, keys.ACTIVITIES_OF_USER, field, {"userId": user_id})
+    page = await context.live_activities.of_user(user_id, listing.span(paging))
+    return connection(listing, page, live_activity_from)
 
 
 async def live_activities_of_match(
@@ -81,9 +81,11 @@ async def live_activities_of_match(
 ) -> Connection[LiveActivity]:
     require(info.context.identity, keys.ACTIVITIES_OF_MATCH)
     arguments = {"matchId": parent.match_id}
-    of = listing(info.context.services.cursors, keys.ACTIVITIES_OF_MATCH, "Match.liveActivities", arguments)
-    page = await info.context.live_activities.of_match(parent.match_id, of.span(Paging(first, after, last, before)))
-    return connection(of, page, live_activity_from)
+    listing = Listing(info.context.services.cursors, keys.ACTIVITIES_OF_MATCH, "Match.liveActivities", arguments)
+    page = await info.context.live_activities.of_match(
+        parent.match_id, listing.span(Paging(first, after, last, before))
+    )
+    return connection(listing, page, live_activity_from)
 
 
 async def match(parent: strawberry.Parent[LiveActivity], info: Info) -> Match | None:
@@ -99,8 +101,8 @@ async def register_live_activity(
 ) -> LiveActivity:
     caller = require(info.context.identity, keys.REGISTER_ACTIVITY)
     token = push_token("updateToken", update_token)
-    device = bounds.id("deviceId", device_id)
-    match = await info.context.fixtures.by_id(bounds.id("matchId", match_id))
+    device = validate.id("deviceId", device_id)
+    match = await info.context.fixtures.by_id(validate.id("matchId", match_id))
     if match is None:
         raise no_match(match_id)
     return await info.context.live_activities.register(match, caller.user_id, device, token)
@@ -115,31 +117,31 @@ async def update_live_activity_token(
 ) -> LiveActivity:
     caller = require(info.context.identity, keys.UPDATE_TOKEN)
     token = push_token("updateToken", update_token)
-    match, device = bounds.id("matchId", match_id), bounds.id("deviceId", device_id)
-    expected = bounds.version(expected_version)
+    match, device = validate.id("matchId", match_id), validate.id("deviceId", device_id)
+    expected = validate.version(expected_version)
     return await info.context.live_activities.update_token(match, caller.user_id, device, token, expected)
 
 
 async def end_live_activity(
     info: Info, match_id: MatchId, device_id: DeviceId, user_id: Owner = None, reason: Reason = None
 ) -> LiveActivity:
-    named = None if user_id is None else bounds.user_id("userId", user_id)
-    caller = require(info.context.identity, keys.END_ACTIVITY, owner=named)
-    owner = caller.user_id if named is None else named
+    given_owner = None if user_id is None else validate.user_id("userId", user_id)
+    caller = require(info.context.identity, keys.END_ACTIVITY, owner=given_owner)
+    owner = caller.user_id if given_owner is None else given_owner
     if reason is None:
         reason = "user" if owner == caller.user_id else "system"
-    why = bounds.line("reason", reason, LONGEST_REASON)
-    match, device = bounds.id("matchId", match_id), bounds.id("deviceId", device_id)
-    activity = await info.context.live_activities.end(match, owner, device, why)
+    end_reason = validate.line("reason", reason, LONGEST_REASON)
+    match, device = validate.id("matchId", match_id), validate.id("deviceId", device_id)
+    activity = await info.context.live_activities.end(match, owner, device, end_reason)
     if activity is None:
-        raise NotFound(f"There is no such session for the match {match_id!r}.")
+        raise NotFound(f"There is no Live Activity session of this device for the match {match_id!r}.")
     return activity
 
 
 async def suspend_live_activity(info: Info, match_id: MatchId, user_id: UserId, device_id: DeviceId) -> LiveActivity:
     require(info.context.identity, keys.SUSPEND_ACTIVITY)
-    match, device = bounds.id("matchId", match_id), bounds.id("deviceId", device_id)
-    activity = await info.context.live_activities.suspend(match, bounds.user_id("userId", user_id), device)
+    match, device = validate.id("matchId", match_id), validate.id("deviceId", device_id)
+    activity = await info.context.live_activities.suspend(match, validate.user_id("userId", user_id), device)
     if activity is None:
-        raise NotFound(f"There is no such session for the match {match_id!r}, or it has ended.")
+        raise NotFound(f"There is no Live Activity session of this device for the match {match_id!r}, or it has ended.")
     return activity

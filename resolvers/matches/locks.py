@@ -1,4 +1,4 @@
-"""Locks, for operators: LOCK-4."""
+"""Locks: LOCK-4."""
 
 from datastore.keyspace.matches import locks as keys
 from datastore.matches.locks import Lock, held

@@ -8,37 +8,40 @@ from datastore.matches.cricket import CricketEvent, CricketEventKind
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, LiveScore, LiveStatePart
 
 # Events of these kinds may wait for the subscriber's interval. All others are delivered at once.
-PATIENT = {CricketEventKind.FOUR, CricketEventKind.SIX, CricketEventKind.MAIDEN}
+CONFLATABLE = {CricketEventKind.FOUR, CricketEventKind.SIX, CricketEventKind.MAIDEN}
 
 
 @dataclass(frozen=True, slots=True)
 class MatchUpdate:
-    """A match at a version.
-
-    `conflated` is the number of earlier versions that this update replaces; `events` includes their events.
-    A snapshot (`is_snapshot`) holds the whole state without the events that led to it: the client replaces its state.
-    `left` says that the match is no longer live. If the update has no changes or events besides, all else is as in the
-    previous update. `is_final` says that the match is over and the gateway no longer polls it: no version follows.
-    """
+    """A match at a version."""
 
     match_id: str
     league_code: str
     version: int
     live: LiveScore
+    #: Whether the update contains the whole state without the events that led to it. The client replaces its state.
     is_snapshot: bool = False
     changed: tuple[LiveStatePart, ...] = ()
     events: tuple[CricketEvent, ...] = ()
+    #: The number of earlier versions that this update replaces. `events` includes their events.
     conflated: int = 0
+    #: Whether the match is no longer live. Without changes and events, all else equals the previous update.
     left: bool = False
+    #: Whether the match is over and no longer polled: no version follows.
     is_final: bool = False
 
     @property
     def is_urgent(self) -> bool:
-        return self.is_snapshot or self.left or self.is_final or any(event.kind not in PATIENT for event in self.events)
+        return (
+            self.is_snapshot
+            or self.left
+            or self.is_final
+            or any(event.kind not in CONFLATABLE for event in self.events)
+        )
 
     @property
     def has_content(self) -> bool:
-        """Whether the update holds more than that the match has left."""
+        """Whether the update contains more than the fact that the match has left."""
         return self.is_snapshot or not self.left or bool(self.changed or self.events)
 
     def then(self, later: "MatchUpdate") -> "MatchUpdate":
@@ -89,7 +92,7 @@ Updates = Sequence[Update]
 
 @dataclass(frozen=True, slots=True)
 class LiveScores:
-    """Updates of some matches. A snapshot holds every live match; `ended` are the ids of matches no longer live."""
+    """Updates of some matches. A snapshot contains every live match; `ended` are the ids of matches no longer live."""
 
     is_snapshot: bool
     updates: Sequence[MatchUpdate]

@@ -1,4 +1,4 @@
-"""Figures that follow from the scores."""
+"""Rates that are derived from the scores."""
 
 import strawberry
 
@@ -6,7 +6,7 @@ from datastore.matches.cricket import BattingLine, InningsScore
 from datastore.matches.teams import Team
 from resolvers.shared.context import Info
 
-BALLS_OF_RATE = 6
+BALLS_PER_RATE = 6
 
 
 async def innings_team(parent: strawberry.Parent[InningsScore], info: Info) -> Team | None:
@@ -14,7 +14,7 @@ async def innings_team(parent: strawberry.Parent[InningsScore], info: Info) -> T
 
 
 def run_rate(parent: strawberry.Parent[InningsScore]) -> float | None:
-    return round(parent.runs * BALLS_OF_RATE / parent.legal_balls, 2) if parent.legal_balls else None
+    return round(parent.runs * BALLS_PER_RATE / parent.legal_balls, 2) if parent.legal_balls else None
 
 
 def strike_rate(parent: strawberry.Parent[BattingLine]) -> float | None:

@@ -1,4 +1,4 @@
-"""Teams of seasons: TS-1, TS-2."""
+"""Records of teams in seasons: TS-1, TS-2."""
 
 from functools import partial
 from typing import Annotated
@@ -8,25 +8,25 @@ import strawberry
 from datastore.keyspace.matches import team_seasons as keys
 from datastore.matches.team_seasons import Season, TeamSeason, team_season_from
 from datastore.matches.teams import Team
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.paging import Connection, Listing, Paging, connection
 
-MOST_MATCHES = 10_000
+MAX_MATCHES = 10_000
 DECIMALS = 6
 
 
 def _decimal(field: str, value: float) -> float:
-    # DynamoDB refuses numbers that are tiny, such as 1e-200.
-    return round(bounds.number(field, value, least=-100_000.0, most=100_000.0), DECIMALS)
+    # DynamoDB rejects tiny numbers, such as 1e-200.
+    return round(validate.number(field, value, minimum=-100_000.0, maximum=100_000.0), DECIMALS)
 
 
-_count = partial(bounds.number, least=0, most=MOST_MATCHES)
-CHECKS: dict[str, bounds.Check] = {
-    "team_id": bounds.id,
-    "position": partial(bounds.number, least=1, most=MOST_MATCHES),
+_count = partial(validate.number, minimum=0, maximum=MAX_MATCHES)
+CHECKS: dict[str, validate.Check] = {
+    "team_id": validate.id,
+    "position": partial(validate.number, minimum=1, maximum=MAX_MATCHES),
     "played": _count,
     "won": _count,
     "lost": _count,
@@ -35,10 +35,10 @@ CHECKS: dict[str, bounds.Check] = {
     "points": _decimal,
     "net_run_rate": _decimal,
 }
-SEASON_CHECKS: dict[str, bounds.Check] = {
-    "season_id": bounds.id,
-    "season_name": bounds.name,
-    "league_id": bounds.id,
+SEASON_CHECKS: dict[str, validate.Check] = {
+    "season_id": validate.id,
+    "season_name": validate.name,
+    "league_id": validate.id,
 }
 
 SeasonId = Annotated[strawberry.ID, strawberry.argument(description="The season's id at the source.")]
@@ -85,7 +85,7 @@ async def season_teams(
     before: Before = None,
 ) -> Connection[TeamSeason]:
     paging = Paging(first, after, last, before)
-    return await _teams(info.context, "Query.seasonTeams", bounds.id("seasonId", season_id), paging)
+    return await _teams(info.context, "Query.seasonTeams", validate.id("seasonId", season_id), paging)
 
 
 async def teams_of_season(
@@ -100,9 +100,9 @@ async def teams_of_season(
 
 
 async def _teams(context: Context, field: str, season_id: str, paging: Paging) -> Connection[TeamSeason]:
-    of = listing(context.services.cursors, keys.TEAMS_OF_SEASON, field, {"seasonId": season_id})
-    page = await context.team_seasons.of_season(season_id, of.span(paging))
-    return connection(of, page, team_season_from)
+    listing = Listing(context.services.cursors, keys.TEAMS_OF_SEASON, field, {"seasonId": season_id})
+    page = await context.team_seasons.of_season(season_id, listing.span(paging))
+    return connection(listing, page, team_season_from)
 
 
 async def team(parent: strawberry.Parent[TeamSeason], info: Info) -> Team | None:
@@ -111,11 +111,11 @@ async def team(parent: strawberry.Parent[TeamSeason], info: Info) -> Team | None
 
 async def sync_team_seasons(info: Info, input: Input) -> list[TeamSeason]:
     require(info.context.identity, keys.SYNC_TEAM_SEASONS)
-    bounds.listed("teams", input.teams)
-    of_season = bounds.checked(input, SEASON_CHECKS)
+    validate.list_size("teams", input.teams)
+    of_season = validate.fields(input, SEASON_CHECKS)
     return await info.context.team_seasons.put_all(
         [
-            TeamSeason(**of_season, **bounds.checked(team, CHECKS, f"teams[{at}]."))
-            for at, team in enumerate(input.teams)
+            TeamSeason(**of_season, **validate.fields(team, CHECKS, f"teams[{index}]."))
+            for index, team in enumerate(input.teams)
         ]
     )

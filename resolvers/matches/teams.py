@@ -7,19 +7,19 @@ import strawberry
 
 from datastore.keyspace.matches import teams as keys
 from datastore.matches.teams import Team
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import EXPECTED_VERSION
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 
-CHECKS: dict[str, bounds.Check] = {
-    "name": bounds.name,
-    "code": bounds.code,
-    "image_url": bounds.url,
-    "country_id": bounds.id,
-    "national": bounds.flag,
+CHECKS: dict[str, validate.Check] = {
+    "name": validate.name,
+    "code": validate.code,
+    "image_url": validate.url,
+    "country_id": validate.id,
+    "national": validate.boolean,
 }
-WHOLE_CHECKS: dict[str, bounds.Check] = {"team_id": bounds.id, **CHECKS}
+INPUT_CHECKS: dict[str, validate.Check] = {"team_id": validate.id, **CHECKS}
 REMOVABLE = ("image_url", "country_id")
 
 Id = Annotated[strawberry.ID, strawberry.argument(description="The team's `teamId`.")]
@@ -62,7 +62,7 @@ Changes = Annotated[UpdateTeamInput, strawberry.argument(description="The change
 
 
 async def team(info: Info, id: Id) -> Team | None:
-    return await info.context.teams.by_id(bounds.id("id", id))
+    return await info.context.teams.by_id(validate.id("id", id))
 
 
 async def teams(info: Info) -> Sequence[Team]:
@@ -71,13 +71,13 @@ async def teams(info: Info) -> Sequence[Team]:
 
 async def sync_teams(info: Info, teams: TeamInputs) -> list[Team]:
     require(info.context.identity, keys.SYNC_TEAMS)
-    bounds.listed("teams", teams)
+    validate.list_size("teams", teams)
     return await info.context.teams.put_all(
-        [Team(**bounds.checked(team, WHOLE_CHECKS, f"teams[{at}].")) for at, team in enumerate(teams)]
+        [Team(**validate.fields(team, INPUT_CHECKS, f"teams[{index}].")) for index, team in enumerate(teams)]
     )
 
 
 async def update_team(info: Info, id: Id, input: Changes) -> Team:
     require(info.context.identity, keys.UPDATE_TEAM)
-    changes, expected = bounds.changes(input, CHECKS, REMOVABLE), bounds.version(input.expected_version)
-    return await info.context.teams.update(bounds.id("id", id), changes, expected)
+    changes, expected = validate.changes(input, CHECKS, REMOVABLE), validate.version(input.expected_version)
+    return await info.context.teams.update(validate.id("id", id), changes, expected)

@@ -18,7 +18,7 @@ from datastore.photos.events import LoggedEvent
 from datastore.session.batch_write import BATCH_WRITES
 from resolvers.photos.photo_access import caller_email
 from resolvers.shared import user_text
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 
@@ -81,7 +81,7 @@ def _event_type(field: str, value: str) -> str:
 
 
 def _happened(field: str, value: datetime, now: datetime) -> datetime:
-    moment = bounds.moment(field, value)
+    moment = validate.timestamp(field, value)
     if not now - MOST_BEHIND <= moment <= now + MOST_AHEAD:
         raise BadUserInput(f"`{field}` must be at most 7 days ago and at most five minutes ahead.", field=field)
     return moment

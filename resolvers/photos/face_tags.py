@@ -13,7 +13,7 @@ from resolvers.photos import photo_validation as texts
 from resolvers.photos.photo_access import moderator, uploader
 from resolvers.photos.photos import TakenAt
 from resolvers.photos.update_photo import OfPhoto, moment_given
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.context import Info
 
 # What is smaller is nothing: a table holds no number that is not 0 and below 1E-130.
@@ -66,7 +66,7 @@ async def tag_face(info: Info, input: NewFace, taken_at: TakenAt = None) -> Face
 async def untag_face(info: Info, face_id: OfFace, image_id: OfPhoto) -> Face | None:
     me, is_admin = moderator(info.context.identity, keys.UNTAG_FACE)
     return await info.context.face_tags.untag(
-        bounds.id("faceId", face_id), bounds.id("imageId", image_id), me, is_admin=is_admin
+        validate.id("faceId", face_id), validate.id("imageId", image_id), me, is_admin=is_admin
     )
 
 
@@ -78,8 +78,8 @@ def _face(info: Info, input: TagFaceInput) -> Face:
         face_id = texts.recent_id("faceId", input.face_id, context.requested_at)
     return Face(
         face_id=face_id,
-        image_id=bounds.id("imageId", input.image_id),
-        person_id=bounds.id("personId", input.person_id),
+        image_id=validate.id("imageId", input.image_id),
+        person_id=validate.id("personId", input.person_id),
         confidence=_fraction("confidence", input.confidence),
         bounding_box=_box(input.bounding_box),
         created_at=from_iso(iso(context.requested_at)),
@@ -101,5 +101,5 @@ def _box(given: BoundingBoxInput) -> FaceBoundingBox:
 
 
 def _fraction(field: str, value: float) -> float:
-    fraction = bounds.number(field, value, least=0.0, most=1.0)
+    fraction = validate.number(field, value, minimum=0.0, maximum=1.0)
     return fraction if fraction >= SMALLEST else 0.0

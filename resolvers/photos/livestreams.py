@@ -36,7 +36,7 @@ from datastore.session.pagination import SortOrder
 from resolvers.photos import photo_validation as texts
 from resolvers.photos.change_order import ChangeOrder
 from resolvers.photos.photo_access import Consistent, NotConsistent, from_index
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import (
     EXPECTED_VERSION,
     After,
@@ -50,8 +50,8 @@ from resolvers.shared.arguments import (
 )
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.event_source import follow, keeping
-from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.event_source import follow, queue_limits
+from resolvers.shared.paging import Connection, Listing, Paging, connection
 
 LONGEST_TITLE, LONGEST_DESCRIPTION = 200, 2000
 
@@ -59,18 +59,18 @@ logger = logging.getLogger(__name__)
 
 
 def description(field: str, value: str) -> str:
-    return bounds.prose(field, value, LONGEST_DESCRIPTION)
+    return validate.prose(field, value, LONGEST_DESCRIPTION)
 
 
 def moment(field: str, value: datetime) -> datetime:
     """The moment to the millisecond, as the table holds it."""
-    return from_iso(iso(bounds.moment(field, value)))
+    return from_iso(iso(validate.timestamp(field, value)))
 
 
-CHECKS: dict[str, bounds.Check] = {
-    "title": partial(bounds.line, longest=LONGEST_TITLE),
+CHECKS: dict[str, validate.Check] = {
+    "title": partial(validate.line, longest=LONGEST_TITLE),
     "description": description,
-    "stream_url": bounds.url,
+    "stream_url": validate.url,
     "start_time": moment,
     "end_time": moment,
 }
@@ -141,7 +141,7 @@ async def latest_livestream(info: Info, consistent: NotConsistent = False) -> Li
 
 
 async def livestream(info: Info, id: LivestreamId, consistent: Consistent = False) -> Livestream | None:
-    return await info.context.livestreams.by_id(bounds.id("id", id), consistent=consistent)
+    return await info.context.livestreams.by_id(validate.id("id", id), consistent=consistent)
 
 
 async def livestreams(
@@ -154,9 +154,9 @@ async def livestreams(
     consistent: NotConsistent = False,
 ) -> Connection[Livestream]:
     from_index(consistent)
-    of = listing(info.context.services.cursors, keys.LIVESTREAMS, "Query.livestreams", {"order": order.value})
-    page = await info.context.livestreams.all(of.span(Paging(first, after, last, before)), order)
-    return connection(of, page, livestream_from)
+    listing = Listing(info.context.services.cursors, keys.LIVESTREAMS, "Query.livestreams", {"order": order.value})
+    page = await info.context.livestreams.all(listing.span(Paging(first, after, last, before)), order)
+    return connection(listing, page, livestream_from)
 
 
 def state(parent: strawberry.Parent[Livestream], info: Info) -> LivestreamState:
@@ -166,7 +166,7 @@ def state(parent: strawberry.Parent[Livestream], info: Info) -> LivestreamState:
 async def create_livestream(info: Info, input: NewLivestream) -> Livestream:
     context = info.context
     require(context.identity, keys.CREATE_LIVESTREAM)
-    given = bounds.checked(input, CHECKS)
+    given = validate.fields(input, CHECKS)
     check_times(given["start_time"], given["end_time"])
     announced = Livestream(
         livestream_id=_new_id(info, input.livestream_id), created_at=moment("createdAt", context.requested_at), **given
@@ -183,11 +183,11 @@ def _new_id(info: Info, given: str | None) -> str:
 
 async def update_livestream(info: Info, input: Changes) -> Livestream:
     require(info.context.identity, keys.UPDATE_LIVESTREAM)
-    changes = bounds.changes(input, CHECKS, REMOVABLE)
+    changes = validate.changes(input, CHECKS, REMOVABLE)
     attributes = {
         ATTRIBUTES[name]: iso(value) if isinstance(value, datetime) else value for name, value in changes.items()
     }
-    livestream_id, expected = bounds.id("livestreamId", input.livestream_id), bounds.version(input.expected_version)
+    livestream_id, expected = validate.id("livestreamId", input.livestream_id), validate.version(input.expected_version)
     return await info.context.livestreams.update(livestream_id, attributes, expected)
 
 
@@ -195,8 +195,8 @@ async def end_livestream(
     info: Info, livestream_id: LivestreamId, expected_version: ExpectedVersion = None
 ) -> Livestream:
     require(info.context.identity, keys.END_LIVESTREAM)
-    expected = bounds.version(expected_version)
-    return await info.context.livestreams.end(bounds.id("livestreamId", livestream_id), expected)
+    expected = validate.version(expected_version)
+    return await info.context.livestreams.end(validate.id("livestreamId", livestream_id), expected)
 
 
 async def livestream_changed(
@@ -206,8 +206,8 @@ async def livestream_changed(
     buffer: Buffer = None,
 ) -> UnsharedSource[Livestream]:
     context = info.context
-    only = None if id is None else bounds.id("id", id)
-    kept = keeping(when_slow, buffer)
+    only = None if id is None else validate.id("id", id)
+    kept = queue_limits(when_slow, buffer)
     progress = context.progress or SubscriptionProgress()
     then = _told_then(progress)
     progress.known = _in_ms(context.services.now())

@@ -11,10 +11,10 @@ from datastore.photos.photos import Photo
 from datastore.session.pagination import SortOrder
 from resolvers.photos.persons import PersonId
 from resolvers.photos.photo_access import NotConsistent, from_index
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, Order
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Listing, Paging, PlainEdge, listing
+from resolvers.shared.paging import Connection, Listing, Paging, PlainEdge
 
 
 class PersonPhotoEdge(PlainEdge[Photo]):
@@ -38,7 +38,7 @@ async def photos_of_person(
     consistent: NotConsistent = False,
 ) -> Connection[Photo]:
     from_index(consistent)
-    id = bounds.id("personId", person_id)
+    id = validate.id("personId", person_id)
     return await _photos(info, id, "Query.photosOfPerson", Paging(first, after, last, before), order)
 
 
@@ -56,9 +56,9 @@ async def photos_of(
 
 async def _photos(info: Info, person_id: str, field: str, paging: Paging, order: SortOrder) -> Connection[Photo]:
     arguments = {"personId": person_id, "order": order.value}
-    of = listing(info.context.services.cursors, keys.PHOTOS_OF_PERSON, field, arguments)
-    page, appearances = await info.context.appearances.of_person(person_id, of.span(paging), order)
-    return Connection(page, [PersonPhotoEdge(of, each) for each in appearances])
+    listing = Listing(info.context.services.cursors, keys.PHOTOS_OF_PERSON, field, arguments)
+    page, appearances = await info.context.appearances.of_person(person_id, listing.span(paging), order)
+    return Connection(page, [PersonPhotoEdge(listing, each) for each in appearances])
 
 
 async def faces_there(parent: strawberry.Parent[PersonPhotoEdge]) -> list[Face | DomainError]:

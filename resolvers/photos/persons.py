@@ -14,22 +14,22 @@ from datastore.photos.photos import Photo
 from datastore.session.pagination import SortOrder
 from resolvers.photos import photo_validation as texts
 from resolvers.photos.photo_access import Consistent, NotConsistent, from_index, holds_email, is_admin
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import EXPECTED_VERSION, After, Before, First, Last, Order
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.paging import Connection, Listing, Paging, connection
 
 PersonId = Annotated[strawberry.ID, strawberry.argument(description="The person's `personId`, not the global `id`.")]
 LONGEST_NAME = 100
 
 
 def person_name(field: str, value: str) -> str:
-    return bounds.line(field, value, LONGEST_NAME)
+    return validate.line(field, value, LONGEST_NAME)
 
 
-NEW: dict[str, bounds.Check] = {"name": person_name, "thumbnail_url": bounds.url, "person_id": texts.own_id}
-CHECKS: dict[str, bounds.Check] = {"name": person_name, "thumbnail_url": bounds.url}
+NEW: dict[str, validate.Check] = {"name": person_name, "thumbnail_url": validate.url, "person_id": texts.own_id}
+CHECKS: dict[str, validate.Check] = {"name": person_name, "thumbnail_url": validate.url}
 ATTRIBUTES = {"name": "name", "thumbnail_url": "thumbnailUrl"}
 
 
@@ -72,7 +72,7 @@ Into = Annotated[
 
 async def person(info: Info, id: PersonId, consistent: Consistent = False) -> Person | None:
     pattern = keys.PERSON_NOW if consistent else keys.PERSON
-    return await info.context.persons.by_id(bounds.id("id", id), None, pattern)
+    return await info.context.persons.by_id(validate.id("id", id), None, pattern)
 
 
 async def persons(
@@ -85,9 +85,9 @@ async def persons(
     consistent: NotConsistent = False,
 ) -> Connection[Person]:
     from_index(consistent)
-    of = listing(info.context.services.cursors, keys.PERSONS, "Query.persons", {"order": order.value})
-    page = await info.context.persons.all(of.span(Paging(first, after, last, before)), order)
-    return connection(of, page, person_from)
+    listing = Listing(info.context.services.cursors, keys.PERSONS, "Query.persons", {"order": order.value})
+    page = await info.context.persons.all(listing.span(Paging(first, after, last, before)), order)
+    return connection(listing, page, person_from)
 
 
 def thumbnail_url(parent: strawberry.Parent[Person], info: Info) -> str | None:
@@ -115,7 +115,7 @@ async def person_of_face(parent: strawberry.Parent[Face], info: Info) -> Person 
 async def create_person(info: Info, input: NewPerson) -> Person:
     context = info.context
     require(context.identity, keys.CREATE_PERSON)
-    given = bounds.checked(input, NEW)
+    given = validate.fields(input, NEW)
     return await context.person_rename.create(
         given["person_id"] or uuid7(context.requested_at, context.new_id(info)),
         name=given["name"],
@@ -126,14 +126,14 @@ async def create_person(info: Info, input: NewPerson) -> Person:
 
 async def update_person(info: Info, input: Changes) -> Person:
     require(info.context.identity, keys.UPDATE_PERSON)
-    person_id, changes = bounds.id("personId", input.person_id), bounds.changes(input, CHECKS, {"thumbnail_url"})
+    person_id, changes = validate.id("personId", input.person_id), validate.changes(input, CHECKS, {"thumbnail_url"})
     attributes = {ATTRIBUTES[name]: value for name, value in changes.items()}
-    return await info.context.person_rename.update(person_id, attributes, bounds.version(input.expected_version))
+    return await info.context.person_rename.update(person_id, attributes, validate.version(input.expected_version))
 
 
 async def merge_persons(info: Info, from_: From, into: Into) -> Person:
     require(info.context.identity, keys.MERGE_PERSONS)
-    one, other = bounds.id("from", from_), bounds.id("into", into)
+    one, other = validate.id("from", from_), validate.id("into", into)
     if one == other:
         raise BadUserInput("`into` must be somebody else than `from`.", field="into")
     return await info.context.person_merge.merge(one, other)

@@ -10,7 +10,7 @@ from datastore.errors import BadUserInput, Forbidden
 from datastore.model import identifiers
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.identity import Identity, Role
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context
 
@@ -69,7 +69,7 @@ def email_given(context: Context, *, email: str | None, user_id: str | None) -> 
         raise BadUserInput("Give either `email` or `userId`.", field="userId" if email is None else "email")
     if user_id is not None:
         return context.services.user_ids.email_of(user_id)
-    return bounds.email("email", email or "")
+    return validate.email("email", email or "")
 
 
 def from_index(consistent: bool) -> None:

@@ -7,7 +7,7 @@ from functools import partial
 from datastore.errors import BadUserInput
 from datastore.model.identifiers import lower_word
 from datastore.model.ids import uuid7_moment
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 
 LONGEST_DESCRIPTION = 1000
 LONGEST_CAMERA = 100
@@ -16,8 +16,8 @@ LONGEST_TAG, MOST_TAGS = 50, 20
 # long.
 MOST_AHEAD, MOST_BEHIND = timedelta(minutes=5), timedelta(days=1)
 
-description = partial(bounds.prose, longest=LONGEST_DESCRIPTION)
-camera = partial(bounds.prose, longest=LONGEST_CAMERA)
+description = partial(validate.prose, longest=LONGEST_DESCRIPTION)
+camera = partial(validate.prose, longest=LONGEST_CAMERA)
 
 
 def tags(field: str, values: Sequence[str]) -> list[str]:
@@ -28,14 +28,14 @@ def tags(field: str, values: Sequence[str]) -> list[str]:
 
 
 def _tag(field: str, value: str) -> str:
-    bounds.line(field, value, LONGEST_TAG)
+    validate.line(field, value, LONGEST_TAG)
     name = lower_word(value.strip())
     if name is None:
         raise BadUserInput(
             f"`{field}` must not hold characters that turn into ASCII letters in lower case.", field=field
         )
     # Some letters are longer in lower case.
-    return bounds.line(field, name, LONGEST_TAG)
+    return validate.line(field, name, LONGEST_TAG)
 
 
 def own_id(field: str, value: str) -> str:

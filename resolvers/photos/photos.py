@@ -13,11 +13,11 @@ from datastore.photos.users import PhotoUser
 from datastore.session.pagination import SortOrder
 from resolvers.photos.photo_access import Consistent, NotConsistent, email_given, from_index, holds_email, may_see_email
 from resolvers.photos.users import Email, PhotoUserId
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, Order
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Paging, connection, listing
-from resolvers.shared.selected_fields import leads_on
+from resolvers.shared.paging import Connection, Listing, Paging, connection
+from resolvers.shared.selected_fields import has_child_reads
 
 # The fields of a photo that are point reads.
 POINT_READS = ("user", "persons", "faces")
@@ -33,9 +33,9 @@ TakenAt = Annotated[
 
 
 async def photo(info: Info, id: ImageId, taken_at: TakenAt = None, consistent: Consistent = False) -> Photo | None:
-    moment = None if taken_at is None else bounds.moment("takenAt", taken_at)
+    moment = None if taken_at is None else validate.timestamp("takenAt", taken_at)
     pattern = keys.PHOTO_NOW if consistent else keys.PHOTO
-    return await info.context.photos.by_id(bounds.id("id", id), moment, pattern)
+    return await info.context.photos.by_id(validate.id("id", id), moment, pattern)
 
 
 async def photos(
@@ -48,10 +48,10 @@ async def photos(
     consistent: NotConsistent = False,
 ) -> Connection[Photo]:
     from_index(consistent)
-    of = listing(info.context.services.cursors, keys.PHOTOS, "Query.photos", {"order": order.value})
-    span = of.span(Paging(first, after, last, before))
-    page = await info.context.photos.all(span, order, leads_on=leads_on(info, *POINT_READS))
-    return connection(of, page, photo_from)
+    listing = Listing(info.context.services.cursors, keys.PHOTOS, "Query.photos", {"order": order.value})
+    span = listing.span(Paging(first, after, last, before))
+    page = await info.context.photos.all(span, order, leads_on=has_child_reads(info, *POINT_READS))
+    return connection(listing, page, photo_from)
 
 
 async def photos_by_user(
@@ -86,10 +86,10 @@ async def photos_of_user(
 
 async def _by_user(info: Info, email: str, field: str, paging: Paging, order: SortOrder) -> Connection[Photo]:
     arguments = {"email": email, "order": order.value}
-    of = listing(info.context.services.cursors, keys.PHOTOS_BY_USER, field, arguments)
-    span = of.span(paging)
-    page = await info.context.photos.by_user(email, span, order, leads_on=leads_on(info, *POINT_READS))
-    return connection(of, page, photo_from)
+    listing = Listing(info.context.services.cursors, keys.PHOTOS_BY_USER, field, arguments)
+    span = listing.span(paging)
+    page = await info.context.photos.by_user(email, span, order, leads_on=has_child_reads(info, *POINT_READS))
+    return connection(listing, page, photo_from)
 
 
 async def photo_of_face(parent: strawberry.Parent[Face], info: Info) -> Photo | None:

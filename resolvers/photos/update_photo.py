@@ -11,11 +11,11 @@ from datastore.photos.update_photo import PhotoChange
 from resolvers.photos import photo_validation as texts
 from resolvers.photos.photo_access import moderator, uploader
 from resolvers.photos.photos import TakenAt
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import EXPECTED_VERSION
 from resolvers.shared.context import Info
 
-CHECKS: dict[str, bounds.Check] = {"description": texts.description, "tags": texts.tags}
+CHECKS: dict[str, validate.Check] = {"description": texts.description, "tags": texts.tags}
 
 
 @strawberry.input(description="The fields of a photo to change. Omitted fields keep their values.")
@@ -38,17 +38,17 @@ OfPhoto = Annotated[strawberry.ID, strawberry.argument(description="The photo's 
 
 async def update_photo(info: Info, input: Changes, taken_at: TakenAt = None) -> Photo:
     me = uploader(info.context.identity, keys.UPDATE_PHOTO)
-    image_id, moment = bounds.id("imageId", input.image_id), moment_given(taken_at)
-    changes = bounds.changes(input, CHECKS, removable={"description"})
-    change = PhotoChange(changes, bounds.version(input.expected_version))
+    image_id, moment = validate.id("imageId", input.image_id), moment_given(taken_at)
+    changes = validate.changes(input, CHECKS, removable={"description"})
+    change = PhotoChange(changes, validate.version(input.expected_version))
     return await info.context.photo_updates.update(image_id, me, moment, change)
 
 
 async def delete_photo(info: Info, image_id: OfPhoto, taken_at: TakenAt = None) -> Photo | None:
     me, is_admin = moderator(info.context.identity, keys.DELETE_PHOTO)
-    id, moment = bounds.id("imageId", image_id), moment_given(taken_at)
+    id, moment = validate.id("imageId", image_id), moment_given(taken_at)
     return await info.context.photo_updates.delete(id, me, moment, is_admin=is_admin)
 
 
 def moment_given(taken_at: datetime | None) -> datetime | None:
-    return None if taken_at is None else bounds.moment("takenAt", taken_at)
+    return None if taken_at is None else validate.timestamp("takenAt", taken_at)

@@ -17,7 +17,7 @@ from datastore.photos.upload_tokens import uploader_claims
 from datastore.photos.uploads import PhotoUpload
 from resolvers.photos import photo_validation as texts
 from resolvers.photos.photo_access import uploader
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 
@@ -26,10 +26,10 @@ strawberry.enum(PictureType, description="The image format of a file.")
 ImageId = Annotated[strawberry.ID, strawberry.argument(description="The `imageId` of the reservation.")]
 
 
-CHECKS: dict[str, bounds.Check] = {
+CHECKS: dict[str, validate.Check] = {
     "description": texts.description,
     "tags": texts.tags,
-    "taken_at": bounds.moment,
+    "taken_at": validate.timestamp,
     "camera": texts.camera,
 }
 
@@ -73,7 +73,7 @@ class UploadField:
 async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
     context = info.context
     email = uploader(context.identity, keys.CREATE_PHOTO)
-    given = bounds.checked(input, CHECKS)
+    given = validate.fields(input, CHECKS)
     if given["taken_at"] is not None:
         check_past("takenAt", given["taken_at"], context.now)
     wanted = Reservation(
@@ -106,12 +106,12 @@ def _image_id(info: Info, given: str | None) -> str:
 
 async def complete_photo(info: Info, image_id: ImageId) -> Photo:
     email = uploader(info.context.identity, keys.COMPLETE_PHOTO)
-    return await info.context.uploads.complete(bounds.id("imageId", image_id), email)
+    return await info.context.uploads.complete(validate.id("imageId", image_id), email)
 
 
 async def cancel_upload(info: Info, image_id: ImageId) -> bool:
     email = uploader(info.context.identity, keys.CANCEL_UPLOAD)
-    return await info.context.uploads.cancel(bounds.id("imageId", image_id), email)
+    return await info.context.uploads.cancel(validate.id("imageId", image_id), email)
 
 
 def reserved_id(parent: strawberry.Parent[PhotoUpload]) -> strawberry.ID:

@@ -20,11 +20,11 @@ from resolvers.photos.photo_access import (
     may_see_email,
     uploader,
 )
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import EXPECTED_VERSION, After, Before, First, Last, Order
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
-from resolvers.shared.paging import Connection, Paging, connection, listing
+from resolvers.shared.paging import Connection, Listing, Paging, connection
 
 LONGEST_NAME = 100
 MOST_UPLOADS = 1_000_000
@@ -43,14 +43,14 @@ PhotoUserId = Annotated[strawberry.ID | None, strawberry.argument(description="T
 
 
 def display_name(field: str, value: str) -> str:
-    return bounds.line(field, value, LONGEST_NAME)
+    return validate.line(field, value, LONGEST_NAME)
 
 
 def upload_limit_given(field: str, value: int) -> int:
-    return bounds.number(field, value, least=0, most=MOST_UPLOADS)
+    return validate.number(field, value, minimum=0, maximum=MOST_UPLOADS)
 
 
-CHECKS: dict[str, bounds.Check] = {"display_name": display_name, "upload_limit": upload_limit_given}
+CHECKS: dict[str, validate.Check] = {"display_name": display_name, "upload_limit": upload_limit_given}
 ATTRIBUTES = {"display_name": "displayName", "upload_limit": "uploadLimit"}
 
 
@@ -122,9 +122,9 @@ async def photo_users(
 ) -> Connection[PhotoUser]:
     require(info.context.identity, keys.PHOTO_USERS)
     from_index(consistent)
-    of = listing(info.context.services.cursors, keys.PHOTO_USERS, "Query.photoUsers", {"order": order.value})
-    page = await info.context.photo_users.all(of.span(Paging(first, after, last, before)), order)
-    return connection(of, page, photo_user_from)
+    listing = Listing(info.context.services.cursors, keys.PHOTO_USERS, "Query.photoUsers", {"order": order.value})
+    page = await info.context.photo_users.all(listing.span(Paging(first, after, last, before)), order)
+    return connection(listing, page, photo_user_from)
 
 
 async def me(parent: strawberry.Parent[Identity], info: Info) -> PhotoUser | None:
@@ -147,9 +147,9 @@ def email(parent: strawberry.Parent[PhotoUser | Photo], info: Info) -> str | Non
 async def create_photo_user(info: Info, input: NewPhotoUser) -> PhotoUser:
     context = info.context
     caller = require(context.identity, keys.CREATE_PHOTO_USER)
-    given = bounds.checked(input, CHECKS)
+    given = validate.fields(input, CHECKS)
     own = uploader(caller, keys.CREATE_PHOTO_USER) if input.email is None else None
-    address = own or bounds.email("email", input.email or "")
+    address = own or validate.email("email", input.email or "")
     _for_admins(caller, {"email": address != caller_email(caller), "uploadLimit": input.upload_limit is not None})
     if not address.isascii():
         raise BadUserInput("`email` must be ASCII: new users enter with such an address.", field="email")
@@ -166,11 +166,11 @@ async def update_photo_user(info: Info, input: Changes) -> PhotoUser:
     else:
         address = context.services.user_ids.email_of(input.user_id)
     _for_admins(caller, {"userId": address != caller_email(caller), "uploadLimit": input.upload_limit is not None})
-    changes = bounds.changes(input, CHECKS, removable=())
+    changes = validate.changes(input, CHECKS, removable=())
     if address is None:
         raise BadUserInput("`userId` is not the id of a photo user.", field="userId")
     attributes = {ATTRIBUTES[name]: value for name, value in changes.items()}
-    return await context.photo_users.update(address, attributes, bounds.version(input.expected_version))
+    return await context.photo_users.update(address, attributes, validate.version(input.expected_version))
 
 
 def _for_admins(caller: Identity, used: dict[str, bool]) -> None:

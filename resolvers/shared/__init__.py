@@ -1,5 +1,5 @@
-"""What the resolvers of all systems share.
+"""Modules that the resolvers of all systems share.
 
-`context.Context` is what a resolver receives, `authorization.require` checks the caller, `validation` checks inputs,
-`paging` makes connections, `node_ids` reads by global id, and `event_source` makes subscriptions.
+`context.Context` is the context of a resolver, `authorization.require` checks the caller, `validation` checks inputs,
+`paging` creates connections, `node_ids` reads objects by global id, and `event_source` creates subscriptions.
 """

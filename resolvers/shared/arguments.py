@@ -1,4 +1,4 @@
-"""Arguments that many fields share, with their descriptions."""
+"""Arguments that several fields share, with their descriptions."""
 
 from datetime import datetime
 from typing import Annotated

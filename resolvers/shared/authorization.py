@@ -6,15 +6,17 @@ from datastore.model.identity import Identity, Role
 
 
 def require(identity: Identity | None, pattern: AccessPattern, *, owner: str | None = None) -> Identity:
-    """Return the caller if it may use the pattern. Raises `Unauthenticated` or `Forbidden`.
+    """Return the caller if the caller may use the pattern.
 
-    `owner` is the user whose data a user's pattern is about; without it the data is the caller's own. Admin and
-    system tokens may do what the pattern's `who` names, and read what a user may. Fields for anybody need no check.
+    `owner` is the user to whom the data belongs, by default the caller. Callers with the role of the pattern's `who`
+    may use it. Admins and the system may also read every user's data. Fields that are open to everyone need no check.
+
+    Raises: `Unauthenticated` or `Forbidden`.
     """
     if identity is None:
         raise Unauthenticated("Sign in to use this field: send an Authorization: Bearer token.")
     if not _may(identity, pattern, owner):
-        raise Forbidden(_refusal(pattern, owner))
+        raise Forbidden(_reason(pattern, owner))
     return identity
 
 
@@ -27,7 +29,7 @@ def _may(identity: Identity, pattern: AccessPattern, owner: str | None) -> bool:
     return pattern.who is not Who.INTERNAL and identity.role == pattern.who.value
 
 
-def _refusal(pattern: AccessPattern, owner: str | None) -> str:
+def _reason(pattern: AccessPattern, owner: str | None) -> str:
     if pattern.who is Who.USER and owner is not None:
-        return "This is another user's data."
-    return f"This needs the role {pattern.who.value}."
+        return "This data belongs to another user: use your own user id."
+    return f"This field requires the role {pattern.who.value}."

@@ -1,9 +1,10 @@
-"""Subscriptions: a table's change feed as events of one kind, for one subscriber or for all who ask alike."""
+"""Sources of subscription events: the change feed of a table, filtered and converted to events."""
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable
 from contextlib import AsyncExitStack
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from graphql import OperationType
 
@@ -14,31 +15,34 @@ from datastore.errors import BadUserInput
 from datastore.model.access_patterns import Table
 from datastore.model.log_redaction import without_emails
 from datastore.queues import WAITING_EVENTS, OverflowPolicy, QueueLimits
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.context import Context, Info
 
 Event = TypeVar("Event")
 
-# So many of the newest wait with the policy BUFFER, if nothing is said.
-BUFFERED_EVENTS = 100
+# The default of the argument `buffer`.
+DEFAULT_BUFFER = 100
 
 logger = logging.getLogger(__name__)
 
 
-def _any(_: object) -> None:
-    """The key of all events, where a newer one replaces any."""
+def _one_key(_: object) -> None:
+    """Return the same key for all events: a newer event replaces any other."""
 
 
-def keeping(when_slow: OverflowPolicy, buffer: int | None) -> QueueLimits:
-    """What is kept for a subscriber, as the arguments `whenSlow` and `buffer` say. Raises `BadUserInput`."""
+def queue_limits(when_slow: OverflowPolicy, buffer: int | None) -> QueueLimits:
+    """Return the limits of a subscriber's queue from the arguments `whenSlow` and `buffer`.
+
+    Raises: `BadUserInput`.
+    """
     if buffer is not None and when_slow is not OverflowPolicy.BUFFER:
-        raise BadUserInput("`buffer` goes with `whenSlow: BUFFER` alone.", field="buffer")
-    most = BUFFERED_EVENTS if buffer is None else bounds.number("buffer", buffer, least=1, most=WAITING_EVENTS)
-    return QueueLimits.of(when_slow, most)
+        raise BadUserInput("`buffer` requires `whenSlow: BUFFER`.", field="buffer")
+    size = DEFAULT_BUFFER if buffer is None else validate.number("buffer", buffer, minimum=1, maximum=WAITING_EVENTS)
+    return QueueLimits.of(when_slow, size)
 
 
 def is_event(info: Info) -> bool:
-    """Whether the field is one of an event: what the event tells of may be too new for eventually consistent reads."""
+    """Return whether the field belongs to an event. Eventually consistent reads may miss the event's changes."""
     return info.operation.operation is OperationType.SUBSCRIPTION
 
 
@@ -53,29 +57,28 @@ async def follow(
     context: Context,
     table: Table,
     select: Callable[[Change], Event | None],
-    keeping: QueueLimits,
+    limits: QueueLimits,
     *,
-    key: Callable[[Event], Hashable] = _any,
+    key: Callable[[Event], Hashable] = _one_key,
     prepare: Callable[[], Awaitable[Event | None]] | None = None,
     first: Callable[[], Awaitable[Event | None]] | None = None,
-    beside: SecondTable[Event] | None = None,
-    resumed: Callable[[], Awaitable[Event | None]] | None = None,
+    second_table: SecondTable[Event] | None = None,
+    on_resume: Callable[[], Awaitable[Event | None]] | None = None,
     progress: SubscriptionProgress | None = None,
 ) -> AsyncGenerator[Event, None]:
-    """Yield the events that `select` makes of the table's changes, from now on or from a client's resume position.
+    """Yield the events that `select` returns for the table's changes, from now on or from the client's resume position.
 
-    A change that `select` cannot read is logged and skipped. `keeping` is the policy for events that wait: with LATEST
-    a newer event replaces the waiting one with the same `key`, or any waiting event if there is no `key`. Once no
-    change can be missed, `prepare` is awaited, and `first` too unless the client resumes at a known position. Their
-    results other than None are the first events. `resumed` is awaited after the missed events, and its result is the
-    next event. `beside` adds events of another table's changes, which have no resume position. `progress` defaults to
-    that of the context.
+    A change that `select` cannot read is logged and skipped. `limits` are those of the queue: with LATEST a newer event
+    replaces the queued one with the same `key`, or any queued event without a `key`. Once no change can be missed,
+    `prepare` is awaited, and `first` too unless the client resumes from a known position. Their results other than None
+    are the first events. `on_resume` is awaited after the replay, and its result is the next event. `second_table` adds
+    events of another table's changes, which have no resume position. `progress` defaults to that of the context.
     """
     progress = progress or context.progress or SubscriptionProgress()
     changes = context.services.changes.follow(
         table,
         _tolerant(select),
-        keeping=keeping.before,
+        keeping=limits.before,
         key=key,
         stands_for=lambda: context.subscriber_count(),
         after=None if progress.resume is None else progress.resume.place,
@@ -83,11 +86,11 @@ async def follow(
     )
     async with AsyncExitStack() as stack:
         events = await stack.enter_async_context(changes)
-        if beside is not None:
+        if second_table is not None:
             await stack.enter_async_context(
-                context.services.changes.join(events, beside.table, _tolerant(beside.select))
+                context.services.changes.join(events, second_table.table, _tolerant(second_table.select))
             )
-        context.advance_watermark()  # even if nothing follows: a client that resumes needs this position
+        context.advance_watermark()  # even without a first event: a resuming client needs this position
         progress.begin(events, events.told_until, tells_first=first is not None)
         for read in (prepare, None if progress.is_resumed else first):
             if read is not None and (event := await read()) is not None:
@@ -96,7 +99,7 @@ async def follow(
         while (event := await events.missed()) is not None:
             progress.take()
             yield event
-        if resumed is not None and progress.is_resumed and (event := await resumed()) is not None:
+        if on_resume is not None and progress.is_resumed and (event := await on_resume()) is not None:
             progress.take()
             yield event
         progress.here()
@@ -107,10 +110,19 @@ async def follow(
             yield event
 
 
+async def close_reader(read: asyncio.Future[Any], source: AsyncGenerator[Any, None]) -> None:
+    """Cancel the pending read of a source and close the source. An error of the read is dropped with its events."""
+    read.cancel()
+    await asyncio.wait([read])
+    if not read.cancelled():
+        read.exception()
+    await source.aclose()
+
+
 def log_unreadable(change: Change, problem: Exception) -> None:
-    """Log which change cannot be read, and why."""
+    """Log the keys of a change that cannot be read, and the reason."""
     described = without_emails(repr(problem)), logged_keys(change.keys)
-    logger.error("A change of %s cannot be read: %s in %r", change.table, *described)
+    logger.error("A change of %s is damaged and was skipped: %s in %r", change.table, *described)
 
 
 def _tolerant(select: Callable[[Change], Event | None]) -> Callable[[Change], Event | None]:

@@ -1,4 +1,4 @@
-"""Relay global ids: a type and the parts of its key, and `node`/`nodes` that read by them."""
+"""Relay global ids, which consist of a type and the parts of its key, and the fields `node` and `nodes`."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -98,7 +98,7 @@ def photo_user_id(parent: strawberry.Parent[PhotoUser], info: Info) -> strawberr
 
 
 def photo_id(parent: strawberry.Parent[Photo]) -> strawberry.ID:
-    # The moment as the table has it, so that the photo is read by its key whoever wrote it.
+    # The time as the table contains it, so that the key is exact for photos of other programs too.
     return global_id("Photo", *library_keys.photo_parts(parent.key))
 
 
@@ -129,9 +129,9 @@ async def node(info: Info, id: NodeId) -> Record | None:
 async def nodes(info: Info, ids: NodeIds) -> list[Record | None]:
     if len(ids) > LARGEST_PAGE:
         raise BadUserInput(f"`ids` may hold at most {LARGEST_PAGE} ids, not {len(ids)}.", field="ids")
-    # An error stands in the place of its own id only.
+    # An error affects only the entry of its own id.
     return await asyncio.gather(
-        *[_read(info.context, id, f"ids[{place}]") for place, id in enumerate(ids)], return_exceptions=True
+        *[_read(info.context, id, f"ids[{index}]") for index, id in enumerate(ids)], return_exceptions=True
     )
 
 
@@ -140,28 +140,28 @@ def global_id(kind: str, *parts: str) -> strawberry.ID:
 
 
 def _no_node(field: str) -> BadUserInput:
-    return BadUserInput(f"`{field}` is not the id of a node.", field=field)
+    return BadUserInput(f"`{field}` is not the global id of an object.", field=field)
 
 
 async def _read(context: Context, id: str, field: str) -> Record | None:
     kind, parts = _parse(id, field)
     try:
         return await READERS[kind][1](context, *parts)
-    except BadUserInput:  # a part that is none of a key
+    except BadUserInput:  # a part that no key contains
         raise _no_node(field) from None
 
 
 def _parse(id: str, field: str) -> tuple[str, list[str]]:
-    refusal = _no_node(field)
+    error = _no_node(field)
     if len(id) > LONGEST_ID:
-        raise refusal
+        raise error
     try:
         kind, *parts = orjson.loads(base64url.decode(id))
     except (ValueError, TypeError):
-        raise refusal from None
-    known = isinstance(kind, str) and kind in READERS
-    if not known or len(parts) != READERS[kind][0] or not all(isinstance(part, str) for part in parts):
-        raise refusal
+        raise error from None
+    is_known = isinstance(kind, str) and kind in READERS
+    if not is_known or len(parts) != READERS[kind][0] or not all(isinstance(part, str) for part in parts):
+        raise error
     return kind, parts
 
 
@@ -249,7 +249,7 @@ async def _livestream(context: Context, livestream_id: str) -> Livestream | None
     return await context.livestreams.by_id(livestream_id)
 
 
-# Type name: how many parts its id has, and what reads it.
+# By type: the number of parts of its id, and the function that reads an object by them.
 READERS: dict[str, tuple[int, Callable[..., Awaitable[Record | None]]]] = {
     "ActiveMatch": (1, _active_match),
     "Match": (1, _match),

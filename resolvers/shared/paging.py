@@ -1,4 +1,4 @@
-"""Relay connections: paging arguments in, edges with sealed cursors out.
+"""Relay connections: keyset pagination with signed cursors.
 
 https://relay.dev/graphql/connections.htm
 """
@@ -22,7 +22,7 @@ Record = TypeVar("Record")
 
 
 class Paging(Struct, frozen=True):
-    """The paging arguments of a field as they were given."""
+    """The unvalidated paging arguments of a field."""
 
     first: int | None = None
     after: str | None = None
@@ -30,7 +30,7 @@ class Paging(Struct, frozen=True):
     before: str | None = None
 
     def check(self) -> None:
-        """Raise `BadUserInput` naming the argument and the limit."""
+        """Raise `BadUserInput`, which names the argument and the limit, for invalid arguments."""
         for name, size in (("first", self.first), ("last", self.last)):
             if size is not None and not 1 <= size <= LARGEST_PAGE:
                 raise BadUserInput(f"`{name}` must be between 1 and {LARGEST_PAGE}, not {size}.", field=name)
@@ -40,12 +40,13 @@ class Paging(Struct, frozen=True):
 
 
 class Listing:
-    """The list that a field pages through. Its cursors are valid for no other list.
+    """The list of a field (`Type.field`) with its arguments other than the paging ones.
 
-    `place` names the attributes of an item that its cursor holds. The default is the start key of the pattern's Query.
+    The cursors are valid for this list only. `cursor_attributes` are the attributes of an item that its cursor
+    contains, by default the start key of the pattern's Query.
     """
 
-    __slots__ = ("_arguments", "_binding", "_field", "_place", "_sealer", "cursors", "pattern")
+    __slots__ = ("_arguments", "_binding", "_cursor_attributes", "_field", "_sealer", "cursors", "pattern")
 
     def __init__(
         self,
@@ -53,9 +54,9 @@ class Listing:
         pattern: AccessPattern,
         field: str,
         arguments: Mapping[str, Any],
-        place: tuple[str, ...] = (),
+        cursor_attributes: tuple[str, ...] = (),
     ) -> None:
-        self._place = place
+        self._cursor_attributes = cursor_attributes
         self.cursors = cursors
         self.pattern = pattern
         self._field = field
@@ -65,16 +66,16 @@ class Listing:
 
     @property
     def binding(self) -> bytes:
-        """What its cursors are bound to: made with the first of them."""
+        """The value that binds the cursors to this list. It is computed with the first cursor."""
         if self._binding is None:
             self._binding = binding(f"{self.pattern.id} {self._field}", self._arguments)
         return self._binding
 
     def span(self, paging: Paging) -> Span:
-        """What to read for these arguments. Raises `BadUserInput` or `BadCursor`."""
+        """Return the part of the list to read. Raises `BadUserInput` or `BadCursor`."""
         if paging.last is None and paging.after is None and paging.before is None:
             size = paging.first
-            if size is None or 1 <= size <= LARGEST_PAGE:  # as most are
+            if size is None or 1 <= size <= LARGEST_PAGE:  # most requests
                 return Span(size or DEFAULT_PAGE)
         paging.check()
         backward = paging.last is not None or paging.before is not None
@@ -84,33 +85,28 @@ class Listing:
 
     @property
     def cursor(self) -> Callable[[Raw], str]:
-        """What makes a cursor for the place of an item as DynamoDB answers it."""
+        """The function that returns the cursor of an item in DynamoDB's format."""
         if self._sealer is None:
-            names = self._place or start_key_attributes(self.pattern)
+            names = self._cursor_attributes or start_key_attributes(self.pattern)
             self._sealer = self.cursors.sealer(names, self.binding, personal=self.pattern.personal)
         return self._sealer
 
     def cursor_of_plain(self, item: Mapping[str, Any]) -> str:
-        """A cursor for the place of a plain item."""
-        names = self._place or start_key_attributes(self.pattern)
+        """Return the cursor of a decoded item."""
+        names = self._cursor_attributes or start_key_attributes(self.pattern)
         return self.cursor(encode_item({name: item[name] for name in names}))
-
-
-def listing(cursors: Cursors, pattern: AccessPattern, field: str, arguments: Mapping[str, Any]) -> Listing:
-    """The list of a field (`Type.field`) with its arguments other than the paging ones."""
-    return Listing(cursors, pattern, field, arguments)
 
 
 @cache
 def start_key_attributes(pattern: AccessPattern) -> tuple[str, ...]:
-    """The attributes of a start key of the pattern's Query."""
+    """Return the attributes of the start key of the pattern's Query."""
     return pattern.table.key_attributes(pattern.index)
 
 
 class Edge(Generic[Record]):
-    """One place in a list. A record that cannot be read is the error that the field `node` answers.
+    """An entry of a list. If its item is damaged, `node` is the error of the field `node`.
 
-    `item` is its item as DynamoDB answered it.
+    `item` is the item in DynamoDB's format.
     """
 
     __slots__ = ("item", "listing", "node")
@@ -122,12 +118,12 @@ class Edge(Generic[Record]):
 
     @property
     def cursor(self) -> str:
-        """Sealed when it is asked for: a list shown without cursors does not pay for them."""
+        """The cursor. It is computed on demand: a response without cursors does not pay for them."""
         return self.listing.cursor(self.item)
 
 
 class PlainEdge(Edge[Record]):
-    """One whose item is a plain one, as in a list that was in memory."""
+    """An entry whose item is decoded, such as an entry of a list in memory."""
 
     __slots__ = ()
 
@@ -137,7 +133,7 @@ class PlainEdge(Edge[Record]):
 
 
 class PageInfo(Struct, frozen=True):
-    """Where a page stands in its list."""
+    """The position of a page in its list."""
 
     has_next_page: bool
     has_previous_page: bool
@@ -154,7 +150,7 @@ class PageInfo(Struct, frozen=True):
 
 
 class Connection(Struct, Generic[Record], frozen=True):
-    """One page of a list. `end` is the position at which the page was cut off, if that is not its last edge."""
+    """A page of a list. `end` is the position at which reading stopped, if it differs from that of the last edge."""
 
     page: Page
     edges: list[Edge[Record]]
@@ -174,25 +170,25 @@ class Connection(Struct, Generic[Record], frozen=True):
         return self.page_info.end_cursor if self.page.has_next else None
 
 
-def connection(of: Listing, page: Page, convert: Callable[[Mapping[str, Any]], Record]) -> Connection[Record]:
-    """The records of a page.
+def connection(listing: Listing, page: Page, convert: Callable[[Mapping[str, Any]], Record]) -> Connection[Record]:
+    """Return the records of a page.
 
-    `convert` makes one of a plain item; a `RecordDecoder` does of one as DynamoDB answers it.
+    `convert` returns the record of a decoded item; a `RecordDecoder` reads items in DynamoDB's format.
     """
     if page.raw is None:
-        return Connection(page, [PlainEdge(of, item, parsed(convert, item)) for item in page.items])
+        return Connection(page, [PlainEdge(listing, item, parsed(convert, item)) for item in page.items])
     if isinstance(convert, RecordDecoder):
-        return Connection(page, list(map(Edge, repeat(of), page.raw, raw_records(convert, page.raw))))
-    return Connection(page, [Edge(of, raw, parsed(convert, decode_item(raw))) for raw in page.raw])
+        return Connection(page, list(map(Edge, repeat(listing), page.raw, raw_records(convert, page.raw))))
+    return Connection(page, [Edge(listing, raw, parsed(convert, decode_item(raw))) for raw in page.raw])
 
 
-def cut(items: list[Item], place: Callable[[Item], Any], span: Span) -> Page:
-    """A page of a list that is in memory already, newest first by `place`; a cursor's own item may have gone since."""
-    start = None if span.start is None else place(span.start)
+def page_of_items(items: list[Item], sort_key: Callable[[Item], Any], span: Span) -> Page:
+    """Return a page of a list in memory, in descending order of `sort_key`. The cursor's item may be missing."""
+    start = None if span.start is None else sort_key(span.start)
     if span.backward:
-        before = items if start is None else [item for item in items if place(item) > start]
+        before = items if start is None else [item for item in items if sort_key(item) > start]
         kept = before[-span.size :]
         return Page(kept, has_next=len(before) < len(items), has_previous=len(kept) < len(before))
-    after = items if start is None else [item for item in items if place(item) < start]
+    after = items if start is None else [item for item in items if sort_key(item) < start]
     kept = after[: span.size]
     return Page(kept, has_next=len(kept) < len(after), has_previous=len(after) < len(items))

@@ -1,4 +1,4 @@
-"""Which fields of a connection's nodes a client selected, so that no more is read than is shown."""
+"""The fields that an operation selects, so that resolvers read no more than the response contains."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -8,59 +8,59 @@ from graphql import FieldNode, FragmentDefinitionNode, FragmentSpreadNode, Inlin
 from resolvers.shared.context import Info
 
 
-def leads_on(info: Info, *fields: str) -> bool:
-    """Whether one of these fields of a list's nodes, each a point read, was selected: what `read_page` is to know."""
+def has_child_reads(info: Info, *fields: str) -> bool:
+    """Return whether one of these fields of a list's nodes is selected. Each of them needs a point read."""
     return not selected_node_fields(info).isdisjoint(fields)
 
 
 def selected_node_fields(info: Info) -> frozenset[str]:
-    """The names of the fields selected under `nodes` and `edges.node`, fragments included, as the schema has them."""
-    return _selected(info).of_nodes
+    """Return the names of the fields selected under `nodes` and `edges.node`, including those of fragments."""
+    return _selection(info).of_nodes
 
 
 def selected_fields(info: Info) -> frozenset[str]:
-    """The names of the fields selected directly under the field that is being resolved."""
-    return _selected(info).own
+    """Return the names of the fields selected directly under the field that is being resolved."""
+    return _selection(info).own
 
 
 def selects(info: Info, name: str) -> bool:
-    """Whether the field `name` is selected directly under the field that is being resolved."""
-    return name in _selected(info).own
+    """Return whether the field `name` is selected directly under the field that is being resolved."""
+    return name in _selection(info).own
 
 
-def selected_beneath(info: Info, name: str) -> frozenset[str]:
+def selected_child_fields(info: Info, name: str) -> frozenset[str]:
     """Return the names of the fields that are selected under the child `name` of the field being resolved."""
-    return _selected(info).beneath(name)
+    return _selection(info).children_of(name)
 
 
-class _Selected:
-    """What is selected under a field, wherever in the document it is asked for."""
+class _Selection:
+    """The fields selected under a field, in all places of the document that select it."""
 
     __slots__ = ("_fragments", "_own", "of_nodes", "own")
 
     def __init__(self, nodes: Sequence[FieldNode], fragments: Mapping[str, FragmentDefinitionNode]) -> None:
         own = list(_under(fragments, nodes))
         self._own, self._fragments = own, fragments
-        shown = [field for field in own if field.name.value == "nodes"]
+        nodes_fields = [field for field in own if field.name.value == "nodes"]
         edges = [field for field in own if field.name.value == "edges"]
-        shown += [field for field in _under(fragments, edges) if field.name.value == "node"]
+        nodes_fields += [field for field in _under(fragments, edges) if field.name.value == "node"]
         self.own = frozenset(field.name.value for field in own)
-        self.of_nodes = frozenset(field.name.value for field in _under(fragments, shown))
+        self.of_nodes = frozenset(field.name.value for field in _under(fragments, nodes_fields))
 
-    def beneath(self, name: str) -> frozenset[str]:
+    def children_of(self, name: str) -> frozenset[str]:
         fields = [field for field in self._own if field.name.value == name]
         return frozenset(field.name.value for field in _under(self._fragments, fields))
 
 
-def _selected(info: Info) -> _Selected:
-    """Found out once for an operation that is compiled, however often and for however many objects it is executed."""
+def _selection(info: Info) -> _Selection:
+    """Return the selection of a field. A compiled operation computes it once for all its executions."""
     notes: dict[Any, Any] | None = getattr(info, "notes", None)
-    selected: _Selected | None = notes.get(_Selected) if notes is not None else None
+    selected: _Selection | None = notes.get(_Selection) if notes is not None else None
     if selected is None:
         raw = info._raw_info
-        selected = _Selected(raw.field_nodes, raw.fragments)
+        selected = _Selection(raw.field_nodes, raw.fragments)
         if notes is not None:
-            notes[_Selected] = selected
+            notes[_Selection] = selected
     return selected
 
 

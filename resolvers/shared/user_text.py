@@ -1,15 +1,15 @@
-"""Text that users write: one check for every field that stores some.
+"""Checks of text that users write.
 
-`line` is for names and titles, `prose` for text that may span lines. Both return the text in NFC without the space
-around it, and refuse what would deceive a reader or disturb a terminal, a log or a layout:
+`line` is for names and titles, `prose` for text that may span lines. Both return the text in NFC without surrounding
+space. They reject text that could deceive a reader or disturb a terminal, a log or a layout:
 
 - control characters; prose may hold line breaks and tabs
 - bidirectional embeddings, overrides and isolates (U+202A to U+202E, U+2066 to U+2069)
 - tag characters (U+E0000 to U+E007F), noncharacters and lone surrogates
-- more than 30 in a row of combining marks and characters that show nothing
-- in lines, other characters that show nothing (Default_Ignorable_Code_Point), such as U+200B; ZWJ and ZWNJ are part of
-  emoji and of many scripts, and U+FE0F of an emoji where it follows a character that is text without it
-- text of nothing but spaces and characters that show nothing
+- more than 30 consecutive combining marks and invisible characters
+- in lines, other invisible characters (Default_Ignorable_Code_Point), such as U+200B; allowed are ZWJ and ZWNJ, which
+  emoji and many scripts contain, and U+FE0F after a character that it changes to an emoji
+- text that consists of spaces and invisible characters
 """
 
 import re
@@ -18,25 +18,25 @@ from unicodedata import category, normalize
 from datastore.errors import BadUserInput
 from datastore.model.text_characters import BLANK, MOST_MARKS, NOT_IN_A_LINE, NOT_IN_PROSE, has_pile
 
-# A character in NFC stands for at most this many of the text before.
+# A character in NFC replaces at most this many characters of the original text.
 LONGEST_SEQUENCE = 4
 _INVISIBLE = {"Cc", "Cf", "Cs", "Zl", "Zp", "Zs"}
 
 
 def line(field: str, value: str, longest: int) -> str:
-    """Return the text in NFC without the space around it.
+    """Return the text in NFC without surrounding space.
 
-    Raises `BadUserInput` unless it has 1 to `longest` characters and holds none that a line must not hold.
+    Raises `BadUserInput` unless it has 1 to `longest` characters, all of which a line may contain.
     """
     text = _normal(field, value, longest)
-    _refuse(field, text, NOT_IN_A_LINE)
+    _reject(field, text, NOT_IN_A_LINE)
     return text
 
 
 def prose(field: str, value: str, longest: int) -> str:
-    """Return the text in NFC without the space around it. It may hold line breaks and tabs.
+    """Return the text in NFC without surrounding space. It may contain line breaks and tabs.
 
-    Raises `BadUserInput` unless it has 1 to `longest` characters and holds none that prose must not hold.
+    Raises `BadUserInput` unless it has 1 to `longest` characters, all of which prose may contain.
     """
     text = _normal(field, value, longest)
     check(field, text)
@@ -44,25 +44,25 @@ def prose(field: str, value: str, longest: int) -> str:
 
 
 def check(field: str, text: str) -> None:
-    """Raise `BadUserInput` for a text that holds what prose must not hold. Any length will do."""
-    _refuse(field, text, NOT_IN_PROSE)
+    """Raise `BadUserInput` if a text of any length contains a character that prose must not contain."""
+    _reject(field, text, NOT_IN_PROSE)
 
 
 def normal(field: str, text: str) -> str:
-    """Return the text in NFC, with the space around it. Any length will do; `check` tells what it must not hold.
+    """Return a text of any length in NFC, with surrounding space. It does not check single characters as `check` does.
 
-    Raises `BadUserInput` for a pile of marks.
+    Raises `BadUserInput` for too many consecutive marks.
     """
     if text.isascii():
         return text
     _check_marks(field, text)
     text = normalize("NFC", text)
-    _check_marks(field, text)  # a mark may stand for several
+    _check_marks(field, text)  # a mark may become several
     return text
 
 
 def visible(text: str) -> str:
-    """Return what shows of a text: everything but spaces, controls, formats and blank letters."""
+    """Return the visible characters of a text: all but spaces, controls, formats and blank letters."""
     if text.isascii() and text.isprintable():
         return text.replace(" ", "")
     return "".join(character for character in BLANK.sub("", text) if category(character) not in _INVISIBLE)
@@ -70,7 +70,7 @@ def visible(text: str) -> str:
 
 def _normal(field: str, value: str, longest: int) -> str:
     text = value.strip()
-    # What is longer is too long in NFC, too.
+    # A longer text is too long in NFC too.
     if not text.isascii() and len(text) <= longest * LONGEST_SEQUENCE:
         text = normal(field, text)
     if not 1 <= len(text) <= longest or not visible(text):
@@ -80,14 +80,16 @@ def _normal(field: str, value: str, longest: int) -> str:
 
 def _check_marks(field: str, text: str) -> None:
     if has_pile(text):
-        raise BadUserInput(f"`{field}` must not hold more than {MOST_MARKS} combining marks in a row.", field=field)
+        raise BadUserInput(
+            f"`{field}` must not contain more than {MOST_MARKS} consecutive combining marks.", field=field
+        )
 
 
-def _refuse(field: str, text: str, refused: re.Pattern[str]) -> None:
-    if not (text.isascii() and text.isprintable()) and (found := refused.search(text)):
+def _reject(field: str, text: str, forbidden: re.Pattern[str]) -> None:
+    if not (text.isascii() and text.isprintable()) and (found := forbidden.search(text)):
         code = f"U+{ord(found.group()):04X}"
         raise BadUserInput(
-            f"`{field}` must not hold {code}: control characters, bidirectional overrides and invisible characters "
-            "are refused.",
+            f"`{field}` must not contain {code}: control characters, bidirectional overrides and invisible "
+            "characters are not allowed.",
             field=field,
         )

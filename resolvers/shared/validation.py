@@ -1,4 +1,4 @@
-"""What inputs may hold: each check names the field and the limit."""
+"""Checks of input values. The error of each check names the field and the limit."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from datetime import UTC, datetime
@@ -18,35 +18,38 @@ from datastore.model.timestamps import FIRST_YEAR, LAST_YEAR
 from resolvers.shared import user_text
 
 Number = TypeVar("Number", int, float)
-# Takes the field's name in the API and its value, answers the value to go on with, or raises `BadUserInput`.
+# A function of the field's name in the API and its value. It returns the checked value, or raises `BadUserInput`.
 Check = Callable[[str, Any], Any]
 
 LONGEST_ID = 100
 LONGEST_CODE = 20
 LONGEST_URL = 1000
 LONGEST_LIST = 100
-GREATEST_INT = 2**31 - 1  # of GraphQL
+GREATEST_INT = 2**31 - 1  # the greatest Int of GraphQL
 SHORTEST_DATE = len("20260625")
 
 assert DateTimeDefinition.parse_value is not None
 _parse_iso: Callable[[object], datetime] = DateTimeDefinition.parse_value
 
 
-def checked(input: object, checks: Mapping[str, Check], at: str = "") -> dict[str, Any]:
-    """The values of an input's fields, each by its check; None needs none. `at` is where the input stands, `teams[3].`.
+def fields(input: object, checks: Mapping[str, Check], prefix: str = "") -> dict[str, Any]:
+    """Return the checked values of an input's fields. None is not checked.
 
-    Raises `BadUserInput`.
+    `prefix` is the path of the input, such as `teams[3].`.
+
+    Raises: `BadUserInput`.
     """
     values = {name: getattr(input, name) for name in checks}
     return {
-        name: None if value is None else checks[name](at + to_camel_case(name), value) for name, value in values.items()
+        name: None if value is None else checks[name](prefix + to_camel_case(name), value)
+        for name, value in values.items()
     }
 
 
 def changes(input: object, checks: Mapping[str, Check], removable: Collection[str]) -> dict[str, Any]:
-    """The fields of an input of `Maybe`s that were given; None, for those that are `removable`, takes a value away.
+    """Return the checked values of the present fields of an input of `Maybe`s. None removes a `removable` field.
 
-    Raises `BadUserInput`, also when nothing was given.
+    Raises: `BadUserInput`, also if no field is present.
     """
     given = {name: some.value for name in checks if (some := getattr(input, name)) is not None}
     if not given:
@@ -65,7 +68,7 @@ prose = user_text.prose
 
 
 def user_id(field: str, value: str) -> str:
-    """Return the id of a user as it is: that of a token. Raises `BadUserInput` for a text that is none."""
+    """Return the id of a user unchanged, as in a token. Raises `BadUserInput` for any other text."""
     if identifiers.is_user_id(value):
         return value
     if value.strip() and identifiers.user_id_fits(value):
@@ -96,10 +99,10 @@ note = partial(prose, longest=1000)
 
 
 def ids(field: str, values: Sequence[str]) -> Sequence[str]:
-    """Each as `id` takes it."""
-    signs = "".join(values)
-    # As nearly always: there is nothing to strip, nor to look at one by one.
-    plain = signs.isascii() and signs.isprintable() and " " not in signs and all(values)
+    """Return the ids, each checked and stripped as by `id`."""
+    characters = "".join(values)
+    # Nearly all lists pass this test, which is cheaper than a check of each id.
+    plain = characters.isascii() and characters.isprintable() and " " not in characters and all(values)
     if plain and max(map(len, values), default=0) <= LONGEST_ID:
         return values
     return [id(field, value) for value in values]
@@ -108,8 +111,8 @@ def ids(field: str, values: Sequence[str]) -> Sequence[str]:
 def url(field: str, value: str) -> str:
     """Return an address on the web.
 
-    Raises `BadUserInput` for one that is too long, not http(s), or names no host or a user, and for one with a
-    backslash: browsers read it as a slash, and other programs as a part of the host.
+    Raises `BadUserInput` for an address that is too long, is not http(s), or names a user or no host. A backslash is
+    rejected too: browsers read it as a slash, and other programs as a part of the host.
     """
     address = line(field, value, longest=LONGEST_URL)
     if not address.startswith(("https://", "http://")):
@@ -130,7 +133,7 @@ def _names_host_alone(address: str) -> bool:
 
 
 def email(field: str, value: str) -> str:
-    """Return the normal form of an email address. Raises `BadUserInput`, which does not repeat what was given."""
+    """Return the normal form of an email address. Raises `BadUserInput`, whose message does not contain the input."""
     address = identifiers.email(value)
     if address is None:
         raise BadUserInput(
@@ -140,38 +143,38 @@ def email(field: str, value: str) -> str:
     return address
 
 
-def flag(_field: str, value: bool) -> bool:
+def boolean(_field: str, value: bool) -> bool:
     return value
 
 
-def number(field: str, value: Number, *, least: Number, most: Number) -> Number:
-    """The number. Raises `BadUserInput` unless it lies within the bounds, both included."""
-    if not least <= value <= most:
-        raise BadUserInput(f"`{field}` must be between {least} and {most}.", field=field)
+def number(field: str, value: Number, *, minimum: Number, maximum: Number) -> Number:
+    """Return the number. Raises `BadUserInput` unless it lies within the bounds, both inclusive."""
+    if not minimum <= value <= maximum:
+        raise BadUserInput(f"`{field}` must be between {minimum} and {maximum}.", field=field)
     return value
 
 
 def version(value: int | None) -> int | None:
-    """The version that a change goes by, None for any. Raises `BadUserInput` for a number that none can have."""
-    return None if value is None else number("expectedVersion", value, least=0, most=GREATEST_INT)
+    """Return the expected version of a change, None for any. Raises `BadUserInput` for an impossible version."""
+    return None if value is None else number("expectedVersion", value, minimum=0, maximum=GREATEST_INT)
 
 
-def moment_from(value: object) -> datetime:
-    """Return the moment of an ISO 8601 text.
+def parse_timestamp(value: object) -> datetime:
+    """Return the time of an ISO 8601 text.
 
-    A date without a time means its midnight. A moment without an offset is in UTC.
+    A date without a time means its midnight. A time without an offset is in UTC.
     Raises `StrawberryInputCoercionError` for any other value, such as a month or a number.
     """
-    moment = _parse_iso(value)
-    if moment.tzinfo is not None:
-        return moment
+    time = _parse_iso(value)
+    if time.tzinfo is not None:
+        return time
     if len(str(value).partition("T")[0]) < SHORTEST_DATE:
         raise StrawberryInputCoercionError(f'"{value}" names no day.')
-    return moment.replace(tzinfo=UTC)
+    return time.replace(tzinfo=UTC)
 
 
-def moment(field: str, value: datetime) -> datetime:
-    """Return the moment in UTC. Raises `BadUserInput` for a year before `FIRST_YEAR` or after `LAST_YEAR`."""
+def timestamp(field: str, value: datetime) -> datetime:
+    """Return the time in UTC. Raises `BadUserInput` for a year before `FIRST_YEAR` or after `LAST_YEAR`."""
     try:
         utc = value.astimezone(UTC)
     except OverflowError:
@@ -181,7 +184,7 @@ def moment(field: str, value: datetime) -> datetime:
     return utc
 
 
-def listed(field: str, values: Sized) -> None:
+def list_size(field: str, values: Sized) -> None:
     """Raise `BadUserInput` for a list that is too long."""
     if len(values) > LONGEST_LIST:
         raise BadUserInput(f"`{field}` may hold at most {LONGEST_LIST}, not {len(values)}.", field=field)

@@ -18,7 +18,7 @@ from datastore.sightings.demo import SEEN, demo_reporters, demo_sightings
 from datastore.sightings.reporters import UserProfile
 from datastore.sightings.sightings import Freshness, Sighting, Trend, is_sighting, newness, sighting_from
 from datastore.sightings.watches import Watch, is_watch, watch_from
-from resolvers.shared import validation as bounds
+from resolvers.shared import validation as validate
 from resolvers.shared.arguments import (
     After,
     AnyArea,
@@ -34,8 +34,8 @@ from resolvers.shared.arguments import (
 )
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
-from resolvers.shared.event_source import follow, keeping
-from resolvers.shared.paging import Connection, Paging, connection, cut, listing
+from resolvers.shared.event_source import follow, queue_limits
+from resolvers.shared.paging import Connection, Listing, Paging, connection, page_of_items
 from resolvers.shared.selected_fields import selects
 
 LONGEST_WINDOW_HOURS = 48
@@ -86,13 +86,13 @@ async def sightings(
     before: Before = None,
 ) -> Connection[Sighting]:
     _known(info.context, area=area)
-    of = listing(info.context.services.cursors, keys.ACTIVE_IN_AREA, "Query.sightings", {"area": area})
-    page = await info.context.sightings.active_in(area, of.span(Paging(first, after, last, before)))
-    return connection(of, page, sighting_from)
+    listing = Listing(info.context.services.cursors, keys.ACTIVE_IN_AREA, "Query.sightings", {"area": area})
+    page = await info.context.sightings.active_in(area, listing.span(Paging(first, after, last, before)))
+    return connection(listing, page, sighting_from)
 
 
 async def user_profile(info: Info, user_id: UserId) -> UserProfile | None:
-    return await info.context.reporters.by_id(bounds.user_id("userId", user_id))
+    return await info.context.reporters.by_id(validate.user_id("userId", user_id))
 
 
 async def reporter(parent: strawberry.Parent[Sighting], info: Info) -> UserProfile | None:
@@ -138,16 +138,16 @@ async def trending_sightings(
     before: Before = None,
 ) -> Connection[Sighting]:
     arguments = {"category": parent.category, "hours": parent.window / HOUR}
-    of = listing(info.context.services.cursors, keys.TRENDING, "TrendingCategory.sightings", arguments)
-    page = cut(list(parent.items), newness, of.span(Paging(first, after, last, before)))
-    return connection(of, page, sighting_from)
+    listing = Listing(info.context.services.cursors, keys.TRENDING, "TrendingCategory.sightings", arguments)
+    page = page_of_items(list(parent.items), newness, listing.span(Paging(first, after, last, before)))
+    return connection(listing, page, sighting_from)
 
 
 async def confirm_sighting(info: Info, area: Area, sighting_id: SightingId) -> Sighting:
     context = info.context
     caller = require(context.identity, keys.CONFIRM)
     _known(context, area=area)
-    sighting = bounds.id("sightingId", sighting_id)
+    sighting = validate.id("sightingId", sighting_id)
     return await context.sightings.confirm(area, sighting, user_id=caller.user_id, nano_id=context.new_id(info))
 
 
@@ -157,7 +157,7 @@ async def report_sighting(
     context = info.context
     caller = require(context.identity, keys.REPORT)
     _known(context, area=input.area, category=input.category)
-    description = bounds.prose("description", input.description, LONGEST_DESCRIPTION)
+    description = validate.prose("description", input.description, LONGEST_DESCRIPTION)
     return await context.sightings.report(
         sighting_id=context.new_id(info),
         area=input.area,
@@ -181,8 +181,8 @@ async def delete_watch(info: Info, area: Area, category: Category, watch_id: Wat
     context = info.context
     caller = require(context.identity, keys.DELETE_WATCH)
     # The area and the category may be configured no longer.
-    place = bounds.id("area", area, LONGEST_PLACE), bounds.id("category", category, LONGEST_PLACE)
-    watch = keys.watch(caller.user_id, *place, bounds.id("watchId", watch_id))
+    place = validate.id("area", area, LONGEST_PLACE), validate.id("category", category, LONGEST_PLACE)
+    watch = keys.watch(caller.user_id, *place, validate.id("watchId", watch_id))
     deleted = await context.watches.delete(watch)
     if deleted is None:
         raise NotFound(f"You have no watch {watch_id!r} for this area and category.")
@@ -206,7 +206,7 @@ async def sighting_reported(
     buffer: Buffer = None,
 ) -> SharedSource[Sighting]:
     _known(info.context, area=area, category=category)
-    kept = keeping(when_slow, buffer)
+    kept = queue_limits(when_slow, buffer)
 
     def reported(change: Change) -> Sighting | None:
         sighting = _new_sighting(change)
@@ -232,7 +232,7 @@ async def watch_alerts(
     info: Info, user_id: UserId, when_slow: WhenSlow = keys.WATCH_ALERTS.policy, buffer: Buffer = None
 ) -> UnsharedSource[Sighting]:
     require(info.context.identity, keys.WATCH_ALERTS, owner=user_id)
-    kept = keeping(when_slow, buffer)
+    kept = queue_limits(when_slow, buffer)
     return UnsharedSource(kept, _alive(info.context, _watch_alerts(info.context, user_id, kept)), _place)
 
 
