@@ -229,7 +229,7 @@ async def test_one_is_read_anew_when_the_change_that_followed_the_reading_is_los
     events += [await told(listener), await told(listener)]
 
     assert events == [("6", "UPCOMING"), ("7", "UPCOMING"), ("7", "LIVE")]
-    assert (reads, "cannot be read anew: UNAVAILABLE" in caplog.text) == (3, True)
+    assert (reads, "could not be read for its subscriber (UNAVAILABLE)" in caplog.text) == (3, True)
 
 
 async def test_of_other_items_nothing_is_told_or_logged(served: Served, caplog: pytest.LogCaptureFixture) -> None:

@@ -106,7 +106,7 @@ async def test_others_may_say_neither_whose_entry_it_is_nor_the_limit(
     answer = await enter(served, role=role, **given)
 
     assert answer.codes == ["FORBIDDEN"]
-    assert (answer.errors or [])[0]["message"] == f"`{list(given)[-1]}` is for admins."
+    assert (answer.errors or [])[0]["message"] == f"`{list(given)[-1]}` is for admins only."
     assert answer.calls == []
 
 
@@ -124,7 +124,7 @@ async def test_without_a_verified_email_nobody_enters(served: Served) -> None:
         for email in (None, "  "):
             answer = await served.ask(CREATE, {"input": {"displayName": "A"}}, user="ada", role=role, email=email)
             assert answer.codes == ["FORBIDDEN"]
-            assert "needs a token with a verified one" in (answer.errors or [])[0]["message"]
+            assert "requires a token with a verified email" in (answer.errors or [])[0]["message"]
             assert answer.calls == []
 
     assert (await served.ask(CREATE, {"input": {"displayName": "A"}})).codes == ["UNAUTHENTICATED"]

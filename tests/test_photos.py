@@ -320,7 +320,7 @@ async def test_what_is_read_from_an_index_cannot_be_read_consistently(served: Se
         assert [(error["extensions"], error["path"]) for error in answer.errors] == [
             ({"code": "BAD_USER_INPUT", "field": "consistent"}, [name])
         ]
-        assert "DynamoDB reads indexes eventually consistently only" in answer.errors[0]["message"]
+        assert "DynamoDB supports only eventually consistent reads of indexes" in answer.errors[0]["message"]
         assert answer.calls == []
 
 

@@ -238,7 +238,7 @@ async def test_what_a_photo_may_not_be_is_refused(served: Served) -> None:
     refusals: list[tuple[dict[str, Any], str]] = [
         ({"description": "x" * 1001}, "`description` must have between 1 and 1000 characters."),
         ({"description": " "}, "`description` must have between 1 and 1000 characters."),
-        ({"tags": ["x"] * 21}, "`tags` may hold at most 20, not 21."),
+        ({"tags": ["x"] * 21}, "`tags` may contain at most 20, not 21."),
         ({"tags": ["x", "x" * 51]}, "`tags[1]` must have between 1 and 50 characters."),
         ({"tags": ["a\0b"]}, f"`tags[0]` {HIDDEN}"),
         ({"description": "a\0b"}, f"`description` {HIDDEN}"),

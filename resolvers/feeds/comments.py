@@ -1,31 +1,27 @@
 """Comments: FEED-006 and FEED-W3, and how one's own go again (FEED-W6)."""
 
-from datetime import timedelta
 from typing import Annotated
 
 import strawberry
 
-from datastore.errors import BadUserInput, Forbidden
+from datastore.errors import Forbidden
 from datastore.feeds import hashtags as texts
 from datastore.feeds.comments import Comment, comment_from
 from datastore.feeds.posts import Post
 from datastore.feeds.users import User
 from datastore.keyspace.feeds import comments as keys
 from datastore.keyspace.feeds import posts as post_keys
-from datastore.model.ids import uuid7, uuid7_moment
 from datastore.session.pagination import empty_page
 from resolvers.feeds.post_access import post_to_answer
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, PostId
 from resolvers.shared.authorization import require
+from resolvers.shared.client_ids import new_object_id
 from resolvers.shared.context import Info
 from resolvers.shared.paging import Connection, Listing, Paging, connection
 from resolvers.shared.selected_fields import has_child_reads
 
 LONGEST_TEXT = 1000
-# A client's clock may be ahead of ours, and it may send again what it could not, but nobody's comment shall stay the
-# last for long, or be the first on an old post.
-MOST_AHEAD, MOST_BEHIND = timedelta(minutes=5), timedelta(days=1)
 
 CommentId = Annotated[strawberry.ID, strawberry.argument(description="The comment's `commentId`.")]
 
@@ -82,24 +78,11 @@ async def add_comment(
 ) -> Comment:
     context = info.context
     caller = require(context.identity, keys.ADD_COMMENT)
-    comment_id = _comment_id(info, input.comment_id)
+    comment_id = new_object_id(info, "commentId", input.comment_id)
     text = validate.prose("text", input.text, LONGEST_TEXT)
     mentions = texts.mentions(text)
     post = await post_to_answer(context, validate.id("postId", input.post_id), caller.user_id, keys.ADD_COMMENT)
     return await context.comments.add(post, comment_id, caller.user_id, text, mentions)
-
-
-def _comment_id(info: Info, given: str | None) -> str:
-    context = info.context
-    if given is None:
-        return uuid7(context.requested_at, context.new_id(info))
-    moment = uuid7_moment(given)
-    if moment is None:
-        raise BadUserInput("`commentId` must be a UUID of version 7, in lower case.", field="commentId")
-    if not context.requested_at - MOST_BEHIND <= moment <= context.requested_at + MOST_AHEAD:
-        limits = "at most a day ago and at most five minutes ahead"
-        raise BadUserInput(f"`commentId` must have a time {limits}.", field="commentId")
-    return given
 
 
 async def delete_comment(info: Info, post_id: PostId, comment_id: CommentId) -> Comment | None:

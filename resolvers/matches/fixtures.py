@@ -154,7 +154,6 @@ FIXTURE_CHECKS: dict[str, validate.Check] = {
     "balls_per_over": _balls,
 }
 REMOVABLE = ("round", "format", "note", "venue", "scheduled_overs")
-ATTRIBUTES = {"start_time": "startTime", "scheduled_overs": "scheduledOvers"}
 
 
 async def match(info: Info, id: MatchId) -> Match | None:
@@ -255,7 +254,7 @@ async def update_fixture(info: Info, id: MatchId, input: Changes) -> Match:
     if input.clear:
         return await _clear(info, match_id, input, expected)
     changes = validate.changes(input, CHECKS, REMOVABLE)
-    attributes = {ATTRIBUTES.get(name, name): _stored(value) for name, value in changes.items()}
+    attributes = {name: _stored(value) for name, value in validate.attributes(changes).items()}
     fields = [FixtureField(name) for name in attributes]
     if "status" in attributes:
         attributes["phase"] = phase_of(attributes["status"]).value

@@ -1,1 +1,1 @@
-"""The photo library: who may ask what of it, and what is answered."""
+"""Resolvers of the photo library: a module for each entity."""

@@ -1,57 +1,64 @@
-"""Which changes of an item come after it was read."""
+"""The order of the changes of an item relative to a read of it."""
 
 from collections import deque
 
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.codec import Item
 
-# Of so many changes that are published while a livestream is read it is remembered how they found it; and of so many
-# that come later one should have found it as it was read.
-MOST_WHILE_READ, MOST_IN_DOUBT = 100, 3
+# The number of changes published during a read whose old images are kept.
+MAX_CHANGES_DURING_READ = 100
+# After this many later changes, one of them should have had the item that was read as its old image.
+MAX_UNMATCHED_CHANGES = 3
 
 
 class ChangeOrder:
-    """Which changes of an item come after it was read: the first of them found it as it was read.
+    """The order of the changes of an item relative to a read: which of them are later.
 
-    A change is noted while it is published: in a slow subscriber's queue a newer one may take its place. Should that
-    first one not have come through, which `is_lost` tells some changes later, the item is to be read anew.
+    The first later change has the item that was read as its old image. Changes are recorded when they are published,
+    since a newer change may replace them in a slow subscriber's queue. If the first later change does not arrive
+    (`is_lost`, known after some further changes), the item must be read again.
+
+    With `all_later` every change is later.
     """
 
-    def __init__(self, *, all_count: bool) -> None:
-        self._first = 1 if all_count else None
-        self._noted = self._noted_when_read = 0
-        self._read: Item | None = None
-        # How the changes found it that were published while it is read.
-        self._found: deque[Item | None] = deque(maxlen=MOST_WHILE_READ)
+    def __init__(self, *, all_later: bool) -> None:
+        # The number of the first later change, if it is known.
+        self._first_later = 1 if all_later else None
+        self._recorded = self._recorded_before_read = 0
+        self._item: Item | None = None
+        # The old images of the changes that are published during the read.
+        self._old_images: deque[Item | None] = deque(maxlen=MAX_CHANGES_DURING_READ)
 
-    def note(self, change: Change) -> int:
-        """The change's place among them."""
-        self._noted += 1
-        if self._first is None and self._read is None:
-            self._found.append(change.old)
-        elif self._first is None and change.old == self._read:
-            self._first = self._noted
-        return self._noted
+    def record(self, change: Change) -> int:
+        """Record a change when it is published, and return its number."""
+        self._recorded += 1
+        if self._first_later is None and self._item is None:
+            self._old_images.append(change.old)
+        elif self._first_later is None and change.old == self._item:
+            self._first_later = self._recorded
+        return self._recorded
 
-    def count_all(self) -> None:
-        """All that are noted from now on come after what the client knows."""
-        self._first = 0
+    def accept_all(self) -> None:
+        """Let every change be later: the client has the state before all of them."""
+        self._first_later = 0
 
-    def forget(self) -> None:
-        """It is about to be read, anew."""
-        self._read, self._noted_when_read = None, self._noted
-        self._found.clear()
+    def begin_read(self) -> None:
+        """Prepare for a read of the item, which may repeat an earlier one."""
+        self._item, self._recorded_before_read = None, self._recorded
+        self._old_images.clear()
 
-    def was_read(self, item: Item) -> None:
-        """What was noted until now and did not find it so comes before."""
-        self._read, self._noted_when_read = item, self._noted
-        if item in self._found:
-            self._first = self._noted - len(self._found) + self._found.index(item) + 1
-        self._found.clear()
+    def end_read(self, item: Item) -> None:
+        """Record the result of the read. Recorded changes without this old image are earlier."""
+        self._item, self._recorded_before_read = item, self._recorded
+        if item in self._old_images:
+            self._first_later = self._recorded - len(self._old_images) + self._old_images.index(item) + 1
+        self._old_images.clear()
 
-    def holds(self, place: int) -> bool:
-        return self._first is not None and place >= self._first
+    def is_later(self, number: int) -> bool:
+        """Return whether the change with this number is later than the read."""
+        return self._first_later is not None and number >= self._first_later
 
     @property
     def is_lost(self) -> bool:
-        return self._first is None and self._noted - self._noted_when_read >= MOST_IN_DOUBT
+        """Whether the first later change was missed."""
+        return self._first_later is None and self._recorded - self._recorded_before_read >= MAX_UNMATCHED_CHANGES

@@ -1,4 +1,4 @@
-"""What happened in the apps of the library: the part of SPARKS-W1 that logs it."""
+"""Logged events of apps (SPARKS-W1)."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -23,11 +23,11 @@ from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 
 EVENT_TYPE = re.compile(r"[A-Za-z0-9_.-]{1,50}")
-MOST_BYTES, MOST_LEVELS, MOST_VALUES, LONGEST_KEY = 4096, 5, 100, 100
-# What JSON can answer; DynamoDB would hold more.
-LEAST_INTEGER, MOST_INTEGER = -(2**63), 2**63 - 1
-# A phone may have been without a network, and its clock may be ahead.
-MOST_AHEAD, MOST_BEHIND = timedelta(minutes=5), timedelta(days=7)
+MAX_BYTES, MAX_LEVELS, MAX_VALUES, LONGEST_KEY = 4096, 5, 100, 100
+# The range of integers that JSON responses support; DynamoDB stores larger ones.
+MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
+# A phone may send events after a time without network, and its clock may be ahead.
+MAX_AHEAD, MAX_AGE = timedelta(minutes=5), timedelta(days=7)
 
 
 @strawberry.input(description="An event of an app.")
@@ -56,21 +56,21 @@ async def log_event(info: Info, events: Events) -> list[LoggedEvent]:
     require(context.identity, keys.LOG_EVENT)
     if not 1 <= len(events) <= BATCH_WRITES:
         raise BadUserInput(f"`events` must hold between 1 and {BATCH_WRITES}, not {len(events)}.", field="events")
-    logged = [_logged(info, event, f"events[{place}].") for place, event in enumerate(events)]
+    logged = [_logged(info, event, f"events[{index}].") for index, event in enumerate(events)]
     await context.photo_events.log(logged)
     return logged
 
 
-def _logged(info: Info, event: LogEventInput, at: str) -> LoggedEvent:
+def _logged(info: Info, event: LogEventInput, prefix: str) -> LoggedEvent:
     context = info.context
-    moment = context.requested_at
-    happened = moment if event.at is None else _happened(f"{at}at", event.at, moment)
+    now = context.requested_at
+    time = now if event.at is None else _event_time(f"{prefix}at", event.at, now)
     return LoggedEvent(
-        event_id=uuid7(moment, context.new_id(info)),
-        event_type=_event_type(f"{at}eventType", event.event_type),
-        event_data={} if event.event_data is None else event_data(f"{at}eventData", event.event_data),
+        event_id=uuid7(now, context.new_id(info)),
+        event_type=_event_type(f"{prefix}eventType", event.event_type),
+        event_data={} if event.event_data is None else event_data(f"{prefix}eventData", event.event_data),
         email=caller_email(context.identity),
-        created_at=from_iso(iso(happened)),
+        created_at=from_iso(iso(time)),
     )
 
 
@@ -80,46 +80,46 @@ def _event_type(field: str, value: str) -> str:
     return value
 
 
-def _happened(field: str, value: datetime, now: datetime) -> datetime:
-    moment = validate.timestamp(field, value)
-    if not now - MOST_BEHIND <= moment <= now + MOST_AHEAD:
+def _event_time(field: str, value: datetime, now: datetime) -> datetime:
+    time = validate.timestamp(field, value)
+    if not now - MAX_AGE <= time <= now + MAX_AHEAD:
         raise BadUserInput(f"`{field}` must be at most 7 days ago and at most five minutes ahead.", field=field)
-    return moment
+    return time
 
 
 def event_data(field: str, value: object) -> Mapping[str, Any]:
-    """An object that DynamoDB holds and JSON answers. Raises `BadUserInput` naming the limit."""
+    """Return an object that DynamoDB and JSON can represent. Raises `BadUserInput`, which names the limit."""
     if not isinstance(value, dict):
         raise BadUserInput(f"`{field}` must be an object.", field=field)
     for count, (level, element) in enumerate(_elements(field, value)):
-        if count > MOST_VALUES:
-            raise BadUserInput(f"`{field}` may hold at most {MOST_VALUES} values.", field=field)
-        if isinstance(element, dict | list) and level > MOST_LEVELS:
-            raise BadUserInput(f"`{field}` may have at most {MOST_LEVELS} levels.", field=field)
+        if count > MAX_VALUES:
+            raise BadUserInput(f"`{field}` may contain at most {MAX_VALUES} values.", field=field)
+        if isinstance(element, dict | list) and level > MAX_LEVELS:
+            raise BadUserInput(f"`{field}` may have at most {MAX_LEVELS} levels.", field=field)
         _check_value(field, element)
-    kept: Mapping[str, Any] = _normal(field, value)
-    if len(orjson.dumps(kept)) > MOST_BYTES:
-        raise BadUserInput(f"`{field}` may have at most {MOST_BYTES:,} bytes as JSON.", field=field)
-    return kept
+    normal: Mapping[str, Any] = _normal(field, value)
+    if len(orjson.dumps(normal)) > MAX_BYTES:
+        raise BadUserInput(f"`{field}` may have at most {MAX_BYTES:,} bytes as JSON.", field=field)
+    return normal
 
 
 def _normal(field: str, value: Any) -> Any:
-    """Return the value with all its text in NFC. Raises `BadUserInput` for keys of one object that are equal then."""
+    """Return the value with all its text in NFC. Raises `BadUserInput` if keys become equal."""
     if isinstance(value, str):
         return user_text.normal(field, value)
     if isinstance(value, list):
         return [_normal(field, element) for element in value]
     if not isinstance(value, dict):
         return value
-    named = {user_text.normal(field, key): _normal(field, element) for key, element in value.items()}
-    if len(named) < len(value):
-        raise BadUserInput(f"`{field}` must not hold keys that are the same text (in NFC).", field=field)
-    _check_keys(field, named)
-    return named
+    normal = {user_text.normal(field, key): _normal(field, element) for key, element in value.items()}
+    if len(normal) < len(value):
+        raise BadUserInput(f"`{field}` must not contain keys that are equal in NFC.", field=field)
+    _check_keys(field, normal)
+    return normal
 
 
 def _elements(field: str, value: object, level: int = 1) -> Iterator[tuple[int, object]]:
-    """The value and all that is in it, each with its level, one by one: whoever asks stops where it is too much."""
+    """Yield the value and all values in it, each with its level. The caller stops at the first limit."""
     yield level, value
     if isinstance(value, dict):
         _check_keys(field, value)
@@ -138,22 +138,22 @@ def _check_keys(field: str, value: Mapping[str, Any]) -> None:
 
 
 def _is_too_large(value: object) -> bool:
-    """Whether it is a number beyond 64 bits. An integer of more bits has become a float when its JSON was read."""
+    """Return whether a number exceeds 64 bits. The JSON parser has converted larger integers to floats."""
     if isinstance(value, float):
-        return not LEAST_INTEGER < value < MOST_INTEGER
-    return isinstance(value, int) and not LEAST_INTEGER <= value <= MOST_INTEGER
+        return not MIN_INTEGER < value < MAX_INTEGER
+    return isinstance(value, int) and not MIN_INTEGER <= value <= MAX_INTEGER
 
 
 def _check_value(field: str, value: object) -> None:
-    """Raise `BadUserInput` for what is no value of JSON, or of DynamoDB's."""
+    """Raise `BadUserInput` for a value that JSON or DynamoDB cannot represent."""
     if value is None or isinstance(value, bool | dict | list):
         return
     if isinstance(value, str):
         user_text.check(field, value)
     if _is_too_large(value):
-        raise BadUserInput(f"`{field}` may hold integers of at most 64 bits, and no larger numbers.", field=field)
+        raise BadUserInput(f"`{field}` may contain integers of at most 64 bits, and no larger numbers.", field=field)
     try:
         encode(value)
         orjson.dumps(value)
     except (TypeError, ValueError) as problem:
-        raise BadUserInput(f"`{field}` holds what cannot be stored: {problem}", field=field) from None
+        raise BadUserInput(f"`{field}` contains a value that cannot be stored: {problem}", field=field) from None

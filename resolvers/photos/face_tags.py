@@ -1,4 +1,4 @@
-"""Who is where on one's photos: their part of SPARKS-W1."""
+"""Mutations that tag and untag faces (SPARKS-W1)."""
 
 from typing import Annotated
 
@@ -6,17 +6,16 @@ import strawberry
 
 from datastore.errors import BadUserInput
 from datastore.keyspace.photos import faces as keys
-from datastore.model.ids import uuid7
 from datastore.model.timestamps import from_iso, iso
 from datastore.photos.faces import Face, FaceBoundingBox
-from resolvers.photos import photo_validation as texts
 from resolvers.photos.photo_access import moderator, uploader
 from resolvers.photos.photos import TakenAt
-from resolvers.photos.update_photo import OfPhoto, moment_given
+from resolvers.photos.update_photo import ImageId, given_time
 from resolvers.shared import validation as validate
+from resolvers.shared.client_ids import new_object_id
 from resolvers.shared.context import Info
 
-# What is smaller is nothing: a table holds no number that is not 0 and below 1E-130.
+# Smaller fractions count as 0: DynamoDB stores no positive number below 1E-130.
 SMALLEST = 1e-9
 SIDES = ("left", "top", "width", "height")
 
@@ -49,35 +48,31 @@ class TagFaceInput:
 
 
 NewFace = Annotated[TagFaceInput, strawberry.argument(description="The face to tag.")]
-OfFace = Annotated[strawberry.ID, strawberry.argument(description="The face's `faceId`.")]
+FaceId = Annotated[strawberry.ID, strawberry.argument(description="The face's `faceId`.")]
 
 
 async def tag_face(info: Info, input: NewFace, taken_at: TakenAt = None) -> Face:
     context = info.context
-    me = uploader(context.identity, keys.TAG_FACE)
+    email = uploader(context.identity, keys.TAG_FACE)
     return await context.face_tags.tag(
         _face(info, input),
-        me,
-        taken_at=moment_given(taken_at),
+        email,
+        taken_at=given_time(taken_at),
         may_be_there=input.face_id is not None or context.is_retry,
     )
 
 
-async def untag_face(info: Info, face_id: OfFace, image_id: OfPhoto) -> Face | None:
-    me, is_admin = moderator(info.context.identity, keys.UNTAG_FACE)
+async def untag_face(info: Info, face_id: FaceId, image_id: ImageId) -> Face | None:
+    email, is_admin = moderator(info.context.identity, keys.UNTAG_FACE)
     return await info.context.face_tags.untag(
-        validate.id("faceId", face_id), validate.id("imageId", image_id), me, is_admin=is_admin
+        validate.id("faceId", face_id), validate.id("imageId", image_id), email, is_admin=is_admin
     )
 
 
 def _face(info: Info, input: TagFaceInput) -> Face:
     context = info.context
-    if input.face_id is None:
-        face_id = uuid7(context.requested_at, context.new_id(info))
-    else:
-        face_id = texts.recent_id("faceId", input.face_id, context.requested_at)
     return Face(
-        face_id=face_id,
+        face_id=new_object_id(info, "faceId", input.face_id),
         image_id=validate.id("imageId", input.image_id),
         person_id=validate.id("personId", input.person_id),
         confidence=_fraction("confidence", input.confidence),
@@ -87,16 +82,14 @@ def _face(info: Info, input: TagFaceInput) -> Face:
     )
 
 
-def _box(given: BoundingBoxInput) -> FaceBoundingBox:
-    sides = {
-        side: _fraction(f"boundingBox.{side}", getattr(given, side)) for side in ("left", "top", "width", "height")
-    }
+def _box(box: BoundingBoxInput) -> FaceBoundingBox:
+    sides = {side: _fraction(f"boundingBox.{side}", getattr(box, side)) for side in SIDES}
     for edge, size in (("left", "width"), ("top", "height")):
         field = f"boundingBox.{size}"
         if not sides[size]:
             raise BadUserInput(f"`{field}` must be more than 0.", field=field)
-        if sides[edge] + sides[size] > 1 + SMALLEST:  # sums of floats may be a little more than they are
-            raise BadUserInput(f"`{field}` must be at most 1 with `boundingBox.{edge}`.", field=field)
+        if sides[edge] + sides[size] > 1 + SMALLEST:  # floating-point sums may slightly exceed 1
+            raise BadUserInput(f"`{field}` plus `boundingBox.{edge}` must be at most 1.", field=field)
     return FaceBoundingBox(**sides)
 
 

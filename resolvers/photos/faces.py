@@ -1,4 +1,4 @@
-"""Faces on photos: SPARKS-7, SPARKS-N2 and their part of SPARKS-W1."""
+"""Faces on photos: SPARKS-7, SPARKS-N2."""
 
 import asyncio
 from collections.abc import Iterator
@@ -23,14 +23,14 @@ OfPerson = Annotated[
 async def faces_on_photo(
     parent: strawberry.Parent[Photo], info: Info, person_id: OfPerson = None
 ) -> list[Face | DomainError]:
-    """In the order in which they were tagged; one that cannot be read is an error in its own place."""
-    shown = [face for face in parent.faces if person_id in (None, face.person_id)]
+    """Return the faces in the order of tagging. An error affects only the entry of its own face."""
+    listed = [face for face in parent.faces if person_id in (None, face.person_id)]
     if selects(info, "person"):
-        for id in {face.person_id for face in shown} & parent.person_names.keys():
+        for id in {face.person_id for face in listed} & parent.person_names.keys():
             info.context.persons.will_ask(id, parent.person_names[id])
     unlisted = [id for id in parent.unlisted[:MOST_FACES] if person_id in (None, id)]
     found = await asyncio.gather(
-        *[_known(info.context, parent, face) for face in shown],
+        *[_face(info.context, parent, face) for face in listed],
         *[info.context.faces.of_person_on(parent, id) for id in unlisted],
         return_exceptions=True,
     )
@@ -38,14 +38,14 @@ async def faces_on_photo(
 
 
 def _faces(found: list[Face | list[Face | DomainError] | BaseException | None]) -> Iterator[Face | DomainError]:
-    """Without those that are no more."""
-    for one in found:
-        if isinstance(one, list):
-            yield from one
-        elif one is not None:
-            yield one  # type: ignore[misc]
+    """Yield all faces without the deleted ones."""
+    for result in found:
+        if isinstance(result, list):
+            yield from result
+        elif result is not None:
+            yield result  # type: ignore[misc]
 
 
-async def _known(context: Context, photo: Photo, of: FaceOnPhoto) -> Face | None:
-    face = await context.faces.by_key(of.face_id, photo.image_id)
+async def _face(context: Context, photo: Photo, listed: FaceOnPhoto) -> Face | None:
+    face = await context.faces.by_key(listed.face_id, photo.image_id)
     return None if face is None else replace(face, photo=photo)

@@ -1,4 +1,4 @@
-"""The photos a person is on: SPARKS-7."""
+"""The photos of a person: SPARKS-7."""
 
 import strawberry
 
@@ -10,7 +10,7 @@ from datastore.photos.persons import Person
 from datastore.photos.photos import Photo
 from datastore.session.pagination import SortOrder
 from resolvers.photos.persons import PersonId
-from resolvers.photos.photo_access import NotConsistent, from_index
+from resolvers.photos.photo_access import NotConsistent, check_index_read
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, Order
 from resolvers.shared.context import Info
@@ -18,7 +18,7 @@ from resolvers.shared.paging import Connection, Listing, Paging, PlainEdge
 
 
 class PersonPhotoEdge(PlainEdge[Photo]):
-    """A photo in the list of a person's, with where they are on it."""
+    """An entry of the list of a person's photos, with the person's faces on the photo."""
 
     __slots__ = ("appearance",)
 
@@ -37,12 +37,12 @@ async def photos_of_person(
     order: Order = SortOrder.DESCENDING,
     consistent: NotConsistent = False,
 ) -> Connection[Photo]:
-    from_index(consistent)
+    check_index_read(consistent)
     id = validate.id("personId", person_id)
     return await _photos(info, id, "Query.photosOfPerson", Paging(first, after, last, before), order)
 
 
-async def photos_of(
+async def photos_of_parent(
     parent: strawberry.Parent[Person],
     info: Info,
     first: First = None,
@@ -58,8 +58,8 @@ async def _photos(info: Info, person_id: str, field: str, paging: Paging, order:
     arguments = {"personId": person_id, "order": order.value}
     listing = Listing(info.context.services.cursors, keys.PHOTOS_OF_PERSON, field, arguments)
     page, appearances = await info.context.appearances.of_person(person_id, listing.span(paging), order)
-    return Connection(page, [PersonPhotoEdge(listing, each) for each in appearances])
+    return Connection(page, [PersonPhotoEdge(listing, appearance) for appearance in appearances])
 
 
-async def faces_there(parent: strawberry.Parent[PersonPhotoEdge]) -> list[Face | DomainError]:
+async def faces_on_edge(parent: strawberry.Parent[PersonPhotoEdge]) -> list[Face | DomainError]:
     return await parent.appearance.faces()

@@ -1,4 +1,4 @@
-"""People who are on photos: SPARKS-6, SPARKS-N1 and their part of SPARKS-W1."""
+"""Persons on photos: SPARKS-6, SPARKS-N1 and the mutations of persons (SPARKS-W1)."""
 
 import asyncio
 from typing import Annotated
@@ -12,11 +12,11 @@ from datastore.photos.faces import Face
 from datastore.photos.persons import Person, person_from
 from datastore.photos.photos import Photo
 from datastore.session.pagination import SortOrder
-from resolvers.photos import photo_validation as texts
-from resolvers.photos.photo_access import Consistent, NotConsistent, from_index, holds_email, is_admin
+from resolvers.photos.photo_access import Consistent, NotConsistent, check_index_read, holds_email, is_admin
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import EXPECTED_VERSION, After, Before, First, Last, Order
 from resolvers.shared.authorization import require
+from resolvers.shared.client_ids import uuid7_id
 from resolvers.shared.context import Info
 from resolvers.shared.paging import Connection, Listing, Paging, connection
 
@@ -28,9 +28,8 @@ def person_name(field: str, value: str) -> str:
     return validate.line(field, value, LONGEST_NAME)
 
 
-NEW: dict[str, validate.Check] = {"name": person_name, "thumbnail_url": validate.url, "person_id": texts.own_id}
+CREATE_CHECKS: dict[str, validate.Check] = {"name": person_name, "thumbnail_url": validate.url, "person_id": uuid7_id}
 CHECKS: dict[str, validate.Check] = {"name": person_name, "thumbnail_url": validate.url}
-ATTRIBUTES = {"name": "name", "thumbnail_url": "thumbnailUrl"}
 
 
 @strawberry.input(description="A person to create.")
@@ -84,25 +83,25 @@ async def persons(
     order: Order = SortOrder.ASCENDING,
     consistent: NotConsistent = False,
 ) -> Connection[Person]:
-    from_index(consistent)
+    check_index_read(consistent)
     listing = Listing(info.context.services.cursors, keys.PERSONS, "Query.persons", {"order": order.value})
     page = await info.context.persons.all(listing.span(Paging(first, after, last, before)), order)
     return connection(listing, page, person_from)
 
 
 def thumbnail_url(parent: strawberry.Parent[Person], info: Info) -> str | None:
-    """Those that were not given here may lead to the file of a user."""
+    """Return the address, or None if it may contain an email address that the caller may not see."""
     url = parent.thumbnail_url
     return None if url and holds_email(url) and not is_admin(info.context.identity) else url
 
 
 async def persons_on_photo(parent: strawberry.Parent[Photo], info: Info) -> list[Person | DomainError]:
-    """In the order in which they were tagged; one who cannot be read is an error in their own place."""
+    """Return the persons in the order of tagging. An error affects only the entry of its own person."""
     found = await asyncio.gather(
         *[info.context.persons.by_id(id, parent.person_names.get(id)) for id in parent.person_ids],
         return_exceptions=True,
     )
-    # One who is no more is none that can be shown.
+    # Deleted persons are not shown.
     return [person for person in found if person is not None]  # type: ignore[misc]
 
 
@@ -115,7 +114,7 @@ async def person_of_face(parent: strawberry.Parent[Face], info: Info) -> Person 
 async def create_person(info: Info, input: NewPerson) -> Person:
     context = info.context
     require(context.identity, keys.CREATE_PERSON)
-    given = validate.fields(input, NEW)
+    given = validate.fields(input, CREATE_CHECKS)
     return await context.person_rename.create(
         given["person_id"] or uuid7(context.requested_at, context.new_id(info)),
         name=given["name"],
@@ -127,13 +126,13 @@ async def create_person(info: Info, input: NewPerson) -> Person:
 async def update_person(info: Info, input: Changes) -> Person:
     require(info.context.identity, keys.UPDATE_PERSON)
     person_id, changes = validate.id("personId", input.person_id), validate.changes(input, CHECKS, {"thumbnail_url"})
-    attributes = {ATTRIBUTES[name]: value for name, value in changes.items()}
+    attributes = validate.attributes(changes)
     return await info.context.person_rename.update(person_id, attributes, validate.version(input.expected_version))
 
 
 async def merge_persons(info: Info, from_: From, into: Into) -> Person:
     require(info.context.identity, keys.MERGE_PERSONS)
-    one, other = validate.id("from", from_), validate.id("into", into)
-    if one == other:
-        raise BadUserInput("`into` must be somebody else than `from`.", field="into")
-    return await info.context.person_merge.merge(one, other)
+    source, target = validate.id("from", from_), validate.id("into", into)
+    if source == target:
+        raise BadUserInput("`into` must differ from `from`.", field="into")
+    return await info.context.person_merge.merge(source, target)

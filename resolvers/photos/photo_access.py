@@ -1,4 +1,4 @@
-"""Whom the photo library knows a caller as: by the verified email of their token."""
+"""Access to the photo library, which identifies callers by the verified email of their token."""
 
 import re
 from typing import Annotated
@@ -14,7 +14,7 @@ from resolvers.shared import validation as validate
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context
 
-# A density is the end of a picture's name, as no domain ends: thumbnail@2x.jpg, and not ada@2x.com.
+# An @ that does not begin the pixel density in a file name: it matches ada@2x.com, but not thumbnail@2x.jpg.
 _AT = re.compile(r"@(?!\d(\.\d)?x\.(jpe?g|png|webp|gif|avif|heic|svg)([?#]|\Z))", re.ASCII | re.IGNORECASE)
 
 Consistent = Annotated[
@@ -27,22 +27,29 @@ NotConsistent = Annotated[
 
 
 def caller_email(identity: Identity | None) -> str | None:
-    """Return the caller's email in its normal form; None without one, and for one that has none."""
+    """Return the normal form of the caller's email, or None if it is missing or invalid."""
     return None if identity is None or identity.email is None else identifiers.email(identity.email)
 
 
 def uploader(identity: Identity | None, pattern: AccessPattern) -> str:
-    """The email of a caller who may use the pattern. Raises `Unauthenticated` or `Forbidden`."""
+    """Return the email of a caller who may use the pattern.
+
+    Raises: `Unauthenticated` or `Forbidden`.
+    """
     email = caller_email(require(identity, pattern))
     if email is None:
-        raise Forbidden("The photo library knows its users by email: this needs a token with a verified one.")
+        raise Forbidden(
+            "This field requires a token with a verified email: the photo library identifies its users by email."
+        )
     return email
 
 
 def moderator(identity: Identity | None, pattern: AccessPattern) -> tuple[str | None, bool]:
-    """The email of a caller who may use the pattern, and whether on anybody's photos: whom `also` names needs no email.
+    """Return the email of a caller who may use the pattern, and whether the caller may use it on every photo.
 
-    Raises `Unauthenticated` or `Forbidden`.
+    Callers with a role of the pattern's `also` may, and need no email.
+
+    Raises: `Unauthenticated` or `Forbidden`.
     """
     if identity is not None and identity.role.value in pattern.also:
         return caller_email(identity), True
@@ -50,7 +57,7 @@ def moderator(identity: Identity | None, pattern: AccessPattern) -> tuple[str | 
 
 
 def may_see_email(identity: Identity | None, email: str) -> bool:
-    """Emails are shown to their owner, and to admins."""
+    """Return whether the caller is the owner of the email or an admin."""
     return is_admin(identity) or caller_email(identity) == identifiers.ascii_lower(email)
 
 
@@ -59,12 +66,12 @@ def is_admin(identity: Identity | None) -> bool:
 
 
 def holds_email(address: str) -> bool:
-    """Whether an email may be in a URL or a file's key: an @, but for those of pictures of some density (`@2x.jpg`)."""
+    """Return whether a URL or a file's key may contain an email: an @ that begins no pixel density (`@2x.jpg`)."""
     return _AT.search(unquote(unquote(address))) is not None
 
 
-def email_given(context: Context, *, email: str | None, user_id: str | None) -> str | None:
-    """Which user a field is about, named by one of its two arguments; None when there is no such id."""
+def given_email(context: Context, *, email: str | None, user_id: str | None) -> str | None:
+    """Return the email of the user that one of two arguments names; None for an invalid id."""
     if (email is None) == (user_id is None):
         raise BadUserInput("Give either `email` or `userId`.", field="userId" if email is None else "email")
     if user_id is not None:
@@ -72,10 +79,10 @@ def email_given(context: Context, *, email: str | None, user_id: str | None) -> 
     return validate.email("email", email or "")
 
 
-def from_index(consistent: bool) -> None:
-    """Raise `BadUserInput` when a list that is read from an index is to be consistent."""
+def check_index_read(consistent: bool) -> None:
+    """Raise `BadUserInput` if a consistent read of an index is requested."""
     if consistent:
         raise BadUserInput(
-            "`consistent` must be false here: DynamoDB reads indexes eventually consistently only.",
+            "`consistent` must be false here: DynamoDB supports only eventually consistent reads of indexes.",
             field="consistent",
         )

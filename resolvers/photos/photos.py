@@ -11,7 +11,14 @@ from datastore.photos.faces import Face
 from datastore.photos.photos import Photo, photo_from
 from datastore.photos.users import PhotoUser
 from datastore.session.pagination import SortOrder
-from resolvers.photos.photo_access import Consistent, NotConsistent, email_given, from_index, holds_email, may_see_email
+from resolvers.photos.photo_access import (
+    Consistent,
+    NotConsistent,
+    check_index_read,
+    given_email,
+    holds_email,
+    may_see_email,
+)
 from resolvers.photos.users import Email, PhotoUserId
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, Order
@@ -19,7 +26,7 @@ from resolvers.shared.context import Info
 from resolvers.shared.paging import Connection, Listing, Paging, connection
 from resolvers.shared.selected_fields import has_child_reads
 
-# The fields of a photo that are point reads.
+# The fields of a photo that need point reads.
 POINT_READS = ("user", "persons", "faces")
 
 ImageId = Annotated[strawberry.ID, strawberry.argument(description="The photo's `imageId`, not the global `id`.")]
@@ -33,9 +40,9 @@ TakenAt = Annotated[
 
 
 async def photo(info: Info, id: ImageId, taken_at: TakenAt = None, consistent: Consistent = False) -> Photo | None:
-    moment = None if taken_at is None else validate.timestamp("takenAt", taken_at)
+    time = None if taken_at is None else validate.timestamp("takenAt", taken_at)
     pattern = keys.PHOTO_NOW if consistent else keys.PHOTO
-    return await info.context.photos.by_id(validate.id("id", id), moment, pattern)
+    return await info.context.photos.by_id(validate.id("id", id), time, pattern)
 
 
 async def photos(
@@ -47,7 +54,7 @@ async def photos(
     order: Order = SortOrder.DESCENDING,
     consistent: NotConsistent = False,
 ) -> Connection[Photo]:
-    from_index(consistent)
+    check_index_read(consistent)
     listing = Listing(info.context.services.cursors, keys.PHOTOS, "Query.photos", {"order": order.value})
     span = listing.span(Paging(first, after, last, before))
     page = await info.context.photos.all(span, order, leads_on=has_child_reads(info, *POINT_READS))
@@ -65,8 +72,8 @@ async def photos_by_user(
     order: Order = SortOrder.DESCENDING,
     consistent: NotConsistent = False,
 ) -> Connection[Photo]:
-    from_index(consistent)
-    address = email_given(info.context, email=email, user_id=user_id)
+    check_index_read(consistent)
+    address = given_email(info.context, email=email, user_id=user_id)
     if address is None:
         raise BadUserInput("`userId` is not the id of a photo user.", field="userId")
     return await _by_user(info, address, "Query.photosByUser", Paging(first, after, last, before), order)
@@ -108,7 +115,7 @@ async def thumbnail_url(parent: strawberry.Parent[Photo], info: Info) -> str | N
 
 
 async def _url(info: Info, photo: Photo, key: str) -> str | None:
-    """Where the file is. Keys that were made elsewhere may hold an email, which is not for everybody to see."""
+    """Return the address of a file, or None if its key may contain an email that the caller may not see."""
     objects = info.context.services.objects
     if objects.tells_keys and holds_email(key) and not may_see_email(info.context.identity, photo.email):
         return None

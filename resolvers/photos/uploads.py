@@ -1,4 +1,4 @@
-"""How photos come into the library: the uploads' part of SPARKS-W1."""
+"""Uploads of photos (SPARKS-W1)."""
 
 from datetime import datetime
 from typing import Annotated
@@ -6,7 +6,6 @@ from typing import Annotated
 import strawberry
 
 from datastore.keyspace.photos import uploads as keys
-from datastore.model.ids import uuid7
 from datastore.objects import FILE_FIELD, UploadTarget
 from datastore.photos.capture_time import check_past
 from datastore.photos.image_types import PictureType
@@ -15,10 +14,11 @@ from datastore.photos.reservation_expiry import LIFETIME
 from datastore.photos.reservations import Reservation
 from datastore.photos.upload_tokens import uploader_claims
 from datastore.photos.uploads import PhotoUpload
-from resolvers.photos import photo_validation as texts
+from resolvers.photos import photo_validation
 from resolvers.photos.photo_access import uploader
 from resolvers.shared import validation as validate
 from resolvers.shared.authorization import require
+from resolvers.shared.client_ids import new_object_id
 from resolvers.shared.context import Info
 
 strawberry.enum(PictureType, description="The image format of a file.")
@@ -27,10 +27,10 @@ ImageId = Annotated[strawberry.ID, strawberry.argument(description="The `imageId
 
 
 CHECKS: dict[str, validate.Check] = {
-    "description": texts.description,
-    "tags": texts.tags,
+    "description": photo_validation.description,
+    "tags": photo_validation.tags,
     "taken_at": validate.timestamp,
-    "camera": texts.camera,
+    "camera": photo_validation.camera,
 }
 
 
@@ -76,8 +76,8 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
     given = validate.fields(input, CHECKS)
     if given["taken_at"] is not None:
         check_past("takenAt", given["taken_at"], context.now)
-    wanted = Reservation(
-        image_id=_image_id(info, input.image_id),
+    reservation = Reservation(
+        image_id=new_object_id(info, "imageId", input.image_id),
         email=email,
         content_type=input.content_type,
         description=given["description"],
@@ -85,23 +85,17 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
         taken_at=given["taken_at"] or context.now,
         created_at=context.now,
         expires_at=context.now + LIFETIME,
-        # Never made anew: its files are another reservation's, which may come after this one's were removed.
+        # Never derived from the Idempotency-Key: a repeated reservation must not share files with an earlier one,
+        # whose files may be deleted later.
         nonce=context.services.new_id(),
         camera=given["camera"],
         states_when=given["taken_at"] is not None,
     )
-    said = ["content_type", *(name for name, value in given.items() if value is not None)]
-    chosen = input.image_id is not None or context.is_retry
+    stated = ["content_type", *(name for name, value in given.items() if value is not None)]
+    has_client_id = input.image_id is not None or context.is_retry
     identity = require(context.identity, keys.CREATE_PHOTO)
-    paid_by = uploader_claims(identity.user_id, identity.role.value)
-    return await context.uploads.reserve(wanted, chosen=chosen, said=said, uploader=paid_by)
-
-
-def _image_id(info: Info, given: str | None) -> str:
-    context = info.context
-    if given is None:
-        return uuid7(context.requested_at, context.new_id(info))
-    return texts.recent_id("imageId", given, context.requested_at)
+    claims = uploader_claims(identity.user_id, identity.role.value)
+    return await context.uploads.reserve(reservation, chosen=has_client_id, said=stated, uploader=claims)
 
 
 async def complete_photo(info: Info, image_id: ImageId) -> Photo:

@@ -1,4 +1,4 @@
-"""Those who upload photos: SPARKS-1, SPARKS-4 and their part of SPARKS-W1."""
+"""Users of the photo library: SPARKS-1, SPARKS-4 and the mutations of users (SPARKS-W1)."""
 
 from typing import Annotated
 
@@ -14,8 +14,8 @@ from resolvers.photos.photo_access import (
     Consistent,
     NotConsistent,
     caller_email,
-    email_given,
-    from_index,
+    check_index_read,
+    given_email,
     is_admin,
     may_see_email,
     uploader,
@@ -27,7 +27,7 @@ from resolvers.shared.context import Info
 from resolvers.shared.paging import Connection, Listing, Paging, connection
 
 LONGEST_NAME = 100
-MOST_UPLOADS = 1_000_000
+MAX_UPLOADS = 1_000_000
 
 Email = Annotated[
     str | None, strawberry.argument(description="The user's email address. The case of ASCII letters is ignored.")
@@ -46,12 +46,11 @@ def display_name(field: str, value: str) -> str:
     return validate.line(field, value, LONGEST_NAME)
 
 
-def upload_limit_given(field: str, value: int) -> int:
-    return validate.number(field, value, minimum=0, maximum=MOST_UPLOADS)
+def upload_limit(field: str, value: int) -> int:
+    return validate.number(field, value, minimum=0, maximum=MAX_UPLOADS)
 
 
-CHECKS: dict[str, validate.Check] = {"display_name": display_name, "upload_limit": upload_limit_given}
-ATTRIBUTES = {"display_name": "displayName", "upload_limit": "uploadLimit"}
+CHECKS: dict[str, validate.Check] = {"display_name": display_name, "upload_limit": upload_limit}
 
 
 @strawberry.input(description="A user of the photo library to create.")
@@ -92,23 +91,23 @@ async def photo_user(
     info: Info, email: OwnEmail = None, user_id: PhotoUserId = None, consistent: Consistent = False
 ) -> PhotoUser | None:
     context = info.context
-    address = email_given(context, email=email, user_id=user_id)
+    address = given_email(context, email=email, user_id=user_id)
     if email is not None:
-        _for_owner(context.identity, address)
+        _require_owner(context.identity, address)
         pattern = keys.PHOTO_USER_BY_EMAIL_NOW if consistent else keys.PHOTO_USER_BY_EMAIL
     else:
         pattern = keys.PHOTO_USER_NOW if consistent else keys.PHOTO_USER
     return None if address is None else await context.photo_users.by_email(address, pattern)
 
 
-def _for_owner(identity: Identity | None, address: str | None) -> None:
-    """Raise `Unauthenticated`, or `Forbidden` for an email that is not the caller's, unless an admin names it.
+def _require_owner(identity: Identity | None, address: str | None) -> None:
+    """Raise `Unauthenticated`, or `Forbidden` unless the email is the caller's own or the caller is an admin.
 
-    Nothing is read before: the answer is the same whether or not the email has an account.
+    Nothing is read before, so the error does not depend on whether the email has an account.
     """
     caller = require(identity, keys.PHOTO_USER_BY_EMAIL)
     if not (is_admin(caller) or caller_email(caller) == address):
-        raise Forbidden("`email` must be your own: other users are found by `userId`.")
+        raise Forbidden("`email` must be your own: read other users by `userId`.")
 
 
 async def photo_users(
@@ -121,7 +120,7 @@ async def photo_users(
     consistent: NotConsistent = False,
 ) -> Connection[PhotoUser]:
     require(info.context.identity, keys.PHOTO_USERS)
-    from_index(consistent)
+    check_index_read(consistent)
     listing = Listing(info.context.services.cursors, keys.PHOTO_USERS, "Query.photoUsers", {"order": order.value})
     page = await info.context.photo_users.all(listing.span(Paging(first, after, last, before)), order)
     return connection(listing, page, photo_user_from)
@@ -148,11 +147,11 @@ async def create_photo_user(info: Info, input: NewPhotoUser) -> PhotoUser:
     context = info.context
     caller = require(context.identity, keys.CREATE_PHOTO_USER)
     given = validate.fields(input, CHECKS)
-    own = uploader(caller, keys.CREATE_PHOTO_USER) if input.email is None else None
-    address = own or validate.email("email", input.email or "")
-    _for_admins(caller, {"email": address != caller_email(caller), "uploadLimit": input.upload_limit is not None})
+    own_email = uploader(caller, keys.CREATE_PHOTO_USER) if input.email is None else None
+    address = own_email or validate.email("email", input.email or "")
+    _require_admin(caller, {"email": address != caller_email(caller), "uploadLimit": input.upload_limit is not None})
     if not address.isascii():
-        raise BadUserInput("`email` must be ASCII: new users enter with such an address.", field="email")
+        raise BadUserInput("`email` must be ASCII for a new user.", field="email")
     return await context.photo_users.create(
         address, **{name: value for name, value in given.items() if value is not None}
     )
@@ -165,16 +164,16 @@ async def update_photo_user(info: Info, input: Changes) -> PhotoUser:
         address: str | None = uploader(caller, keys.UPDATE_PHOTO_USER)
     else:
         address = context.services.user_ids.email_of(input.user_id)
-    _for_admins(caller, {"userId": address != caller_email(caller), "uploadLimit": input.upload_limit is not None})
+    _require_admin(caller, {"userId": address != caller_email(caller), "uploadLimit": input.upload_limit is not None})
     changes = validate.changes(input, CHECKS, removable=())
     if address is None:
         raise BadUserInput("`userId` is not the id of a photo user.", field="userId")
-    attributes = {ATTRIBUTES[name]: value for name, value in changes.items()}
+    attributes = validate.attributes(changes)
     return await context.photo_users.update(address, attributes, validate.version(input.expected_version))
 
 
-def _for_admins(caller: Identity, used: dict[str, bool]) -> None:
-    """Raise `Forbidden` where somebody else used what only admins may, and be it that they named another user."""
-    named = [name for name, is_used in used.items() if is_used]
-    if named and caller.role is not Role.ADMIN:
-        raise Forbidden(f"`{named[0]}` is for admins.")
+def _require_admin(caller: Identity, used: dict[str, bool]) -> None:
+    """Raise `Forbidden` if a caller other than an admin used one of these fields."""
+    forbidden = [name for name, is_used in used.items() if is_used]
+    if forbidden and caller.role is not Role.ADMIN:
+        raise Forbidden(f"`{forbidden[0]}` is for admins only.")

@@ -63,6 +63,11 @@ def changes(input: object, checks: Mapping[str, Check], removable: Collection[st
     return given
 
 
+def attributes(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values under the names of their attributes in the table, such as `startTime` for `start_time`."""
+    return {to_camel_case(name): value for name, value in values.items()}
+
+
 line = user_text.line
 prose = user_text.prose
 

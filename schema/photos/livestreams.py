@@ -7,6 +7,7 @@ import strawberry
 
 from datastore.keyspace.photos import livestreams as patterns
 from datastore.photos import livestreams as records
+from resolvers.photos import livestream_changes as resolve_changes
 from resolvers.photos import livestreams as resolve
 from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node, is_record, node_id
@@ -88,7 +89,7 @@ class LivestreamMutations:
 class LivestreamSubscriptions:
     livestream_changed = pattern_subscription(
         patterns.LIVESTREAM_CHANGED,
-        resolver=resolve.livestream_changed,
+        resolver=resolve_changes.livestream_changed,
         graphql_type=AsyncGenerator[Livestream, None],
         description="Receive livestreams as they are announced, change, start and end: the hundred created last, "
         "and all that are announced or changed after subscribing. With an `id`, receive the present state of that "

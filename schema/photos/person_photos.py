@@ -16,7 +16,7 @@ class PersonPhotoEdge(Edge[Photo]):
     faces = pattern_field(
         patterns.FACE,
         patterns.PHOTOS_OF_PERSON,
-        resolver=resolve.faces_there,
+        resolver=resolve.faces_on_edge,
         graphql_type=list[Face | None],
         extent=Extent(size=2, each=True),
         description="The person's faces on this photo, in the order of the list.",

@@ -37,7 +37,7 @@ class Person(Node):
     version: int = strawberry.field(description=VERSION)
     photos = pattern_field(
         face_patterns.PHOTOS_OF_PERSON,
-        resolver=resolve_appearances.photos_of,
+        resolver=resolve_appearances.photos_of_parent,
         graphql_type=LazyPersonPhotos,
         extent=Extent(each=True),
         description="The photos of the person, each once, by default the last tagged first.",
