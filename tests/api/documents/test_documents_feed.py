@@ -1,0 +1,389 @@
+"""The table `feed` as its document lists it, written by another program: each pattern on it alone, and beside ours.
+
+The document lists `LIKE {created_at}`, `COMMENT {user_id, created_at, text_len}`, `META {author_id, created_at,
+visibility, media_ref}`, tags that are all key, and follow edges. Moments have whole seconds.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from datastore.change_streams.dead_letters import DeadLetters, letter_of
+from datastore.change_streams.shards.stream_reader import encode_change
+from datastore.database import StoreOptions
+from datastore.feeds.home_feeds import source_item
+from datastore.model.identity import Role
+from datastore.model.timestamps import iso
+from pipelines.consumer.redrive import Redrive
+from tests.support.command_line import run_here
+from tests.support.consumers import letters_of
+from tests.support.documents_feed import DOCUMENT, SECOND, ours
+from tests.support.feed_changes import feed_changes, store_of
+from tests.support.feed_documents import Pipeline, comment, delete, edge, good, like, post, tag, user, write
+from tests.support.feed_process import utc_now
+from tests.support.feed_steps import done, enter
+from tests.support.feed_steps import write as write_post
+from tests.support.pattern_coverage import covers
+from tests.support.served import NOON, Served
+
+__all__ = ["ours"]  # fixtures
+
+
+POST_FIELDS = "postId authorId createdAt visibility text mediaRef tags mentions likeCount commentCount author { name }"
+POST = f"""{{ post(id: "abc123") {{ {POST_FIELDS}
+  likes {{ nodes {{ userId createdAt post {{ postId }} user {{ name }} }} }}
+  comments {{ nodes {{ commentId userId createdAt text textLength mentions author {{ name }} }} }} }} }}"""
+BY_AUTHOR = '{ list: postsByAuthor(authorId: "u001") { nodes { postId text authorId visibility } } }'
+BY_TAG = """query ($first: Int, $after: String) { list: postsByTag(tag: "dynamodb", first: $first, after: $after) {
+  nodes { postId text authorId visibility mediaRef } pageInfo { hasNextPage endCursor } } }"""
+COUNTS = '{ post(id: "abc123") { likeCount commentCount } }'
+TOP = '{ topAuthors(month: "2026-06") { authorId posts likes comments } }'
+TRENDING = '{ trendingTags(window: HOUR, at: "2026-06-25T12:30:00Z") { tag posts } }'
+UNREAD = '{ notifications(userId: "u001") { nodes { kind actorId actorCount postId commentId } } }'
+
+
+async def ids(served: Served, query: str, user: str | None = None, role: Role = Role.USER) -> list[str]:
+    return [node["postId"] for node in good(await served.ask(query, user=user, role=role))["list"]["nodes"]]
+
+
+async def rank_of(served: Served, author: str) -> tuple[int, int, int]:
+    """Posts, likes and comments of an author on the month's board."""
+    ranks = {rank["authorId"]: rank for rank in good(await served.ask(TOP))["topAuthors"]}
+    return ranks[author]["posts"], ranks[author]["likes"], ranks[author]["comments"]
+
+
+@covers("FEED-001", "FEED-004", "FEED-005", "FEED-006")
+async def test_a_post_is_read_with_its_likes_and_comments(served: Served, ours: Sequence[str]) -> None:
+    found = good(await served.ask(POST))["post"]
+
+    assert found == {
+        "postId": "abc123",
+        "authorId": "u001",
+        "createdAt": "2026-06-25T12:00:00+00:00",
+        "visibility": "PUBLIC",
+        "text": "",
+        "mediaRef": "s3://media/abc123.jpg",
+        "tags": [],
+        "mentions": [],
+        "likeCount": 0,
+        "commentCount": 0,
+        "author": {"name": "U001"},
+        "likes": {
+            "nodes": [
+                {
+                    "userId": user,
+                    "createdAt": "2026-06-25T12:00:00+00:00",
+                    "post": {"postId": "abc123"},
+                    "user": {"name": user.upper()},
+                }
+                for user in ("u003", "u002", "u001")
+            ]
+        },
+        "comments": {
+            "nodes": [
+                {
+                    "commentId": "c001",
+                    "userId": "u002",
+                    "createdAt": "2026-06-25T12:00:00+00:00",
+                    "text": "",
+                    "textLength": 42,
+                    "mentions": [],
+                    "author": {"name": "U002"},
+                }
+            ]
+        },
+    }
+
+
+async def test_a_post_without_index_keys_is_read_by_its_id(served: Served) -> None:
+    item = {name: value for name, value in post("bare").items() if not name.startswith("GSI1")}
+    write(served, user("u001"), item, like("bare"))
+    await Pipeline(served).run()
+
+    found = good(await served.ask('{ post(id: "bare") { createdAt likeCount mentions author { postCount } } }'))["post"]
+
+    assert found == {
+        "createdAt": "2026-06-25T12:00:00+00:00",
+        "likeCount": 1,
+        "mentions": [],
+        "author": {"postCount": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("viewer", "role", "author", "tag"),
+    [
+        (None, Role.USER, ["abc123", "older"], ["abc123", "older"]),
+        ("u002", Role.USER, ["abc123", "older"], ["abc123", "older"]),
+        ("u001", Role.USER, ["abc123", "older", "fans", "secret"], ["abc123", "older", "fans"]),
+        ("root", Role.ADMIN, ["abc123", "older", "fans", "secret"], ["abc123", "older", "fans"]),
+    ],
+)
+@covers("FEED-002", "FEED-007")
+async def test_lists_show_what_a_viewer_may_see(
+    served: Served, ours: Sequence[str], viewer: str | None, role: Role, author: list[str], tag: list[str]
+) -> None:
+    assert await ids(served, BY_AUTHOR, viewer, role) == author
+    assert await ids(served, BY_TAG, viewer, role) == [*ours, *tag]
+
+
+async def test_posts_of_bare_tags_are_read_in_one_batch_for_a_page(served: Served, ours: Sequence[str]) -> None:
+    answer = await served.ask(BY_TAG, {"first": len(ours) + 2})
+    page = good(answer)["list"]
+    second = good(await served.ask(BY_TAG, {"first": 1, "after": page["pageInfo"]["endCursor"]}))["list"]
+
+    assert page["nodes"][-1] == {
+        "postId": "older",
+        "text": "",
+        "authorId": "u001",
+        "visibility": "PUBLIC",
+        "mediaRef": "s3://media/older.jpg",
+    }
+    assert sorted(answer.made)[0] == "BatchGetItem feed"
+    assert second == {"nodes": [], "pageInfo": {"hasNextPage": False, "endCursor": None}}
+
+
+async def test_pages_of_our_own_tags_read_no_posts(served: Served) -> None:
+    await enter(served, "ada")
+    await done(served, 'mutation { createPost(input: {text: "#dynamodb"}) { postId } }', "ada")
+
+    assert (await served.ask(BY_TAG)).made == ["Query feed.GSI2"]
+
+
+@covers("FEED-009", "FEED-010", "FEED-P2", "FEED-P5", "FEED-P7")
+async def test_they_are_counted_and_their_author_is_notified(served: Served, ours: Sequence[str]) -> None:
+    pipeline = Pipeline(served)
+    await pipeline.run()
+
+    assert good(await served.ask(COUNTS))["post"] == {"likeCount": 3, "commentCount": 1}
+    assert await rank_of(served, "u001") == (2, 2, 1)
+    assert good(await served.ask(TRENDING))["trendingTags"] == [{"tag": "dynamodb", "posts": 1 + len(ours)}]
+    unread = good(await served.ask(UNREAD, user="u001"))["notifications"]["nodes"]
+    assert sorted(unread, key=lambda one: str(one["kind"])) == [
+        {"kind": "COMMENT", "actorId": "u002", "actorCount": 1, "postId": "abc123", "commentId": "c001"},
+        {"kind": "LIKE", "actorId": "u002", "actorCount": 2, "postId": "abc123", "commentId": None},
+    ]
+
+
+@covers("FEED-P4", "FEED-P6")
+async def test_what_they_counted_is_taken_back(served: Served, ours: Sequence[str]) -> None:
+    pipeline = Pipeline(served)
+    await pipeline.run()
+    delete(served, like("abc123"), comment("abc123", "c001"), tag("abc123"))
+    await pipeline.run()
+    less = good(await served.ask(COUNTS))["post"], await rank_of(served, "u001")
+    await done(served, 'mutation { deletePost(postId: "abc123") { postId } }', "u001")
+    await pipeline.run()
+
+    assert less == ({"likeCount": 2, "commentCount": 0}, (2, 1, 0))
+    assert await rank_of(served, "u001") == (1, 0, 0)
+    assert good(await served.ask(UNREAD, user="u001"))["notifications"]["nodes"] == []
+    assert [rank["posts"] for rank in good(await served.ask(TRENDING))["trendingTags"]] == ([len(ours)] if ours else [])
+
+
+@covers("FEED-W6")
+async def test_comments_are_deleted_by_their_authors_and_the_posts(served: Served) -> None:
+    write(served, *DOCUMENT, comment("abc123", "c002"))
+    remove = 'mutation ($id: ID!) { deleteComment(postId: "abc123", commentId: $id) { commentId } }'
+
+    foreign = await served.ask(remove, {"id": "c001"}, user="u003")
+    by_author = await done(served, remove, "u002", id="c001")
+    by_posts_author = await done(served, remove, "u001", id="c002")
+
+    assert foreign.codes == ["FORBIDDEN"]
+    assert (by_author, by_posts_author) == ({"commentId": "c001"}, {"commentId": "c002"})
+
+
+@covers("FEED-N1", "FEED-W2", "FEED-W3")
+async def test_users_like_and_comment_on_them(served: Served, ours: Sequence[str]) -> None:
+    add = 'mutation { addComment(input: {postId: "abc123", text: "Hi"}) { text } }'
+    liked = 'mutation { likePost(postId: "abc123") { userId createdAt post { likedByViewer } } }'
+    again = {"userId": "u002", "createdAt": "2026-06-25T12:00:00+00:00", "post": {"likedByViewer": True}}
+
+    assert await done(served, add, "u003") == {"text": "Hi"}
+    assert await done(served, liked, "u002") == again
+    assert await done(served, 'mutation { unlikePost(postId: "abc123") { userId } }', "u002") == {"userId": "u002"}
+
+
+@covers("FEED-P3")
+async def test_dead_letters_of_them_are_replayed(served: Served) -> None:
+    write(served, *DOCUMENT)
+    pipeline = Pipeline(served)
+    database = pipeline.database
+    changes = await feed_changes(database)
+    for handler in pipeline.handlers:
+        for change in changes:
+            letter = letter_of("feed", handler.name, encode_change(change), KeyError("post_author"), 6, NOON)
+            await DeadLetters(store_of(database)).bury(letter)
+    replay = Redrive(pipeline.handlers, lambda: store_of(database), served.clock)
+
+    left = [await replay.replay(letter) for letter in await letters_of(database, NOON)]
+
+    assert left == [None] * (len(changes) * len(pipeline.handlers))
+    assert await letters_of(database, NOON) == []
+    assert good(await served.ask(COUNTS))["post"] == {"likeCount": 3, "commentCount": 1}
+
+
+async def test_the_command_replays_them(served: Served, store_options: StoreOptions) -> None:
+    """`dlq replay`: a like that failed before its post was stored counts afterwards."""
+    write(served, *map(user, ("u001", "u002")), post("abc123"))
+    pipeline = Pipeline(served)
+    await pipeline.run()
+    write(served, like("abc123"))
+    (change,) = (await feed_changes(pipeline.database))[-1:]
+    letter = letter_of("feed", "counters", encode_change(change), KeyError("post_author"), 6, utc_now())
+    await DeadLetters(store_of(pipeline.database)).bury(letter)
+
+    store = ("--store", store_options.store, "--prefix", store_options.prefix)
+    ended = await asyncio.to_thread(run_here, "dlq", "replay", letter.id, *store)
+
+    assert (ended.returncode, ended.stdout) == (0, "1 replayed, 0 failed\n")
+    assert good(await served.ask(COUNTS))["post"] == {"likeCount": 1, "commentCount": 0}
+
+
+@covers("FEED-W1")
+async def test_a_post_of_ours_among_them_is_as_it_was(served: Served) -> None:
+    write(served, *DOCUMENT)
+    await enter(served, "ada")
+    await write_post(served, "ours")
+
+    assert await ids(served, '{ list: postsByAuthor(authorId: "ada") { nodes { postId } } }') == ["ours"]
+
+
+# Follow edges.
+
+FOLLOWERS = '{ followers(userId: "u001") { nodes { userId followedAt } } }'
+PEOPLE = """{ u001: user(id: "u001") { followerCount followingCount followedByViewer }
+  u002: user(id: "u002") { followerCount followingCount following { nodes { userId } } } }"""
+HOME = '{ homeFeed(userId: "u002") { nodes { postId author { name } post { postId text } } } }'
+FOLLOW = "mutation ($id: ID!) { follow(userId: $id) { userId followedAt } }"
+UNFOLLOW = "mutation ($id: ID!) { unfollow(userId: $id) { userId followedAt } }"
+EDGE = edge("u002", "u001")
+SINCE = "2026-06-25T11:00:00+00:00"
+
+
+async def people(served: Served) -> tuple[Any, ...]:
+    """Followers and following of u001, of u002, and whom u002 follows."""
+    found = good(await served.ask(PEOPLE, user="u002"))
+    counts = [found[id][name] for id in ("u001", "u002") for name in ("followerCount", "followingCount")]
+    return (*counts, [node["userId"] for node in found["u002"]["following"]["nodes"]])
+
+
+PAGES = """query ($after: String) { homeFeed(userId: "u002", first: 1, after: $after) {
+  nodes { postId } pageInfo { hasNextPage endCursor } } }"""
+
+
+async def test_posts_of_a_merged_author_are_listed_once(served: Served, ours: Sequence[str]) -> None:
+    """The pipeline wrote entries of the posts before the author's posts were merged into feeds."""
+    pipeline = Pipeline(served)
+    await pipeline.run()
+    write(served, EDGE)
+    await pipeline.run()
+    source = source_item("u002", "u001", iso(NOON - 2 * SECOND + timedelta(milliseconds=500)))
+    write(served, source, post("later", at=NOON + 60 * SECOND))
+    found: list[str] = []
+    after = None
+    while True:
+        page = good(await served.ask(PAGES, {"after": after}, user="u002"))["homeFeed"]
+        found += [node["postId"] for node in page["nodes"]]
+        after = page["pageInfo"]["endCursor"]
+        if not page["pageInfo"]["hasNextPage"]:
+            break
+
+    assert found == ["later", "abc123", "older", "fans"]
+
+
+async def followers(served: Served) -> list[tuple[str, str]]:
+    nodes = good(await served.ask(FOLLOWERS))["followers"]["nodes"]
+    return [(node["userId"], node["followedAt"]) for node in nodes]
+
+
+@covers("FEED-003", "FEED-008", "FEED-N3", "FEED-P8")
+async def test_an_edge_is_listed_counted_and_fanned_out_to(served: Served, ours: Sequence[str]) -> None:
+    pipeline = Pipeline(served)
+    await pipeline.run()
+    write(served, EDGE)
+    await pipeline.run()
+    write(served, post("later", at=NOON + 60 * SECOND), post("hidden", at=NOON + 61 * SECOND, visibility="private"))
+    await pipeline.run()
+
+    assert await followers(served) == [("u002", SINCE)]
+    assert await people(served) == (1, 0, 0, 1, ["u001"])
+    feed = good(await served.ask(HOME, user="u002"))["homeFeed"]["nodes"]
+    assert [(entry["postId"], entry["post"]["text"]) for entry in feed] == [
+        (id, "") for id in ("later", "abc123", "older", "fans")
+    ]
+    assert await ids(served, BY_AUTHOR, "u002") == ["later", "abc123", "older", "fans"]
+    assert await ids(served, BY_TAG, "u002") == [*ours, "abc123", "older", "fans"]
+
+
+@covers("FEED-W4")
+@pytest.mark.parametrize("handled", [True, False])
+async def test_an_edge_is_unfollowed(served: Served, handled: bool) -> None:
+    write(served, *DOCUMENT, EDGE)
+    pipeline = Pipeline(served)
+    if handled:
+        await pipeline.run()
+
+    taken_back = await done(served, UNFOLLOW, "u002", id="u001")
+    again = await done(served, UNFOLLOW, "u002", id="u001")
+    await pipeline.run()
+
+    assert (taken_back, again) == ({"userId": "u001", "followedAt": SINCE}, None)
+    assert await followers(served) == []
+    assert await people(served) == (0, 0, 0, 0, [])
+    assert good(await served.ask(HOME, user="u002"))["homeFeed"]["nodes"] == []
+
+
+@pytest.mark.parametrize("handled", [True, False])
+async def test_who_follows_by_an_edge_and_follows_again_is_listed_once(served: Served, handled: bool) -> None:
+    write(served, *DOCUMENT, EDGE)
+    pipeline = Pipeline(served)
+    if handled:
+        await pipeline.run()
+
+    followed = await done(served, FOLLOW, "u002", id="u001")
+    await pipeline.run()
+    listed = await followers(served), await people(served)
+    taken_back = await done(served, UNFOLLOW, "u002", id="u001")
+    await pipeline.run()
+
+    assert followed == taken_back == {"userId": "u001", "followedAt": SINCE}
+    assert listed == ([("u002", SINCE)], (1, 0, 0, 1, ["u001"]))
+    assert await followers(served) == []
+    assert await people(served) == (0, 0, 0, 0, [])
+
+
+async def test_a_second_edge_of_a_follow_of_ours_is_deleted_with_it(served: Served) -> None:
+    write(served, *DOCUMENT)
+    pipeline = Pipeline(served)
+    await done(served, FOLLOW, "u002", id="u001")
+    write(served, EDGE)
+    await pipeline.run()
+    twice = await people(served)
+    await done(served, UNFOLLOW, "u002", id="u001")
+    await pipeline.run()
+
+    assert twice == (1, 0, 0, 1, ["u001"])
+    assert await followers(served) == []
+    assert await people(served) == (0, 0, 0, 0, [])
+
+
+@pytest.mark.parametrize("whose", ["ours", "theirs"])
+async def test_an_edge_that_another_program_deletes_is_a_follow_no_more(served: Served, whose: str) -> None:
+    write(served, *DOCUMENT)
+    pipeline = Pipeline(served)
+    if whose == "ours":
+        await done(served, FOLLOW, "u002", id="u001")
+    else:
+        write(served, EDGE)
+    await pipeline.run()
+    moment = "2026-06-25T12:00:00.000Z" if whose == "ours" else "2026-06-25T11:00:00Z"
+    delete(served, {"PK": "FOLLOWEE#u001", "SK": f"FOLLOWER#u002#{moment}"})
+    await pipeline.run()
+
+    assert await people(served) == (0, 0, 0, 0, [])
+    assert await ids(served, BY_AUTHOR, "u002") == ["abc123", "older"]

@@ -1,0 +1,218 @@
+"""The table `sparks` as its document lists it, written by another program: each pattern on it alone, and beside ours.
+
+The items are the document's examples with their attributes and no others.
+"""
+
+from typing import Any
+
+import pytest
+
+from datastore.keyspace.photos.table import SPARKS
+from datastore.model.identity import Role
+from tests.support.documents_photos import AT, DOCUMENT, EMAIL, FACE, OTHER, PERSON, PHOTO, STREAM, THEIR_BOX, write
+from tests.support.pattern_coverage import covers
+from tests.support.photo_items import ask_as, user_id
+from tests.support.photo_steps import BOX, CREATE, DELETE, RENAME, TAG, UNTAG, UPDATE, done
+from tests.support.served import Answer, Served
+
+SHOWN = "2023-01-01T00:00:00+00:00"
+
+PHOTO_FIELDS = """imageId takenAt createdAt description tags personIds originalUrl
+  user { displayName } persons { name } faces { faceId personId confidence boundingBox { left top width height }
+  person { name } photo { imageId } }"""
+
+
+def good(answer: Answer) -> Any:
+    assert answer.errors is None, answer.errors
+    return answer.data
+
+
+@pytest.fixture(params=[False, True], ids=["alone", "mixed"])
+async def mixed(request: pytest.FixtureRequest, served: Served) -> bool:
+    """Whether there are items of this gateway's own beside the document's."""
+    write(served, *DOCUMENT)
+    if request.param:
+        await done(served, CREATE, role=Role.ADMIN, input={"name": "Ours"})
+        await done(served, 'mutation { createPhotoUser(input: {displayName: "Ada"}) { displayName } }')
+    return bool(request.param)
+
+
+async def nodes(served: Served, field: str, fields: str, role: Role = Role.USER) -> list[Any]:
+    found: list[Any] = good(await ask_as(served, f"{{ {field} {{ nodes {{ {fields} }} }} }}", role=role))[
+        field.partition("(")[0]
+    ]["nodes"]
+    return found
+
+
+def photo_shown(photo: dict[str, Any]) -> None:
+    face = {
+        "faceId": FACE,
+        "personId": PERSON,
+        "confidence": 0.98,
+        "boundingBox": THEIR_BOX,
+        "person": {"name": "Person Name"},
+        "photo": {"imageId": PHOTO},
+    }
+    assert photo | {"originalUrl": None} == {
+        "imageId": PHOTO,
+        "takenAt": SHOWN,
+        "createdAt": SHOWN,
+        "description": "Photo description",
+        "tags": ["tag1", "tag2"],
+        "personIds": [PERSON, OTHER],
+        "originalUrl": None,
+        "user": {"displayName": "User Name"},
+        "persons": [{"name": "Person Name"}, {"name": "Other Name"}],
+        "faces": [face],
+    }
+
+
+@covers("SPARKS-1", "SPARKS-4")
+async def test_users_are_read(served: Served, mixed: bool) -> None:
+    """SPARKS-1, SPARKS-4."""
+    fields = "displayName uploadLimit uploadCount createdAt"
+    theirs = {"displayName": "User Name", "uploadLimit": 100, "uploadCount": None, "createdAt": SHOWN}
+
+    mine = good(await ask_as(served, f'{{ photoUser(email: "{EMAIL}") {{ {fields} }} }}', EMAIL))
+    by_id = good(await served.ask(f'{{ photoUser(userId: "{user_id(served, EMAIL)}") {{ {fields} }} }}'))
+    everybody = await nodes(served, "photoUsers", fields, Role.ADMIN)
+
+    assert mine == by_id == {"photoUser": theirs}
+    assert theirs in everybody
+    assert len(everybody) == 1 + mixed
+
+
+@covers("SPARKS-2", "SPARKS-3", "SPARKS-5", "SPARKS-N1", "SPARKS-N3")
+async def test_photos_are_read(served: Served, mixed: bool) -> None:
+    """SPARKS-2, SPARKS-3, SPARKS-5, SPARKS-7."""
+    ask = [f'photo(id: "{PHOTO}"', f'photo(id: "{PHOTO}", takenAt: "{AT}"', f'photo(id: "{PHOTO}", consistent: true']
+    lists = ["photos", f'photosByUser(email: "{EMAIL}")', f'photosOfPerson(personId: "{PERSON}")']
+
+    for one in ask:
+        photo_shown(good(await served.ask(f"{{ {one}) {{ {PHOTO_FIELDS} }} }}"))["photo"])
+    for each in lists:
+        (photo,) = await nodes(served, each, PHOTO_FIELDS)
+        photo_shown(photo)
+    assert await nodes(served, f'photosOfPerson(personId: "{OTHER}")', "imageId") == []
+
+
+@covers("SPARKS-7")
+async def test_a_person_s_faces_are_told_with_each_photo(served: Served, mixed: bool) -> None:
+    """SPARKS-7."""
+    answer = await served.ask(
+        f'{{ photosOfPerson(personId: "{PERSON}") {{ edges {{ faces {{ faceId }} node {{ imageId }} }} }} }}'
+    )
+
+    assert good(answer)["photosOfPerson"]["edges"] == [{"faces": [{"faceId": FACE}], "node": {"imageId": PHOTO}}]
+
+
+@covers("SPARKS-6")
+async def test_persons_are_listed(served: Served, mixed: bool) -> None:
+    """SPARKS-6."""
+    persons = await nodes(served, "persons", "personId name faceCount thumbnailUrl createdAt")
+
+    assert {
+        "personId": PERSON,
+        "name": "Person Name",
+        "faceCount": 1,
+        "thumbnailUrl": "https://example.com/thumbnail.jpg",
+        "createdAt": SHOWN,
+    } in persons
+    assert len(persons) == 2 + mixed
+
+
+@covers("SPARKS-8")
+async def test_the_latest_livestream_is_found(served: Served, mixed: bool) -> None:
+    """SPARKS-8."""
+    fields = "livestreamId title description streamUrl startTime endTime createdAt"
+    answer = await served.ask(f"{{ latestLivestream {{ {fields} }} }}")
+
+    assert good(answer)["latestLivestream"] == {
+        "livestreamId": STREAM,
+        "title": "Live Stream Title",
+        "description": "Live Stream Description",
+        "streamUrl": "https://example.com/stream",
+        "startTime": SHOWN,
+        "endTime": "2023-01-01T01:00:00+00:00",
+        "createdAt": SHOWN,
+    }
+
+
+@covers("SPARKS-P1", "SPARKS-W1")
+async def test_a_photo_is_changed_and_deleted_with_its_faces(served: Served, mixed: bool) -> None:
+    """SPARKS-W1."""
+    changed = await done(served, UPDATE, EMAIL, input={"imageId": PHOTO, "description": "Changed"})
+    photo = good(await served.ask(f'{{ photo(id: "{PHOTO}") {{ description tags faces {{ faceId }} }} }}'))["photo"]
+    await done(served, DELETE, EMAIL, id=PHOTO)
+
+    assert changed == {"imageId": PHOTO, "description": "Changed", "tags": ["tag1", "tag2"]}
+    assert photo == {"description": "Changed", "tags": ["tag1", "tag2"], "faces": [{"faceId": FACE}]}
+    assert await nodes(served, f'photosOfPerson(personId: "{PERSON}")', "imageId") == []
+    assert {"name": "Person Name", "faceCount": 0} in await nodes(served, "persons", "name faceCount")
+
+
+@covers("SPARKS-N2", "SPARKS-P2")
+async def test_faces_come_and_go(served: Served, mixed: bool) -> None:
+    """SPARKS-W1: theirs stands beside ours, and each is counted once."""
+    ask = f'{{ photo(id: "{PHOTO}") {{ faces {{ faceId personId }} personIds }} }}'
+    theirs = {"faceId": FACE, "personId": PERSON}
+
+    tagged = await done(served, TAG, EMAIL, input={"imageId": PHOTO, "personId": OTHER, "boundingBox": BOX})
+    both = good(await served.ask(ask))["photo"]
+    counted = await nodes(served, "persons", "name faceCount")
+    await done(served, UNTAG, EMAIL, face=FACE, image=PHOTO)
+    left = good(await served.ask(ask))["photo"]
+
+    ours = {"faceId": tagged["faceId"], "personId": OTHER}
+    assert sorted(both["faces"], key=str) == sorted([theirs, ours], key=str)
+    assert {"name": "Other Name", "faceCount": 1} in counted
+    assert left == {"faces": [ours], "personIds": [OTHER]}
+    assert {"name": "Person Name", "faceCount": 0} in await nodes(served, "persons", "name faceCount")
+
+
+async def test_a_person_gets_another_name(served: Served, mixed: bool) -> None:
+    """SPARKS-W1."""
+    await done(served, RENAME, role=Role.ADMIN, input={"personId": PERSON, "name": "Grace"})
+
+    photo = good(await served.ask(f'{{ photo(id: "{PHOTO}") {{ faces {{ person {{ name }} }} persons {{ name }} }} }}'))
+    assert photo["photo"] == {
+        "faces": [{"person": {"name": "Grace"}}],
+        "persons": [{"name": "Grace"}, {"name": "Other Name"}],
+    }
+
+
+async def test_a_user_is_changed_and_events_are_logged(served: Served, mixed: bool) -> None:
+    """SPARKS-W1."""
+    rename = 'mutation { updatePhotoUser(input: {displayName: "New"}) { displayName uploadLimit } }'
+    log = (
+        'mutation { logEvent(events: [{eventType: "PHOTO_VIEW", eventData: {imageId: "x"}}]) { eventType eventData } }'
+    )
+
+    assert await done(served, rename, EMAIL) == {"displayName": "New", "uploadLimit": 100}
+    assert await done(served, log, EMAIL) == [{"eventType": "PHOTO_VIEW", "eventData": {"imageId": "x"}}]
+
+
+async def test_a_livestream_of_ours_comes_after_theirs_or_before(served: Served, mixed: bool) -> None:
+    """SPARKS-8, SPARKS-W1: ids of the document that do not sort by time stand where they sort."""
+    create = """mutation { createLivestream(input: {title: "Ours", streamUrl: "https://example.com/ours",
+      startTime: "2026-06-25T13:00:00Z"}) { livestreamId } }"""
+
+    made = await done(served, create, role=Role.ADMIN)
+    latest = good(await served.ask("{ latestLivestream { livestreamId } }"))["latestLivestream"]
+
+    assert latest["livestreamId"] == max(STREAM, made["livestreamId"])
+
+
+@covers("SPARKS-S1")
+async def test_subscribers_receive_their_livestreams(served: Served, mixed: bool) -> None:
+    """SPARKS-S1."""
+    listener = await served.listen("subscription { livestreamChanged { livestreamId title } }")
+    await served.settle(SPARKS, 1)
+    stream = next(item for item in DOCUMENT if item["entityType"] == "LIVESTREAM")
+    write(served, stream | {"title": "Changed"})
+    changed = await listener.event()
+    write(served, stream | {"PK": "LIVESTREAM#another", "title": "Announced"})
+    announced = await listener.event()
+
+    assert changed["livestreamChanged"] == {"livestreamId": STREAM, "title": "Changed"}
+    assert announced["livestreamChanged"] == {"livestreamId": "another", "title": "Announced"}

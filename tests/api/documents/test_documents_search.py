@@ -1,0 +1,55 @@
+"""Searches (FEED-N5, FEED-N6) over the table `feed` as its document lists it: alone, and beside our own posts."""
+
+from collections.abc import Sequence
+
+import pytest
+
+from tests.support.documents_feed import DOCUMENT, ours
+from tests.support.feed_documents import good, write
+from tests.support.pattern_coverage import covers
+from tests.support.search import IDS, USERS, find, sync
+from tests.support.served import Served
+
+__all__ = ["ours"]
+
+
+@covers("FEED-N5")
+async def test_posts_without_text_are_found_by_their_tags(served: Served, ours: Sequence[str]) -> None:
+    await sync(served)
+
+    # Each side has one post with the tag. The documented one has a time in whole seconds.
+    assert await find(served, "#dynamodb") == [*ours, "abc123", "older"]
+    assert await find(served, "#dynamodb", user="u001") == [*ours, "abc123", "older", "fans", "secret"]
+
+
+async def test_pages_over_them_are_full(served: Served, ours: Sequence[str]) -> None:
+    await sync(served)
+    found: list[str] = []
+    after = None
+    while True:
+        page = good(await served.ask(IDS, {"query": "#dynamodb", "first": 1, "after": after}))["searchPosts"]
+        found += [node["postId"] for node in page["nodes"]]
+        after = page["pageInfo"]["endCursor"]
+        if not page["pageInfo"]["hasNextPage"]:
+            break
+
+    assert found == [*ours, "abc123", "older"]
+
+
+@covers("FEED-N6")
+@pytest.mark.usefixtures("ours")
+async def test_their_users_are_found_by_name(served: Served) -> None:
+    await sync(served)
+
+    users = good(await served.ask(USERS, {"query": "U00"}))["searchUsers"]["nodes"]
+
+    assert sorted(user["userId"] for user in users) == ["u001", "u002", "u003"]
+
+
+async def test_a_rebuild_finds_the_same(served: Served, ours: Sequence[str]) -> None:
+    await sync(served)
+    write(served, *DOCUMENT)
+    rebuilt = await served.gateway.background.search_rebuild().run()
+
+    assert (rebuilt.posts, rebuilt.users) == (4 + len(ours), 3 + bool(ours))
+    assert await find(served, "#dynamodb") == [*ours, "abc123", "older"]

@@ -1,0 +1,161 @@
+"""The table `blip` as its document lists it, written by another program: each pattern on it alone, and beside ours.
+
+The document names keys, `sightingId`, `expiresAt` and `confirmationCount`; moments have whole seconds. Trust needs a
+reporter, so sightings name theirs. Nothing of what this gateway stores beside is there.
+"""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from datastore.keyspace.sightings import BLIP
+from datastore.model.identity import Role
+from tests.support.documents_sightings import DOCUMENT, REPORT, sighting, write
+from tests.support.pattern_coverage import covers
+from tests.support.served import NOON, Answer, Served
+
+SIGHTINGS = """query ($first: Int, $after: String) { sightings(area: "Downtown", first: $first, after: $after) {
+  nodes { sightingId area category description reporterId trustTier reportedAt expiresAt confirmationCount
+    confidence freshness reporter { userId trustTier } }
+  pageInfo { hasNextPage endCursor } } }"""
+TRENDING = '{ trending(categories: ["Sneakers"]) { score sightings { nodes { sightingId } } } }'
+CONFIRM = 'mutation ($id: ID!) { confirmSighting(area: "Downtown", sightingId: $id) { confirmationCount } }'
+PROFILE = '{ userProfile(userId: "u_abc123") { userId trustTier reportTotal streakDays confirmedReports } }'
+WATCHES = '{ watches(userId: "u_abc123") { watchId area category createdAt } }'
+
+
+def good(answer: Answer) -> Any:
+    assert answer.errors is None, answer.errors
+    return answer.data
+
+
+@pytest.fixture(params=["alone", "mixed"])
+async def ours(request: pytest.FixtureRequest, served: Served) -> list[str]:
+    """The document's items are there; the ids of this gateway's own sightings, the newest first, if they are mixed."""
+    write(served, *DOCUMENT)
+    if request.param == "alone":
+        return []
+    made = []
+    for milliseconds in (100, 300):
+        served.clock.now = NOON + timedelta(milliseconds=milliseconds)
+        made.append((await served.ask(REPORT, user="eve")).data["reportSighting"]["sightingId"])
+    return made[::-1]
+
+
+def ids(connection: Any) -> list[str]:
+    return [node["sightingId"] for node in connection["nodes"]]
+
+
+@covers("BLIP-1", "BLIP-2")
+async def test_an_area_lists_them_newest_first_and_page_by_page(served: Served, ours: Sequence[str]) -> None:
+    whole = good(await served.ask(SIGHTINGS))["sightings"]
+    found, cursor = list[str](), None
+    while True:
+        page = good(await served.ask(SIGHTINGS, {"first": 2, "after": cursor}))["sightings"]
+        found += ids(page)
+        if not page["pageInfo"]["hasNextPage"]:
+            break
+        cursor = page["pageInfo"]["endCursor"]
+
+    assert ids(whole) == found == [*ours, "abc1", "abc2", "abc3"]
+    theirs = whole["nodes"][-1]
+    assert theirs | {"confidence": 0, "freshness": ""} == {
+        "sightingId": "abc3",
+        "area": "Downtown",
+        "category": "Sneakers",
+        "description": "",
+        "reporterId": "u_abc123",
+        "trustTier": "BRONZE",
+        "reportedAt": "2026-06-25T11:59:57+00:00",
+        "expiresAt": "2026-06-25T12:29:57+00:00",
+        "confirmationCount": 0,
+        "confidence": 0,
+        "freshness": "",
+        "reporter": {"userId": "u_abc123", "trustTier": "BRONZE"},
+    }
+
+
+@covers("BLIP-4")
+async def test_trending_counts_them(served: Served, ours: Sequence[str]) -> None:
+    (trend,) = good(await served.ask(TRENDING))["trending"]
+
+    assert (trend["score"], ids(trend["sightings"])) == (3 + len(ours), [*ours, "abc1", "abc2", "abc3"])
+
+
+@covers("BLIP-5")
+async def test_they_are_confirmed_once_by_each_user(served: Served, ours: Sequence[str]) -> None:
+    asked = [
+        ("grace", "abc1"),
+        ("grace", "abc1"),
+        ("linus", "abc1"),
+        ("u_abc123", "abc1"),
+        *[("grace", id) for id in ours],
+    ]
+    counts = [
+        good(await served.ask(CONFIRM, {"id": id}, user=user))["confirmSighting"]["confirmationCount"]
+        for user, id in asked
+    ]
+    expired = await served.ask(CONFIRM, {"id": "gone"}, user="grace")
+
+    assert counts == [1, 1, 2, 2, *[1 for _ in ours]]
+    assert expired.codes == ["NOT_FOUND"]
+    assert good(await served.ask(PROFILE))["userProfile"]["confirmedReports"] == 1
+
+
+@covers("BLIP-2", "BLIP-6")
+async def test_a_profile_is_read_and_goes_on(served: Served, ours: Sequence[str]) -> None:
+    before = good(await served.ask(PROFILE))["userProfile"]
+    good(await served.ask(REPORT, user="u_abc123"))
+    after = good(await served.ask(PROFILE))["userProfile"]
+
+    fresh = {"userId": "u_abc123", "trustTier": "BRONZE", "reportTotal": 0, "streakDays": 0, "confirmedReports": 0}
+    assert before == fresh
+    assert after == fresh | {"reportTotal": 1, "streakDays": 1}
+
+
+@covers("BLIP-3", "BLIP-7")
+async def test_watches_are_read_made_and_deleted(served: Served, ours: Sequence[str]) -> None:
+    make = 'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { watchId area category createdAt } }'
+    delete = 'mutation { deleteWatch(area: "Downtown", category: "Sneakers", watchId: "w1") { watchId } }'
+    there = {"watchId": "w1", "area": "Downtown", "category": "Sneakers", "createdAt": None}
+
+    made = good(await served.ask(make, user="u_abc123"))["createWatch"]
+    both = good(await served.ask(WATCHES, user="u_abc123"))["watches"]
+    deleted = good(await served.ask(delete, user="u_abc123"))["deleteWatch"]
+    left = good(await served.ask(WATCHES, user="u_abc123"))["watches"]
+
+    assert (both, deleted, left) == ([there, made], {"watchId": "w1"}, [made])
+
+
+@covers("BLIP-8")
+async def test_the_demo_is_seeded_beside_them(served: Served, ours: Sequence[str]) -> None:
+    seeded = await served.ask("mutation { seedDemo { sightingId area } }", user="root", role=Role.ADMIN)
+    listed = good(await served.ask(SIGHTINGS, {"first": 100}))["sightings"]
+
+    downtown = {one["sightingId"] for one in good(seeded)["seedDemo"] if one["area"] == "Downtown"}
+    assert {*ids(listed)} == {*ours, "abc1", "abc2", "abc3", *downtown}
+
+
+@covers("BLIP-S1", "BLIP-S2")
+async def test_subscribers_hear_of_them(served: Served, ours: Sequence[str]) -> None:
+    fields = "{ sightingId area category reporterId reportedAt }"
+    everybody = await served.listen(f"subscription {{ sightingReported {fields} }}")
+    watcher = await served.listen(f'subscription {{ watchAlerts(userId: "u_abc123") {fields} }}', user="u_abc123")
+    await served.settle(BLIP, 2)
+
+    write(served, sighting("cats", category="Cats"), sighting("new"))
+    mine = (await served.ask(REPORT, user="eve")).data["reportSighting"]["sightingId"]
+
+    heard = [(await everybody.event())["sightingReported"] for _ in range(3)]
+    alerts = [(await watcher.event())["watchAlerts"] for _ in range(2)]
+    assert {one["sightingId"] for one in heard} == {"cats", "new", mine}
+    assert {one["sightingId"] for one in alerts} == {"new", mine}
+    assert next(one for one in heard if one["sightingId"] == "new") == {
+        "sightingId": "new",
+        "area": "Downtown",
+        "category": "Sneakers",
+        "reporterId": "u_abc123",
+        "reportedAt": "2026-06-25T12:00:00+00:00",
+    }

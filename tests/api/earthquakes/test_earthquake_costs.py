@@ -1,0 +1,241 @@
+"""The estimated cost of earthquake queries, from the daily statistics, compared to their measured cost."""
+
+import asyncio
+import itertools
+import math
+import random
+import uuid
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from datastore.database import StoreOptions, open_database
+from datastore.earthquakes.earthquakes import LOG_WRITE_UNITS
+from datastore.earthquakes.events import Earthquake, event_item
+from datastore.earthquakes.statistics import StatisticsRebuild
+from datastore.infrastructure import tables
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.session.metering import WRITE_UNIT_COST, Deadline
+from datastore.session.store import Store
+from server.settings import Settings
+from tests.support.earthquake_samples import put_raw, quake
+from tests.support.served import NOON, UNBOUGHT, Served
+from tests.support.store_engines import Engines
+
+DAYS = 1_100
+QUERIES = 90
+KINDS = ("EARTHQUAKE", "OTHER", "ANY")
+QUERY = """
+query (
+  $start: DateTime, $end: DateTime, $least: Float, $kind: SeismicEventKind! = EARTHQUAKE, $first: Int, $last: Int
+) {
+  earthquakes(start: $start, end: $end, minMagnitude: $least, kind: $kind, first: $first, last: $last) {
+    nodes { eventId occurredAt magnitude place latitude longitude depthKm source ingestedAt }
+    pageInfo { hasNextPage }
+  }
+}
+"""
+
+
+def catalogue(chance: random.Random) -> list[Earthquake]:
+    """Return a realistic catalogue: ten times as few events a magnitude higher, quiet days, aftershocks of strong ones.
+
+    One event in a hundred is a quarry blast, of a magnitude below 3.
+    """
+    events: list[Earthquake] = []
+    for day in range(DAYS):
+        rate = 10 * chance.lognormvariate(0, 0.5)
+        strongest = 0.0
+        for _ in range(min(int(rate), 60)):
+            strongest = max(strongest, add(events, chance, day))
+        for _ in range(int(10 ** (strongest - 3.7)) if strongest > 4.8 else 0):
+            add(events, chance, day)
+    return events
+
+
+def add(events: list[Earthquake], chance: random.Random, day: int) -> float:
+    magnitude = round(min(8.5, 2 + chance.expovariate(math.log(10))), 1)
+    before = timedelta(days=day, milliseconds=chance.randrange(86_400_000))
+    place = "12 km NNE of A Place of Middling Length, Somewhere"
+    changes: dict[str, Any] = {"magnitude": magnitude, "place": place}
+    if magnitude < 3 and chance.random() < 0.01:
+        changes["type"] = "quarry blast"
+    events.append(quake(f"us7000{len(events):04}", before, **changes))
+    return magnitude
+
+
+@pytest.fixture(scope="module")
+def years() -> Iterator[StoreOptions]:
+    """Tables with a catalogue of three years, loaded and counted once, on an engine of their own."""
+    engines = Engines()
+    options = StoreOptions(store=engines.next(), prefix=f"years{uuid.uuid4().hex[:8]}__")
+    try:
+        asyncio.run(load(options))
+        yield options
+    finally:
+        engines.close()
+
+
+async def load(options: StoreOptions) -> None:
+    async with open_database(options) as database:
+        await tables.create(database.admin(), [replace(EARTHQUAKES, stream=None)], options.prefix)
+
+        def open_store() -> Store:
+            return Store(database.client, prefix=options.prefix, deadline=Deadline(100), token=lambda: uuid.uuid4().hex)
+
+        await open_store().write_all(EARTHQUAKES, puts=[event_item(each) for each in catalogue(random.Random(1))])
+        await StatisticsRebuild(open_store, lambda: NOON).all_days()
+
+
+@pytest.fixture
+def store_options(request: pytest.FixtureRequest, store_options: StoreOptions) -> StoreOptions:
+    """The catalogue for a test that asks for it, tables of its own for any other."""
+    if "years" in request.fixturenames:
+        options: StoreOptions = request.getfixturevalue("years")
+        return options
+    return store_options
+
+
+async def costs(served: Served, variables: dict[str, Any]) -> tuple[float, float]:
+    """Return the estimated and the measured read units of a query, without those of its log."""
+    answer = await served.ask(QUERY, variables)
+    assert answer.errors is None, (answer.errors, variables)
+    report = served.reports[-1]
+    return report.estimate - WRITE_UNIT_COST * LOG_WRITE_UNITS, sum(call.units for call in answer.calls)
+
+
+def query(chance: random.Random) -> dict[str, Any]:
+    """A window from an hour to three years, a magnitude or none, a kind, a page of 1 to 100, forward or backward."""
+    length = timedelta(hours=math.exp(chance.uniform(0, math.log(DAYS * 24 - 48))))
+    end = NOON - timedelta(seconds=chance.randrange(int((timedelta(days=DAYS - 1) - length).total_seconds())))
+    least = chance.choice((None, 2.5, 4, 4.5, 5, round(chance.uniform(2, 7), 1)))
+    size = chance.choice((1, 5, 25, 50, 100))
+    return {
+        "start": (end - length).isoformat(),
+        "end": end.isoformat(),
+        "least": least,
+        "kind": chance.choice(KINDS),
+        chance.choice(("first", "first", "last")): size,
+    }
+
+
+def days_of(variables: dict[str, Any]) -> int:
+    return (datetime.fromisoformat(variables["end"]) - datetime.fromisoformat(variables["start"])).days
+
+
+@pytest.mark.timeout(120)
+async def test_an_estimate_is_within_a_factor_of_three_for_nineteen_of_twenty_queries(
+    years: StoreOptions, served: Served
+) -> None:
+    chance = random.Random(7)
+    off: list[Any] = []
+    for _ in range(QUERIES):
+        variables = query(chance)
+        estimate, real = await costs(served, variables)
+        if not real / 3 <= estimate <= 3 * real:
+            off.append((estimate, real, variables))
+
+    assert len(off) <= QUERIES / 20, off
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("size", [25, 100])
+@pytest.mark.parametrize("least", [None, 0, 2.5, 4.5, 6, 7, 8, 9.5])
+async def test_no_window_of_any_magnitude_and_kind_is_refused(
+    years: StoreOptions, served: Served, least: float | None, size: int, kind: str
+) -> None:
+    for days in (1, 30, 365, 3_660):
+        for direction in ("first", "last"):
+            start = (NOON - timedelta(days=days)).isoformat()
+
+            answer = await served.ask(QUERY, {"start": start, "least": least, "kind": kind, direction: size})
+
+            assert answer.errors is None
+
+
+async def test_a_page_passes_in_a_catalogue_of_crowded_days(served: Served) -> None:
+    crowded: dict[str, Any] = {
+        "othersByClass": {"1": [4_000, 1.9]},
+        "byClass": {"7": [1, 7.1]},
+        "greatest": 7.1,
+        "recounts": 1,
+    }
+    days = [f"{NOON - timedelta(days=day):%Y%m%d}" for day in range(200)]
+    items = [crowded | {"pk": f"STATISTICS#{day[:4]}", "sk": day} for day in days]
+    await StatisticsRebuild(served.store, served.clock).all_days()
+    await served.store().write_all(EARTHQUAKES, puts=items)
+
+    estimate, _ = await costs(served, {"start": (NOON - timedelta(days=200)).isoformat(), "least": 7, "first": 100})
+
+    assert estimate == 1_900
+
+
+class TestBudgets:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        """The default budget of an address without a token, which recovers very slowly."""
+        capacity = replace(UNBOUGHT, anonymous_budget_units=2_500, anonymous_budget_units_per_second=1e-6)
+        return replace(settings, capacity=capacity)
+
+    async def test_queries_at_once_are_not_held_up_by_what_they_may_cost(
+        self, years: StoreOptions, served: Served
+    ) -> None:
+        ten_years = {"start": (NOON - timedelta(days=3_660)).isoformat(), "least": 7, "first": 25}
+
+        answers = await asyncio.gather(*(served.ask(QUERY, ten_years) for _ in range(4)))
+
+        assert [answer.errors for answer in answers] == [None] * 4
+
+
+async def test_statistics_are_read_once_for_many_estimates(years: StoreOptions, served: Served) -> None:
+    assert served.gateway.database is not None
+    calls: list[str] = []
+    served.gateway.database.client.on_call = lambda call: calls.extend(call.patterns)
+    last_hour: dict[str, Any] = {"start": (NOON - timedelta(hours=1)).isoformat()}
+
+    for _ in range(3):
+        await served.ask(QUERY, last_hour)
+
+    assert calls.count("QUAKE-6") == 1
+    assert calls.count("QUAKE-2") == 3
+    served.clock.forward(seconds=61)
+    await served.ask(QUERY, last_hour)
+    assert calls.count("QUAKE-6") == 2
+
+
+EXAMPLES = [{"start": NOON - timedelta(days=3_660), "least": 7, "first": 25}]
+EXAMPLES += [{"start": NOON - timedelta(days=3_660), "least": 6, "first": 100}]
+EXAMPLES += [{"start": NOON - timedelta(days=3_660), "kind": "OTHER", "first": 100}]
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+async def test_no_window_is_refused_without_statistics(served: Served, example: dict[str, Any]) -> None:
+    estimate, _ = await costs(served, example | {"start": example["start"].isoformat()})
+
+    assert estimate <= 1_900
+
+
+@pytest.mark.timeout(120)
+async def test_an_estimate_without_the_consumer_is_that_of_all_days(years: StoreOptions, served: Served) -> None:
+    """While the consumer lags, the query reads every day, and the estimate has to include that."""
+    chance = random.Random(11)
+    off: list[Any] = []
+    served.clock.forward(minutes=10)
+    asked = (variables for _ in range(100) if days_of(variables := query(chance)) < 100)
+    for variables in itertools.islice(asked, 10):
+        estimate, real = await costs(served, variables)
+        if not real / 3 <= estimate <= 3 * real:
+            off.append((estimate, real, variables))
+
+    assert off == []
+
+
+async def test_without_complete_statistics_an_estimate_is_made_as_if_every_day_were_read(served: Served) -> None:
+    await put_raw(served, "theirs")
+
+    estimate, _ = await costs(served, {"start": (NOON - timedelta(days=1_000)).isoformat(), "first": 25})
+
+    assert estimate == 501 + 2.5  # and the statistics of four years

@@ -1,0 +1,173 @@
+"""Events that USGS names by several ids: each is stored once, and found by any of them (QUAKE-1, QUAKE-5)."""
+
+import asyncio
+from itertools import permutations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datastore.earthquakes.earthquakes import Earthquakes
+from datastore.earthquakes.events import Earthquake
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.earthquakes import event as event_key
+from pipelines.earthquakes.usgs_events import MOST_IDS
+from resolvers.shared.node_ids import global_id
+from tests.support.earthquake_counts import counted, counting
+from tests.support.earthquake_samples import put_raw, quake, scan_all, store
+from tests.support.served import Served
+from tests.support.usgs_samples import REAL, feature, feed, needs_real_data
+from tests.support.usgs_samples import quake as judged
+
+US, NN = "us6000a6su", "nn00743624"
+BOTH = {"ids": f",{US},{NN},"}
+
+
+async def insert(served: Served, event: Earthquake) -> bool:
+    return await Earthquakes(served.store(), served.clock()).insert(event)
+
+
+async def stored(served: Served) -> dict[str, str | None]:
+    """The ids at events' keys, each with the id of its event where it is an alias."""
+    items = [item for item in await scan_all(served) if str(item["pk"]).startswith("EVENT#")]
+    return {item["eventId"]: item.get("aliasOf") for item in items if item["sk"] == "EVENT"}
+
+
+async def ingest(served: Served, folder: Path, *features: Any) -> tuple[int, int]:
+    assert served.gateway.ingest is not None
+    path = folder / "feed.geojson"
+    path.write_bytes(feed(*features))
+    summary = await served.gateway.ingest.run(str(path))
+    assert summary.error is None
+    return summary.upserted, summary.skipped
+
+
+async def test_an_event_whose_id_changes_is_stored_once(served: Served, tmp_path: Path) -> None:
+    first = await ingest(served, tmp_path, feature(id=US, **BOTH))
+    second = await ingest(served, tmp_path, feature(id=NN, mag=2.6, **BOTH))
+
+    assert (first, second) == ((1, 0), (0, 1))
+    assert await stored(served) == {US: None, NN: US}
+
+
+async def test_an_id_that_the_first_report_did_not_list_is_added(served: Served, tmp_path: Path) -> None:
+    await ingest(served, tmp_path, feature(id=US, ids=f",{US},"))
+    await ingest(served, tmp_path, feature(id=NN, **BOTH))
+    await ingest(served, tmp_path, feature(id=NN, ids=f",{NN},"))
+
+    assert await stored(served) == {US: None, NN: US}
+
+
+async def test_an_event_of_another_program_is_known_by_a_further_id(served: Served, tmp_path: Path) -> None:
+    await put_raw(served, US)
+    counts = await ingest(served, tmp_path, feature(id=NN, **BOTH))
+
+    assert counts == (0, 1)
+    assert await stored(served) == {US: None, NN: US}
+
+
+async def test_two_events_that_list_the_same_further_id_are_two(served: Served, tmp_path: Path) -> None:
+    """The real feed contains this case: pr14099004 and pr14099000."""
+    counts = await ingest(served, tmp_path, feature(id="pr1", ids=",at1,pr1,"), feature(id="pr2", ids=",at1,pr2,"))
+    again = await ingest(served, tmp_path, feature(id="pr2", ids=",at1,pr2,"), feature(id="pr1", ids=",at1,pr1,"))
+
+    assert (counts, again) == ((2, 0), (0, 2))
+    aliases = await stored(served)
+    assert (aliases["pr1"], aliases["pr2"]) == (None, None)
+    assert aliases["at1"] in ("pr1", "pr2")
+
+
+REPORTS = (quake(US, other_ids=(NN,)), quake(NN, other_ids=(US,)), quake(NN), quake("ci1", other_ids=(NN, US)))
+
+
+@pytest.mark.parametrize(
+    "reports", [*permutations(REPORTS)], ids=lambda reports: "-".join(one.event_id for one in reports)
+)
+async def test_concurrent_reports_of_one_event_store_it_once(served: Served, reports: tuple[Earthquake, ...]) -> None:
+    new = await asyncio.gather(*(insert(served, report) for report in reports))
+
+    assert sum(new) == 1
+    ids = await stored(served)
+    assert sum(alias is None for alias in ids.values()) == 1
+
+
+@pytest.mark.parametrize("id", [US, NN])
+async def test_an_event_is_found_by_any_of_its_ids(served: Served, id: str) -> None:
+    await store(served, quake(US, other_ids=(NN,)))
+    answer = await served.ask(
+        """query ($id: ID!, $node: ID!) {
+          earthquake(eventId: $id) { eventId } node(id: $node) { ... on Earthquake { eventId } } }""",
+        {"id": id, "node": global_id("Earthquake", id)},
+    )
+
+    assert answer.data == {"earthquake": {"eventId": US}, "node": {"eventId": US}}
+    assert len(answer.calls) == (1 if id == US else 2)
+
+
+async def test_an_alias_whose_event_was_deleted_is_no_event(served: Served) -> None:
+    await store(served, quake(US, other_ids=(NN,)))
+    await served.store().write_all(EARTHQUAKES, deletes=[event_key(US)])
+    answer = await served.ask("query ($id: ID!) {earthquake(eventId: $id) {eventId}}", {"id": NN})
+
+    assert answer.data == {"earthquake": None}
+
+
+async def test_what_the_ids_of_an_event_cost(served: Served) -> None:
+    """One conditional write for an event with one id; for another a read, and a transaction if it is new."""
+    assert served.gateway.database is not None
+    client, made = served.gateway.database.client, list[str]()
+    await insert(served, quake("strongest", magnitude=9.0))  # raises the bound of the day
+    client.on_call = lambda call: made.append(call.operation)
+    costs = []
+    try:
+        for event in (quake("us1"), quake("us1"), quake(US, other_ids=(NN,)), quake(NN, other_ids=(US,))):
+            await insert(served, event)
+            costs.append([operation for operation in made if operation != "UpdateItem"])
+            made.clear()
+    finally:
+        client.on_call = None
+
+    assert costs == [["PutItem"], ["PutItem"], ["BatchGetItem", "TransactWriteItems"], ["BatchGetItem"]]
+
+
+async def test_aliases_are_not_listed_counted_or_delivered(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    events = await served.listen("subscription {earthquakeDetected {eventId}}")
+    await served.settle(EARTHQUAKES, 1)
+    async with counting(served):
+        await store(served, quake(US, other_ids=(NN, "ci1")), quake("us2"))
+        found = await counted(served)
+    listed = await served.ask("{earthquakes {nodes {eventId}}}")
+
+    assert {(await events.event())["earthquakeDetected"]["eventId"] for _ in range(2)} == {US, "us2"}
+    assert [day["natural"] for day in found.values()] == [{"4": [2, 4.5]}]
+    assert {node["eventId"] for node in listed.data["earthquakes"]["nodes"]} == {US, "us2"}
+    # The reader does not treat the alias as a damaged event.
+    assert [each.getMessage() for each in caplog.records if each.levelname in ("WARNING", "ERROR")] == []
+
+
+@pytest.mark.parametrize(
+    ("ids", "others"),
+    [
+        (",us1,nn1,us1,nn1,", ("nn1",)),
+        ("nn1", ("nn1",)),
+        (", nn1 ,,", ("nn1",)),
+        (None, ()),
+        (5, ()),
+        (f",{'x' * 65},{'y' * 64},", ("y" * 64,)),
+        (",".join(f"a{number}" for number in range(40)), tuple(f"a{number}" for number in range(MOST_IDS - 1))),
+    ],
+)
+async def test_the_ids_of_a_feature_are_bounded(ids: Any, others: tuple[str, ...]) -> None:
+    assert (await judged(ids=ids)).other_ids == others
+
+
+@pytest.mark.timeout(120)
+async def test_the_events_of_a_real_feed_are_two_where_they_share_an_id(served: Served) -> None:
+    needs_real_data()
+    assert served.gateway.ingest is not None
+    summary = await served.gateway.ingest.run(str(REAL / "all_week_2014-04-15.geojson.gz"))
+    ids = await stored(served)
+
+    assert summary.error is None
+    assert (ids["pr14099004"], ids["pr14099000"]) == (None, None)
+    assert sum(alias is None for alias in ids.values()) == summary.upserted

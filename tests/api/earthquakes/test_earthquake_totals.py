@@ -1,0 +1,170 @@
+"""`earthquakeStatistics`: counts by day, magnitude class and region, from few reads."""
+
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from datastore.earthquakes.regions import region_of
+from datastore.earthquakes.statistics import StatisticsRebuild, magnitude_class
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.model.timestamps import from_epoch_ms
+from datastore.session.metering import WRITE_UNIT_COST
+from tests.support.earthquake_counts import counted, counting
+from tests.support.earthquake_samples import put_raw, quake, scan, scan_all, store
+from tests.support.served import REAL_DATA, Served
+
+FEED = REAL_DATA / "usgs" / "2.5_month_2025-10.geojson"
+STATISTICS = """
+query ($start: DateTime, $end: DateTime, $by: EarthquakeGrouping!) {
+  earthquakeStatistics(start: $start, end: $end, by: $by) {
+    start end isComplete count greatestMagnitude
+    groups { day magnitudeClass region count greatestMagnitude }
+  }
+}
+"""
+
+
+async def statistics(served: Served, by: str = "DAY", **window: Any) -> dict[str, Any]:
+    answer = await served.ask(STATISTICS, {"by": by, **window})
+    assert answer.errors is None, answer.errors
+    found: dict[str, Any] = answer.data["earthquakeStatistics"]
+    found["groups"] = [{name: value for name, value in group.items() if value is not None} for group in found["groups"]]
+    return found
+
+
+async def some(served: Served) -> None:
+    await store(
+        served,
+        quake("a", magnitude=4.5),
+        quake("b", magnitude=4.1, latitude=38.0, longitude=142.0),
+        quake("c", timedelta(days=2), magnitude=6.3, latitude=38.0, longitude=142.0),
+        quake("old", timedelta(days=40), magnitude=8.0),
+    )
+    await put_raw(served, "blast", mag=5.0, type="quarry blast")
+    await StatisticsRebuild(served.store, served.clock).all_days()
+
+
+async def test_earthquakes_are_counted_by_day(served: Served) -> None:
+    await some(served)
+
+    assert await statistics(served) == {
+        "start": "2026-05-26",
+        "end": "2026-06-25",
+        "isComplete": True,
+        "count": 3,
+        "greatestMagnitude": 6.3,
+        "groups": [
+            {"day": "2026-06-25", "count": 2, "greatestMagnitude": 4.5},
+            {"day": "2026-06-23", "count": 1, "greatestMagnitude": 6.3},
+        ],
+    }
+
+
+async def test_earthquakes_are_counted_by_magnitude_and_by_region(served: Served) -> None:
+    await some(served)
+
+    by_magnitude = await statistics(served, "MAGNITUDE")
+    by_region = await statistics(served, "REGION")
+
+    assert by_magnitude["groups"] == [
+        {"magnitudeClass": 6, "count": 1, "greatestMagnitude": 6.3},
+        {"magnitudeClass": 4, "count": 2, "greatestMagnitude": 4.5},
+    ]
+    assert by_region["groups"] == [
+        {"region": "JAPAN", "count": 2, "greatestMagnitude": 6.3},
+        {"region": "CALIFORNIA", "count": 1, "greatestMagnitude": 4.5},
+    ]
+    assert by_magnitude["count"] == by_region["count"] == 3
+
+
+async def test_nothing_is_counted_where_there_is_nothing(served: Served) -> None:
+    found = await statistics(served, "REGION", start="1990-01-01T00:00:00Z", end="1990-12-31T00:00:00Z")
+
+    assert (found["count"], found["greatestMagnitude"], found["groups"]) == (0, None, [])
+    assert found["isComplete"] is False
+
+
+@pytest.mark.parametrize("by", ["DAY", "MAGNITUDE", "REGION"])
+async def test_ten_years_take_at_most_twenty_reads_and_cost_about_what_is_estimated(served: Served, by: str) -> None:
+    # The longest window begins on the last day of a year, and so spans twelve of them.
+    start, end = datetime(2010, 12, 31, tzinfo=UTC), datetime(2010, 12, 31, tzinfo=UTC) + timedelta(days=3_660)
+    await StatisticsRebuild(served.store, served.clock).all_days()
+    await served.store().write_all(EARTHQUAKES, puts=[item for day in range(3_661) for item in kept(start, day)])
+
+    found = await statistics(served, by, start=start.isoformat(), end=end.isoformat())
+
+    (report,) = served.reports
+    read = sum(call.units for call in report.latest)
+    assert found["count"] == 3_661 * 300
+    assert len(report.latest) <= 20
+    assert read / 3 <= report.estimate - WRITE_UNIT_COST <= 3 * read
+
+
+def kept(start: datetime, day: int) -> list[dict[str, Any]]:
+    """A busy day's items as they are stored."""
+    name = f"{start + timedelta(days=day):%Y%m%d}"
+    classes = {str(number): [60, number + 0.9] for number in range(5)}
+    regions = {code: [30, 4.9] for code in ("CA", "AK", "HI", "NW", "JP", "ID", "SA", "CB", "MD", "TO")}
+    counts = {"greatest": 4.9, "byClass": classes, "othersByClass": {"1": [5, 1.9]}, "recounts": 12}
+    return [
+        {"pk": f"STATISTICS#{name[:4]}", "sk": name} | counts,
+        {"pk": f"REGIONS#{name[:4]}", "sk": name, "byRegion": regions},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("window", "field"),
+    [
+        ({"start": "2026-06-02T00:00:00Z", "end": "2026-06-01T00:00:00Z"}, "start"),
+        ({"start": "2016-01-01T00:00:00Z", "end": "2026-06-01T00:00:00Z"}, "start"),
+        ({"start": "0999-01-01T00:00:00Z", "end": "1000-01-05T00:00:00Z"}, "start"),
+    ],
+)
+async def test_windows_are_refused_as_those_of_earthquakes_are(
+    served: Served, window: dict[str, str], field: str
+) -> None:
+    answer = await served.ask(STATISTICS, {"by": "DAY", **window})
+
+    assert answer.errors is not None
+    assert answer.errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "field": field}
+
+
+async def test_a_query_of_statistics_writes_a_request_log(served: Served) -> None:
+    await statistics(served)
+    assert served.gateway.services is not None
+    await served.gateway.services.request_logs.stop()
+
+    (log,) = await scan(served, "LOG")
+
+    assert log["route"] == {"S": "graphql/earthquakeStatistics"}
+
+
+@pytest.mark.timeout(120)
+async def test_a_real_feed_is_counted_as_plain_code_counts_it(served: Served) -> None:
+    if not FEED.is_file():
+        pytest.skip("the folder of real feeds, ../shared/data/usgs, is not here")
+    assert served.gateway.ingest is not None
+    async with counting(served):
+        await served.gateway.ingest.run(str(FEED))
+        await counted(served)
+    events = [item for item in await scan_all(served) if item.get("entity") == "EVENT" and item["sk"] == "EVENT"]
+    events = [event for event in events if event.get("type", "earthquake") == "earthquake"]
+    moments = [from_epoch_ms(event["eventTsMs"]) for event in events]
+    window = {"start": min(moments).isoformat(), "end": max(moments).isoformat()}
+
+    days = await statistics(served, "DAY", **window)
+    classes = await statistics(served, "MAGNITUDE", **window)
+    regions = await statistics(served, "REGION", **window)
+
+    assert days["count"] == classes["count"] == regions["count"] == len(events)
+    assert {group["day"]: group["count"] for group in days["groups"]} == Counter(
+        f"{moment:%Y-%m-%d}" for moment in moments
+    )
+    assert {group["magnitudeClass"]: group["count"] for group in classes["groups"]} == Counter(
+        magnitude_class(event["mag"]) for event in events
+    )
+    assert {group["region"]: group["count"] for group in regions["groups"]} == Counter(
+        region_of(event["lat"], event["lon"]).name for event in events
+    )

@@ -1,0 +1,428 @@
+"""Ingest of feeds: through the command line's own object, through the mutation, and over HTTP."""
+
+import asyncio
+import gzip
+import json
+import tarfile
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from datastore.database import StoreOptions, open_database
+from datastore.dynamodb.client import RequestRefused
+from datastore.earthquakes.earthquakes import Earthquakes, IngestSummary
+from datastore.earthquakes.events import Earthquake
+from datastore.errors import Unavailable
+from datastore.infrastructure import tables
+from datastore.keyspace import earthquakes as keys
+from datastore.model.identity import Role
+from datastore.session.metering import Call
+from tests.support.earthquake_samples import scan
+from tests.support.served import REAL_DATA, Served
+from tests.support.usgs_samples import Handler, answering, feature, feed, feed_server
+
+INGEST = """
+mutation ($feed: String!) {
+  ingestEarthquakes(feed: $feed) {
+    source fetched upserted skipped rejected { reason count } unchanged retries upstreamSize upstreamHash error
+  }
+}
+"""
+
+
+@pytest.fixture
+def store_options(engine: str) -> StoreOptions:
+    """Tables of the test's own, without a stream: nobody follows, and it makes the engine slow to load."""
+    options = StoreOptions(store=engine, prefix=f"ingest{uuid.uuid4().hex[:8]}__")
+    asyncio.run(without_stream(options))
+    return options
+
+
+async def without_stream(options: StoreOptions) -> None:
+    async with open_database(options) as database:
+        await tables.create(database.admin(), [replace(keys.EARTHQUAKES, stream=None)], options.prefix)
+
+
+async def run(served: Served, source: str) -> IngestSummary:
+    assert served.gateway.ingest is not None
+    return await served.gateway.ingest.run(source)
+
+
+def counts(summary: IngestSummary) -> tuple[int, int, int, dict[str, int]]:
+    return summary.fetched, summary.upserted, summary.skipped, dict(summary.rejected)
+
+
+async def events(served: Served) -> set[str]:
+    return {item["eventId"]["S"] for item in await scan(served, "EVENT")}
+
+
+@contextmanager
+def writes(served: Served) -> Iterator[list[Call]]:
+    """The writes that are made meanwhile, request logs apart."""
+    assert served.gateway.database is not None
+    client = served.gateway.database.client
+    made: list[Call] = []
+    client.on_call = lambda call: made.append(call) if is_write(call) else None
+    try:
+        yield made
+    finally:
+        client.on_call = None
+
+
+def is_write(call: Call) -> bool:
+    return call.operation == "PutItem" and call.request["Item"]["entity"]["S"] != "LOG"
+
+
+async def forget(served: Served, source: str) -> None:
+    """Remove what the last ingest of a source left for the next."""
+    assert served.gateway.database is not None
+    key = keys.ingest_state(source)
+    request = {
+        "TableName": served.gateway.database.prefix + keys.EARTHQUAKES.name,
+        "Key": {"pk": {"S": key.partition}, "sk": {"S": key.sort}},
+    }
+    await served.gateway.database.client.call("DeleteItem", request)
+
+
+# Real feeds
+
+
+def real(pattern: str) -> list[Path]:
+    found = sorted((REAL_DATA / "usgs").glob(pattern))
+    if not found:
+        pytest.skip("the folder of real feeds, ../shared/data/usgs, is not here")
+    return found
+
+
+def plainly(path: Path) -> tuple[list[str], Counter[str]]:
+    """The ids that plain code takes in, and how many features it refuses for what."""
+    body = path.read_bytes()
+    features = json.loads(gzip.decompress(body) if path.suffix == ".gz" else body)["features"]
+    named = [each for each in features if each.get("id")]
+    taken = [each["id"] for each in named if each["properties"]["mag"] is not None]
+    refused = {"MISSING_ID": len(features) - len(named), "MISSING_MAGNITUDE": len(named) - len(taken)}
+    return taken, Counter({reason: count for reason, count in refused.items() if count})
+
+
+@pytest.mark.timeout(150)
+async def test_every_real_feed_is_stored_once(served: Served) -> None:
+    known: set[str] = set()
+    for path in real("*.geojson*"):
+        taken, refused = plainly(path)
+        new = set(taken) - known
+
+        first = await run(served, str(path))
+        with writes(served) as made:
+            again = await run(served, str(path))
+
+        fetched, rejected = len(taken) + refused.total(), dict(refused)
+        assert (first.error, again.error) == (None, None), path.name
+        assert counts(first) == (fetched, len(new), len(taken) - len(new), rejected), path.name
+        assert counts(again) == (fetched, 0, len(taken), rejected), path.name
+        assert (first.unchanged, again.unchanged, made) == (False, True, []), path.name
+        known |= new
+    assert await events(served) == known
+    assert len(await scan(served, "EVENT")) == len(known)
+
+
+async def test_a_real_feed_whose_last_ingest_is_forgotten_is_skipped_event_by_event(served: Served) -> None:
+    for path in (each for each in real("*.geojson") if "month" not in each.name):
+        taken, refused = plainly(path)
+        await run(served, str(path))
+        await forget(served, str(path))
+
+        with writes(served) as made:
+            anew = await run(served, str(path))
+
+        fetched = len(taken) + refused.total()
+        assert counts(anew) == (fetched, 0, len(taken), dict(refused)), path.name
+        # An event with several ids is looked up by a read instead.
+        assert not anew.unchanged, path.name
+        assert len(made) <= len(taken) + 1, path.name
+
+
+@pytest.mark.parametrize(("name", "every"), [("all_hour", 12), ("all_week_flapping", 13)])
+async def test_snapshots_of_a_feed_over_time_store_each_event_once(
+    served: Served, tmp_path: Path, name: str, every: int
+) -> None:
+    """Hour after hour, some without any event, most without ids; and a week whose events come and go."""
+    (archive,) = real(f"history/{name}*.tar.xz")
+    snapshots = sampled(archive, every, tmp_path)
+    judged = [plainly(path) for path in snapshots]
+
+    summaries = [await run(served, str(path)) for path in snapshots]
+
+    once = {event_id for taken, _ in judged for event_id in taken}
+    assert {summary.error for summary in summaries} == {None}
+    assert [summary.upserted + summary.skipped for summary in summaries] == [len(taken) for taken, _ in judged]
+    assert [summary.rejected for summary in summaries] == [refused for _, refused in judged]
+    assert sum(summary.upserted for summary in summaries) == len(once)
+    assert await events(served) == once
+
+
+def sampled(archive: Path, every: int, folder: Path) -> list[Path]:
+    with tarfile.open(archive) as opened:
+        members = sorted((member for member in opened if member.isfile()), key=lambda member: member.name)[::every]
+        opened.extractall(folder, members, filter="data")
+    return [folder / member.name for member in members]
+
+
+async def test_a_csv_feed_fails_and_stores_nothing(served: Served) -> None:
+    (path,) = real("*.csv.gz")
+
+    summary = await run(served, str(path))
+
+    assert (summary.error, counts(summary)) == ("NOT_GEOJSON", (0, 0, 0, {}))
+    assert await events(served) == set()
+    assert await scan(served, "INGEST_STATE") == []
+
+
+# Over HTTP
+
+
+async def test_the_mutation_tells_how_it_went(served: Served) -> None:
+    body = feed(feature(id="us1"), feature(id="us2", mag=None), feature(id="us3"))
+
+    async with feed_server(answering(body=body)) as url:
+        first = await served.ask(INGEST, {"feed": url}, user="poller", role=Role.SYSTEM)
+        again = await served.ask(INGEST, {"feed": url}, user="poller", role=Role.SYSTEM)
+
+    told = first.data["ingestEarthquakes"]
+    always = {"source": url, "fetched": 3, "rejected": [{"reason": "MISSING_MAGNITUDE", "count": 1}], "retries": 0}
+    always |= {"upstreamSize": len(body), "upstreamHash": told["upstreamHash"], "error": None}
+    assert told == always | {"upserted": 2, "skipped": 0, "unchanged": False}
+    assert again.data["ingestEarthquakes"] == always | {"upserted": 0, "skipped": 2, "unchanged": True}
+    assert len(told["upstreamHash"]) == 64
+    assert await events(served) == {"us1", "us3"}
+
+
+def unless_known(body: bytes, seen: list[dict[str, str]], **validators: str) -> Handler:
+    """A server that answers 304 to whoever shows its validators."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        names = ("If-None-Match", "If-Modified-Since")
+        seen.append({name: request.headers[name] for name in names if name in request.headers})
+        headers = {name.replace("_", "-"): value for name, value in validators.items()}
+        return web.Response(status=304, headers=headers) if seen[-1] else web.Response(body=body, headers=headers)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    ("validators", "shown"),
+    [
+        ({"ETag": '"abc"'}, {"If-None-Match": '"abc"'}),
+        (
+            {"Last_Modified": "Thu, 25 Jun 2026 12:00:00 GMT"},
+            {"If-Modified-Since": "Thu, 25 Jun 2026 12:00:00 GMT"},
+        ),
+    ],
+)
+async def test_a_feed_that_is_not_modified_counts_and_writes_nothing(
+    served: Served, validators: dict[str, str], shown: dict[str, str]
+) -> None:
+    body, seen = feed(feature(id="us1"), feature(id="us2", mag=None)), list[dict[str, str]]()
+
+    async with feed_server(unless_known(body, seen, **validators)) as url:
+        first = await run(served, url)
+        with writes(served) as made:
+            second = await run(served, url)
+
+    assert seen == [{}, shown]
+    assert (counts(first), first.unchanged) == ((2, 1, 0, {"MISSING_MAGNITUDE": 1}), False)
+    assert (counts(second), second.unchanged) == ((2, 0, 1, {"MISSING_MAGNITUDE": 1}), True)
+    assert (second.upstream_size, second.upstream_hash) == (0, first.upstream_hash)
+    assert made == []
+
+
+def breaking_off(body: bytes, after: int) -> Handler:
+    """A server whose connection is lost in the middle of the body."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Length": str(len(body))})
+        await response.prepare(request)
+        await response.write(body[:after])
+        await asyncio.sleep(0.05)  # so that the client has these bytes before the end
+        assert request.transport is not None
+        request.transport.abort()
+        return response
+
+    return answer
+
+
+async def test_what_came_before_a_feed_broke_off_stands_and_the_next_run_completes(served: Served) -> None:
+    body = feed(*(feature(id=f"us{number}") for number in range(5)))
+    middle = body.index(b'"us3"')
+
+    async with feed_server(breaking_off(body, middle), answering(body=body), answering(body=body)) as url:
+        broken = await run(served, url)
+        stored = await events(served)
+        complete = await run(served, url)
+        third = await run(served, url)
+
+    assert (broken.error, counts(broken), broken.upstream_size) == ("TRUNCATED", (3, 3, 0, {}), middle)
+    assert stored == {"us0", "us1", "us2"}
+    assert (complete.error, counts(complete)) == (None, (5, 2, 3, {}))
+    assert (third.unchanged, counts(third)) == (True, (5, 0, 5, {}))
+
+
+async def test_a_feed_that_ends_too_early_without_a_word_is_truncated_too(served: Served) -> None:
+    body = feed(feature(id="us1"), feature(id="us2"))
+
+    async with feed_server(answering(body=body[: body.index(b'"us2"')])) as url:
+        summary = await run(served, url)
+
+    assert (summary.error, counts(summary)) == ("TRUNCATED", (1, 1, 0, {}))
+    assert await scan(served, "INGEST_STATE") == []
+
+
+async def test_what_may_pass_is_asked_again_and_counted(served: Served) -> None:
+    async with feed_server(
+        answering(429, Retry_After="0"), answering(503), answering(body=feed(feature(id="us1")))
+    ) as url:
+        summary = await run(served, url)
+
+    assert (summary.error, summary.retries, counts(summary)) == (None, 2, (1, 1, 0, {}))
+
+
+async def test_what_will_not_pass_is_told(served: Served) -> None:
+    async with feed_server(answering(404), answering(400), answering(429, Retry_After="3600")) as url:
+        summaries = [await run(served, url) for _ in range(3)]
+
+    assert [(one.error, counts(one)) for one in summaries] == [
+        (code, (0, 0, 0, {})) for code in ("NOT_FOUND", "HTTP_STATUS", "RATE_LIMITED")
+    ]
+
+
+# Who, and what
+
+
+async def test_only_the_system_may_ingest(served: Served) -> None:
+    callers: list[dict[str, Any]] = [{}, {"user": "ada"}, {"user": "root", "role": Role.ADMIN}]
+
+    async with feed_server(answering(body=feed(feature(id="us1")))) as url:
+        answers = [await served.ask(INGEST, {"feed": url}, **caller) for caller in callers]
+
+    assert [answer.codes for answer in answers] == [["UNAUTHENTICATED"], ["FORBIDDEN"], ["FORBIDDEN"]]
+    assert await events(served) == set()
+
+
+FOREIGN = [
+    "/etc/passwd",
+    "../shared/data/usgs/all_hour_2017-12-03.geojson",
+    "demo.geojson",
+    "",
+    "all_year",
+    "ALL_DAY",
+    "x" * 1025,
+    "file:///etc/passwd",
+    "file://127.0.0.1/etc/passwd",
+    "ftp://127.0.0.1/feed",
+    "HTTP://LOCALHOST/feed",
+    "http://169.254.169.254/latest/meta-data/",
+    "http://127.0.0.1@169.254.169.254/",
+    "http://somebody@127.0.0.1/",
+    "http://somebody:secret@127.0.0.1/",
+    "http://@127.0.0.1/",
+    "http://127.0.0.1.example.com/",
+    "http://127.0.0.1\\@example.com/",
+    "http://2130706433/",
+    "http://0x7f000001/",
+    "http://[::1]/",
+    "http://[::1/",
+    "http://127.0.0.1:port/",
+    "http://127.0.0.1:99999/",
+    "http://",
+    "://",
+    "http:///feed",
+]
+
+
+async def test_files_and_foreign_hosts_are_refused(served: Served) -> None:
+    answers = [await served.ask(INGEST, {"feed": one}, user="poller", role=Role.SYSTEM) for one in FOREIGN]
+
+    told = {one: (answer.codes, (answer.errors or [{}])[0]) for one, answer in zip(FOREIGN, answers, strict=True)}
+    assert {one: codes for one, (codes, _) in told.items()} == {one: ["BAD_USER_INPUT"] for one in FOREIGN}
+    assert {error["extensions"].get("field") for _, error in told.values()} == {"feed"}
+    assert all("`feed`" in error["message"] or "no feed" in error["message"] for _, error in told.values())
+    assert [call for answer in answers for call in answer.calls] == []
+
+
+async def test_a_redirect_to_another_host_or_port_is_not_followed(served: Served) -> None:
+    visited: list[str] = []
+
+    async def secret(request: web.Request) -> web.StreamResponse:
+        visited.append(request.path)
+        return web.Response(body=feed(feature(id="secret")))
+
+    async with feed_server(secret) as elsewhere:
+        places = [elsewhere, elsewhere.replace("127.0.0.1", "localhost"), "http://169.254.169.254/latest/meta-data/"]
+        summaries = []
+        for place in places:
+            async with feed_server(answering(302, Location=place)) as url:
+                summaries.append(await served.ask(INGEST, {"feed": url}, user="poller", role=Role.SYSTEM))
+
+    assert [answer.data["ingestEarthquakes"]["error"] for answer in summaries] == ["BAD_SOURCE"] * 3
+    assert visited == []
+    assert await events(served) == set()
+
+
+# A store that fails
+
+
+async def test_an_event_that_the_store_refuses_is_reported_apart(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    insert = Earthquakes.insert
+
+    async def choosy(self: Earthquakes, event: Earthquake) -> bool:
+        if event.event_id == "us2":
+            raise RequestRefused("ValidationException", "Not this one.")
+        return await insert(self, event)
+
+    monkeypatch.setattr(Earthquakes, "insert", choosy)
+    async with feed_server(answering(body=feed(*(feature(id=f"us{number}") for number in (1, 2, 3))))) as url:
+        summary = await run(served, url)
+
+    assert (summary.error, counts(summary)) == ("INTERNAL", (3, 2, 0, {"STORE_INTERNAL": 1}))
+    assert await scan(served, "INGEST_STATE") == []
+
+
+async def test_an_outage_of_the_store_ends_an_ingest_that_the_next_one_completes(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = feed(*(feature(id=f"us{number}") for number in range(300)))
+
+    async def unavailable(self: Earthquakes, event: Earthquake) -> bool:
+        raise Unavailable("The store cannot be reached.")
+
+    async with feed_server(answering(body=body)) as url:
+        with monkeypatch.context() as patch:
+            patch.setattr(Earthquakes, "insert", unavailable)
+            failed = await run(served, url)
+        complete = await run(served, url)
+
+    assert failed.error == "UNAVAILABLE"
+    assert failed.fetched < 300
+    assert failed.fetched == sum(failed.rejected.values())
+    assert set(failed.rejected) == {"STORE_UNAVAILABLE"}
+    assert (complete.error, counts(complete)) == (None, (300, 300, 0, {}))
+
+
+async def test_two_ingests_of_one_feed_at_once_store_each_event_once(served: Served) -> None:
+    body = feed(*(feature(id=f"us{number}") for number in range(50)))
+
+    async with feed_server(answering(body=body)) as url:
+        summaries = await asyncio.gather(*[run(served, url) for _ in range(3)])
+
+    assert [summary.error for summary in summaries] == [None] * 3
+    assert sum(summary.upserted for summary in summaries) == 50
+    assert {summary.fetched for summary in summaries} == {50}
+    assert len(await scan(served, "EVENT")) == 50

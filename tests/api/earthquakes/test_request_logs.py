@@ -1,0 +1,393 @@
+"""The request log: what it tells, who may read it, and that it never stands in a request's way."""
+
+import asyncio
+import uuid
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from datastore.dynamodb.codec import encode_item
+from datastore.earthquakes.earthquakes import LOG_WRITE_UNITS
+from datastore.model.identity import Role
+from datastore.session.metering import WRITE_UNIT_COST
+from server.settings import Settings
+from tests.support.earthquake_samples import put_item, quake, store
+from tests.support.served import NOON, UNBOUGHT, Answer, Served
+from tests.support.usgs_samples import answering, feature, feed, feed_server
+
+LOGS = """
+query ($day: Date, $type: LogType, $first: Int, $after: String, $last: Int, $before: String) {
+  requestLogs(day: $day, type: $type, first: $first, after: $after, last: $last, before: $before) {
+    nodes {
+      logType timestamp route status fetched upserted skipped retries upstreamSize startTime endTime minMagnitude
+      pageSize resultCount hasNextToken bucketsScanned error
+    }
+    pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+  }
+}
+"""
+FIGURES = [
+    "fetched",
+    "upserted",
+    "skipped",
+    "retries",
+    "upstreamSize",
+    "startTime",
+    "endTime",
+    "minMagnitude",
+    "pageSize",
+    "resultCount",
+    "hasNextToken",
+    "bucketsScanned",
+    "error",
+]
+BLANK: dict[str, Any] = dict.fromkeys(FIGURES)
+QUERY = BLANK | {"logType": "QUERY", "route": "graphql/earthquakes", "timestamp": "2026-06-25T12:00:00+00:00"}
+INGEST = BLANK | {"logType": "INGEST", "route": "ingest/earthquakes", "timestamp": "2026-06-25T12:00:00+00:00"}
+
+
+async def written(served: Served) -> None:
+    assert served.gateway.services is not None
+    await served.gateway.services.request_logs.drained()
+
+
+async def logs(served: Served, **variables: Any) -> Answer:
+    await written(served)
+    answer = await served.ask(LOGS, variables, user="root", role=Role.ADMIN)
+    assert answer.errors is None, answer.errors
+    return answer
+
+
+async def nodes(served: Served, **variables: Any) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = (await logs(served, **variables)).data["requestLogs"]["nodes"]
+    return found
+
+
+# What a log tells
+
+
+async def test_a_query_is_logged_with_its_figures(served: Served) -> None:
+    await store(served, quake("us1"), quake("us2"), quake("us3", timedelta(days=1)), quake("weak", magnitude=1))
+
+    await served.ask('{ earthquakes(start: "2026-06-20T00:00:00Z", minMagnitude: 4, first: 2) { nodes { id } } }')
+
+    assert await nodes(served) == [
+        QUERY
+        | {
+            "status": 200,
+            "startTime": "2026-06-20T00:00:00+00:00",
+            "endTime": "2026-06-25T12:00:00+00:00",
+            "minMagnitude": 4.0,
+            "pageSize": 2,
+            "resultCount": 2,
+            "hasNextToken": True,
+            "bucketsScanned": 2,
+        }
+    ]
+
+
+async def test_every_list_of_a_request_is_logged_with_its_own_page_size(served: Served) -> None:
+    await served.ask("{ a: earthquakes { nodes { id } } b: earthquakes(last: 7) { nodes { id } } }")
+
+    found = await nodes(served)
+
+    assert sorted(log["pageSize"] for log in found) == [7, 25]
+    assert [log["resultCount"] for log in found] == [0, 0]
+    assert [log["hasNextToken"] for log in found] == [False, False]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ('after: "x"', {"error": "BAD_CURSOR", "startTime": "2026-05-26T12:00:00+00:00"}),
+        ("first: 101", {"error": "BAD_USER_INPUT", "pageSize": 101, "startTime": "2026-05-26T12:00:00+00:00"}),
+        ("minMagnitude: 1e400", {"error": "BAD_USER_INPUT", "startTime": "2026-05-26T12:00:00+00:00"}),
+        ('start: "2027-01-01T00:00:00Z"', {"error": "BAD_USER_INPUT", "endTime": None}),
+    ],
+)
+async def test_a_query_that_fails_is_logged_with_its_code(served: Served, arguments: str, told: dict[str, Any]) -> None:
+    await served.ask(f"{{ earthquakes({arguments}) {{ nodes {{ id }} }} }}")
+
+    assert await nodes(served) == [
+        QUERY | {"status": 400, "pageSize": 25, "endTime": "2026-06-25T12:00:00+00:00"} | told
+    ]
+
+
+async def test_a_query_that_the_store_fails_is_logged_too(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def broken(*_: Any, **__: Any) -> None:
+        raise RuntimeError("not for clients")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("datastore.earthquakes.earthquakes.read_page", broken)
+        answer = await served.ask("{ earthquakes { nodes { id } } }")
+
+    assert answer.codes == ["INTERNAL"]
+    assert [(log["status"], log["error"]) for log in await nodes(served)] == [(500, "INTERNAL")]
+
+
+async def test_a_query_whose_client_has_gone_is_logged_too(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def endless(*_: Any, **__: Any) -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    with monkeypatch.context() as patch:
+        patch.setattr("datastore.earthquakes.earthquakes.read_page", endless)
+        request = asyncio.create_task(served.ask("{ earthquakes { nodes { id } } }"))
+        await begun.wait()
+        request.cancel()
+        await ended.wait()
+
+    assert [(log["status"], log["error"]) for log in await nodes(served)] == [(499, "CANCELLED")]
+
+
+# What logs cost
+
+
+class TestBudgets:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        capacity = replace(UNBOUGHT, anonymous_budget_units=2_500, anonymous_budget_units_per_second=1e-6)
+        return replace(settings, capacity=capacity)
+
+    async def test_who_asks_pays_for_the_log(self, served: Served) -> None:
+        answer = await served.ask("{ a: earthquakes(first: 1) { nodes { id } } b: earthquakes { nodes { id } } }")
+
+        (report,) = served.reports
+        read = sum(call.cost for call in answer.calls)
+        logged = sum(log["resultCount"] is not None for log in await nodes(served)) * LOG_WRITE_UNITS * WRITE_UNIT_COST
+        assert logged == 10
+        assert report.price == read + logged <= report.estimate
+        assert await remaining(served) == pytest.approx(2_500 - read - logged, abs=2)
+
+    async def test_fields_that_are_refused_write_one_log_for_all(self, served: Served) -> None:
+        fields = " ".join(f"a{place}: earthquakes(first: {101 + place}) {{ nodes {{ id }} }}" for place in range(10))
+
+        for _ in range(2):
+            assert (await served.ask(f"{{ {fields} }}")).codes[0] == "BAD_USER_INPUT"
+
+        assert [log["status"] for log in await nodes(served)] == [400, 400]
+        assert await remaining(served) == pytest.approx(2_500 - 2 * WRITE_UNIT_COST, abs=2)
+
+
+async def remaining(served: Served) -> float:
+    return float((await served.ask("{ areas }")).headers["ratelimit-remaining"])
+
+
+async def test_an_ingest_is_logged_with_its_figures(served: Served) -> None:
+    body = feed(feature(id="us1"), feature(id="us2"), feature(id="us3", mag=None))
+    assert served.gateway.ingest is not None
+    await store(served, quake("us1"))
+
+    async with feed_server(answering(503), answering(body=body)) as url:
+        await served.gateway.ingest.run(url)
+
+    assert await nodes(served, type="INGEST") == [
+        INGEST | {"status": 200, "fetched": 3, "upserted": 1, "skipped": 1, "retries": 1, "upstreamSize": len(body)}
+    ]
+
+
+async def test_a_source_that_is_none_is_the_callers_fault(served: Served) -> None:
+    assert served.gateway.ingest is not None
+
+    await served.gateway.ingest.run("all_year")
+
+    assert [(log["status"], log["error"]) for log in await nodes(served)] == [(400, "BAD_SOURCE")]
+
+
+async def test_an_ingest_that_fails_is_logged_with_its_code(served: Served) -> None:
+    assert served.gateway.ingest is not None
+
+    async with feed_server(answering(body=b"We have moved")) as url:
+        await served.gateway.ingest.run(url)
+
+    assert await nodes(served) == [
+        INGEST
+        | {
+            "status": 502,
+            "fetched": 0,
+            "upserted": 0,
+            "skipped": 0,
+            "retries": 0,
+            "upstreamSize": 13,
+            "error": "NOT_GEOJSON",
+        }
+    ]
+
+
+async def test_request_ids_are_uuids_and_logs_live_for_seven_days(served: Served) -> None:
+    await served.ask("{ earthquakes { nodes { id } } }")
+    await written(served)
+    query = '{ requestLogs(day: "2026-06-25") { nodes { requestId latencyMs } } }'
+
+    shown = await served.ask(query, user="root", role=Role.ADMIN)
+    served.clock.forward(days=7, seconds=-1)
+    in_time = await served.ask(query, user="root", role=Role.ADMIN)
+    served.clock.forward(seconds=1)
+    late = await served.ask(query, user="root", role=Role.ADMIN)
+
+    (log,) = shown.data["requestLogs"]["nodes"]
+    assert uuid.UUID(log["requestId"]).version == 4
+    assert 0 <= log["latencyMs"] < 10_000
+    assert in_time.data == shown.data
+    assert late.data == {"requestLogs": {"nodes": []}}
+
+
+# Reading it
+
+
+async def test_only_admins_read_the_log(served: Served) -> None:
+    query = "{ requestLogs { nodes { route } } }"
+    callers: list[dict[str, Any]] = [
+        {},
+        {"user": "ada"},
+        {"user": "poller", "role": Role.SYSTEM},
+        {"user": "root", "role": Role.ADMIN},
+    ]
+
+    answers = [await served.ask(query, **caller) for caller in callers]
+
+    assert [answer.codes for answer in answers] == [["UNAUTHENTICATED"], ["FORBIDDEN"], ["FORBIDDEN"], []]
+    assert [len(answer.calls) for answer in answers] == [0, 0, 0, 1]
+
+
+async def test_logs_are_listed_by_day_and_type_newest_first_in_pages(served: Served) -> None:
+    assert served.gateway.ingest is not None
+    for size in range(1, 6):
+        await served.ask(f"{{ earthquakes(first: {size}) {{ nodes {{ id }} }} }}")
+        await served.gateway.ingest.run("no feed")
+        served.clock.forward(seconds=1)
+
+    first = (await logs(served, type="QUERY", first=2)).data["requestLogs"]
+    second = (await logs(served, type="QUERY", first=2, after=first["pageInfo"]["endCursor"])).data["requestLogs"]
+    oldest = (await logs(served, type="QUERY", last=2)).data["requestLogs"]
+    other_type = await served.ask(
+        LOGS, {"type": "INGEST", "after": first["pageInfo"]["endCursor"]}, user="root", role=Role.ADMIN
+    )
+
+    assert [[log["pageSize"] for log in page["nodes"]] for page in (first, second, oldest)] == [[5, 4], [3, 2], [2, 1]]
+    assert {log["error"] for log in await nodes(served, type="INGEST")} == {"BAD_SOURCE"}
+    assert len(await nodes(served)) == 10
+    assert await nodes(served, day="2026-06-24") == []
+    assert other_type.codes == ["BAD_CURSOR"]
+
+
+async def test_paging_through_todays_log_goes_on_in_that_day_after_midnight(served: Served) -> None:
+    for size in (1, 2, 3):
+        await served.ask(f"{{ earthquakes(first: {size}) {{ nodes {{ id }} }} }}")
+        served.clock.forward(seconds=1)
+    first = (await logs(served, first=1)).data["requestLogs"]
+    served.clock.forward(hours=12)
+    await served.ask("{ earthquakes(first: 9) { nodes { id } } }")
+
+    rest = await nodes(served, after=first["pageInfo"]["endCursor"])
+    today = await nodes(served)
+
+    assert [log["pageSize"] for log in (*first["nodes"], *rest)] == [3, 2, 1]
+    assert [log["pageSize"] for log in today] == [9]
+
+
+async def test_a_damaged_log_is_its_own_null(served: Served) -> None:
+    await served.ask("{ earthquakes { nodes { id } } }")
+    await written(served)
+    await put_item(served, {"pk": "LOG#20260625", "sk": "1#x", "ttl": int(NOON.timestamp()) + 9, "logType": "OTHER"})
+
+    answer = await served.ask(LOGS, user="root", role=Role.ADMIN)
+
+    assert [log and log["status"] for log in answer.data["requestLogs"]["nodes"]] == [200, None]
+    assert [error["path"] for error in answer.errors or ()] == [["requestLogs", "nodes", 1]]
+
+
+# Never in the way
+
+
+class Stuck:
+    """A store that answers nothing until it is released, and then fails."""
+
+    def __init__(self) -> None:
+        self.released = asyncio.Event()
+
+    async def call(self, *_: Any, **__: Any) -> None:
+        await self.released.wait()
+        raise RuntimeError("The store of the logs fails.")
+
+
+async def test_a_store_that_takes_no_logs_neither_delays_nor_fails_a_query(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await store(served, quake("us1"))
+    assert served.gateway.services is not None
+    request_logs, stuck = served.gateway.services.request_logs, Stuck()
+    monkeypatch.setattr(request_logs, "_client", stuck)
+
+    while_stuck = [await served.ask("{ earthquakes { nodes { eventId } } }") for _ in range(8)]
+    stuck.released.set()
+    await written(served)
+    after_failures = await served.ask("{ earthquakes { nodes { eventId } } }")
+
+    assert {answer.data["earthquakes"]["nodes"][0]["eventId"] for answer in (*while_stuck, after_failures)} == {"us1"}
+    assert caplog.text.count("A request log could not be written") >= 8
+
+
+async def test_logs_beyond_what_can_wait_are_dropped_and_counted(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert served.gateway.services is not None
+    request_logs, stuck = served.gateway.services.request_logs, Stuck()
+    monkeypatch.setattr(request_logs, "_client", stuck)
+    lists = " ".join(f"a{number}: earthquakes(first: 0) {{ nodes {{ id }} }}" for number in range(10))
+
+    while not request_logs.dropped:
+        assert (await served.ask(f"{{ {lists} }}")).codes == ["BAD_USER_INPUT"]
+    stuck.released.set()
+    await written(served)
+
+    assert "The store is too slow for request logs: 1 dropped so far" in caplog.text
+
+
+async def test_the_log_is_kept_as_the_document_has_it(served: Served) -> None:
+    await served.ask("{ earthquakes(minMagnitude: 2.5) { nodes { id } } }")
+    await written(served)
+    assert served.gateway.database is not None
+
+    answer = await served.gateway.database.client.call(
+        "Query",
+        {
+            "TableName": f"{served.gateway.database.prefix}earthquake-events",
+            "KeyConditionExpression": "pk = :pk",
+            "ExpressionAttributeValues": {":pk": {"S": "LOG#20260625"}},
+        },
+    )
+
+    (item,) = answer["Items"]
+    request_id, latency = item["requestId"]["S"], item["latencyMs"]
+    moment = int(NOON.timestamp() * 1000)
+    assert item == {
+        **encode_item(
+            {
+                "pk": "LOG#20260625",
+                "sk": f"{moment}#{request_id}",
+                "entity": "LOG",
+                "logType": "QUERY",
+                "requestId": request_id,
+                "timestamp": moment,
+                "route": "graphql/earthquakes",
+                "status": 200,
+                "starttime": moment - 30 * 86_400_000,
+                "endtime": moment,
+                "minmagnitude": 2.5,
+                "pageSize": 25,
+                "resultCount": 0,
+                "hasNextToken": False,
+                "bucketsScanned": 31,
+                "ttl": moment // 1000 + 7 * 86_400,
+            }
+        ),
+        "latencyMs": latency,
+    }

@@ -1,0 +1,528 @@
+"""Comments through the API, on the real engine (FEED-006, FEED-N2, FEED-W3, FEED-W6)."""
+
+import asyncio
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from datastore.keyspace.feeds import comments as keys
+from datastore.keyspace.feeds.table import FEED
+from datastore.model.identity import Role
+from datastore.model.ids import uuid7_moment
+from datastore.model.timestamps import iso, to_seconds
+from tests.support.comments import an_id
+from tests.support.feed_items import comment_item, post_item
+from tests.support.feed_steps import SEEN_BY, VIEWERS, assert_paged, cast, done, enter, follow, unfollow, write
+from tests.support.served import NOON, Answer, Served
+
+ADD = """
+mutation ($post: ID!, $id: ID, $text: String!) {
+  addComment(input: {postId: $post, commentId: $id, text: $text}) {
+    id postId commentId userId createdAt text textLength mentions
+  }
+}
+"""
+DELETE = "mutation ($post: ID!, $id: ID!) { deleteComment(postId: $post, commentId: $id) { commentId text } }"
+LIST = """
+query ($post: ID!, $after: String, $before: String) {
+  comments(postId: $post, after: $after, before: $before) {
+    nodes { commentId text }
+    pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
+    lastEvaluatedKey
+  }
+}
+"""
+DELETE_POST = "mutation ($id: ID!) { deletePost(postId: $id) { postId } }"
+NODE = "query ($id: ID!) { node(id: $id) { __typename ... on Comment { text post { postId } } } }"
+NO_PAGE = {"hasNextPage": False, "hasPreviousPage": False, "startCursor": None, "endCursor": None}
+NOTHING: dict[str, Any] = {"nodes": [], "pageInfo": NO_PAGE, "lastEvaluatedKey": None}
+
+
+async def ask_to_add(
+    served: Served, user: str, text: str = "Nice", *, post: str = "p", id: str | None = None
+) -> Answer:
+    return await served.ask(ADD, {"post": post, "id": id, "text": text}, user=user)
+
+
+async def add(served: Served, user: str, text: str = "Nice", *, post: str = "p", id: str | None = None) -> Any:
+    answer = await ask_to_add(served, user, text, post=post, id=id)
+    assert answer.errors is None, answer.errors
+    return answer.data["addComment"]
+
+
+async def listed(served: Served, post: str = "p", user: str | None = None, role: Role = Role.USER) -> Any:
+    answer = await served.ask(LIST, {"post": post}, user=user, role=role)
+    assert answer.errors is None, answer.errors
+    return answer.data["comments"]
+
+
+# Adding.
+
+
+async def test_a_comment_is_answered_as_it_is_kept(served: Served) -> None:
+    await cast(served, "PUBLIC")
+
+    answer = await ask_to_add(served, "eve", "  Well said, @ada and @nobody! not@this ")
+
+    assert answer.errors is None
+    comment = answer.data["addComment"]
+    assert comment["id"]
+    assert uuid7_moment(comment["commentId"]) == NOON
+    assert {name: value for name, value in comment.items() if name not in ("id", "commentId")} == {
+        "postId": "p",
+        "userId": "eve",
+        "createdAt": "2026-06-25T12:00:00+00:00",
+        "text": "Well said, @ada and @nobody! not@this",
+        "textLength": 37,
+        "mentions": ["ada", "nobody"],
+    }
+    assert answer.made == ["BatchGetItem feed", "PutItem feed"]
+    (entry,) = answer.calls[0].request["RequestItems"].values()
+    assert (len(entry["Keys"]), entry["ConsistentRead"]) == (2, True)
+    item = await served.store().get(keys.COMMENT, keys.comment("p", comment["commentId"]))
+    assert item == {
+        "PK": "POST#p",
+        "SK": f"COMMENT#{comment['commentId']}",
+        "user_id": "eve",
+        "created_at": "2026-06-25T12:00:00.000Z",
+        "text": "Well said, @ada and @nobody! not@this",
+        "text_len": 37,
+        "mentions": ["ada", "nobody"],
+        "post_author": "ada",
+        "post_visibility": "public",
+    }
+
+
+async def test_a_comment_that_is_sent_again_changes_nothing(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    first = await add(served, "eve", "One", id=an_id())
+    served.clock.forward(seconds=5)
+
+    again = await add(served, "eve", "Another", id=an_id())
+
+    assert again == first
+    assert [comment["text"] for comment in (await listed(served))["nodes"]] == ["One"]
+
+
+async def test_twenty_at_once_with_one_id_are_one_comment(served: Served) -> None:
+    await cast(served, "PUBLIC")
+
+    added = await asyncio.gather(*[add(served, "eve", f"Text {number}", id=an_id()) for number in range(20)])
+
+    assert len({comment["text"] for comment in added}) == 1
+    assert [comment["text"] for comment in (await listed(served))["nodes"]] == [added[0]["text"]]
+
+
+async def test_the_id_of_anothers_comment_is_taken(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    await add(served, "eve", "The first", id=an_id())
+
+    answer = await ask_to_add(served, "fan", "The second", id=an_id())
+
+    assert answer.codes == ["CONFLICT"]
+    assert "first" not in str(answer.errors)
+    assert [comment["text"] for comment in (await listed(served))["nodes"]] == ["The first"]
+
+
+async def test_one_id_may_stand_under_two_posts(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    await write(served, "q")
+
+    for post in ("p", "q"):
+        await add(served, "eve", f"On {post}", post=post, id=an_id())
+
+    assert [comment["text"] for comment in (await listed(served, "q"))["nodes"]] == ["On q"]
+
+
+async def test_an_id_that_is_no_uuid_of_version_7_of_about_now_is_refused(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    mine = an_id()
+    refused = ["", "x", str(uuid4()), mine.upper(), mine.replace("-", ""), f" {mine}"]
+    refused += [an_id(minutes=5, milliseconds=1), an_id(days=-1, milliseconds=-1), an_id(days=-300)]
+
+    for id in refused:
+        answer = await ask_to_add(served, "eve", id=id)
+
+        assert answer.codes == ["BAD_USER_INPUT"], id
+        assert answer.errors is not None
+        assert answer.errors[0]["extensions"]["field"] == "commentId"
+        assert "`commentId` must" in answer.errors[0]["message"]
+        assert answer.calls == []
+
+
+async def test_an_id_may_be_five_minutes_ahead_or_a_day_old(served: Served) -> None:
+    await cast(served, "PUBLIC")
+
+    for id in (an_id(minutes=5), an_id(days=-1)):
+        assert (await add(served, "eve", id=id))["commentId"] == id
+
+
+async def test_a_text_has_1_to_1000_characters(served: Served) -> None:
+    await cast(served, "PUBLIC")
+
+    for text in ("é" * 1000, " " * 9 + "e" * 1000 + " "):
+        assert (await add(served, "eve", text))["textLength"] == 1000
+    for text in ("", " \n ", "e" * 1001):
+        answer = await ask_to_add(served, "eve", text)
+        assert answer.codes == ["BAD_USER_INPUT"]
+        assert "`text` must have between 1 and 1000 characters." in str(answer.errors)
+
+
+async def test_a_text_mentions_at_most_twenty(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    people = [f"user{number}" for number in range(21)]
+
+    fits = await add(served, "eve", " ".join(f"@{name}" for name in people[:20]))
+    answer = await ask_to_add(served, "eve", " ".join(f"@{name}" for name in people))
+
+    assert fits["mentions"] == people[:20]
+    assert answer.codes == ["BAD_USER_INPUT"]
+
+
+async def test_a_post_id_that_can_be_none_is_refused(served: Served) -> None:
+    for post in ("", " ", "x" * 101):
+        for answer in (
+            await ask_to_add(served, "eve", post=post),
+            await served.ask(LIST, {"post": post}),
+            await served.ask(DELETE, {"post": post, "id": an_id()}, user="eve"),
+        ):
+            assert answer.codes == ["BAD_USER_INPUT"]
+            assert answer.errors is not None
+            assert answer.errors[0]["extensions"]["field"] == "postId"
+
+
+# Who may see them.
+
+
+@pytest.mark.parametrize("visibility", SEEN_BY)
+async def test_comments_are_for_those_who_may_see_the_post(served: Served, visibility: str) -> None:
+    await cast(served, visibility)
+    comment = await add(served, "ada", "Mine")
+    served.clock.forward(seconds=1)
+    shown = {"commentId": comment["commentId"], "text": "Mine"}
+
+    for viewer, (user, role) in VIEWERS.items():
+        sees = viewer in SEEN_BY[visibility]
+        connection = await listed(served, user=user, role=role)
+        node = (await served.ask(NODE, {"id": comment["id"]}, user=user, role=role)).data["node"]
+        added = await served.ask(ADD, {"post": "p", "text": "Me too"}, user=user, role=role)
+
+        assert (connection["nodes"][:1] == [shown]) is sees, viewer
+        assert sees or connection == NOTHING, viewer
+        assert node == ({"__typename": "Comment", "text": "Mine", "post": {"postId": "p"}} if sees else None), viewer
+        refusal = "UNAUTHENTICATED" if user is None else "NOT_FOUND"
+        assert added.codes == ([] if sees and user else [refusal]), viewer
+
+
+async def test_comments_on_what_may_not_be_seen_are_as_those_on_a_post_without_any(served: Served) -> None:
+    await cast(served, "FOLLOWERS")
+    await write(served, "bare")
+    await add(served, "fan")
+    cursor = (await listed(served, user="fan"))["pageInfo"]["endCursor"]
+    await unfollow(served, "fan", "ada")
+
+    answers = {post: await served.ask(LIST, {"post": post}, user="eve") for post in ("p", "bare", "unknown")}
+    behind = await served.ask(LIST, {"post": "p", "after": cursor}, user="fan")
+    before = await served.ask(LIST, {"post": "p", "before": cursor}, user="fan")
+
+    assert [answer.data["comments"] for answer in answers.values()] == [NOTHING] * 3
+    assert behind.data["comments"] == {**NOTHING, "pageInfo": {**NO_PAGE, "hasPreviousPage": True}}
+    assert before.data["comments"] == {**NOTHING, "pageInfo": {**NO_PAGE, "hasNextPage": True}}
+
+
+async def test_the_comments_on_a_deleted_post_are_gone_at_once(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    comment = await add(served, "eve")
+    await done(served, DELETE_POST, "ada", id="p")
+
+    answer = await ask_to_add(served, "eve")
+
+    assert await listed(served) == NOTHING
+    assert (await served.ask(NODE, {"id": comment["id"]})).data == {"node": None}
+    assert answer.codes == ["NOT_FOUND"]
+    assert answer.made == ["BatchGetItem feed"]
+
+
+async def test_who_has_no_profile_says_nothing(served: Served) -> None:
+    await cast(served, "PUBLIC")
+
+    answer = await ask_to_add(served, "ghost")
+
+    assert answer.codes == ["NOT_FOUND"]
+    assert "createUser" in str(answer.errors)
+    assert answer.made == ["BatchGetItem feed"]
+    assert await listed(served) == NOTHING
+
+
+# Reading.
+
+
+async def test_pages_lead_through_the_comments_oldest_first_and_back(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    model = []
+    for number in range(17):
+        model.append((await add(served, ("ada", "eve")[number % 2], f"{number}"))["text"])
+        served.clock.forward(milliseconds=1)
+    # Neither likes nor another post's comments are among them.
+    await done(served, 'mutation { likePost(postId: "p") { userId } }', "eve")
+    await write(served, "p2")
+    await add(served, "eve", post="p2")
+
+    await assert_paged(served, 'comments(postId: "p", %s)', "text", model)
+
+
+async def test_an_id_of_an_older_moment_stands_further_up(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    for text, id in (
+        ("2", an_id(2, seconds=-2)),
+        ("1", an_id(1, seconds=-3)),
+        ("4", None),
+        ("3", an_id(3, seconds=-1)),
+    ):
+        await add(served, "eve", text, id=id)
+
+    assert [comment["text"] for comment in (await listed(served))["nodes"]] == ["1", "2", "3", "4"]
+
+
+async def test_the_post_is_read_and_then_its_comments_and_then_all_authors_at_once(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    for user in ("ada", "eve", "ada"):
+        await add(served, user)
+        served.clock.forward(seconds=1)
+    await served.store().write_all(FEED, puts=[comment_item(post_item("p"), an_id(seconds=3), "ghost")])
+
+    answer = await served.ask('{ comments(postId: "p") { nodes { author { name } post { postId } } } }')
+
+    names = [node["author"] and node["author"]["name"] for node in answer.data["comments"]["nodes"]]
+    assert names == ["Ada", "Eve", "Ada", None]
+    assert answer.made == ["BatchGetItem feed", "GetItem feed", "Query feed"]
+
+
+async def test_a_page_has_its_limits(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    refused = {paging: "BAD_USER_INPUT" for paging in ("first: 0", "first: 101", "last: -1", "first: 1, last: 1")}
+
+    for paging, code in (refused | {'after: "x"': "BAD_CURSOR"}).items():
+        root = await served.ask(f'{{ comments(postId: "p", {paging}) {{ nodes {{ text }} }} }}')
+        nested = await served.ask(f'{{ post(id: "p") {{ comments({paging}) {{ nodes {{ text }} }} }} }}')
+
+        assert root.codes == nested.codes == [code]
+        assert root.calls == []
+
+
+async def test_a_cursor_is_good_for_its_post_only(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    await write(served, "q")
+    await add(served, "eve")
+    cursor = (await listed(served))["pageInfo"]["endCursor"]
+
+    answer = await served.ask(LIST, {"post": "q", "after": cursor})
+
+    assert answer.codes == ["BAD_CURSOR"]
+
+
+async def test_a_comment_that_cannot_be_read_is_an_error_in_its_place(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    await add(served, "eve", "Whole")
+    await served.store().write_all(FEED, puts=[{"PK": "POST#p", "SK": f"COMMENT#{an_id(seconds=9)}", "text": "x"}])
+
+    answer = await served.ask(LIST, {"post": "p"})
+
+    assert [node and node["text"] for node in answer.data["comments"]["nodes"]] == ["Whole", None]
+    assert answer.codes == ["INTERNAL"]
+
+
+async def test_a_posts_own_comments_need_no_look_at_the_post(served: Served) -> None:
+    await cast(served, "FOLLOWERS")
+    await add(served, "fan", "Hear, hear")
+
+    answer = await served.ask('{ post(id: "p") { comments { nodes { text userId } } } }', user="fan")
+
+    assert answer.data["post"]["comments"]["nodes"] == [{"text": "Hear, hear", "userId": "fan"}]
+    # The post, whether the caller follows its author, and the comments.
+    assert answer.made == ["GetItem feed", "GetItem feed", "Query feed"]
+
+
+# Deleting.
+
+
+async def test_a_comment_is_deleted_by_its_author_or_the_posts_and_once(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    mine, theirs = [await add(served, "eve", text) for text in ("Mine", "Theirs")]
+
+    deleted = [
+        await served.ask(DELETE, {"post": "p", "id": comment["commentId"]}, user=user)
+        for comment, user in ((mine, "eve"), (mine, "eve"), (theirs, "ada"), (theirs, "eve"))
+    ]
+
+    assert [answer.errors for answer in deleted] == [None] * 4
+    assert [answer.data["deleteComment"] for answer in deleted] == [
+        {"commentId": mine["commentId"], "text": "Mine"},
+        None,
+        {"commentId": theirs["commentId"], "text": "Theirs"},
+        None,
+    ]
+    once, again = ["GetItem feed", "UpdateItem feed"], ["GetItem feed"]
+    assert [answer.made for answer in deleted] == [once, again, once, again]
+    assert await listed(served) == NOTHING
+
+
+async def test_a_deleted_comment_does_not_come_back_with_a_late_retry(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    mine = await add(served, "eve", "Mine", id=an_id(1))
+    await served.ask(DELETE, {"post": "p", "id": mine["commentId"]}, user="eve")
+
+    retried = await ask_to_add(served, "eve", "Mine", id=an_id(1))
+    others = await ask_to_add(served, "fan", "Another", id=an_id(1))
+    node = await served.ask(NODE, {"id": mine["id"]})
+
+    assert retried.codes == others.codes == ["CONFLICT"]
+    assert node.data == {"node": None}
+    assert await listed(served) == NOTHING
+    (tombstone,) = [item for item in await items_of_post(served) if item["SK"] == f"COMMENT#{an_id(1)}"]
+    assert tombstone == {
+        "PK": "POST#p",
+        "SK": f"COMMENT#{an_id(1)}",
+        "user_id": "eve",
+        "created_at": iso(NOON),
+        "post_author": "ada",
+        "post_visibility": "public",
+        "deleted_at": iso(NOON),
+        "expiresAt": to_seconds(NOON + timedelta(days=2)),
+    }
+
+
+async def test_tombstones_of_comments_leave_pages_full(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    ids = [an_id(number, seconds=number) for number in range(9)]
+    for id in ids:
+        await add(served, "eve", id=id)
+    for id in ids[::2]:
+        await served.ask(DELETE, {"post": "p", "id": id}, user="eve")
+
+    await assert_paged(served, 'comments(postId: "p", %s)', "commentId", ids[1::2])
+
+
+async def items_of_post(served: Served) -> list[Any]:
+    values = {"partition": "POST#p", "prefix": "COMMENT#"}
+    return [item async for item in served.store().query_all(replace(keys.COMMENTS, filter=()), values)]
+
+
+async def test_nobody_elses_comment_is_deleted(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    comment = await add(served, "eve", "Stays")
+
+    for user, role in (("fan", Role.USER), ("root", Role.ADMIN), ("job", Role.SYSTEM)):
+        answer = await served.ask(DELETE, {"post": "p", "id": comment["commentId"]}, user=user, role=role)
+
+        assert answer.codes == ["FORBIDDEN"]
+        assert answer.made == ["GetItem feed", "GetItem feed"]
+        assert "Stays" not in str(answer.errors)
+    assert len((await listed(served))["nodes"]) == 1
+
+
+@pytest.mark.parametrize("visibility", ["FOLLOWERS", "PRIVATE"])
+async def test_who_may_not_see_a_post_is_not_told_of_its_comments(served: Served, visibility: str) -> None:
+    await cast(served, visibility)
+    comment = await add(served, "ada", "Hidden")
+
+    for viewer, (user, role) in VIEWERS.items():
+        if user not in (None, "ada"):
+            answers = [
+                await served.ask(DELETE, {"post": "p", "id": id}, user=user, role=role)
+                for id in (comment["commentId"], an_id(7))
+            ]
+            told = ["FORBIDDEN"] if viewer in SEEN_BY[visibility] else []
+            assert [answer.codes for answer in answers] == [told, []], viewer
+            assert [answer.data for answer in answers] == [{"deleteComment": None}] * 2
+    assert len((await listed(served, user="ada"))["nodes"]) == 1
+
+
+async def test_a_comment_on_a_deleted_post_is_as_gone_as_that(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    comment = await add(served, "eve")
+    await done(served, DELETE_POST, "ada", id="p")
+
+    assert await done(served, DELETE, "fan", post="p", id=comment["commentId"]) is None
+
+
+async def test_nothing_but_a_comment_can_be_deleted_as_one(served: Served) -> None:
+    await cast(served, "PUBLIC")
+
+    for id in ("META", an_id(), "COMMENT#x", "#META"):
+        assert await done(served, DELETE, "ada", post="p", id=id) is None
+
+    assert (await served.ask('{ post(id: "p") { postId } }')).data == {"post": {"postId": "p"}}
+
+
+# What a page of the feed costs.
+
+
+@pytest.mark.parametrize("user", [None, "eve"])
+async def test_a_page_of_posts_with_comments_reads_all_people_and_likes_in_one_batch(
+    served: Served, user: str | None
+) -> None:
+    await enter(served, "ada", "eve", "fan", "kim")
+    commenters = ("eve", "fan", "kim")
+    posts = [f"p{number:02d}" for number in range(12)]
+    for post in posts:
+        await write(served, post)
+        await asyncio.gather(*[add(served, name, name, post=post, id=an_id(at)) for at, name in enumerate(commenters)])
+        await done(served, "mutation ($id: ID!) { likePost(postId: $id) { userId } }", "eve", id=post)
+
+    answer = await served.ask(
+        """{ postsByAuthor(authorId: "ada") { nodes {
+          author { name } likedByViewer
+          comments(first: 3) { edges { node { text author { name } } } }
+        } } }""",
+        user=user,
+    )
+
+    assert answer.errors is None
+    nodes = answer.data["postsByAuthor"]["nodes"]
+    assert [node["likedByViewer"] for node in nodes] == [user and True] * 12
+    assert {node["author"]["name"] for node in nodes} == {"Ada"}
+    for node in nodes:
+        written = [edge["node"] for edge in node["comments"]["edges"]]
+        assert sorted(comment["text"] for comment in written) == sorted(commenters)
+        assert all(comment["author"]["name"] == comment["text"].title() for comment in written)
+    assert answer.made == ["BatchGetItem feed", *["Query feed"] * 12, "Query feed.GSI1"]
+    (batch,) = [call for call in answer.calls if call.operation == "BatchGetItem"]
+    ((_, entry),) = batch.request["RequestItems"].items()
+    assert len(entry["Keys"]) == 4 + (12 if user else 0)
+
+
+async def test_comments_likes_and_followers_side_by_side_share_one_batch(served: Served) -> None:
+    await cast(served, "PUBLIC")
+    await add(served, "eve", "Hi")
+    await done(served, 'mutation { likePost(postId: "p") { userId } }', "fan")
+    await follow(served, "eve", "ada")
+
+    answer = await served.ask(
+        """{ post(id: "p") {
+          likedByViewer author { name }
+          comments { nodes { author { name } } } likes { nodes { user { name } post { postId } } }
+        } }""",
+        user="fan",
+    )
+    person = await served.ask(
+        """{ user(id: "ada") {
+          followedByViewer followers { nodes { user { name } } } following { nodes { user { name } } }
+        } }""",
+        user="fan",
+    )
+
+    assert answer.data["post"] == {
+        "likedByViewer": True,
+        "author": {"name": "Ada"},
+        "comments": {"nodes": [{"author": {"name": "Eve"}}]},
+        "likes": {"nodes": [{"user": {"name": "Fan"}, "post": {"postId": "p"}}]},
+    }
+    assert answer.made == ["BatchGetItem feed", "GetItem feed", "Query feed", "Query feed"]
+    assert person.data["user"]["followedByViewer"] is True
+    names = [node["user"]["name"] for node in person.data["user"]["followers"]["nodes"]]
+    assert sorted(names) == ["Eve", "Fan"]
+    assert person.made == ["BatchGetItem feed", "GetItem feed", "Query feed", "Query feed.GSI_FOL"]

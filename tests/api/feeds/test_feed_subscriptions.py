@@ -1,0 +1,328 @@
+"""The feed live over WebSockets (FEED-S1): home feeds, notifications and the counts of a post."""
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from itertools import chain
+from typing import Any
+
+import pytest
+
+from datastore.dynamodb.codec import Item
+from datastore.feeds.home_feeds import HomeFeeds, MergedAuthor, source_item
+from datastore.feeds.posts import Post, Posts
+from datastore.keyspace.feeds.table import FEED
+from datastore.model.identity import Role
+from datastore.model.timestamps import iso, to_seconds
+from datastore.session.metering import Call
+from resolvers.feeds import home_feeds
+from tests.support.contract import every_call
+from tests.support.feed_items import comment_item, following_item, post_item, tombstone, user_item
+from tests.support.feed_subscriptions import put, remove
+from tests.support.home_feeds import entry
+from tests.support.notifications import notification_item
+from tests.support.served import NOON, Listener, Served
+
+ARRIVALS = 'subscription { homeFeedUpdated(userId: "ada"%s) { postId authorId createdAt post { text } } }'
+RECEIVED = 'subscription { notificationReceived(userId: "ada"%s) { notificationId actorCount actor { name } } }'
+ENGAGEMENT = 'subscription { postEngagement(postId: "p"%s) { postId likeCount commentCount } }'
+
+
+async def listening(
+    served: Served, query: str, user: str | None = "ada", role: Role = Role.USER, *, beside: int = 0
+) -> Listener:
+    """A listener that is attached, `beside` so many others."""
+    listener = await served.listen(query, user=user, role=role)
+    await served.settle(FEED, beside + 1)
+    return listener
+
+
+def at(seconds: int) -> datetime:
+    return NOON + timedelta(seconds=seconds)
+
+
+# --- Home feeds -------------------------------------------------------------------------------------------------------
+
+
+async def arrived(listener: Listener, many: int) -> list[str]:
+    return [(await listener.event())["homeFeedUpdated"]["postId"] for _ in range(many)]
+
+
+async def test_entries_arrive_in_the_feed_they_are_written_to(served: Served) -> None:
+    listener = await listening(served, ARRIVALS % "")
+    posts = [post_item(f"p{number}", "bob", at(number), "followers") for number in range(3)]
+
+    await put(served, following_item("ada", "bob"), *posts, entry(posts[0], "eve"), entry(posts[1]), entry(posts[2]))
+
+    first, second = await listener.event(), await listener.event()
+    assert first["homeFeedUpdated"] == {
+        "postId": "p1",
+        "authorId": "bob",
+        "createdAt": "2026-06-25T12:00:01+00:00",
+        "post": {"text": "Hello"},
+    }
+    assert second["homeFeedUpdated"]["postId"] == "p2"
+
+
+async def test_posts_of_sources_arrive_as_they_are_written_and_sources_come_and_go(served: Served) -> None:
+    big, huge = source_item("ada", "big", iso(NOON)), source_item("ada", "huge", iso(at(5)))
+    await put(served, big, source_item("eve", "other", iso(NOON)))
+    listener = await listening(served, ARRIVALS % "")
+
+    def post(id: str, author: str, seconds: int = 10, visibility: str = "public") -> Item:
+        return post_item(id, author, at(seconds), visibility)
+
+    await put(served, post("a", "big"), post("x1", "other"), post("x2", "big", 10, "private"), post("x3", "huge", 4))
+    # This one was there before its author was a source, but not before they were followed.
+    await put(served, post("b1", "huge"), post("x4", "huge", visibility="private"))
+    await put(served, huge, post("b2", "huge", 11, "followers"), post("x5", "huge", 4))
+    await remove(served, big)
+    await put(served, post("x6", "big"), post("c", "huge", 12))
+
+    assert await arrived(listener, 4) == ["a", "b1", "b2", "c"]
+
+
+async def test_what_a_new_source_wrote_before_the_subscription_does_not_arrive(served: Served) -> None:
+    await put(served, post_item("old", "big", at(1)))
+    served.clock.forward(seconds=2)
+    listener = await listening(served, ARRIVALS % "")
+
+    await put(served, source_item("ada", "big", iso(NOON)), post_item("new", "big", at(3)))
+
+    assert await arrived(listener, 1) == ["new"]
+
+
+async def test_what_comes_as_a_post_and_as_an_entry_arrives_once(served: Served) -> None:
+    await put(served, source_item("ada", "big", iso(NOON)))
+    listener = await listening(served, ARRIVALS % "")
+    both, again, last = [post_item(name, "big", at(1)) for name in ("both", "again", "last")]
+
+    await put(served, both, entry(both), entry(again))
+    await remove(served, entry(again))
+    await put(served, entry(again), again, last)
+
+    assert await arrived(listener, 3) == ["both", "again", "last"]
+
+
+async def test_posts_that_look_alike_in_the_ids_of_events_both_arrive(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(home_feeds, "_digest", lambda _: "0" * home_feeds.DIGITS)
+    listener = await listening(served, ARRIVALS % "")
+    await put(served, *[entry(post_item(name, "bob", at(1))) for name in ("p1", "p2")])
+    assert await arrived(listener, 2) == ["p1", "p2"]
+
+
+async def test_what_happens_while_the_sources_are_read_counts(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Posts that came before the sources were known, and sources that changed meanwhile."""
+    gone, new = source_item("ada", "gone", iso(NOON)), source_item("ada", "new", iso(NOON))
+    await put(served, source_item("ada", "big", iso(NOON)), gone)
+    read = HomeFeeds.sources_at_start
+
+    async def slowly(feeds: HomeFeeds, user_id: str) -> list[MergedAuthor]:
+        found = await read(feeds, user_id)
+        marker = await listening(served, RECEIVED % "", beside=1)
+        await remove(served, gone)
+        posts = [post_item(author, author, at(1)) for author in ("stranger", "gone", "big", "new")]
+        await put(served, new, *posts, notification_item("done"))
+        await marker.event()  # so that all of it has come through the stream
+        return found
+
+    monkeypatch.setattr(HomeFeeds, "sources_at_start", slowly)
+    listener = await listening(served, ARRIVALS % "")
+
+    assert await arrived(listener, 2) == ["new", "big"]
+    await put(served, post_item("x", "gone", at(2)), post_item("later", "new", at(2)))
+    assert await arrived(listener, 1) == ["later"]
+
+
+async def test_a_damaged_source_or_entry_is_passed_over(served: Served) -> None:
+    damaged = {name: value for name, value in source_item("ada", "bad", iso(NOON)).items() if name != "since"}
+    await put(served, damaged, source_item("ada", "big", iso(NOON)))
+    listener = await listening(served, ARRIVALS % "")
+    post = post_item("good", "big", at(1))
+
+    await put(served, damaged | {"SK": "SOURCE#worse"}, entry(post_item("bad")) | {"SK": "nonsense"}, post)
+
+    assert await arrived(listener, 1) == ["good"]
+
+
+# --- Notifications ----------------------------------------------------------------------------------------------------
+
+
+async def received(listener: Listener, many: int) -> list[tuple[str, int]]:
+    events = [(await listener.event())["notificationReceived"] for _ in range(many)]
+    return [(event["notificationId"].partition("#")[2], event["actorCount"]) for event in events]
+
+
+async def test_a_notification_is_told_as_it_comes_and_as_more_people_join(served: Served) -> None:
+    listener = await listening(served, RECEIVED % "")
+    likes = notification_item("likes", post_id="p")
+
+    await put(served, user_item("bob"), notification_item("others", "eve"), likes)
+    await put(served, likes | {"expiresAt": to_seconds(at(9_000_000))}, likes | {"actor_count": 3})
+    await put(served, likes | {"actor_count": 2}, likes | {"actor_count": 4})
+    await remove(served, likes)
+    await put(served, notification_item("last"))
+
+    assert await received(listener, 4) == [("likes", 1), ("likes", 3), ("likes", 4), ("last", 1)]
+
+
+async def test_an_expired_notification_is_not_told(served: Served) -> None:
+    listener = await listening(served, RECEIVED % "")
+    expired, alive = [to_seconds(at(seconds)) for seconds in (0, 1)]
+
+    await put(served, notification_item("expired", expiresAt=expired), notification_item("alive", expiresAt=alive))
+
+    assert await received(listener, 1) == [("alive", 1)]
+
+
+# --- What an event leads on to ----------------------------------------------------------------------------------------
+
+
+def consistent(calls: Sequence[Call]) -> set[bool]:
+    """How posts, comments and follows were read one by one."""
+    requests = [call.request for call in calls if call.operation == "GetItem"]
+    batches = [call.request["RequestItems"].values() for call in calls if call.operation == "BatchGetItem"]
+    entries = [*requests, *chain.from_iterable(batches)]
+    assert entries
+    return {entry.get("ConsistentRead", False) for entry in entries}
+
+
+async def test_what_an_event_tells_of_is_read_consistently(served: Served) -> None:
+    post = post_item("p", "bob", visibility="followers")
+    told = notification_item("comment", kind="comment", post_id="p", comment_id="c")
+    await put(served, following_item("ada", "bob"), post, comment_item(post, "c"))
+    arrivals = await listening(served, ARRIVALS % "")
+    received = await listening(
+        served,
+        'subscription { notificationReceived(userId: "ada") { post { text } comment { text } } }',
+        beside=1,
+    )
+
+    with every_call(served) as calls:
+        await put(served, entry(post), told)
+        events = [await arrivals.event(), await received.event()]
+
+    shown = {"post": {"text": "Hello"}}
+    assert events[0]["homeFeedUpdated"]["post"] == shown["post"]
+    assert events[1] == {"notificationReceived": shown | {"comment": {"text": "Hi"}}}
+    assert consistent(calls) == {True}
+    lists = """{ homeFeed(userId: "ada") { nodes { post { text } } }
+      notifications(userId: "ada") { nodes { post { text } comment { text } } } }"""
+    answer = await served.ask(lists, user="ada")
+    assert answer.data == {
+        "homeFeed": {"nodes": [shown]},
+        "notifications": {"nodes": [shown | {"comment": {"text": "Hi"}}]},
+    }
+    assert consistent(answer.calls) == {False}
+
+
+# --- The counts of a post ---------------------------------------------------------------------------------------------
+
+
+async def counted(listener: Listener, many: int) -> list[tuple[int, int]]:
+    events = [(await listener.event())["postEngagement"] for _ in range(many)]
+    assert {event["postId"] for event in events} <= {"p"}
+    return [(event["likeCount"], event["commentCount"]) for event in events]
+
+
+async def error_codes(listener: Listener) -> list[str]:
+    """The codes with which a subscription ends, whether it says so as its last event or as an error."""
+    payload = (await listener.message())["payload"]
+    errors: Sequence[Any] = payload if isinstance(payload, list) else payload["errors"]
+    return [error["extensions"]["code"] for error in errors]
+
+
+async def test_the_counts_of_a_post_are_told_until_it_is_deleted(served: Served) -> None:
+    post = post_item("p", "bob") | {"likes": 2}
+    await put(served, post)
+    listener = await listening(served, ENGAGEMENT % ", whenSlow: CLOSE", user=None)
+
+    assert await counted(listener, 1) == [(2, 0)]
+    await put(served, post | {"likes": 3}, post | {"likes": 3, "seen": 1}, post | {"likes": 3, "comments": 1})
+    await put(served, post_item("q", "bob") | {"likes": 9}, post | {"likes": 2, "comments": 1}, tombstone(post))
+    assert await counted(listener, 3) == [(3, 0), (3, 1), (2, 1)]
+    assert (await listener.message())["type"] == "complete"
+
+
+async def test_a_slow_reader_of_counts_gets_the_latest(served: Served) -> None:
+    post = post_item("p", "bob")
+    await put(served, post)
+    listener = await listening(served, ENGAGEMENT % "")
+
+    assert await counted(listener, 1) == [(0, 0)]
+    await put(served, *[post | {"likes": number} for number in range(1, 31)])
+    last = 0
+    while last < 30:
+        ((likes, _),) = await counted(listener, 1)
+        assert likes > last
+        last = likes
+
+
+async def test_what_changes_no_count_is_none_of_those_that_were_left_out(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post = post_item("p", "bob")
+    await put(served, post)
+    read = Posts.visible
+
+    async def slowly(posts: Posts, *asked: Any) -> Post | None:
+        found = await read(posts, *asked)
+        marker = await listening(served, RECEIVED % "", beside=1)
+        await put(served, *[post | {"likes": 1 + number // 3, "seen": number} for number in range(9)])
+        await put(served, notification_item("done"))
+        await marker.event()  # so that all of it has come through the stream, and waits
+        return found
+
+    monkeypatch.setattr(Posts, "visible", slowly)
+    listener = await listening(served, ENGAGEMENT % "")
+
+    assert await counted(listener, 1) == [(0, 0)]
+    payload = (await listener.message())["payload"]
+    assert payload["data"]["postEngagement"]["likeCount"] == 3
+    assert payload["extensions"]["conflated"] == 2
+
+
+async def test_who_follows_no_longer_is_told_no_more(served: Served) -> None:
+    post, follow = post_item("p", "bob", visibility="followers"), following_item("ada", "bob")
+    await put(served, post, follow)
+    listener = await listening(served, ENGAGEMENT % ", whenSlow: CLOSE")
+    own = await listening(served, ENGAGEMENT % ", whenSlow: CLOSE", "bob", beside=1)
+    operators = await listening(served, ENGAGEMENT % ", whenSlow: CLOSE", "root", Role.ADMIN, beside=2)
+
+    assert await counted(listener, 1) == await counted(own, 1) == await counted(operators, 1) == [(0, 0)]
+    await put(served, post | {"likes": 1})
+    assert await counted(listener, 1) == [(1, 0)]
+    await remove(served, follow)
+    await put(served, post | {"likes": 2})
+    assert await error_codes(listener) == ["FORBIDDEN"]
+    assert (await counted(own, 2))[-1] == (await counted(operators, 2))[-1] == (2, 0)
+
+
+@pytest.mark.parametrize("visibility", ["private", "followers", None])
+async def test_a_post_that_may_not_be_seen_is_not_found(served: Served, visibility: str | None) -> None:
+    if visibility is not None:
+        await put(served, post_item("p", "bob", visibility=visibility))
+
+    answers = [await error_codes(await served.listen(ENGAGEMENT % "", user=user)) for user in ("ada", None)]
+
+    assert answers == [["NOT_FOUND"]] * 2
+
+
+# --- Who may listen ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("query", [ARRIVALS % "", RECEIVED % ""])
+async def test_ones_own_is_ones_own_and_operators_may_listen(served: Served, query: str) -> None:
+    refused = [await error_codes(await served.listen(query, user=user)) for user in (None, "eve")]
+
+    operators = [await listening(served, query, "root", role) for role in (Role.ADMIN, Role.SYSTEM)]
+    await served.settle(FEED, len(operators))
+    assert refused == [["UNAUTHENTICATED"], ["FORBIDDEN"]]
+
+
+@pytest.mark.parametrize(
+    "field", ['homeFeedUpdated(userId: "") { postId }', 'notificationReceived(userId: " ") { id }']
+)
+async def test_bad_input_ends_the_subscription(served: Served, field: str) -> None:
+    assert await error_codes(await served.listen(f"subscription {{ {field} }}", user="ada")) == ["BAD_USER_INPUT"]

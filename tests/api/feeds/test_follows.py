@@ -1,0 +1,374 @@
+"""Who follows whom, through the API, on the real engine (FEED-008, FEED-N3, FEED-W4)."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from datastore.dynamodb.codec import Item
+from datastore.errors import Conflict
+from datastore.feeds.follows import UNFOLLOW_ATTEMPTS, Follow, Follows
+from datastore.keyspace.feeds import follows as keys
+from datastore.keyspace.feeds.table import FEED
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.composite_keys import Key
+from datastore.model.identity import Role
+from datastore.model.timestamps import iso
+from tests.support.feed_items import following_item, user_item
+from tests.support.feed_steps import assert_paged, done, enter, follow, let_time_pass, unfollow
+from tests.support.served import Served
+
+FOLLOW = "mutation ($id: ID!) { follow(userId: $id) { userId followedAt user { name } } }"
+UNFOLLOW = "mutation ($id: ID!) { unfollow(userId: $id) { userId followedAt } }"
+FOLLOWERS = "query ($id: ID!) { followers(userId: $id) { nodes { userId followedAt } pageInfo { endCursor } } }"
+FOLLOWED = "query ($id: ID!) { user(id: $id) { following { nodes { userId followedAt } } } }"
+NOON = "2026-06-25T12:00:00+00:00"
+ONE = "2026-06-25T13:00:00+00:00"
+
+
+async def followers(served: Served, user: str) -> list[tuple[str, str]]:
+    answer = await served.ask(FOLLOWERS, {"id": user})
+    assert answer.errors is None, answer.errors
+    return [(node["userId"], node["followedAt"]) for node in answer.data["followers"]["nodes"]]
+
+
+async def followed(served: Served, user: str) -> list[tuple[str, str]]:
+    answer = await served.ask(FOLLOWED, {"id": user})
+    assert answer.errors is None, answer.errors
+    return [(node["userId"], node["followedAt"]) for node in answer.data["user"]["following"]["nodes"]]
+
+
+async def stored(served: Served, follower: str, followee: str) -> tuple[list[Item], list[Item]]:
+    """The items of a follow as the table has them: the follower's, and the followee's."""
+    store = served.store()
+    values = {"partition": keys.follower(follower), "prefix": keys.following(follower, followee).sort}
+    edges = {"partition": keys.followee(followee), "prefix": f"FOLLOWER#{follower}#"}
+    return (
+        [item async for item in store.query_all(keys.FOLLOWED, values)],
+        [item async for item in store.query_all(keys.EDGES, edges)],
+    )
+
+
+# Following.
+
+
+async def test_a_follow_is_answered_as_it_is_kept_for_both_ends(served: Served) -> None:
+    await enter(served, "ada", "fan")
+
+    answer = await served.ask(FOLLOW, {"id": "ada"}, user="fan")
+
+    assert answer.data == {"follow": {"userId": "ada", "followedAt": NOON, "user": {"name": "Ada"}}}
+    # Both users, the follow and its edges before it, and the user as the answer shows them after it.
+    assert answer.made == ["BatchGetItem feed", "GetItem feed", "Query feed", "TransactWriteItems feed"]
+    since = "2026-06-25T12:00:00.000Z"
+    assert await stored(served, "fan", "ada") == (
+        [{"PK": "USER#fan", "SK": "FOLLOWING#ada", "since": since}],
+        [
+            {
+                "PK": "FOLLOWEE#ada",
+                "SK": f"FOLLOWER#fan#{since}",
+                "GSI_FOLPK": "FOLLOWEE#ada",
+                "GSI_FOLSK": f"{since}#FOLLOWER#fan",
+                "since": since,
+            }
+        ],
+    )
+    assert await followers(served, "ada") == [("fan", NOON)]
+    assert await followed(served, "fan") == [("ada", NOON)]
+    assert await followers(served, "fan") == await followed(served, "ada") == []
+
+
+async def test_a_follow_is_to_the_millisecond_as_the_table_has_it(served: Served) -> None:
+    await enter(served, "ada", "fan")
+    served.clock.forward(microseconds=1999)
+
+    first = await follow(served, "fan", "ada")
+
+    assert first["followedAt"] == "2026-06-25T12:00:00.001000+00:00"
+    assert await follow(served, "fan", "ada") == first
+
+
+async def test_a_second_follow_changes_nothing_and_answers_the_first(served: Served) -> None:
+    await enter(served, "ada", "fan")
+    first = await follow(served, "fan", "ada")
+    served.clock.forward(hours=1)
+
+    again = await served.ask('mutation { follow(userId: "ada") { userId followedAt } }', user="fan")
+
+    assert again.data == {"follow": first}
+    assert again.made == ["BatchGetItem feed"]
+    assert await followers(served, "ada") == [("fan", NOON)]
+
+
+async def test_twenty_follows_at_once_are_one(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    await enter(served, "ada", "fan")
+    let_time_pass(monkeypatch)
+
+    answers = await asyncio.gather(*[follow(served, "fan", "ada") for _ in range(20)])
+
+    assert answers == [answers[0]] * 20
+    following, edges = await stored(served, "fan", "ada")
+    assert (len(following), len(edges)) == (1, 1)
+
+
+async def test_only_users_follow_and_are_followed(served: Served) -> None:
+    await enter(served, "ada")
+
+    ghost = await served.ask(FOLLOW, {"id": "ada"}, user="ghost")
+    unknown = await served.ask(FOLLOW, {"id": "ghost"}, user="ada")
+    anonymous = await served.ask(FOLLOW, {"id": "ada"})
+
+    assert (ghost.codes, unknown.codes, anonymous.codes) == (["NOT_FOUND"], ["NOT_FOUND"], ["UNAUTHENTICATED"])
+    assert "createUser" in str(ghost.errors)
+    assert "There is no user 'ghost'." in str(unknown.errors)
+    assert ghost.made == unknown.made == ["BatchGetItem feed"]
+    assert await stored(served, "ghost", "ada") == await stored(served, "ada", "ghost") == ([], [])
+
+
+async def test_nobody_follows_themselves(served: Served) -> None:
+    await enter(served, "ada")
+
+    answer = await served.ask(FOLLOW, {"id": "ada"}, user="ada")
+
+    assert answer.codes == ["BAD_USER_INPUT"]
+    assert answer.errors is not None
+    assert answer.errors[0]["extensions"]["field"] == "userId"
+    assert answer.calls == []
+
+
+async def test_a_user_id_that_can_be_none_is_refused(served: Served) -> None:
+    for id in ("", " ", "x" * 257):
+        for query in (FOLLOW, UNFOLLOW, FOLLOWERS):
+            assert (await served.ask(query, {"id": id}, user="ada")).codes == ["BAD_USER_INPUT"]
+
+
+async def test_ids_with_the_signs_of_keys_stay_apart(served: Served) -> None:
+    await enter(served, "a#b", "a%23b", "fan")
+    await follow(served, "fan", "a#b")
+    served.clock.forward(hours=1)
+    await follow(served, "fan", "a%23b")
+
+    assert await followers(served, "a#b") == [("fan", NOON)]
+    assert await followers(served, "a%23b") == [("fan", ONE)]
+    assert {user for user, _ in await followed(served, "fan")} == {"a#b", "a%23b"}
+
+
+# Following no longer.
+
+
+async def test_a_follow_is_taken_back_once_for_both_ends(served: Served) -> None:
+    await enter(served, "ada", "fan", "eve")
+    await follow(served, "fan", "ada")
+    await follow(served, "eve", "ada")
+    served.clock.forward(hours=1)
+
+    answer = await served.ask(UNFOLLOW, {"id": "ada"}, user="fan")
+    again = await served.ask(UNFOLLOW, {"id": "ada"}, user="fan")
+
+    assert answer.data == {"unfollow": {"userId": "ada", "followedAt": NOON}}
+    assert answer.made == ["GetItem feed", "TransactWriteItems feed"]
+    assert [call.request.get("ConsistentRead") for call in answer.calls if call.operation == "GetItem"] == [True]
+    assert (again.data, again.made) == ({"unfollow": None}, ["GetItem feed", "Query feed"])
+    assert await stored(served, "fan", "ada") == ([], [])
+    assert await followers(served, "ada") == [("eve", NOON)]
+
+
+async def test_who_follows_again_follows_since_then(served: Served) -> None:
+    await enter(served, "ada", "fan")
+    await follow(served, "fan", "ada")
+    await unfollow(served, "fan", "ada")
+    served.clock.forward(hours=1)
+
+    assert (await follow(served, "fan", "ada"))["followedAt"] == ONE
+    assert await followers(served, "ada") == [("fan", ONE)]
+    assert await followed(served, "fan") == [("ada", ONE)]
+
+
+async def test_follows_and_unfollows_of_one_request_see_each_other(served: Served) -> None:
+    await enter(served, "ada", "fan")
+
+    answer = await served.ask(
+        """mutation {
+          first: follow(userId: "ada") { user { followedByViewer } }
+          second: unfollow(userId: "ada") { user { followedByViewer } }
+          third: unfollow(userId: "ada") { userId }
+          fourth: follow(userId: "ada") { user { followedByViewer } }
+        }""",
+        user="fan",
+    )
+
+    followed = {name: value and value["user"]["followedByViewer"] for name, value in answer.data.items()}
+    assert followed == {"first": True, "second": False, "third": None, "fourth": True}
+    # Both users and the follow are read before the write, the user for the answer. Written items are not reread. Edges
+    # of other programs are read if there is no follow.
+    assert answer.made == ["BatchGetItem feed", "GetItem feed", *["Query feed"] * 3, *["TransactWriteItems feed"] * 3]
+    following, edges = await stored(served, "fan", "ada")
+    assert (len(following), len(edges)) == (1, 1)
+
+
+async def test_who_follows_five_thousand_follows_no_more(served: Served) -> None:
+    await enter(served, "ada", "eve")
+    there = [user_item(user) | {"following": number} for user, number in (("fan", 4999), ("kim", 5000))]
+    await served.store().write_all(FEED, puts=[*there, following_item("kim", "eve")])
+
+    at_last = await served.ask(FOLLOW, {"id": "ada"}, user="fan")
+    too_many = await served.ask(FOLLOW, {"id": "ada"}, user="kim")
+    again = await served.ask(FOLLOW, {"id": "eve"}, user="kim")
+
+    assert at_last.errors is again.errors is None
+    assert too_many.codes == ["BAD_USER_INPUT"]
+    assert "`userId`" in str(too_many.errors)
+    assert "5,000" in str(too_many.errors)
+    assert await followers(served, "ada") == [("fan", NOON)]
+
+
+async def test_both_ends_agree_after_thirty_calls_at_once(served: Served) -> None:
+    await enter(served, "ada", "fan", "eve")
+
+    async def act(number: int) -> list[str]:
+        served.clock.forward(milliseconds=7)
+        mutation = (FOLLOW, UNFOLLOW)[number % 2]
+        return (await served.ask(mutation, {"id": "ada"}, user=("fan", "eve")[number % 3 == 0])).codes
+
+    codes = await asyncio.gather(*[act(number) for number in range(30)])
+
+    # A follow that others go on making and taking back is told as that.
+    assert {code for found in codes for code in found} <= {"CONFLICT", "THROTTLED"}
+    assert sum(1 for found in codes if not found) >= 25
+    for user in ("fan", "eve"):
+        following, edges = await stored(served, user, "ada")
+        assert len(following) == len(edges) <= 1
+        for item, edge in zip(following, edges, strict=True):
+            assert edge["SK"] == f"FOLLOWER#{user}#{item['since']}"
+    assert sorted(await followers(served, "ada")) == sorted(
+        [(user, since) for user in ("fan", "eve") for _, since in await followed(served, user)]
+    )
+
+
+@pytest.mark.parametrize("times", [1, 4, 5])
+async def test_a_follow_that_is_made_anew_meanwhile_is_taken_back_as_it_is_then(
+    served: Served, monkeypatch: pytest.MonkeyPatch, times: int
+) -> None:
+    await enter(served, "ada", "fan")
+    await follow(served, "fan", "ada")
+    store = served.store()
+    get, moments = store.get, [served.clock() + timedelta(hours=hour + 1) for hour in range(times)]
+    left = iter(moments)
+
+    async def then_again(pattern: AccessPattern, key: Key) -> Item | None:
+        item = await get(pattern, key)
+        if moment := next(left, None):
+            await Follows(served.store(), moment).unfollow("fan", "ada")
+            await Follows(served.store(), moment).follow("fan", "ada")
+        return item
+
+    monkeypatch.setattr(store, "get", then_again)
+    unfollowing = Follows(store, served.clock()).unfollow("fan", "ada")
+
+    if times < UNFOLLOW_ATTEMPTS:
+        assert await unfollowing == Follow("fan", "ada", moments[-1])
+        assert await stored(served, "fan", "ada") == ([], [])
+    else:
+        with pytest.raises(Conflict):
+            await unfollowing
+        following, edges = await stored(served, "fan", "ada")
+        assert [item["since"] for item in following] == [iso(moments[-1])]
+        assert len(edges) == 1
+
+
+# Reading.
+
+
+async def test_pages_lead_through_followers_newest_first_and_back(served: Served) -> None:
+    users = [f"user{number:02d}" for number in range(17)]
+    await enter(served, "ada", "eve", *users)
+    for user in users:
+        await follow(served, user, "ada")
+        served.clock.forward(milliseconds=1)
+    await follow(served, "ada", "eve")
+
+    await assert_paged(served, 'followers(userId: "ada", %s)', "userId", users[::-1])
+
+
+async def test_pages_lead_through_the_followed_by_id(served: Served) -> None:
+    users = [f"user{number:02d}" for number in range(9)]
+    await enter(served, "fan", *users)
+    await asyncio.gather(*[follow(served, "fan", user) for user in users])
+    pages: list[list[Any]] = []
+    after = ""
+
+    while len(pages) < 3:
+        query = (
+            f'{{ user(id: "fan") {{ page: following(first: 4{after}) {{ nodes {{ userId }} lastEvaluatedKey }} }} }}'
+        )
+        page = (await served.ask(query)).data["user"]["page"]
+        pages.append([node["userId"] for node in page["nodes"]])
+        after = f', after: "{page["lastEvaluatedKey"]}"'
+
+    assert pages == [users[:4], users[4:8], users[8:]]
+    assert page["lastEvaluatedKey"] is None
+
+
+async def test_the_people_of_a_page_are_read_in_one_batch(served: Served) -> None:
+    await enter(served, "ada", "fan", "eve")
+    for user in ("fan", "eve"):
+        await follow(served, user, "ada")
+        served.clock.forward(seconds=1)
+
+    answer = await served.ask('{ followers(userId: "ada") { nodes { user { name followedByViewer } } } }', user="fan")
+
+    people = [{"name": "Eve", "followedByViewer": False}, {"name": "Fan", "followedByViewer": False}]
+    assert [node["user"] for node in answer.data["followers"]["nodes"]] == people
+    assert answer.made == ["BatchGetItem feed", "BatchGetItem feed", "Query feed.GSI_FOL"]
+
+
+async def test_a_user_tells_whether_the_caller_follows_them(served: Served) -> None:
+    await enter(served, "ada", "fan")
+    await follow(served, "fan", "ada")
+
+    asked = {"fan": Role.USER, "ada": Role.USER, "root": Role.ADMIN, None: Role.USER}
+    told = [
+        (await served.ask('{ user(id: "ada") { followedByViewer } }', user=user, role=role)).data["user"]
+        for user, role in asked.items()
+    ]
+
+    assert [user["followedByViewer"] for user in told] == [True, False, False, None]
+
+
+async def test_who_is_unknown_has_no_followers(served: Served) -> None:
+    answer = await served.ask(FOLLOWERS, {"id": "nobody"})
+
+    assert answer.data == {"followers": {"nodes": [], "pageInfo": {"endCursor": None}}}
+    assert answer.made == ["Query feed.GSI_FOL"]
+
+
+async def test_a_page_has_its_limits_and_a_cursor_its_list(served: Served) -> None:
+    await enter(served, "ada", "fan", "eve")
+    await follow(served, "fan", "ada")
+    cursor = (await served.ask(FOLLOWERS, {"id": "ada"})).data["followers"]["pageInfo"]["endCursor"]
+
+    for field, code in (
+        ('followers(userId: "ada", last: 101)', "BAD_USER_INPUT"),
+        ('followers(userId: "ada", last: 1, after: "x")', "BAD_USER_INPUT"),
+        (f'followers(userId: "eve", after: "{cursor}")', "BAD_CURSOR"),
+    ):
+        assert (await served.ask(f"{{ {field} {{ nodes {{ userId }} }} }}")).codes == [code]
+    for paging, code in (("first: 0", "BAD_USER_INPUT"), (f'after: "{cursor}"', "BAD_CURSOR")):
+        for field in ("followers", "following"):
+            query = f'{{ user(id: "ada") {{ {field}({paging}) {{ nodes {{ userId }} }} }} }}'
+            assert (await served.ask(query)).codes == [code]
+
+
+async def test_a_follow_that_cannot_be_read_is_an_error_in_its_place(served: Served) -> None:
+    await enter(served, "fan", "ada")
+    await follow(served, "fan", "ada")
+    await served.store().write_all(FEED, puts=[{"PK": "USER#fan", "SK": "FOLLOWING#zoe", "since": "ever"}])
+
+    answer = await served.ask(FOLLOWED, {"id": "fan"})
+
+    nodes = answer.data["user"]["following"]["nodes"]
+    assert [node and node["userId"] for node in nodes] == ["ada", None]
+    assert answer.codes == ["INTERNAL"]
+    assert (await served.ask(UNFOLLOW, {"id": "zoe"}, user="fan")).codes == ["INTERNAL"]
+    assert (await done(served, UNFOLLOW, "fan", id="ada"))["userId"] == "ada"

@@ -1,0 +1,127 @@
+"""Posts that one may not see are like those that are not there: in what is answered, read, and charged."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from datastore.keyspace.feeds.table import FEED
+from datastore.model.identity import Role
+from server.admission.settings import Capacity
+from server.settings import Settings
+from tests.support.comments import an_id
+from tests.support.feed_items import comment_item, like_item, post_item, user_item
+from tests.support.served import Answer, Served
+
+MISSING = "none-such"
+HIDDEN = ("private", "followers", "long")
+UNITS = 5000
+BY_ID = {
+    "post": "query ($id: ID!) { post(id: $id) { text } }",
+    "twice": "query ($id: ID!) { a: post(id: $id) { text } b: post(id: $id) { text } }",
+    "comments": "query ($id: ID!) { comments(postId: $id, first: 100) { nodes { text } } }",
+    "likes": "query ($id: ID!) { likes(postId: $id, first: 100) { nodes { userId } } }",
+    "like": "mutation ($id: ID!) { likePost(postId: $id) { userId } }",
+    "comment": 'mutation ($id: ID!) { addComment(input: {postId: $id, text: "x"}) { text } }',
+    "delete": "mutation ($id: ID!) { deletePost(postId: $id) { postId } }",
+}
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    """Budgets that nothing flows into."""
+    capacity = Capacity(
+        budget_units=UNITS,
+        budget_units_per_second=1e-6,
+        anonymous_budget_units=UNITS,
+        anonymous_budget_units_per_second=1e-6,
+    )
+    return replace(settings, capacity=capacity)
+
+
+@pytest.fixture(autouse=True)
+async def posts(served: Served) -> None:
+    """Posts that nobody but Ada may see, with 45 comments and likes on each."""
+    private = post_item("private", visibility="private")
+    followers = post_item("followers", visibility="followers")
+    long = post_item("long", visibility="followers") | {"text": "\u20ac" * 2000}
+    items = [user_item("ada"), private, followers, long]
+    for post in (private, followers, long):
+        items += [comment_item(post, an_id(seconds=at), "ada") | {"text": "c" * 990} for at in range(45)]
+        items += [like_item(post, f"fan{number}") for number in range(45)]
+    await served.store().write_all(FEED, puts=items)
+
+
+async def remaining(served: Served, query: str, post: str, caller: str | None) -> tuple[Answer, str]:
+    answer = await served.ask(query, {"id": post}, user=caller)
+    return answer, answer.headers["ratelimit-remaining"]
+
+
+@pytest.mark.parametrize("field", BY_ID)
+async def test_a_budget_does_not_tell_a_hidden_post_from_none(served: Served, field: str) -> None:
+    await served.store().write_all(FEED, puts=[user_item(f"spy-{post}") for post in (MISSING, *HIDDEN)])
+    answers: dict[str, Any] = {}
+
+    for post in (MISSING, *HIDDEN):
+        # Headers tell whole units, and what was read before may be shared: several show also what is less than one.
+        for _ in range(4):
+            answer, told = await remaining(served, BY_ID[field], post, f"spy-{post}")
+        answers[post] = (answer.data, answer.codes, [error["message"] for error in answer.errors or ()], told)
+
+    assert {post: answers[post] for post in HIDDEN} == dict.fromkeys(HIDDEN, answers[MISSING])
+
+
+async def test_nor_does_the_budget_of_an_address(served: Served) -> None:
+    left, taken = float(UNITS), []
+    for post in (MISSING, *HIDDEN):
+        for _ in range(4):
+            _, told = await remaining(served, BY_ID["comments"], post, None)
+        taken.append(left - float(told))
+        left = float(told)
+
+    assert taken == taken[:1] * 4
+
+
+async def test_nor_does_what_a_subscription_was_charged(served: Served) -> None:
+    left = {}
+    for post in (MISSING, *HIDDEN):
+        for _ in range(4):
+            events = await told_of(served, post)
+            assert events.count('"NOT_FOUND"') == 1
+        _, left[post] = await remaining(served, BY_ID["post"], "public", f"spy-{post}")
+
+    assert left == dict.fromkeys(left, left[MISSING])
+
+
+async def told_of(served: Served, post: str) -> str:
+    """All that a subscription to a post is told until it has ended and is paid for."""
+    query = f'subscription {{ postEngagement(postId: "{post}") {{ likeCount }} }}'
+    headers = served.headers(f"spy-{post}", Role.USER) | {"Accept": "text/event-stream"}
+    async with served.http.post(f"{served.url}/graphql", json={"query": query}, headers=headers) as response:
+        return await response.text()
+
+
+@pytest.mark.parametrize("field", ["comments", "likes"])
+async def test_what_is_on_a_hidden_post_is_not_read(served: Served, field: str) -> None:
+    private, _ = await remaining(served, BY_ID[field], "private", "eve")
+    shown, _ = await remaining(served, BY_ID[field], "private", "ada")
+
+    assert (private.made, private.data) == (["GetItem feed"], {field: {"nodes": []}})
+    assert (shown.made, len(shown.data[field]["nodes"])) == (["GetItem feed", "Query feed"], 45)
+
+
+async def test_what_is_shown_is_charged_as_it_was_read(served: Served) -> None:
+    answer, told = await remaining(served, BY_ID["comments"], "private", "ada")
+
+    assert UNITS - float(told) == pytest.approx(sum(call.units for call in answer.calls), abs=0.51)
+
+
+async def test_an_id_is_taken_alike_whoever_may_see_what_has_it(served: Served) -> None:
+    public, gone = post_item("public"), post_item("gone") | {"deleted_at": "2026-06-25T12:00:00.000Z"}
+    await served.store().write_all(FEED, puts=[user_item("eve"), public, gone])
+    create = 'mutation ($id: ID!) { createPost(input: {postId: $id, text: "mine"}) { text } }'
+
+    answers = {post: await served.ask(create, {"id": post}, user="eve") for post in ("public", "gone", *HIDDEN)}
+
+    assert {tuple(answer.codes) for answer in answers.values()} == {("CONFLICT",)}
+    assert len({(answer.errors or [])[0]["message"].replace(post, "") for post, answer in answers.items()}) == 1

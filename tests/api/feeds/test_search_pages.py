@@ -1,0 +1,308 @@
+"""Pages of a search: full, complete and ordered for each caller, even with an outdated index; and their costs."""
+
+import random
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datastore.database import Database
+from datastore.dynamodb.codec import Item
+from datastore.feeds import searches
+from datastore.feeds.posts import Post
+from datastore.feeds.search_entries import post_entry, version_of
+from datastore.feeds.searches import MAX_FOLLOWED, MAX_ROUNDS, Searches, SearchPage
+from datastore.feeds.visibility import Viewer, VisibilityPolicy
+from datastore.keyspace.feeds.table import FEED
+from datastore.model.base64url import decode
+from datastore.search import Audience, Kind, Position, SearchHit, SearchIndex
+from datastore.search.opensearch_index import OpenSearchIndex
+from datastore.search.queries import Query, query_of
+from datastore.search.sqlite_index import SqliteIndex
+from datastore.session.store import Store
+from tests.support.feed_changes import put, store_of
+from tests.support.feed_items import following_item, post_item
+from tests.support.search import IDS, ids, join, sync, write
+from tests.support.search_server import search_server
+from tests.support.served import NOON, Served
+
+AUTHORS = ("ada", "bob", "cleo", "dan")
+CALLERS = ("ada", "eve", "fay", None)
+VISIBILITIES = ("public", "followers", "private")
+MOST_PAGES = 100
+
+
+@pytest.fixture
+async def world(served: Served) -> Served:
+    await join(served, ada="Ada Lovelace", bob="Bob Stone", eve="Adaline Noor")
+    return served
+
+
+@pytest.fixture(params=["sqlite", "opensearch"])
+async def index(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[SearchIndex]:
+    if request.param == "sqlite":
+        made: SearchIndex = SqliteIndex(tmp_path / "search" / "feed.sqlite")
+        yield made
+        await made.aclose()
+        return
+    async with search_server() as server:
+        made = OpenSearchIndex(server.url, f"{tmp_path.name}-")
+        yield made
+        await made.aclose()
+
+
+class Counting:
+    """An index that records the number of candidates of each search."""
+
+    def __init__(self, index: SearchIndex) -> None:
+        self._index = index
+        self.limits: list[int] = []
+        self.candidates: list[int] = []
+
+    async def search(
+        self, kind: Kind, query: Query, limit: int, after: Position | None = None, audience: Audience | None = None
+    ) -> list[SearchHit]:
+        hits = await self._index.search(kind, query, limit, after, audience)
+        self.limits.append(limit)
+        self.candidates.append(len(hits))
+        return hits
+
+
+class World:
+    """Posts with one word each, and follows, as the table and the index have them.
+
+    The index is behind: some posts were deleted, hidden or shown since, and some follows have begun or ended.
+    """
+
+    def __init__(self, chance: random.Random, word: str, count: int, *, stale: float) -> None:
+        self.word = word
+        self.follows = {(caller, author) for caller in CALLERS if caller for author in AUTHORS if chance.random() < 0.4}
+        self.indexed: list[Item] = []
+        self.posts: dict[str, Item | None] = {}
+        for number in range(count):
+            item = post_item(
+                f"{word}-{number}",
+                chance.choice(AUTHORS),
+                NOON + timedelta(seconds=number),
+                chance.choice(VISIBILITIES),
+            ) | {"text": word}
+            self.indexed.append(item)
+            if chance.random() >= stale:
+                self.posts[f"{word}-{number}"] = item
+            elif chance.random() < 0.5:
+                self.posts[f"{word}-{number}"] = None
+            else:
+                self.posts[f"{word}-{number}"] = item | {"visibility": "private"}
+
+    async def store(self, store: Store, index: SearchIndex) -> None:
+        items = [item for item in self.posts.values() if item is not None]
+        follows = [following_item(follower, author) for follower, author in sorted(self.follows)]
+        await store.write_all(FEED, puts=[*items, *follows])
+        entries = [post_entry(_id(item), version_of("1"), item) for item in self.indexed]
+        await index.write(Kind.POSTS, entries)
+        if isinstance(index, OpenSearchIndex):
+            await index.refresh()
+
+    def visible(self, caller: str | None) -> list[str]:
+        """Return the ids of all matching posts that the caller may see, the newest first."""
+        return [
+            _id(item)
+            for item in reversed(self.posts.values())
+            if item is not None
+            and (
+                item["visibility"] == "public"
+                or item["author_id"] == caller
+                or (item["visibility"] == "followers" and (caller, item["author_id"]) in self.follows)
+            )
+        ]
+
+
+def _id(item: Item) -> str:
+    return str(item["PK"]).removeprefix("POST#")
+
+
+def searches_of(store: Store, index: Any, caller: str | None) -> Searches:
+    return Searches(index, store, NOON, VisibilityPolicy(store, Viewer(caller)))
+
+
+async def pages(
+    database: Database, index: SearchIndex, word: str, caller: str | None, size: int
+) -> list[SearchPage[Post]]:
+    """Return all pages of a search, each read by a separate request."""
+    found: list[SearchPage[Post]] = []
+    after: Position | None = None
+    while len(found) < MOST_PAGES:
+        page = await searches_of(store_of(database), index, caller).posts(query_of(word, tags=True), size, after)
+        found.append(page)
+        if not page.has_next:
+            return found
+        assert page.end is not None
+        after = page.end
+    raise AssertionError("the pages do not end")
+
+
+def shown(page: SearchPage[Post]) -> list[str]:
+    return [position.id for position, _ in page.results]
+
+
+@pytest.mark.parametrize("stale", [0.0, 0.7])
+@pytest.mark.parametrize("seed", range(4))
+async def test_paging_to_the_end_gives_the_visible_matches_in_order(
+    database: Database, index: SearchIndex, seed: int, stale: float
+) -> None:
+    chance = random.Random(seed)
+    world = World(chance, f"word{seed}", chance.randrange(30, 60), stale=stale)
+    await world.store(store_of(database), index)
+
+    for caller in CALLERS:
+        for size in (1, 2, chance.randrange(3, 9), 50):
+            counting = Counting(index)
+            found = await pages(database, counting, world.word, caller, size)  # type: ignore[arg-type]
+            assert [id for page in found for id in shown(page)] == world.visible(caller), (caller, size)
+            assert all(limit == size + 1 for limit in counting.limits)
+            for page in found[:-1]:
+                assert len(page.results) == size or page.is_cut_off
+            if not stale:  # posts that the index knows to be hidden are no candidates, so one round fills each page
+                assert not any(page.is_cut_off for page in found)
+                assert len(counting.limits) == len(found)
+
+
+async def test_a_page_that_the_rounds_cut_off_goes_on_at_the_last_candidate(
+    database: Database, index: SearchIndex
+) -> None:
+    gone = 3 * 2 * MAX_ROUNDS
+    items = [
+        post_item(f"p{number}", "bob", NOON + timedelta(seconds=number)) | {"text": "word"}
+        for number in range(gone + 1)
+    ]
+    await put(database, items[0])
+    await index.write(Kind.POSTS, [post_entry(_id(item), version_of("1"), item) for item in items])
+    if isinstance(index, OpenSearchIndex):
+        await index.refresh()
+
+    found = await pages(database, index, "word", "eve", 1)
+
+    assert [shown(page) for page in found] == [[], [], [], ["p0"]]
+    assert [page.is_cut_off for page in found] == [True, True, True, False]
+    assert found[0].end is not None
+    assert found[0].end.id == f"p{gone - 2 * MAX_ROUNDS + 1}"
+
+
+async def test_whom_the_caller_follows_is_read_once_for_a_request(database: Database, index: SearchIndex) -> None:
+    await put(database, following_item("eve", "ada"), following_item("eve", "b#b"))
+    store = store_of(database)
+    asked = searches_of(store, index, "eve")
+    for word in ("one", "two"):
+        await asked.posts(query_of(word, tags=True), 5, None)
+    await searches_of(anonymous := store_of(database), index, None).posts(query_of("one", tags=True), 5, None)
+
+    assert [call.operation for call in store.meter.calls] == ["Query"]
+    assert anonymous.meter.calls == []
+
+
+async def test_a_caller_who_follows_more_than_the_bound_finds_all_the_same(
+    database: Database, index: SearchIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other programs may write more follows than this one: then the items alone decide."""
+    monkeypatch.setattr(searches, "MAX_FOLLOWED", 1)
+    world = World(random.Random(9), "word", 40, stale=0.0)
+    world.follows |= {("eve", "ada"), ("eve", "bob")}
+    await world.store(store := store_of(database), index)
+
+    found = await pages(database, index, "word", "eve", 3)
+
+    assert [id for page in found for id in shown(page)] == world.visible("eve")
+    assert store.meter is not None
+    assert MAX_FOLLOWED == 5000
+
+
+# Through the API
+
+
+async def test_pages_are_full_where_most_posts_are_for_followers_of_others(world: Served) -> None:
+    """60 posts for the followers of users that the caller does not follow, then 12 public ones."""
+    for number in range(12):
+        await write(world, f"shown{number}", "word", "bob")
+    for number in range(60):
+        await write(world, f"hidden{number}", "word", visibility="FOLLOWERS")
+    await sync(world)
+
+    pages: list[list[str]] = []
+    after: str | None = None
+    while len(pages) < MOST_PAGES:
+        answer = await world.ask(IDS, {"query": "word", "first": 5, "after": after}, user="eve")
+        pages.append(ids(answer))
+        info = answer.data["searchPosts"]["pageInfo"]
+        if not info["hasNextPage"]:
+            break
+        after = info["endCursor"]
+
+    assert list(map(len, pages)) == [5, 5, 2]
+    assert [id for page in pages for id in page] == [f"shown{number}" for number in range(11, -1, -1)]
+
+
+async def test_the_cursor_of_a_page_without_posts_leads_on_and_tells_no_id(
+    world: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(searches, "MAX_ROUNDS", 1)
+    await write(world, "oldest", "word", "bob")
+    for number in range(2):
+        await write(world, f"gone{number}", "word", "bob")
+    await sync(world)
+    for number in range(2):
+        assert (
+            await world.ask(f'mutation {{ deletePost(postId: "gone{number}") {{ postId }} }}', user="bob")
+        ).errors is None
+
+    first = (await world.ask(IDS, {"query": "word", "first": 1}, user="eve")).data["searchPosts"]
+    end = first["pageInfo"]["endCursor"]
+    assert (first["nodes"], first["edges"], first["pageInfo"]["hasNextPage"]) == ([], [], True)
+    assert b"gone" not in decode(end)
+    second = await world.ask(IDS, {"query": "word", "first": 1, "after": end}, user="eve")
+    assert ids(second) == ["oldest"]
+    assert second.data["searchPosts"]["pageInfo"]["hasNextPage"] is False
+
+
+# The cost of a search
+
+
+@pytest.mark.parametrize("hidden", [0, 200])
+async def test_a_search_is_charged_what_it_reads_and_its_estimate_is_near_it(world: Served, hidden: int) -> None:
+    for number in range(60):
+        await write(world, f"shown{number}", "word", "bob", visibility="FOLLOWERS" if number % 2 else "PUBLIC")
+    for number in range(hidden):
+        await write(world, f"hidden{number}", "word", visibility="FOLLOWERS")
+    assert (await world.ask('mutation { follow(userId: "bob") { userId } }', user="eve")).errors is None
+    await sync(world)
+    assert world.gateway.database is not None
+    units: list[float] = []
+    world.gateway.database.client.on_call = lambda call: units.append(call.units)
+
+    for user in ("eve", None):
+        world.clock.forward(seconds=10)  # no post is shared with the search before
+        world.reports.clear()
+        units.clear()
+        answer = await world.ask(IDS, {"query": "word", "first": 25}, user=user)
+        assert len(ids(answer)) == 25
+        (report,) = world.reports
+        assert report.price == sum(units) + searches.SEARCH_UNITS
+        assert report.price <= report.estimate <= 3 * report.price
+
+
+async def test_a_word_of_hidden_posts_costs_as_much_as_one_that_nobody_wrote(world: Served) -> None:
+    """Otherwise the charge would reveal that hidden posts exist."""
+    for number in range(9):
+        await write(world, f"p{number}", "hidden", visibility="FOLLOWERS" if number % 2 else "PRIVATE")
+    await sync(world)
+    costs = []
+    for user in (None, "eve"):
+        for query in ("hidden", "nothing"):
+            world.reports.clear()
+            await world.ask(IDS, {"query": query, "first": 5}, user=user)
+            (report,) = world.reports
+            costs.append((user, report.price, report.calls, report.withheld))
+
+    assert costs[0] == costs[1] == (None, searches.SEARCH_UNITS, 0, 0)
+    assert costs[2] == costs[3] == ("eve", searches.SEARCH_UNITS + 0.5, 1, 0)

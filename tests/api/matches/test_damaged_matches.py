@@ -1,0 +1,197 @@
+"""Subscribers of a match whose item is damaged: an error in the place of an update, and on with what can be read."""
+
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from datastore.dynamodb.codec import Item
+from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
+from datastore.matches.cricket import MatchPhase
+from datastore.matches.live_state import active_match_item
+from tests.support.active_matches import begin, matches, state
+from tests.support.fixture_steps import one, put
+from tests.support.match_updates import publish
+from tests.support.served import Listener, Served
+
+UPDATES = """subscription { matchUpdates(matchId: "m1"%s) { version isSnapshot events { kind } } }"""
+SCORES = "subscription { liveScores%s { isSnapshot updates { matchId version isSnapshot } ended } }"
+NO_SCORE = {"previousScore": "{"}
+
+
+async def write(served: Served, item: Item) -> None:
+    await served.store().write_all(ACTIVE_MATCHES, puts=[item])
+
+
+async def damage(served: Served, match_id: str = "m1", **attributes: Any) -> Item:
+    """Store a version that cannot be read; the item as it should be."""
+    item = active_match_item(replace(await state(served, match_id), version=2))
+    await write(served, item | NO_SCORE | attributes)
+    return item
+
+
+async def errors_of(listener: Listener) -> list[tuple[str, str, list[str]]]:
+    message = await listener.message()
+    assert (message["type"], message["payload"]["data"]) == ("next", None), message
+    return [(error["extensions"]["code"], error["message"], error["path"]) for error in message["payload"]["errors"]]
+
+
+async def version(listener: Listener) -> tuple[int, bool]:
+    update = (await listener.event())["matchUpdates"]
+    return update["version"], update["isSnapshot"]
+
+
+async def test_a_damaged_version_is_an_error_and_the_subscription_goes_on(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    await begin(served, "m1")
+    listener = await served.listen(UPDATES % "")
+    assert await version(listener) == (1, True)
+
+    item = await damage(served)
+    errors = await errors_of(listener)
+    await write(served, item)
+    assert await matches(served).commit(replace(await state(served), version=3))
+
+    assert errors == [("INTERNAL", "A stored record is damaged.", ["matchUpdates"])]
+    assert [await version(listener) for _ in range(2)] == [(2, False), (3, False)]
+    assert "A change of active-matches is damaged" in caplog.text
+
+
+async def test_the_version_after_a_damaged_one_is_a_snapshot(served: Served) -> None:
+    await begin(served, "m1")
+    listener = await served.listen(UPDATES % "")
+    assert await version(listener) == (1, True)
+
+    item = await damage(served)
+    await errors_of(listener)
+    await write(served, item | {"version": 3})
+
+    assert await version(listener) == (3, True)
+
+
+async def test_each_damaged_version_is_an_error(served: Served) -> None:
+    await begin(served, "m1")
+    listener = await served.listen(UPDATES % "")
+    assert await version(listener) == (1, True)
+
+    item = await damage(served)
+    assert len(await errors_of(listener)) == 1
+    await write(served, item | {"version": 3, "last30Balls": "{"})
+
+    assert len(await errors_of(listener)) == 1
+
+
+async def test_all_subscribers_receive_the_error_and_one_who_comes_later_the_repair(served: Served) -> None:
+    await begin(served, "m1")
+    listeners = [await served.listen(UPDATES % "") for _ in range(3)]
+    for listener in listeners:
+        assert await version(listener) == (1, True)
+
+    item = await damage(served)
+    for listener in listeners:
+        assert len(await errors_of(listener)) == 1
+    await write(served, item)
+    for listener in listeners:
+        assert await version(listener) == (2, False)
+    late = await served.listen(UPDATES % "")
+
+    assert await version(late) == (2, True)
+
+
+async def test_an_error_does_not_wait_for_the_interval_and_no_event_is_lost(served: Served) -> None:
+    await begin(served, "m1")
+    listener = await served.listen(UPDATES % ", minIntervalMs: 60000")
+    assert await version(listener) == (1, True)
+
+    item = await damage(served)
+    assert len(await errors_of(listener)) == 1
+    ended = item | {"status": "ended", "matchPhase": MatchPhase.FINISHED.value}
+    await write(served, ended)
+
+    assert (await version(listener))[0] == 2
+    assert (await listener.message())["type"] == "complete"
+
+
+@pytest.mark.parametrize("arguments", ["", '(leagueCode: "%s")', "(minIntervalMs: 100)"])
+async def test_live_scores_have_the_error_of_a_live_match_and_go_on(served: Served, arguments: str) -> None:
+    await begin(served, "m1", "m2")
+    code = (await state(served)).league_code
+    listener = await served.listen(SCORES % (arguments % code if "%" in arguments else arguments))
+    first = (await listener.event())["liveScores"]
+
+    item = await damage(served)
+    errors = await errors_of(listener)
+    await write(served, item)
+    repaired = (await listener.event())["liveScores"]
+
+    assert [update["matchId"] for update in first["updates"]] == ["m1", "m2"]
+    assert errors == [("INTERNAL", "A stored record is damaged.", ["liveScores"])]
+    assert repaired == {
+        "isSnapshot": False,
+        "updates": [{"matchId": "m1", "version": 2, "isSnapshot": False}],
+        "ended": [],
+    }
+
+
+async def test_live_scores_have_no_error_of_a_match_that_is_not_live(served: Served) -> None:
+    await begin(served, "m1")
+    await put(served, one("m2"))
+    listener = await served.listen(SCORES % "")
+    await listener.event()
+
+    await write(served, {"matchId": "m2", "status": "ended", "version": 4, "previousScore": "{"})
+    await write(served, active_match_item(replace(await state(served), version=2)))
+
+    assert (await listener.event())["liveScores"]["updates"][0]["version"] == 2
+
+
+async def test_a_state_without_a_status_is_an_error_of_live_scores(served: Served) -> None:
+    await begin(served, "m1")
+    listener = await served.listen(SCORES % "")
+    await listener.event()
+
+    await write(served, {"matchId": "m2", "version": 1})
+
+    assert len(await errors_of(listener)) == 1
+
+
+async def test_a_snapshot_that_cannot_be_read_is_an_error_and_the_next_can(served: Served) -> None:
+    """A version is missing, and the state that is read in its place is damaged by then."""
+    await begin(served, "m1")
+    before = await state(served)
+    listener = await served.listen(UPDATES % "")
+    assert await version(listener) == (1, True)
+    item = await damage(served)
+    assert len(await errors_of(listener)) == 1
+
+    publish(served, replace(before, version=9))
+    assert len(await errors_of(listener)) == 1
+    await write(served, item)
+
+    assert await version(listener) == (2, False)
+
+
+async def test_a_damaged_version_behind_a_snapshot_is_no_error(served: Served) -> None:
+    await begin(served, "m1")
+    before = await state(served)
+    listener = await served.listen(UPDATES % "")
+    assert await version(listener) == (1, True)
+    item = active_match_item(replace(before, version=5))
+    await write(served, item)
+    assert await version(listener) == (5, True)
+
+    await write(served, item | NO_SCORE | {"version": 3})
+    await write(served, item | {"version": 6})
+
+    assert await version(listener) == (6, False)
+
+
+async def test_a_subscription_does_not_begin_with_a_damaged_state(served: Served) -> None:
+    await begin(served, "m1")
+    await damage(served)
+
+    message = await (await served.listen(UPDATES % "")).message()
+
+    assert message["type"] == "error"
+    assert [error["extensions"]["code"] for error in message["payload"]] == ["INTERNAL"]

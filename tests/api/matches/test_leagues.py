@@ -1,0 +1,228 @@
+"""Leagues through the API, on the real engine (LG-1 … LG-6)."""
+
+from typing import Any
+
+import pytest
+
+from datastore.keyspace.matches.leagues import LEAGUES
+from datastore.matches.leagues import League, Leagues
+from datastore.model.identity import Role
+from tests.support.served import NOON, Answer, Served
+
+FIELDS = "leagueId name code active seasonId imageUrl countryId type updatedAt"
+PUT = f"mutation ($input: LeagueInput!) {{ putLeague(input: $input) {{ {FIELDS} }} }}"
+UPDATE = f"mutation ($id: ID!, $input: UpdateLeagueInput!) {{ updateLeague(id: $id, input: $input) {{ {FIELDS} }} }}"
+DELETE = f"mutation ($id: ID!) {{ deleteLeague(id: $id) {{ {FIELDS} }} }}"
+LEAGUE = f"query ($id: ID!) {{ league(id: $id) {{ {FIELDS} }} }}"
+LISTS = """{
+  all: leagues { leagueId }
+  active: leagues(active: true) { leagueId }
+  others: leagues(active: false) { leagueId }
+}"""
+MOMENT = "2026-06-25T12:00:00+00:00"
+IPL = {
+    "leagueId": "1",
+    "name": "Indian Premier League",
+    "code": "IPL",
+    "active": True,
+    "seasonId": "2026",
+    "imageUrl": "https://img.example.com/ipl.png",
+    "countryId": "153732",
+    "type": "league",
+}
+BBL = {"leagueId": "5", "name": "Big Bash League", "code": "BBL", "active": False}
+
+
+async def put(served: Served, league: dict[str, Any]) -> Answer:
+    return await served.ask(PUT, {"input": league}, user="job", role=Role.SYSTEM)
+
+
+async def update(served: Served, id: str, **changes: Any) -> Answer:
+    return await served.ask(UPDATE, {"id": id, "input": changes}, user="root", role=Role.ADMIN)
+
+
+async def delete(served: Served, id: str) -> Answer:
+    return await served.ask(DELETE, {"id": id}, user="root", role=Role.ADMIN)
+
+
+def ids(answer: Answer) -> dict[str, list[str]]:
+    assert answer.errors is None
+    return {name: [league["leagueId"] for league in leagues] for name, leagues in answer.data.items()}
+
+
+# LG-1, LG-4
+
+
+async def test_a_league_is_read_as_it_was_put_with_its_code_in_upper_case(served: Served) -> None:
+    answer = await put(served, IPL | {"code": "ipl"})
+    league = await served.ask(LEAGUE, {"id": "1"})
+
+    assert answer.data == {"putLeague": IPL | {"updatedAt": MOMENT}}
+    assert league.data == {"league": IPL | {"updatedAt": MOMENT}}
+    assert (answer.made, league.made) == (["PutItem cricket-leagues"], ["GetItem cricket-leagues"])
+
+
+async def test_a_put_replaces_the_whole_league_which_is_active_unless_it_is_said(served: Served) -> None:
+    await put(served, IPL)
+
+    await put(served, {"leagueId": "1", "name": "Premier League", "code": "PL"})
+
+    unset = dict.fromkeys(("seasonId", "imageUrl", "countryId", "type"))
+    assert (await served.ask(LEAGUE, {"id": "1"})).data["league"] == {
+        "leagueId": "1",
+        "name": "Premier League",
+        "code": "PL",
+        "active": True,
+        "updatedAt": MOMENT,
+        **unset,
+    }
+
+
+async def test_there_may_be_no_such_league(served: Served) -> None:
+    assert (await served.ask(LEAGUE, {"id": "none"})).data == {"league": None}
+
+
+async def test_a_league_leads_to_its_season_and_the_teams_of_it(served: Served) -> None:
+    await put(served, IPL)
+    await put(served, BBL)
+    await served.ask(
+        """mutation {
+          syncTeams(teams: [{teamId: "6", name: "Mumbai", code: "MUM"}, {teamId: "2", name: "Chennai", code: "CHE"}]) {
+            teamId
+          }
+          syncTeamSeasons(input: {seasonId: "2026", teams: [{teamId: "2", points: 4}, {teamId: "6", points: 6}]}) {
+            teamId
+          }
+        }""",
+        user="job",
+        role=Role.SYSTEM,
+    )
+
+    answer = await served.ask(
+        "{ leagues { code season { seasonId teams(first: 2) { nodes { points team { name } } } } } }"
+    )
+
+    rows = [{"points": 4, "team": {"name": "Chennai"}}, {"points": 6, "team": {"name": "Mumbai"}}]
+    assert answer.data["leagues"] == [
+        {"code": "BBL", "season": None},
+        {"code": "IPL", "season": {"seasonId": "2026", "teams": {"nodes": rows}}},
+    ]
+    assert answer.made == ["BatchGetItem cricket-teams", "Query cricket-team-seasons", "Scan cricket-leagues"]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"leagueId": ""}, "leagueId"),
+        ({"name": "x" * 201}, "name"),
+        ({"code": "x" * 21}, "code"),
+        ({"code": " "}, "code"),
+        ({"seasonId": "x" * 101}, "seasonId"),
+        ({"imageUrl": "data:image/png;base64,AA"}, "imageUrl"),
+        ({"type": "x" * 101}, "type"),
+    ],
+)
+async def test_what_is_out_of_bounds_is_told(served: Served, wrong: dict[str, Any], field: str) -> None:
+    answer = await put(served, IPL | wrong)
+
+    assert answer.errors is not None
+    assert (answer.codes, answer.errors[0]["extensions"]["field"]) == (["BAD_USER_INPUT"], field)
+    assert answer.calls == []
+
+
+# LG-2, LG-3
+
+
+async def test_leagues_come_by_name_all_or_those_that_are_active_or_not(served: Served) -> None:
+    await put(served, IPL)
+    await put(served, BBL)
+    await put(served, IPL | {"leagueId": "3", "name": "Caribbean Premier League"})
+
+    answer = await served.ask(LISTS)
+
+    assert ids(answer) == {"all": ["5", "3", "1"], "active": ["3", "1"], "others": ["5"]}
+    assert answer.made == ["Scan cricket-leagues"] * 2
+    filters = [call.request["FilterExpression"] for call in answer.calls if "FilterExpression" in call.request]
+    assert filters == ["#active = :active"]
+    # A write just before them must be in what is remembered.
+    assert [call.request["ConsistentRead"] for call in answer.calls] == [True, True]
+
+
+async def test_damaged_leagues_are_left_out_and_what_says_nothing_is_not_active(served: Served) -> None:
+    await put(served, IPL)
+    damaged = {"leagueId": "7", "active": True, "updatedAt": "never"}
+    silent = {"leagueId": "8", "name": "Nameless Cup", "code": "NC"}
+    await served.store().write_all(LEAGUES, puts=[damaged, silent])
+
+    answer = await served.ask(LISTS)
+
+    assert ids(answer) == {"all": ["1", "8"], "active": ["1"], "others": ["8"]}
+
+
+async def test_jobs_see_the_active_leagues_as_they_are_now(served: Served) -> None:
+    leagues = Leagues(served.store(), NOON)
+    await put(served, IPL)
+    await served.ask(LISTS)
+
+    await leagues.put(League("9", "Asia Cup", "acup"))
+
+    assert [league.code for league in await leagues.active()] == ["ACUP", "IPL"]
+    assert ids(await served.ask(LISTS))["active"] == ["1"]
+
+
+# LG-5, LG-6
+
+
+async def test_an_update_changes_what_is_given_and_nothing_else(served: Served) -> None:
+    await put(served, IPL)
+    served.clock.forward(hours=1)
+
+    answer = await update(served, "1", code="tata", active=False, seasonId=None)
+
+    expected = IPL | {"code": "TATA", "active": False, "seasonId": None, "updatedAt": "2026-06-25T13:00:00+00:00"}
+    assert answer.data == {"updateLeague": expected}
+    assert (await served.ask(LEAGUE, {"id": "1"})).data == {"league": expected}
+    assert answer.made == ["UpdateItem cricket-leagues"]
+
+
+@pytest.mark.parametrize(
+    ("change", "value"),
+    [("name", "IPL"), ("seasonId", "2027"), ("imageUrl", None), ("countryId", None), ("type", None), ("type", "phase")],
+)
+async def test_each_field_can_be_changed_alone(served: Served, change: str, value: Any) -> None:
+    await put(served, IPL)
+
+    answer = await update(served, "1", **{change: value})
+
+    assert answer.data == {"updateLeague": IPL | {change: value, "updatedAt": MOMENT}}
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [({}, "input"), ({"name": None}, "name"), ({"code": None}, "code"), ({"active": None}, "active")],
+)
+async def test_an_update_that_says_nothing_is_refused(served: Served, changes: dict[str, Any], field: str) -> None:
+    await put(served, IPL)
+
+    answer = await update(served, "1", **changes)
+
+    assert answer.errors is not None
+    assert (answer.codes, answer.errors[0]["extensions"]["field"]) == (["BAD_USER_INPUT"], field)
+    assert answer.calls == []
+
+
+async def test_a_league_that_is_not_there_is_not_made_by_an_update(served: Served) -> None:
+    assert (await update(served, "none", name="Some")).codes == ["NOT_FOUND"]
+    assert (await served.ask(LEAGUE, {"id": "none"})).data == {"league": None}
+
+
+async def test_a_deleted_league_is_answered_once_more_and_gone(served: Served) -> None:
+    await put(served, IPL)
+
+    answer = await delete(served, "1")
+    again = await delete(served, "1")
+
+    assert answer.data == {"deleteLeague": IPL | {"updatedAt": MOMENT}}
+    assert answer.made == ["DeleteItem cricket-leagues"]
+    assert again.codes == ["NOT_FOUND"]
+    assert (await served.ask(LEAGUE, {"id": "1"})).data == {"league": None}

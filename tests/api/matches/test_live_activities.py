@@ -1,0 +1,531 @@
+"""Live Activities through the API, on the real engine (LA-1 … LA-6)."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES, live_activity
+from datastore.matches.cricket import Match, MatchPhase
+from datastore.matches.fixtures import Fixtures
+from datastore.matches.live_activities import LiveActivities, LiveActivity, LiveActivityStatus
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.identity import Role
+from datastore.model.timestamps import iso, to_seconds
+from datastore.session.pagination import Span
+from datastore.session.store import Store
+from tests.support.served import NOON, Answer, Served, call_name
+
+ALL = AccessPattern("T-1", "", LIVE_ACTIVITIES, ("Query",), Who.INTERNAL, key="matchId = :partition", consistent=True)
+TOKEN, NEW_TOKEN = "a1" * 80, "b2" * 80
+FIELDS = "matchId userId deviceId updateToken status sessionStartedAt endedAt endReason suspendedAt expiresAt"
+OF_USER = f"""query ($user: ID!, $first: Int, $after: String, $last: Int, $before: String) {{
+  liveActivities(userId: $user, first: $first, after: $after, last: $last, before: $before) {{
+    nodes {{ {FIELDS} }}
+    pageInfo {{ hasNextPage hasPreviousPage startCursor endCursor }}
+  }}
+}}"""
+REGISTER = f"""mutation ($match: ID!, $device: ID!, $token: String!) {{
+  registerLiveActivity(matchId: $match, deviceId: $device, updateToken: $token) {{ {FIELDS} }}
+}}"""
+UPDATE = f"""mutation ($match: ID!, $device: ID!, $token: String!) {{
+  updateLiveActivityToken(matchId: $match, deviceId: $device, updateToken: $token) {{ {FIELDS} }}
+}}"""
+END = f"""mutation ($match: ID!, $device: ID!, $of: ID, $reason: String) {{
+  endLiveActivity(matchId: $match, deviceId: $device, userId: $of, reason: $reason) {{ {FIELDS} }}
+}}"""
+SUSPEND = f"""mutation ($match: ID!, $device: ID!, $user: ID!) {{
+  suspendLiveActivity(matchId: $match, deviceId: $device, userId: $user) {{ {FIELDS} }}
+}}"""
+HERE = {"match": "m1", "device": "phone"}
+WRITE = ["UpdateItem live-activities"]
+BEGIN = ["GetItem cricket-fixtures", "Query live-activities", *WRITE]
+
+
+@pytest.fixture(autouse=True)
+async def matches(served: Served) -> None:
+    matches = [Match(match_id, "L", "IPL", "10", "20", NOON) for match_id in ("m1", "m2")]
+    await Fixtures(served.store(), NOON).sync(matches)
+
+
+async def register(served: Served, user: str = "ada", token: str = TOKEN, **where: str) -> Answer:
+    return await served.ask(REGISTER, {**HERE, **where, "token": token}, user=user)
+
+
+async def rotate(served: Served, user: str = "ada", token: str = NEW_TOKEN, **where: str) -> Answer:
+    return await served.ask(UPDATE, {**HERE, **where, "token": token}, user=user)
+
+
+async def end(served: Served, user: str = "ada", role: Role = Role.USER, **more: str) -> Answer:
+    return await served.ask(END, {**HERE, **more}, user=user, role=role)
+
+
+async def suspend(served: Served, of: str = "ada", user: str = "poller", role: Role = Role.SYSTEM) -> Answer:
+    return await served.ask(SUSPEND, {**HERE, "user": of}, user=user, role=role)
+
+
+async def activities(served: Served, of: str = "ada", user: str = "ada", role: Role = Role.USER) -> list[Any]:
+    answer = await served.ask(OF_USER, {"user": of}, user=user, role=role)
+    assert answer.errors is None
+    nodes: list[Any] = answer.data["liveActivities"]["nodes"]
+    return nodes
+
+
+async def stored(store: Store, match_id: str = "m1") -> list[dict[str, Any]]:
+    return [item async for item in store.query_all(ALL, {"partition": match_id})]
+
+
+async def fill(store: Store, numbers: range, *, match: str = "m1", user: str | None = None, **more: Any) -> None:
+    """Sessions that are put there as they are: of many users on one match, or of one user on many."""
+    items = []
+    for number in numbers:
+        owner, match_id = (f"user-{number:04}", match) if user is None else (user, f"{match}-{number:04}")
+        key = live_activity(match_id, owner, "phone")
+        item = {
+            "matchId": key.partition,
+            "userId#deviceId": key.sort,
+            "userId": owner,
+            "deviceId": "phone",
+            "updateToken": TOKEN,
+            "status": "active",
+            "sessionStartedAt": iso(NOON),
+            "ttl": to_seconds(NOON) + 1,
+        }
+        items.append(item | more)
+    await store.write_all(LIVE_ACTIVITIES, puts=items)
+
+
+# LA-3: register
+
+
+async def test_a_session_begins_active_for_twelve_hours(served: Served) -> None:
+    answer = await register(served)
+
+    assert answer.errors is None
+    assert answer.data["registerLiveActivity"] == {
+        "matchId": "m1",
+        "userId": "ada",
+        "deviceId": "phone",
+        "updateToken": TOKEN,
+        "status": "ACTIVE",
+        "sessionStartedAt": "2026-06-25T12:00:00+00:00",
+        "endedAt": None,
+        "endReason": None,
+        "suspendedAt": None,
+        "expiresAt": "2026-06-26T00:00:00+00:00",
+    }
+    assert answer.made == BEGIN
+    assert await activities(served) == [answer.data["registerLiveActivity"]]
+
+
+async def test_each_device_has_a_session_of_its_own(served: Served) -> None:
+    await register(served)
+    await register(served, device="pad", token=NEW_TOKEN)
+    await register(served, match="m2")
+    await register(served, user="grace")
+
+    own = await activities(served)
+
+    assert sorted((activity["matchId"], activity["deviceId"]) for activity in own) == [
+        ("m1", "pad"),
+        ("m1", "phone"),
+        ("m2", "phone"),
+    ]
+
+
+async def test_a_session_begun_anew_has_nothing_of_the_one_before(served: Served) -> None:
+    await register(served)
+    await suspend(served)
+    await end(served, reason="tired of it")
+    served.clock.forward(hours=3)
+
+    answer = await register(served, token=NEW_TOKEN)
+
+    assert answer.data["registerLiveActivity"] == {
+        "matchId": "m1",
+        "userId": "ada",
+        "deviceId": "phone",
+        "updateToken": NEW_TOKEN,
+        "status": "ACTIVE",
+        "sessionStartedAt": "2026-06-25T15:00:00+00:00",
+        "endedAt": None,
+        "endReason": None,
+        "suspendedAt": None,
+        "expiresAt": "2026-06-26T03:00:00+00:00",
+    }
+    assert len(await stored(served.store())) == 1
+
+
+async def test_a_name_with_a_hash_is_no_other_users_session(served: Served) -> None:
+    await register(served, user="ada#phone", device="x")
+    await register(served, user="ada", device="phone#x")
+
+    assert sorted(item["userId#deviceId"] for item in await stored(served.store())) == [
+        "ada#phone%23x",
+        "ada%23phone#x",
+    ]
+    assert [activity["deviceId"] for activity in await activities(served)] == ["phone#x"]
+
+
+async def test_twenty_registrations_at_once_are_one_session(served: Served) -> None:
+    answers = await asyncio.gather(*[register(served, token=f"{number:064}") for number in range(20)])
+
+    assert [answer.errors for answer in answers] == [None] * 20
+    assert len(await stored(served.store())) == 1
+
+
+async def test_only_a_match_that_is_there_and_not_over_has_sessions(served: Served) -> None:
+    over = Match("over", "L", "IPL", "10", "20", NOON, status="Finished", phase=MatchPhase.FINISHED)
+    put_away = Match("archived", "L", "IPL", "10", "20", NOON)
+    fixtures = Fixtures(served.store(), NOON)
+    await fixtures.sync([over, put_away])
+    await fixtures.archive("archived")
+
+    unknown = await register(served, match="m3")
+    ended = [await register(served, match=match_id) for match_id in ("over", "archived")]
+
+    assert (unknown.codes, unknown.made) == (["NOT_FOUND"], ["GetItem cricket-fixtures"])
+    assert [(answer.codes, answer.made) for answer in ended] == [(["CONFLICT"], ["GetItem cricket-fixtures"])] * 2
+    assert await activities(served) == []
+
+
+async def test_a_user_has_sessions_of_a_match_on_ten_devices(served: Served) -> None:
+    for number in range(10):
+        assert (await register(served, device=f"device-{number}")).errors is None
+    await end(served, device="device-0")
+
+    eleventh = await register(served, device="pad")
+
+    assert (eleventh.codes, eleventh.made) == (["CONFLICT"], BEGIN[:2])
+    assert "on 10 devices" in (eleventh.errors or [])[0]["message"]
+    assert len(await stored(served.store())) == 10
+    for allowed in (
+        await register(served, device="device-3", token=NEW_TOKEN),
+        await register(served, device="device-0"),
+        await register(served, match="m2", device="pad"),
+        await register(served, user="ad", device="pad"),
+        await register(served, user="ada#device", device="pad"),
+    ):
+        assert allowed.errors is None
+    served.clock.forward(hours=12)
+    assert (await register(served, device="pad")).errors is None
+
+
+# LA-4: a new token
+
+
+async def test_a_new_token_is_kept_and_wakes_a_suspended_session(served: Served) -> None:
+    before = (await register(served)).data["registerLiveActivity"]
+    await suspend(served)
+    served.clock.forward(hours=1)
+
+    answer = await rotate(served)
+
+    assert answer.data["updateLiveActivityToken"] == before | {"updateToken": NEW_TOKEN}
+    assert answer.made == WRITE
+
+
+@pytest.mark.parametrize("why", ["unknown", "another's", "ended", "expired"])
+async def test_a_session_that_is_over_or_not_ones_own_takes_no_token(served: Served, why: str) -> None:
+    if why != "unknown":
+        await register(served)
+    if why == "ended":
+        await end(served)
+    if why == "expired":
+        served.clock.forward(hours=12)
+    before = await stored(served.store())
+
+    answer = await rotate(served, user="grace" if why == "another's" else "ada")
+
+    assert answer.codes == ["NOT_FOUND"]
+    assert await stored(served.store()) == before
+
+
+# LA-5: end
+
+
+async def test_a_session_is_ended_by_its_user(served: Served) -> None:
+    await register(served)
+    served.clock.forward(minutes=30)
+
+    answer = await end(served)
+
+    ended = answer.data["endLiveActivity"]
+    assert (ended["status"], ended["endedAt"], ended["endReason"]) == ("ENDED", "2026-06-25T12:30:00+00:00", "user")
+    assert answer.made == WRITE
+    assert await activities(served) == [ended]
+
+
+async def test_a_session_that_has_ended_keeps_when_and_why(served: Served) -> None:
+    await register(served)
+    first = await end(served, reason=" match over ")
+    served.clock.forward(minutes=30)
+
+    again = await end(served, reason="again")
+
+    assert first.data["endLiveActivity"]["endReason"] == "match over"
+    assert again.data == first.data
+    assert again.errors is None
+
+
+async def test_the_system_ends_anybodys_session_and_users_and_admins_their_own(served: Served) -> None:
+    await register(served)
+    for user, role in (("grace", Role.USER), ("root", Role.ADMIN)):
+        assert (await end(served, user, role, of="ada")).codes == ["FORBIDDEN"]
+        assert (await end(served, user, role)).codes == ["NOT_FOUND"]
+    assert [activity["status"] for activity in await activities(served)] == ["ACTIVE"]
+
+    answer = await end(served, "poller", Role.SYSTEM, of="ada")
+
+    assert answer.data["endLiveActivity"]["endReason"] == "system"
+    assert answer.data["endLiveActivity"]["updateToken"] == TOKEN
+
+
+@pytest.mark.parametrize("reason", ["", "  ", "x" * 101])
+async def test_a_reason_has_between_1_and_100_characters(served: Served, reason: str) -> None:
+    await register(served)
+
+    assert (await end(served, reason=reason)).codes == ["BAD_USER_INPUT"]
+    assert [activity["status"] for activity in await activities(served)] == ["ACTIVE"]
+
+
+# LA-6: suspend
+
+
+async def test_the_system_suspends_a_session_and_says_since_when(served: Served) -> None:
+    await register(served)
+    served.clock.forward(minutes=1)
+
+    first = await suspend(served)
+    served.clock.forward(minutes=1)
+    again = await suspend(served)
+
+    suspended = first.data["suspendLiveActivity"]
+    assert (suspended["status"], suspended["suspendedAt"]) == ("SUSPENDED", "2026-06-25T12:01:00+00:00")
+    assert first.made == WRITE
+    assert again.data == first.data
+
+
+async def test_users_and_admins_suspend_nothing(served: Served) -> None:
+    await register(served)
+
+    for role in (Role.USER, Role.ADMIN):
+        assert (await suspend(served, user="ada", role=role)).codes == ["FORBIDDEN"]
+
+    assert [activity["status"] for activity in await activities(served)] == ["ACTIVE"]
+
+
+@pytest.mark.parametrize("why", ["unknown", "ended", "expired"])
+async def test_what_is_over_is_not_suspended(served: Served, why: str) -> None:
+    if why != "unknown":
+        await register(served)
+    if why == "ended":
+        await end(served)
+    if why == "expired":
+        served.clock.forward(hours=12)
+    before = await stored(served.store())
+
+    assert (await suspend(served)).codes == ["NOT_FOUND"]
+    assert await stored(served.store()) == before
+
+
+async def test_a_rejected_token_suspends_its_session_but_not_one_with_a_newer_token(served: Served) -> None:
+    await register(served)
+    pipeline = LiveActivities(served.store(), NOON)
+
+    await rotate(served)
+    assert await pipeline.suspend("m1", "ada", "phone", TOKEN) is None
+    assert [activity["status"] for activity in await activities(served)] == ["ACTIVE"]
+
+    suspended = await pipeline.suspend("m1", "ada", "phone", NEW_TOKEN)
+    assert suspended is not None
+    assert (suspended.status, suspended.suspended_at) == (LiveActivityStatus.SUSPENDED, NOON)
+    assert await pipeline.suspend("m1", "nobody", "phone", NEW_TOKEN) is None
+    assert len(await stored(served.store())) == 1
+
+
+async def test_a_token_rotated_while_the_old_one_is_rejected_stays_active(served: Served) -> None:
+    for number in range(10):
+        await register(served)
+        pipeline = LiveActivities(served.store(), NOON)
+        await asyncio.gather(pipeline.suspend("m1", "ada", "phone", TOKEN), rotate(served, token=f"{number:064}"))
+
+        (item,) = await stored(served.store())
+        assert (item["status"], item["updateToken"]) == ("active", f"{number:064}")
+        assert "suspendedAt" not in item
+
+
+# LA-2: a user's sessions
+
+
+async def test_sessions_are_their_users_own_and_tokens_nobody_elses(served: Served) -> None:
+    own = (await register(served)).data["registerLiveActivity"]
+
+    assert await activities(served, user="poller", role=Role.SYSTEM) == [own]
+    assert await activities(served, user="root", role=Role.ADMIN) == [own | {"updateToken": None}]
+    assert (await served.ask(OF_USER, {"user": "ada"}, user="grace")).codes == ["FORBIDDEN"]
+    assert (await served.ask(OF_USER, {"user": "ada"})).codes == ["UNAUTHENTICATED"]
+    mine = await served.ask("{ me { liveActivities { nodes { updateToken } } } }", user="ada")
+    assert mine.data == {"me": {"liveActivities": {"nodes": [{"updateToken": TOKEN}]}}}
+    assert mine.made == ["Query live-activities.userId-index"]
+
+
+async def test_sessions_of_a_user_are_paged_both_ways(served: Served) -> None:
+    await fill(served.store(), range(60), user="ada")
+    await fill(served.store(), range(100, 120), user="ada", ttl=to_seconds(NOON))
+    everything = [activity["matchId"] for activity in await page_on(served, "first", "after")]
+
+    back = [activity["matchId"] for activity in await page_on(served, "last", "before")]
+
+    assert sorted(everything) == [f"m1-{number:04}" for number in range(60)]
+    assert back == everything[::-1]
+
+
+async def page_on(served: Served, size: str, cursor: str) -> list[Any]:
+    """All sessions of ada, 25 at a time, in reading order."""
+    found: list[Any] = []
+    position: str | None = None
+    while True:
+        answer = await served.ask(OF_USER, {"user": "ada", size: 25, cursor: position}, user="ada")
+        assert answer.errors is None
+        page = answer.data["liveActivities"]
+        found += page["nodes"] if size == "first" else page["nodes"][::-1]
+        info = page["pageInfo"]
+        if not info["hasNextPage" if size == "first" else "hasPreviousPage"]:
+            return found
+        position = info["endCursor" if size == "first" else "startCursor"]
+
+
+async def test_a_cursor_of_one_user_is_no_cursor_of_another(served: Served) -> None:
+    await fill(served.store(), range(3), user="ada")
+    first = await served.ask(OF_USER, {"user": "ada", "first": 1}, user="ada")
+    cursor = first.data["liveActivities"]["pageInfo"]["endCursor"]
+
+    answer = await served.ask(OF_USER, {"user": "grace", "first": 1, "after": cursor}, user="grace")
+
+    assert (answer.codes, answer.calls) == (["BAD_CURSOR"], [])
+
+
+async def test_a_session_is_gone_to_the_second(served: Served) -> None:
+    await register(served)
+
+    served.clock.now = NOON + timedelta(hours=12, milliseconds=-1)
+    assert len(await activities(served)) == 1
+    served.clock.now = NOON + timedelta(hours=12)
+    assert await activities(served) == []
+    assert (await end(served)).codes == ["NOT_FOUND"]
+
+
+# LA-1: the sessions of a match
+
+
+async def test_the_pipeline_reads_the_active_sessions_page_by_page(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = served.store()
+    for half in (range(15), range(15, 30)):
+        await fill(store, half, padding="x" * 60_000)
+    await fill(store, range(30, 33), status="suspended")
+    await fill(store, range(33, 36), status="ended")
+    await fill(store, range(36, 39), ttl=to_seconds(NOON))
+    await fill(store, range(39, 40), sessionStartedAt="yesterday")
+    store.meter.calls.clear()
+
+    pages: list[list[LiveActivity]] = [page async for page in LiveActivities(store, NOON).pages_of_match("m1")]
+
+    assert [activity.user_id for page in pages for activity in page] == [f"user-{number:04}" for number in range(30)]
+    assert len(pages) == 2
+    assert [call_name(call) for call in store.meter.calls] == ["Query live-activities"] * 2
+    assert "cannot be read" in caplog.text
+    assert TOKEN not in caplog.text
+    assert TOKEN not in repr(pages)
+
+
+async def test_all_sessions_of_a_match_are_listed_but_expired_ones(served: Served) -> None:
+    store = served.store()
+    await fill(store, range(250))
+    await fill(store, range(250, 252), status="ended", ttl=to_seconds(NOON) + 60)
+    await fill(store, range(252, 260), ttl=to_seconds(NOON))
+    sessions = LiveActivities(store, NOON)
+
+    page = await sessions.of_match("m1", Span(100))
+    last = await sessions.of_match("m1", Span(3, backward=True))
+
+    assert [item["userId"] for item in page.items] == [f"user-{number:04}" for number in range(100)]
+    assert (page.has_next, page.has_previous) == (True, False)
+    assert [item["userId"] for item in last.items] == ["user-0249", "user-0250", "user-0251"]
+
+
+LISTED = '{ match(id: "m1") { matchId liveActivities(first: 2) { nodes { userId updateToken match { matchId } } } } }'
+
+
+async def test_the_system_sees_the_sessions_of_a_match_with_their_tokens(served: Served) -> None:
+    await fill(served.store(), range(3))
+
+    answer = await served.ask(LISTED, user="poller", role=Role.SYSTEM)
+
+    assert answer.data["match"]["liveActivities"]["nodes"] == [
+        {"userId": f"user-000{number}", "updateToken": TOKEN, "match": {"matchId": "m1"}} for number in range(2)
+    ]
+    assert answer.made == ["GetItem cricket-fixtures", "Query live-activities"]
+    for user, role in (("ada", Role.USER), ("root", Role.ADMIN)):
+        refused = await served.ask(LISTED, user=user, role=role)
+        assert (refused.codes, refused.made) == (["FORBIDDEN"], ["GetItem cricket-fixtures"])
+        assert refused.data == {"match": {"matchId": "m1", "liveActivities": None}}
+
+
+# What is refused
+
+
+@pytest.mark.parametrize("bad", ["", "a1" * 15, "a1" * 101, "zz" * 32])
+async def test_what_is_no_token_is_refused_and_not_repeated(served: Served, bad: str) -> None:
+    await register(served)
+
+    for answer in (await register(served, token=bad), await rotate(served, token=bad)):
+        assert answer.errors is not None
+        assert answer.errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "field": "updateToken"}
+        assert answer.errors[0]["message"] == "`updateToken` must have between 32 and 200 hexadecimal digits."
+        assert answer.calls == []
+    assert [activity["updateToken"] for activity in await activities(served)] == [TOKEN]
+
+
+@pytest.mark.parametrize("bad", ["", " ", "x" * 101])
+@pytest.mark.parametrize("name", ["match", "device"])
+async def test_ids_have_between_1_and_100_characters(served: Served, name: str, bad: str) -> None:
+    for answer in (
+        await register(served, **{name: bad}),
+        await rotate(served, **{name: bad}),
+        await served.ask(END, {**HERE, name: bad}, user="ada"),
+        await served.ask(SUSPEND, {**HERE, "user": "ada", name: bad}, user="poller", role=Role.SYSTEM),
+    ):
+        (error,) = answer.errors or []
+        assert error["extensions"] == {"code": "BAD_USER_INPUT", "field": f"{name}Id"}
+        assert error["message"] == f"`{name}Id` must have between 1 and 100 characters."
+        assert answer.calls == []
+
+
+@pytest.mark.parametrize("bad", ["", "x" * 257])
+async def test_a_user_id_has_between_1_and_256_characters(served: Served, bad: str) -> None:
+    for answer in (
+        await served.ask(OF_USER, {"user": bad}, user="poller", role=Role.SYSTEM),
+        await end(served, "poller", Role.SYSTEM, of=bad),
+        await suspend(served, of=bad),
+    ):
+        (error,) = answer.errors or []
+        assert error["extensions"] == {"code": "BAD_USER_INPUT", "field": "userId"}
+        assert answer.calls == []
+
+
+async def test_spaces_around_a_name_make_it_another_users(served: Served) -> None:
+    await register(served)
+
+    assert (await end(served, " ada", of=" ada")).codes == ["NOT_FOUND"]
+    assert (await end(served, "poller", Role.SYSTEM, of="ada ")).codes == ["NOT_FOUND"]
+    assert [activity["status"] for activity in await activities(served)] == ["ACTIVE"]
+
+
+async def test_nobody_has_sessions_without_signing_in(served: Served) -> None:
+    for query, more in ((REGISTER, {"token": TOKEN}), (UPDATE, {"token": TOKEN}), (END, {}), (SUSPEND, {"user": "a"})):
+        answer = await served.ask(query, {**HERE, **more})
+        assert (answer.codes, answer.calls) == (["UNAUTHENTICATED"], [])

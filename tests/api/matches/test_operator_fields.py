@@ -1,0 +1,193 @@
+"""Fields of a fixture that an operator set keep their values despite the source's reports until cleared (FIX-5)."""
+
+import asyncio
+import random
+from contextlib import suppress
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from datastore.keyspace.matches import fixtures as keys
+from datastore.keyspace.matches.fixtures import fixture
+from datastore.matches.cricket import Match, MatchSnapshot, Venue
+from datastore.matches.fixture_cache import FixtureCache
+from datastore.matches.fixtures import Fixtures
+from datastore.matches.operator_fields import OperatorWrote
+from pipelines.matches.live.poller import Tick
+from tests.support.active_matches import begin, state
+from tests.support.cricket_pipeline import Instance
+from tests.support.fixture_steps import one, put, refusal, system
+from tests.support.served import NOON, Served
+
+UPDATE = """mutation ($id: ID!, $input: UpdateFixtureInput!) { updateFixture(id: $id, input: $input) {
+  note round status phase venue { name } operatorFields } }"""
+SHOWN = '{ match(id: "m1") { note round status phase startTime venue { name } operatorFields liveScore { note } } }'
+
+
+async def update(served: Served, **changes: Any) -> Any:
+    answer = await system(served, UPDATE, {"id": "m1", "input": changes})
+    assert answer.errors is None, answer.errors
+    return answer.data["updateFixture"]
+
+
+async def shown(served: Served) -> Any:
+    answer = await served.ask(SHOWN)
+    assert answer.errors is None, answer.errors
+    return answer.data["match"]
+
+
+async def tick(instance: Instance) -> Tick:
+    return await instance.poller.tick("m1")
+
+
+async def test_a_note_on_a_live_match_stays_and_reaches_the_live_score(served: Served) -> None:
+    instance = await begin(served, "m1")
+    await tick(instance)
+    before = (await state(served)).version
+
+    set_ = await update(served, note="Floodlight failure", venue={"name": "Elsewhere"})
+    for _ in range(4):
+        assert await tick(instance) is Tick.CHANGED
+        match = await shown(served)
+        assert (match["note"], match["liveScore"]["note"]) == ("Floodlight failure", "Floodlight failure")
+
+    assert (set_["note"], set_["operatorFields"]) == ("Floodlight failure", ["NOTE", "VENUE"])
+    assert match["venue"] == {"name": "Elsewhere"}
+    assert match["operatorFields"] == ["NOTE", "VENUE"]
+    assert (await state(served)).version == before + 4
+
+
+async def test_the_next_tick_publishes_a_note_although_the_provider_has_nothing_new(served: Served) -> None:
+    instance = await begin(served, "m1", balls=600)
+    provider: Any = instance.poller._provider
+    while not provider.is_over("m1"):
+        await tick(instance)
+    assert await tick(instance) is Tick.UNCHANGED
+    note = (await shown(served))["note"]
+
+    await update(served, note="Result under review")
+    assert await tick(instance) is Tick.CHANGED
+    change = instance.changes[-1].active
+    cleared = await update(served, clear=["NOTE"])
+    assert await tick(instance) is Tick.CHANGED
+
+    assert ([part.value for part in change.changed], change.live.note) == (["note"], "Result under review")
+    assert (cleared["note"], cleared["operatorFields"]) == (note, [])
+    assert (await shown(served))["liveScore"]["note"] == note
+
+
+async def test_an_operator_takes_a_field_away_and_gives_it_back(served: Served) -> None:
+    reported = one(note="Rain is near", round="Final", start=NOON + timedelta(days=3))
+    await put(served, reported)
+    await FixtureCache(served.store(), NOON).put(MatchSnapshot(reported))
+
+    removed = await update(served, note=None)
+    await put(served, replace(reported, round="Semi-final"))
+    synced = await shown(served)
+    cleared = await update(served, clear=["NOTE"])
+
+    assert (removed["note"], removed["operatorFields"]) == (None, ["NOTE"])
+    assert (synced["note"], synced["round"]) == (None, "Semi-final")
+    assert (cleared["note"], cleared["operatorFields"]) == ("Rain is near", [])
+
+
+async def test_without_a_word_of_the_source_a_cleared_field_follows_the_next_sync(served: Served) -> None:
+    await put(served, one(note="Rain is near"))
+    await update(served, note="No play today")
+
+    cleared = await update(served, clear=["NOTE", "ROUND"])
+    await put(served, one(note="Play at three"))
+
+    assert (cleared["note"], cleared["operatorFields"]) == ("No play today", [])
+    assert (await shown(served))["note"] == "Play at three"
+
+
+async def test_a_status_of_an_operator_goes_with_its_phase(served: Served) -> None:
+    instance = await begin(served, "m1")
+
+    await update(served, status="Delayed")
+    assert await tick(instance) is Tick.CHANGED
+
+    match = await shown(served)
+    assert (match["status"], match["phase"]) == ("Delayed", "INTERRUPTED")
+
+
+async def test_a_field_cannot_be_cleared_and_set_in_the_same_call(served: Served) -> None:
+    await put(served, one())
+
+    both = await system(served, UPDATE, {"id": "m1", "input": {"clear": ["NOTE"], "note": "x"}})
+    unknown = await system(served, UPDATE, {"id": "m2", "input": {"clear": ["NOTE"]}})
+
+    assert refusal(both) == ("BAD_USER_INPUT", "clear")
+    assert unknown.codes == ["NOT_FOUND"]
+
+
+async def test_a_tick_that_an_operator_overtakes_writes_nothing(served: Served) -> None:
+    instance = await begin(served, "m1")
+    await tick(instance)
+    version = (await state(served)).version
+    seen = await Fixtures(served.store(), NOON).latest("m1")
+    assert seen is not None
+    await update(served, note="Floodlight failure")
+
+    with pytest.raises(OperatorWrote):
+        await Fixtures(served.store(), NOON).write_live(seen)
+
+    assert (await shown(served))["note"] == "Floodlight failure"
+    assert (await state(served)).version == version
+
+
+FACTS = {
+    "note": lambda chance: chance.choice([None, "a", "b"]),
+    "round": lambda chance: chance.choice([None, "1", "2"]),
+    "venue": lambda chance: chance.choice([None, {"name": "A"}, {"name": "B"}]),
+}
+
+
+@pytest.mark.parametrize("seed", range(6))
+async def test_concurrent_writes_lose_no_field_of_an_operator(served: Served, seed: int) -> None:
+    """Race ticks, syncs and an operator: each field that the operator holds has the operator's last value."""
+    chance = random.Random(seed)
+    start = chance.choice([NOON, NOON + timedelta(days=9)])
+    await put(served, one(start=start))
+    word: dict[str, Any] = {}
+
+    def source() -> Match:
+        venue = chance.choice([None, Venue("S")])
+        return one(start=start, note="source", round="source", venue=venue)
+
+    async def operate() -> None:
+        for _ in range(6):
+            if word and chance.random() < 0.3:
+                name = chance.choice(sorted(word))
+                await update(served, clear=[name.upper()])
+                del word[name]
+            else:
+                name = chance.choice(sorted(FACTS))
+                value = FACTS[name](chance)
+                await update(served, **{name: value})
+                word[name] = value
+
+    async def sync() -> None:
+        for _ in range(6):
+            await Fixtures(served.store(), NOON).sync([source()])
+
+    async def poll() -> None:
+        for _ in range(6):
+            fixtures = Fixtures(served.store(), NOON)
+            stored = await fixtures.latest("m1")
+            assert stored is not None
+            with suppress(OperatorWrote):  # the next poll reads the stored fields
+                await fixtures.write_live(replace(stored, note="poller", fence=1, version=stored.version + 1))
+
+    await asyncio.gather(operate(), sync(), sync(), poll())
+    await Fixtures(served.store(), NOON).sync([source()])
+
+    match = await shown(served)
+    assert match["operatorFields"] == [name.upper() for name in ("round", "note", "venue") if name in word]
+    assert {name: match[name] for name in word} == word
+    item = await served.store().get(keys.SYNC_FIXTURES, fixture("m1"))
+    assert item is not None
+    assert set(item.get("operatorFields", ())) == set(word)

@@ -1,0 +1,102 @@
+"""Many who tag, untag, rename, merge and delete at the same time: every count and every list stays exact."""
+
+import asyncio
+import random
+from typing import Any
+
+import pytest
+
+from datastore.model.identity import Role
+from tests.support.photo_items import ADA, EVE, ask_as, face, person, photo, put, user
+from tests.support.photo_steps import BOX, DELETE, MERGE, RENAME, TAG, UNTAG, assert_consistent, stored
+from tests.support.served import Served
+
+ALLOWED = {"CONFLICT", "NOT_FOUND", "FORBIDDEN"}
+
+
+class Play:
+    """Operations by chance, of two owners and an admin, on few photos and persons."""
+
+    def __init__(self, served: Served, seed: int) -> None:
+        self.served = served
+        self.chance = random.Random(seed)
+        self.persons = [f"p{number}" for number in range(8)]
+        self.owners = {f"i{number}": (ADA, EVE)[number % 2] for number in range(6)}
+        self.faces: list[tuple[str, str]] = []
+        self.merges: list[tuple[str, str]] = []
+        self.names = 0
+        self.codes: dict[str, int] = {}
+
+    async def begin(self) -> None:
+        """The first two photos and persons are as others wrote them: they know no faces, and are not counted."""
+        old = [face(f"f{number}", f"i{number % 2}", f"p{number % 3}", None) for number in range(5)]
+        self.faces = [(item["PK"].removeprefix("FACE#"), item["imageId"]) for item in old]
+        photos = [photo(id, email, personNames={}, faces=[]) for id, email in self.owners.items()]
+        for item in photos[:2]:
+            del item["personNames"], item["faces"]
+            item["persons"] = sorted({on_it["personId"] for on_it in old if on_it["imageId"] == item["imageId"]})
+        persons = [person(id) for id in self.persons]
+        del persons[0]["faceCount"], persons[1]["faceCount"]
+        persons[2]["faceCount"] = 1
+        users = [user(email, uploadCount=list(self.owners.values()).count(email)) for email in (ADA, EVE)]
+        await put(self.served, *users, *photos, *persons, *old)
+
+    async def step(self) -> None:
+        kind = self.chance.choices(("tag", "untag", "rename", "merge", "delete"), (10, 5, 3, 1, 0.3))[0]
+        answer = await getattr(self, f"_{kind}")()
+        for code in answer.codes if answer is not None else ():
+            assert code in ALLOWED, answer.errors
+            self.codes[code] = self.codes.get(code, 0) + 1
+
+    async def _tag(self) -> Any:
+        image_id = self.chance.choice(list(self.owners))
+        given = {"imageId": image_id, "personId": self.chance.choice(self.persons), "boundingBox": BOX}
+        answer = await ask_as(self.served, TAG, self.owners[image_id], input=given)
+        if answer.errors is None:
+            self.faces.append((answer.data["tagFace"]["faceId"], image_id))
+        return answer
+
+    async def _untag(self) -> Any:
+        if not self.faces:
+            return None
+        face_id, image_id = self.chance.choice(self.faces)
+        return await ask_as(self.served, UNTAG, self.owners[image_id], face=face_id, image=image_id)
+
+    async def _rename(self) -> Any:
+        self.names += 1
+        given = {"personId": self.chance.choice(self.persons), "name": f"Name {self.names % 7}"}
+        return await ask_as(self.served, RENAME, role=Role.ADMIN, input=given)
+
+    async def _merge(self) -> Any:
+        pair = self.chance.sample(self.persons, 2)
+        self.merges.append((pair[0], pair[1]))
+        return await ask_as(self.served, MERGE, role=Role.ADMIN, one=pair[0], into=pair[1])
+
+    async def _delete(self) -> Any:
+        return await ask_as(self.served, DELETE, self.owners[id := self.chance.choice(list(self.owners))], id=id)
+
+    async def end(self) -> None:
+        """Merges that met others, and those of who was not counted, are asked for again, until each is done."""
+        self.served.clock.forward(minutes=11)
+        for _ in range(3):
+            for item in await stored(self.served, "PERSON"):
+                if "mergedInto" in item:
+                    ids = {"one": item["personId"], "into": item["mergedInto"]}
+                    await ask_as(self.served, MERGE, role=Role.ADMIN, **ids)
+
+
+async def play(served: Served, seed: int, rounds: int, at_once: int) -> Play:
+    game = Play(served, seed)
+    await game.begin()
+    for _ in range(rounds):
+        await asyncio.gather(*[game.step() for _ in range(at_once)])
+    await game.end()
+    await assert_consistent(served)
+    return game
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+async def test_whatever_many_do_at_once_counts_and_lists_stay_exact(served: Served, seed: int) -> None:
+    game = await play(served, seed, rounds=4, at_once=8)
+
+    assert game.faces

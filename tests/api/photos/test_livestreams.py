@@ -1,0 +1,357 @@
+"""Livestreams: announced, changed, ended, and read (SPARKS-8, SPARKS-N3, SPARKS-W1)."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from datastore.dynamodb.codec import Item
+from datastore.model.identity import Role
+from datastore.model.ids import uuid7
+from datastore.photos.livestreams import Livestreams
+from datastore.session.store import WriteResult
+from tests.support.livestreams import ALL, CREATE, END, UPDATE, admin, announce, at, change
+from tests.support.photo_items import livestream, photo, put, user
+from tests.support.served import NOON, Served
+
+ONE = "query ($id: ID!) { livestream(id: $id, consistent: true) { ...All } }" + ALL
+INDEX, TABLE = "Query sparks.entityType-PK-index", "Query sparks"
+
+
+async def one(served: Served, id: str) -> Any:
+    return (await served.ask(ONE, {"id": id})).data["livestream"]
+
+
+async def test_a_livestream_is_announced_and_found_by_its_id_and_as_the_latest(served: Served) -> None:
+    made = await admin(
+        served,
+        CREATE,
+        input={
+            "title": " Opening ",
+            "description": "Doors at noon",
+            "streamUrl": "https://example.com/live",
+            "startTime": "2026-06-25T15:00:00.123456+02:00",
+        },
+    )
+    id = made.data["createLivestream"]["livestreamId"]
+
+    expected = {
+        "livestreamId": id,
+        "title": "Opening",
+        "description": "Doors at noon",
+        "streamUrl": "https://example.com/live",
+        "startTime": "2026-06-25T13:00:00.123000+00:00",
+        "endTime": None,
+        "createdAt": at(),
+        "state": "UPCOMING",
+    }
+    assert (made.data["createLivestream"], made.made) == (expected, ["PutItem sparks"])
+    found = await served.ask("query ($id: ID!) { livestream(id: $id) { ...All } }" + ALL, {"id": id})
+    assert (found.data["livestream"], found.made) == (expected, [TABLE])
+    latest = await served.ask("{ latestLivestream { id ...All } }" + ALL)
+    assert latest.made == [INDEX]
+    assert [(call.request["Limit"], call.request["ScanIndexForward"]) for call in latest.calls] == [(1, False)]
+    node_id = latest.data["latestLivestream"].pop("id")
+    assert latest.data["latestLivestream"] == expected
+    node = await served.ask(
+        "query ($id: ID!) { node(id: $id) { ... on Livestream { ...All } } }" + ALL, {"id": node_id}
+    )
+    assert (node.data["node"], node.made) == (expected, [TABLE])
+
+
+async def test_where_there_is_none_nothing_is_answered(served: Served) -> None:
+    await put(served, photo("i1"), user())
+
+    answer = await served.ask(
+        '{ latestLivestream { title } livestream(id: "x") { title } livestreams { nodes { title } } }'
+    )
+
+    assert answer.data == {"latestLivestream": None, "livestream": None, "livestreams": {"nodes": []}}
+
+
+async def test_livestreams_that_others_wrote_are_read_with_their_state_by_the_clock(served: Served) -> None:
+    hour = timedelta(hours=1)
+    await put(
+        served,
+        livestream("a", NOON - 2 * hour, NOON, startTime="2026-06-25T10:00:00Z"),
+        livestream("b", NOON, NOON + hour),
+        livestream("c", NOON - hour),
+        livestream("d", NOON + hour),
+    )
+    query = "{ livestreams(order: ASCENDING) { nodes { livestreamId state } } }"
+
+    before = await served.ask(query)
+    served.clock.forward(hours=1)
+    after = await served.ask(query)
+
+    states = [
+        {stream["livestreamId"]: stream["state"] for stream in answer.data["livestreams"]["nodes"]}
+        for answer in (before, after)
+    ]
+    assert states == [
+        {"a": "ENDED", "b": "LIVE", "c": "LIVE", "d": "UPCOMING"},
+        {"a": "ENDED", "b": "ENDED", "c": "LIVE", "d": "LIVE"},
+    ]
+    assert (before.made, await one(served, "a")) == (
+        [INDEX],
+        {
+            "livestreamId": "a",
+            "title": "Livestream a",
+            "description": "Live",
+            "streamUrl": "https://example.com/stream",
+            "startTime": at(hours=-2),
+            "endTime": at(),
+            "createdAt": "2023-01-01T00:00:00+00:00",
+            "state": "ENDED",
+        },
+    )
+
+
+async def test_pages_go_both_ways_the_last_made_first(served: Served) -> None:
+    ids = []
+    for _ in range(5):
+        ids.append((await announce(served))["livestreamId"])
+        served.clock.forward(seconds=1)
+    page = """query ($arguments: String, $first: Int, $last: Int, $order: SortOrder! = DESCENDING) {
+      livestreams(after: $arguments, first: $first, last: $last, order: $order) {
+        nodes { livestreamId } pageInfo { hasNextPage endCursor } lastEvaluatedKey
+      } }"""
+
+    first = (await served.ask(page, {"first": 3})).data["livestreams"]
+    rest = (await served.ask(page, {"first": 3, "arguments": first["lastEvaluatedKey"]})).data["livestreams"]
+    last = (await served.ask(page, {"last": 2, "order": "ASCENDING"})).data["livestreams"]
+
+    named = [[node["livestreamId"] for node in part["nodes"]] for part in (first, rest, last)]
+    assert named == [ids[:1:-1], ids[1::-1], ids[3:]]
+    assert (first["pageInfo"]["hasNextPage"], rest["pageInfo"]["hasNextPage"]) == (True, False)
+    other = await served.ask(page, {"arguments": first["lastEvaluatedKey"], "order": "ASCENDING"})
+    assert other.codes == ["BAD_CURSOR"]
+
+
+async def test_a_list_cannot_be_consistent_one_livestream_can(served: Served) -> None:
+    made = await announce(served)
+
+    refused = await served.ask("{ livestreams(consistent: true) { nodes { title } } }")
+    read = await served.ask(ONE, {"id": made["livestreamId"]})
+
+    assert (refused.codes, refused.made) == (["BAD_USER_INPUT"], [])
+    assert (read.data["livestream"], [call.request["ConsistentRead"] for call in read.calls]) == (made, [True])
+
+
+async def test_announced_again_with_its_id_it_is_the_one_there_is(served: Served) -> None:
+    id = uuid7(NOON, "mine")
+    first = await announce(served, livestreamId=id)
+    served.clock.forward(minutes=5)
+
+    again = await announce(served, livestreamId=id, title="Other")
+
+    assert again == first
+    assert (await served.ask("{ livestreams { nodes { ...All } } }" + ALL)).data["livestreams"]["nodes"] == [first]
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"title": " "}, "title"),
+    ({"title": "x" * 201}, "title"),
+    ({"description": "x" * 2001}, "description"),
+    ({"streamUrl": "rtmp://example.com"}, "streamUrl"),
+    ({"streamUrl": "https://example.com\\@evil.example"}, "streamUrl"),
+    ({"streamUrl": "https://ada:word@example.com/live"}, "streamUrl"),
+    ({"streamUrl": "https://example.com@evil.example"}, "streamUrl"),
+    ({"startTime": "0999-12-31"}, "startTime"),
+    ({"endTime": at(hours=1)}, "endTime"),
+    ({"endTime": at(hours=1, microseconds=900)}, "endTime"),
+    ({"endTime": at(hours=1, days=30, seconds=1)}, "endTime"),
+    ({"livestreamId": "mine"}, "livestreamId"),
+    ({"livestreamId": uuid7(NOON - timedelta(days=2), "")}, "livestreamId"),
+    ({"livestreamId": uuid7(NOON + timedelta(minutes=6), "")}, "livestreamId"),
+]
+
+
+async def test_what_is_wrong_with_a_livestream_is_told_and_nothing_is_written(served: Served) -> None:
+    for wrong, field in WRONG:
+        answer = await admin(
+            served,
+            CREATE,
+            input={"title": "Opening", "streamUrl": "https://example.com/live", "startTime": at(hours=1)} | wrong,
+        )
+        assert [(error["extensions"]["code"], error["extensions"]["field"]) for error in answer.errors or ()] == [
+            ("BAD_USER_INPUT", field)
+        ]
+        assert answer.made == []
+
+
+@pytest.mark.parametrize("role", [None, Role.USER, Role.SYSTEM])
+async def test_only_admins_write_livestreams(served: Served, role: Role | None) -> None:
+    made = await announce(served)
+    fields = {"title": "Mine", "streamUrl": "https://example.com", "startTime": at()}
+    asked: list[tuple[str, dict[str, Any]]] = [
+        (CREATE, {"input": fields}),
+        (UPDATE, {"input": {"livestreamId": made["livestreamId"], "title": "Mine"}}),
+        (END, {"id": made["livestreamId"]}),
+    ]
+
+    answers = [
+        await served.ask(query, variables, user=role and "eve", role=role or Role.USER) for query, variables in asked
+    ]
+
+    code = "FORBIDDEN" if role else "UNAUTHENTICATED"
+    assert [(answer.codes, answer.made) for answer in answers] == [([code], [])] * 3
+    assert await one(served, made["livestreamId"]) == made
+
+
+async def test_what_is_changed_is_changed_and_the_rest_stays(served: Served) -> None:
+    made = await announce(served, description="Doors at noon")
+    id = made["livestreamId"]
+
+    renamed = await change(served, id, title="Closing", description=None)
+    moved = await change(served, id, startTime=at(hours=5), endTime=None)
+    closed = await change(served, id, endTime=at(hours=6))
+
+    expected = made | {"title": "Closing", "description": None}
+    assert renamed.data["updateLivestream"] == expected
+    assert renamed.made == [TABLE, "UpdateItem sparks"]
+    assert moved.data["updateLivestream"] == expected | {"startTime": at(hours=5), "endTime": None}
+    assert closed.data["updateLivestream"] == expected | {"startTime": at(hours=5), "endTime": at(hours=6)}
+    assert await one(served, id) == closed.data["updateLivestream"]
+    latest = await served.ask("{ latestLivestream { ...All } }" + ALL)
+    assert latest.data["latestLivestream"] == closed.data["updateLivestream"]
+
+
+async def test_no_change_makes_it_end_before_it_begins(served: Served) -> None:
+    made = await announce(served)
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({"startTime": at(hours=2)}, "startTime"),
+        ({"startTime": at(days=-30)}, "startTime"),
+        ({"endTime": at(minutes=59)}, "endTime"),
+        ({"endTime": at(days=31)}, "endTime"),
+        ({"startTime": at(hours=4), "endTime": at(hours=3)}, "endTime"),
+        ({"startTime": None}, "startTime"),
+        ({"title": None}, "title"),
+        ({"streamUrl": ""}, "streamUrl"),
+        ({}, "input"),
+    ]
+
+    for changes, field in wrong:
+        answer = await change(served, made["livestreamId"], **changes)
+        assert (answer.codes, (answer.errors or [])[0]["extensions"]["field"]) == (["BAD_USER_INPUT"], field)
+        assert "UpdateItem sparks" not in answer.made
+
+    assert await one(served, made["livestreamId"]) == made
+
+
+async def test_of_changes_at_once_none_is_lost_and_none_makes_it_end_before_it_begins(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three changes go by what they read before any of them was written."""
+    id = (await announce(served, endTime=at(hours=9)))["livestreamId"]
+    write, all_have_read, tries = Livestreams._write, asyncio.Barrier(3), iter(range(100))
+
+    async def write_after_all_reads(
+        self: Livestreams, item: Item, changes: Mapping[str, Any], expected: int | None
+    ) -> WriteResult:
+        if next(tries) < 3:
+            await all_have_read.wait()
+        return await write(self, item, changes, expected)
+
+    monkeypatch.setattr(Livestreams, "_write", write_after_all_reads)
+
+    later, earlier, renamed = await asyncio.gather(
+        change(served, id, startTime=at(hours=8)),
+        change(served, id, endTime=at(hours=3)),
+        change(served, id, title="Closing"),
+    )
+
+    kept = await one(served, id)
+    assert sorted((later.codes, earlier.codes)) == [[], ["BAD_USER_INPUT"]]
+    times = (at(hours=8), at(hours=9)) if not later.codes else (at(hours=1), at(hours=3))
+    assert (kept["startTime"], kept["endTime"], kept["title"]) == (*times, "Closing")
+    assert renamed.codes == []
+
+
+async def test_a_livestream_that_others_wrote_can_be_changed(served: Served) -> None:
+    await put(served, livestream("theirs", startTime="2026-06-25T12:00:00Z"), livestream("closed", end=NOON))
+
+    first = await change(served, "theirs", endTime=at(hours=1))
+    second = await change(served, "closed", title="Closed")
+
+    assert first.data["updateLivestream"]["endTime"] == at(hours=1)
+    assert (second.data["updateLivestream"]["title"], (await one(served, "closed"))["title"]) == ("Closed", "Closed")
+
+
+async def test_an_end_that_others_wrote_as_null_is_not_known(served: Served) -> None:
+    await put(served, livestream("a", endTime=None), livestream("b", endTime=None))
+
+    latest = await served.ask("{ latestLivestream { livestreamId endTime state } }")
+    closed = await change(served, "a", endTime=at(hours=1))
+    ended = await admin(served, END, id="b")
+
+    assert (latest.errors, latest.data) == (
+        None,
+        {"latestLivestream": {"livestreamId": "b", "endTime": None, "state": "LIVE"}},
+    )
+    assert closed.data["updateLivestream"]["endTime"] == at(hours=1)
+    assert (ended.data["endLivestream"]["endTime"], ended.data["endLivestream"]["state"]) == (at(), "ENDED")
+
+
+async def test_one_that_is_live_is_ended_now_and_stays_ended(served: Served) -> None:
+    made = await announce(served, endTime=None)
+    id = made["livestreamId"]
+    too_soon = await admin(served, END, id=id)
+    served.clock.forward(hours=1, minutes=30)
+
+    ended = await admin(served, END, id=id)
+    served.clock.forward(minutes=30)
+    again = await admin(served, END, id=id)
+
+    assert too_soon.codes == ["CONFLICT"]
+    assert ended.data["endLivestream"] == made | {"endTime": at(hours=1, minutes=30), "state": "ENDED"}
+    assert (again.data, again.made) == (ended.data, [TABLE])
+
+
+async def test_one_that_is_not_there_cannot_be_changed_or_ended(served: Served) -> None:
+    answers = [await change(served, "gone", title="Mine"), await admin(served, END, id="gone")]
+
+    assert [answer.codes for answer in answers] == [["NOT_FOUND"]] * 2
+    assert (await served.ask("{ livestreams { nodes { title } } }")).data == {"livestreams": {"nodes": []}}
+
+
+async def test_a_damaged_livestream_is_an_error_in_its_own_place(served: Served) -> None:
+    made = await announce(served)
+    await put(served, livestream("damaged", startTime="soon"))
+
+    answer = await served.ask("{ livestreams { nodes { livestreamId } } }")
+
+    assert answer.data == {"livestreams": {"nodes": [None, {"livestreamId": made["livestreamId"]}]}}
+    assert answer.codes == ["INTERNAL"]
+
+
+@pytest.mark.parametrize(
+    "url", ["https://", "https:// <script>", "https://exa mple.com", "http://[x", "https://a\u200b.com"]
+)
+async def test_an_address_names_a_host_and_holds_no_spaces(served: Served, url: str) -> None:
+    answer = await served.ask(
+        """mutation ($url: String!) { createLivestream(
+          input: {title: "Live", streamUrl: $url, startTime: "2026-06-25T12:00:00Z"}
+        ) { title } }""",
+        {"url": url},
+        user="root",
+        role=Role.ADMIN,
+    )
+
+    assert [(error["extensions"]["code"], error["extensions"]["field"]) for error in answer.errors or ()] == [
+        ("BAD_USER_INPUT", "streamUrl")
+    ]
+
+
+async def test_a_title_holds_no_control_characters(served: Served) -> None:
+    answer = await served.ask(
+        """mutation { createLivestream(
+          input: {title: "Li\\u0000ve", streamUrl: "https://example.com", startTime: "2026-06-25T12:00:00Z"}
+        ) { title } }""",
+        user="root",
+        role=Role.ADMIN,
+    )
+
+    assert answer.codes == ["BAD_USER_INPUT"]

@@ -1,0 +1,227 @@
+"""Persons are named, and named otherwise (SPARKS-W1), without losing a face."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from datastore.model.identity import Role
+from datastore.photos.optimistic_update import OptimisticUpdate
+from datastore.photos.rename_person import PersonRename
+from tests.support.photo_items import ADA, ask_as, face, person, photo, put, user
+from tests.support.photo_steps import CREATE, RENAME, assert_consistent, done, one, stored, tag
+from tests.support.served import Served
+
+OWN = "01900000-0000-7000-8000-000000000001"
+
+
+async def create(served: Served, **given: Any) -> Any:
+    return await done(served, CREATE, role=Role.ADMIN, input=given)
+
+
+async def rename(served: Served, **given: Any) -> Any:
+    return await done(served, RENAME, role=Role.ADMIN, input=given)
+
+
+async def test_a_person_is_answered_as_they_are_kept(served: Served) -> None:
+    url = "https://example.com/grace.jpg"
+    answer = await ask_as(
+        served, CREATE, role=Role.ADMIN, input={"name": " Grace #1 ", "thumbnailUrl": url, "personId": OWN}
+    )
+
+    assert answer.data["createPerson"] == {
+        "personId": OWN,
+        "name": "Grace #1",
+        "faceCount": 0,
+        "thumbnailUrl": url,
+        "createdAt": "2026-06-25T12:00:00+00:00",
+    }
+    # Whether they are there, and whether they are alone.
+    assert answer.made == ["PutItem sparks", "Query sparks", "Query sparks"]
+    assert await stored(served) == [
+        {
+            "PK": f"PERSON#{OWN}",
+            "SK": "PERSON#Grace %231",
+            "entityType": "PERSON",
+            "personId": OWN,
+            "name": "Grace #1",
+            "faceCount": 0,
+            "thumbnailUrl": url,
+            "createdAt": "2026-06-25T12:00:00.000Z",
+        }
+    ]
+
+
+async def test_without_an_id_one_is_made_for_one_write(served: Served) -> None:
+    answer = await ask_as(served, CREATE, role=Role.ADMIN, input={"name": "Grace"})
+
+    assert answer.made == ["PutItem sparks"]
+    assert (await stored(served))[0]["personId"] == answer.data["createPerson"]["personId"]
+
+
+async def test_who_is_named_again_is_answered_as_they_stand_even_by_another_name(served: Served) -> None:
+    await create(served, name="Grace", personId=OWN)
+    await rename(served, personId=OWN, name="Hopper")
+    before = await stored(served)
+
+    again = await create(served, name="Grace", personId=OWN)
+
+    assert again["name"] == "Hopper"
+    assert await stored(served) == before
+
+
+async def test_a_new_name_moves_the_item_with_all_that_is_known(served: Served) -> None:
+    await put(served, person("p", "Grace", faceCount=5, theirs="kept"))
+
+    answer = await ask_as(served, RENAME, role=Role.ADMIN, input={"personId": "p", "name": "Hopper"})
+
+    assert answer.data["updatePerson"] == {
+        "personId": "p",
+        "name": "Hopper",
+        "faceCount": 5,
+        "thumbnailUrl": "https://example.com/thumbnail.jpg",
+    }
+    assert answer.made == ["Query sparks", "TransactWriteItems sparks"]
+    assert await stored(served) == [person("p", "Hopper", faceCount=5, theirs="kept", version=1)]
+
+
+async def test_without_a_new_name_the_item_stays_where_it_is(served: Served) -> None:
+    # A name that others wrote into a key as it is.
+    await put(served, person("p", "A#B"))
+
+    answer = await ask_as(served, RENAME, role=Role.ADMIN, input={"personId": "p", "name": "A#B", "thumbnailUrl": None})
+
+    assert answer.data["updatePerson"] == {"personId": "p", "name": "A#B", "faceCount": 0, "thumbnailUrl": None}
+    assert answer.made == ["Query sparks", "UpdateItem sparks"]
+    kept = person("p", "A#B", version=1)
+    del kept["thumbnailUrl"]
+    assert await stored(served) == [kept]
+
+
+async def test_who_has_another_name_is_shown_by_it_on_their_photos(served: Served) -> None:
+    await put(served, user(), photo("i"), person("p", "Grace"))
+    await tag(served, "i", "p")
+    await rename(served, personId="p", name="Hopper")
+
+    answer = await served.ask('{ photo(id: "i") { persons { name } faces { person { name faceCount } } } }')
+
+    assert answer.data["photo"] == {
+        "persons": [{"name": "Hopper"}],
+        "faces": [{"person": {"name": "Hopper", "faceCount": 1}}],
+    }
+    await tag(served, "i", "p")
+    assert (await one(served, "IMAGE#i") or {})["personNames"] == {"p": "Hopper"}
+
+
+async def test_many_names_and_faces_at_once_leave_one_person_with_every_face(served: Served) -> None:
+    await put(served, user(uploadCount=1), photo("i"), person("p"))
+
+    await asyncio.gather(
+        *[tag(served, "i", "p") for _ in range(6)],
+        *[rename(served, personId="p", name=f"Name {number}") for number in range(4)],
+    )
+
+    (found,) = await stored(served, "PERSON")
+    assert found["faceCount"] == 6
+    await assert_consistent(served)
+
+
+async def test_a_person_without_a_count_keeps_having_none_under_a_new_name(served: Served) -> None:
+    item = person("p", "Grace")
+    del item["faceCount"]
+    await put(served, item, face("f", "i", "p"))
+
+    assert (await rename(served, personId="p", name="Hopper"))["faceCount"] == 0
+    assert "faceCount" not in (await one(served, "PERSON#p") or {})
+
+
+async def test_what_is_out_of_bounds_is_refused(served: Served) -> None:
+    wrong: list[tuple[str, Any, str]] = [
+        (CREATE, {"name": " "}, "name"),
+        (CREATE, {"name": "x" * 101}, "name"),
+        (CREATE, {"name": "x", "thumbnailUrl": "ftp://x"}, "thumbnailUrl"),
+        (CREATE, {"name": "x", "personId": "p"}, "personId"),
+        (RENAME, {"personId": "p"}, "input"),
+        (RENAME, {"personId": "p", "name": None}, "name"),
+        (RENAME, {"personId": "p", "name": "x" * 101}, "name"),
+        (RENAME, {"personId": "", "name": "x"}, "personId"),
+    ]
+    for query, given, field in wrong:
+        answer = await ask_as(served, query, role=Role.ADMIN, input=given)
+
+        assert answer.codes == ["BAD_USER_INPUT"]
+        assert (answer.errors or [])[0]["extensions"]["field"] == field
+        assert answer.calls == []
+
+
+async def test_persons_are_named_by_admins_alone(served: Served) -> None:
+    await put(served, person("p"))
+    asked = [(CREATE, {"name": "x"}), (RENAME, {"personId": "p", "name": "x"})]
+
+    for query, given in asked:
+        for role in (Role.USER, Role.SYSTEM):
+            assert (await ask_as(served, query, ADA, role, input=given)).codes == ["FORBIDDEN"]
+        assert (await served.ask(query, {"input": given})).codes == ["UNAUTHENTICATED"]
+    assert await stored(served) == [person("p")]
+
+
+async def test_who_is_not_there_cannot_be_changed(served: Served) -> None:
+    answer = await ask_as(served, RENAME, role=Role.ADMIN, input={"personId": "p", "name": "x"})
+
+    assert answer.codes == ["NOT_FOUND"]
+    assert await stored(served) == []
+
+
+async def test_of_two_names_given_to_one_id_at_once_one_stays(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    person_now, only = OptimisticUpdate.person, PersonRename._only
+    looked, wrote = (Together(2) for _ in range(2))
+
+    async def look(current: OptimisticUpdate, person_id: str, *of: Any, **how: Any) -> Any:
+        """Nobody writes before both have looked."""
+        found = await person_now(current, person_id, *of, **how)
+        await looked.wait()
+        return found
+
+    async def look_again(naming: PersonRename, person_id: str) -> Any:
+        """Nor looks again before both have written."""
+        await wrote.wait()
+        return await only(naming, person_id)
+
+    monkeypatch.setattr(OptimisticUpdate, "person", look)
+    monkeypatch.setattr(PersonRename, "_only", look_again)
+    named = await asyncio.gather(*[create(served, name=name, personId=OWN) for name in ("Bob", "Ann")])
+
+    assert [told["name"] for told in named] == ["Ann", "Ann"]
+    assert [item["name"] for item in await stored(served)] == ["Ann"]
+
+
+class Together:
+    """Lets nobody on before so many are there, and from then on everybody."""
+
+    def __init__(self, many: int) -> None:
+        self._missing = many
+        self._all = asyncio.Event()
+
+    async def wait(self) -> None:
+        self._missing -= 1
+        if self._missing == 0:
+            self._all.set()
+        await self._all.wait()
+
+
+@pytest.mark.parametrize("there", [{"faceCount": 1, "createdAt": "2030-01-01T00:00:00Z"}, {}])
+async def test_a_name_that_comes_late_does_not_stand_against_who_has_faces_or_came_before(
+    served: Served, monkeypatch: pytest.MonkeyPatch, there: dict[str, Any]
+) -> None:
+    await put(served, before := person(OWN, "Zed", **there))
+
+    async def not_yet(*_: Any, **__: Any) -> None:
+        return None
+
+    with monkeypatch.context() as early:
+        early.setattr(OptimisticUpdate, "person", not_yet)
+        answer = await ask_as(served, CREATE, role=Role.ADMIN, input={"name": "Ann", "personId": OWN})
+
+    assert answer.data["createPerson"]["name"] == "Zed"
+    assert answer.made == ["PutItem sparks", "Query sparks", "TransactWriteItems sparks"]
+    assert await stored(served) == [before]

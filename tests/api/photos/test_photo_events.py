@@ -1,0 +1,242 @@
+"""`logEvent`: what happened in the apps of the photo library (SPARKS-W1)."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from aiohttp import web
+
+from datastore.database import StoreOptions
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.keyspace.photos.table import BY_EMAIL, BY_TYPE, SPARKS
+from datastore.model.access_patterns import AccessPattern, Who
+from tests.support.fault_proxy import Proxy, Seen
+from tests.support.photo_items import ADA, ask_as, photo, put
+from tests.support.served import NOON, Answer, Served
+
+LOG = "mutation ($events: [LogEventInput!]!) { logEvent(events: $events) { eventId eventType eventData createdAt } }"
+EVERYTHING = AccessPattern("T-1", "", SPARKS, ("Scan",), Who.ANY)
+BY_TYPE_ALONE = AccessPattern("T-2", "", SPARKS, ("Query",), Who.ANY, index=BY_TYPE, key="entityType = :partition")
+BY_EMAIL_ALONE = AccessPattern("T-3", "", SPARKS, ("Query",), Who.ANY, index=BY_EMAIL, key="email = :partition")
+
+
+def view(**more: Any) -> dict[str, Any]:
+    return {"eventType": "PHOTO_VIEW", "eventData": {"imageId": "i1"}} | more
+
+
+async def log(served: Served, *events: dict[str, Any], email: str | None = ADA) -> Answer:
+    answer: Answer = await ask_as(served, LOG, email, events=list(events))
+    return answer
+
+
+async def kept(served: Served) -> list[dict[str, Any]]:
+    return sorted(await served.store().scan(EVERYTHING), key=lambda item: str(item["PK"]))
+
+
+async def test_events_are_kept_as_the_document_has_them(served: Served) -> None:
+    when = NOON - timedelta(hours=1)
+
+    answer = await log(served, view(at=when.isoformat()), {"eventType": "app.open-2"}, email="Ada@Example.com")
+
+    assert (answer.errors, answer.made) == (None, ["BatchWriteItem sparks"])
+    first, second = answer.data["logEvent"]
+    assert first | {"eventId": ""} == {
+        "eventId": "",
+        "eventType": "PHOTO_VIEW",
+        "eventData": {"imageId": "i1"},
+        "createdAt": "2026-06-25T11:00:00+00:00",
+    }
+    assert (second["eventType"], second["eventData"]) == ("app.open-2", {})
+    assert [UUID(event["eventId"]).version for event in (first, second)] == [7, 7]
+    items = {item["PK"]: item for item in await kept(served)}
+    assert items[f"EVENT#{first['eventId']}"] == {
+        "PK": f"EVENT#{first['eventId']}",
+        "SK": "EVENT#2026-06-25T11:00:00.000Z",
+        "entityType": "EVENT",
+        "eventType": "PHOTO_VIEW",
+        "eventData": {"imageId": "i1"},
+        "email": ADA,
+        "createdAt": "2026-06-25T11:00:00.000Z",
+    }
+    assert len(items) == 2
+
+
+async def test_without_a_verified_email_there_is_none_in_the_event(served: Served) -> None:
+    assert (await log(served, view(), email=None)).errors is None
+
+    assert [item.get("email") for item in await kept(served)] == [None]
+
+
+async def test_whoever_is_not_signed_in_logs_nothing(served: Served) -> None:
+    answer = await served.ask(LOG, {"events": [view()]})
+
+    assert (answer.codes, answer.made, await kept(served)) == (["UNAUTHENTICATED"], [], [])
+
+
+async def test_twenty_five_events_are_one_call_and_each_has_its_own_id(served: Served) -> None:
+    answer = await log(served, *[view(eventData={"n": n}) for n in range(25)])
+
+    assert answer.made == ["BatchWriteItem sparks"]
+    assert [event["eventData"]["n"] for event in answer.data["logEvent"]] == list(range(25))
+    assert sorted(item["eventData"]["n"] for item in await kept(served)) == list(range(25))
+
+
+async def test_text_in_events_is_kept_in_one_form(served: Served) -> None:
+    answer = await log(served, view(eventData={"cafe\u0301": ["e\u0301", {"in": "Zoe\u0308"}]}))
+
+    kept_as = {"caf\u00e9": ["\u00e9", {"in": "Zo\u00eb"}]}
+    assert answer.data["logEvent"][0]["eventData"] == kept_as
+    assert [item["eventData"] for item in await kept(served)] == [kept_as]
+
+
+async def test_more_or_no_events_are_refused(served: Served) -> None:
+    for number in (0, 26):
+        answer = await log(served, *[view()] * number)
+        assert (answer.codes, answer.made) == (["BAD_USER_INPUT"], [])
+        assert [error["message"] for error in answer.errors or ()] == [
+            f"`events` must hold between 1 and 25, not {number}."
+        ]
+
+
+def nested(levels: int) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for _ in range(levels - 1):
+        data = {"in": data}
+    return data
+
+
+async def test_what_is_within_the_limits_is_kept_exactly(served: Served) -> None:
+    data: list[dict[str, Any]] = [
+        {"whole": 2**63 - 1, "least": -(2**63), "part": 0.1, "tiny": 1e-130, "minus": -1.5e15},
+        {"yes": True, "none": None, "words": 'é\n"', "list": [1, "a", [None, {}]], "empty": ""},
+        nested(5),
+        {f"k{n}": n for n in range(100)},
+        {"k" * 100: "x" * (4096 - 107)},
+    ]
+
+    answer = await log(served, *[view(eventData=each, eventType="x" * 50) for each in data])
+
+    assert answer.errors is None
+    assert [event["eventData"] for event in answer.data["logEvent"]] == data
+    items = {item["PK"].removeprefix("EVENT#"): item["eventData"] for item in await kept(served)}
+    assert [items[event["eventId"]] for event in answer.data["logEvent"]] == data
+
+
+WRONG: list[tuple[dict[str, Any], str, str]] = [
+    ({"eventType": ""}, "eventType", "between 1 and 50"),
+    ({"eventType": "x" * 51}, "eventType", "between 1 and 50"),
+    ({"eventType": "PHOTO VIEW"}, "eventType", "letters"),
+    ({"eventType": "VIEW\n"}, "eventType", "letters"),
+    ({"eventData": []}, "eventData", "object"),
+    ({"eventData": "{}"}, "eventData", "object"),
+    ({"eventData": nested(6)}, "eventData", "5 levels"),
+    ({"eventData": {"a": [[[[[]]]]]}}, "eventData", "5 levels"),
+    ({"eventData": {"a": [0] * 100}}, "eventData", "100 values"),
+    ({"eventData": {f"k{n}": n for n in range(101)}}, "eventData", "100 values"),
+    ({"eventData": {"k" * 100: "x" * (4097 - 107)}}, "eventData", "4,096 bytes"),
+    ({"eventData": {"a": "é" * 2100}}, "eventData", "4,096 bytes"),
+    ({"eventData": {"": 1}}, "eventData", "keys"),
+    ({"eventData": {"a": {"k" * 101: 1}}}, "eventData", "keys"),
+    ({"eventData": {"a": 1e126}}, "eventData", "64 bits"),
+    ({"eventData": {"a": 2**63}}, "eventData", "64 bits"),
+    ({"eventData": {"a": 2**64}}, "eventData", "64 bits"),
+    ({"eventData": {"a": -(2**63) - 1}}, "eventData", "64 bits"),
+    ({"eventData": {"a": [{"b": -(10**37)}]}}, "eventData", "64 bits"),
+    ({"eventData": {"\u00e9": 1, "e\u0301": 2}}, "eventData", "equal in NFC"),
+    ({"eventData": {"a": "e" + "\u0301" * 31}}, "eventData", "30 consecutive combining marks"),
+    ({"eventData": {"a": "\uffff"}}, "eventData", "U+FFFF"),
+    ({"eventData": {"\u0958" * 51: 1}}, "eventData", "keys"),
+    ({"eventData": {"a": 1e-200}}, "eventData", "cannot be stored"),
+    ({"at": "2026-06-25T12:05:01Z"}, "at", "five minutes"),
+    ({"at": "2026-06-18T11:59:59Z"}, "at", "7 days"),
+]
+
+
+async def test_one_wrong_event_refuses_the_call_by_its_name_and_nothing_is_written(served: Served) -> None:
+    for wrong, field, limit in WRONG:
+        answer = await log(served, view(), view(), view(), view(**wrong), view())
+        (error,) = answer.errors or [{}]
+        assert error["extensions"] == {"code": "BAD_USER_INPUT", "field": f"events[3].{field}"}
+        assert f"`events[3].{field}`" in error["message"]
+        assert limit in error["message"]
+        assert answer.made == []
+
+    assert await kept(served) == []
+
+
+async def test_numbers_that_are_written_in_the_query_are_checked_too(served: Served) -> None:
+    query = """mutation {{
+      logEvent(events: [{{eventType: "a", eventData: {{n: {}, deep: [{{a: "b"}}, ENUM]}}}}]) {{ eventData }}
+    }}"""
+    numbers = (2**63, -(2**63) - 1, "1e999", 10**30, 7)
+
+    answers = [await ask_as(served, query.format(number)) for number in numbers]
+
+    assert [answer.codes for answer in answers] == [["BAD_USER_INPUT"]] * 4 + [[]]
+    assert answers[-1].data["logEvent"] == [{"eventData": {"n": 7, "deep": [{"a": "b"}, "ENUM"]}}]
+
+
+async def test_what_events_tell_is_in_no_index_and_they_are_among_no_photos(served: Served) -> None:
+    await put(served, photo("i1"))
+    logged = await log(served, view(eventData={"note": "x" * 4000}))
+
+    in_indexes = [
+        (await served.store().query(pattern, {"partition": partition})).items
+        for pattern, partition in ((BY_TYPE_ALONE, "EVENT"), (BY_EMAIL_ALONE, ADA))
+    ]
+    photos = await served.ask(f'{{ photosByUser(email: "{ADA}") {{ nodes {{ imageId }} }} }}')
+
+    assert [item for items in in_indexes for item in items if "eventData" in item or "eventType" in item] == []
+    assert [len(items) for items in in_indexes] == [1, 2]
+    assert sum(call.units for call in logged.calls) == 5 + 1 + 1  # the table, and each index
+    assert photos.data == {"photosByUser": {"nodes": [{"imageId": "i1"}]}}
+
+
+class TestBehindAStoreThatIsBusy:
+    @pytest.fixture
+    def store_options(self, store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
+        return replace(store_options, store=proxy.url)
+
+    @pytest.fixture(autouse=True)
+    def impatient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(
+            "datastore.session.batch_write.UNPROCESSED", Backoff(initial=0.001, maximum=0.002, attempts=4)
+        )
+
+    async def test_what_stays_unprocessed_is_sent_again(self, served: Served, proxy: Proxy) -> None:
+        proxy.faults += [leaving(20), leaving(3)]
+        proxy.seen.clear()
+
+        answer = await log(served, *[view(eventData={"n": n}) for n in range(25)])
+
+        assert answer.errors is None
+        sent = [len(next(iter(seen.body["RequestItems"].values()))) for seen in proxy.seen]
+        assert sent == [25, 20, 3]
+        assert sorted(item["eventData"]["n"] for item in await kept(served)) == list(range(25))
+
+    async def test_what_cannot_be_written_in_the_end_is_told_and_may_be_tried_again(
+        self, served: Served, proxy: Proxy
+    ) -> None:
+        proxy.always = leaving(2)
+
+        answer = await log(served, view(), view(), view())
+
+        proxy.always = None
+        assert answer.data is None
+        assert answer.codes == ["THROTTLED"]
+        assert [error["extensions"]["retryable"] for error in answer.errors or ()] == [True]
+        assert len(await kept(served)) == 1
+
+
+def leaving(count: int) -> Any:
+    """A store that does all of a batch but the last so many, and says so."""
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        ((table, requests),) = seen.body["RequestItems"].items()
+        if kept := requests[:-count]:
+            await proxy.ask(replace(seen, body={**seen.body, "RequestItems": {table: kept}}))
+        return web.json_response({"UnprocessedItems": {table: requests[-count:]}})
+
+    return answer

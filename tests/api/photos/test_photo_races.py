@@ -1,0 +1,202 @@
+"""What one has read changes before one writes: each operation with each other just before its transaction."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any
+
+import pytest
+
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.identity import Role
+from datastore.photos import optimistic_update as current
+from datastore.photos.lookups import Lookups
+from datastore.photos.merge_persons import PersonMerge
+from datastore.photos.optimistic_update import Changed, OptimisticUpdate
+from datastore.session.store import Action
+from tests.support.photo_items import ask_as, face, person, photo, put, tagged, user
+from tests.support.photo_steps import BOX, DELETE, MERGE, RENAME, TAG, UNTAG, assert_consistent, one, stored
+from tests.support.served import Answer, Served
+
+Operation = Callable[[Served, str], Awaitable[Any]]
+ADMIN = Role.ADMIN
+
+
+async def tags(served: Served, at: str) -> Any:
+    return await ask_as(served, TAG, input={"imageId": f"i{at}", "personId": f"p{at}", "boundingBox": BOX})
+
+
+async def untags(served: Served, at: str) -> Any:
+    return await ask_as(served, UNTAG, face=f"f{at}", image=f"i{at}")
+
+
+async def untags_as_admin(served: Served, at: str) -> Any:
+    return await ask_as(served, UNTAG, None, ADMIN, face=f"f{at}", image=f"i{at}")
+
+
+async def renames(served: Served, at: str) -> Any:
+    return await ask_as(served, RENAME, role=ADMIN, input={"personId": f"p{at}", "name": "New"})
+
+
+async def renames_the_other(served: Served, at: str) -> Any:
+    return await ask_as(served, RENAME, role=ADMIN, input={"personId": f"q{at}", "name": "New"})
+
+
+async def deletes(served: Served, at: str) -> Any:
+    return await ask_as(served, DELETE, id=f"i{at}")
+
+
+async def deletes_as_admin(served: Served, at: str) -> Any:
+    return await ask_as(served, DELETE, None, ADMIN, id=f"i{at}")
+
+
+async def merges(served: Served, at: str) -> Any:
+    return await ask_as(served, MERGE, role=ADMIN, one=f"p{at}", into=f"q{at}")
+
+
+async def merges_back(served: Served, at: str) -> Any:
+    return await ask_as(served, MERGE, role=ADMIN, one=f"q{at}", into=f"p{at}")
+
+
+async def begins(served: Served, one: str, into: str) -> None:
+    """A merge that is cut off."""
+    store = served.store()
+    await PersonMerge(store, Lookups(store), served.clock())._begin(one, into)
+
+
+# What finds nothing after what.
+GONE = {"tags": {"deletes", "merges"}, "renames": {"merges"}}
+OPERATIONS: tuple[Operation, ...] = (tags, untags, renames, renames_the_other, deletes, merges, merges_back)
+
+
+class Between:
+    """Has something done just before a transaction, after all that it goes by was read."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._left = 0
+        self._what: Callable[[], Awaitable[Any]] | None = None
+        commit = OptimisticUpdate.commit
+
+        async def after(current: OptimisticUpdate, pattern: AccessPattern, actions: Sequence[Action]) -> None:
+            self._left -= 1
+            if self._left == 0 and self._what is not None:
+                await self._what()
+            await commit(current, pattern, actions)
+
+        monkeypatch.setattr(OptimisticUpdate, "commit", after)
+
+    async def run(self, outer: Awaitable[Answer], inner: Callable[[], Awaitable[Any]], transaction: int) -> Answer:
+        """The outer one's answer, with the inner one done before its first, second, … transaction."""
+        self._left, self._what = transaction, inner
+        answer = await outer
+        self._left = 0
+        return answer
+
+
+async def place(served: Served, count: int) -> None:
+    """For each number a photo with a face of each of two persons."""
+    await put(served, user(uploadCount=count))
+    for number in range(count):
+        them = person(f"p{number}", faceCount=1), person(f"q{number}", faceCount=1)
+        faces = [face(f"f{number}", f"i{number}", f"p{number}"), face(f"g{number}", f"i{number}", f"q{number}")]
+        await put(served, *them, tagged(photo(f"i{number}"), faces, *them), *faces)
+
+
+@pytest.mark.parametrize("outer", [tags, untags, untags_as_admin, renames, deletes, deletes_as_admin])
+async def test_what_changed_since_it_was_read_is_read_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch, outer: Operation
+) -> None:
+    await place(served, len(OPERATIONS))
+    between = Between(monkeypatch)
+    codes = {}
+
+    for number, inner in enumerate(OPERATIONS):
+        at = str(number)
+        answer = await between.run(outer(served, at), partial(inner, served, at), 1)
+        codes[inner.__name__] = answer.codes
+
+    # What was deleted cannot be tagged, nor who became another be named, or be tagged.
+    gone = GONE.get(outer.__name__, set())
+    assert codes == {name: ["NOT_FOUND"] if name in gone else [] for name in codes}
+    await assert_consistent(served)
+
+
+async def test_who_begins_to_become_another_since_they_were_read_is_tagged_as_that_one(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place(served, 1)
+
+    answer = await Between(monkeypatch).run(tags(served, "0"), partial(begins, served, "p0", "q0"), 1)
+
+    assert answer.data["tagFace"]["personId"] == "q0"
+    assert (await merges(served, "0")).data["mergePersons"]["faceCount"] == 3
+    await assert_consistent(served)
+
+
+async def test_what_changes_too_often_is_told_and_may_be_tried_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place(served, 1)
+    before = await stored(served)
+
+    async def changed(_: OptimisticUpdate, __: AccessPattern, ___: Sequence[Action]) -> None:
+        raise Changed
+
+    monkeypatch.setattr(current, "CHANGES", Backoff(initial=0.0, maximum=0.0, attempts=3))
+    monkeypatch.setattr(OptimisticUpdate, "commit", changed)
+
+    for operation in (tags, untags, renames, deletes, merges):
+        answer = await operation(served, "0")
+        assert answer.codes == ["CONFLICT"]
+        assert answer.errors[0]["extensions"]["retryable"] is True
+    assert await stored(served) == before
+
+
+async def test_a_new_name_keeps_what_else_was_changed_meanwhile(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place(served, 3)
+    between, changes = Between(monkeypatch), {"personId": "p2", "thumbnailUrl": None}
+
+    await between.run(renames(served, "0"), partial(begins, served, "p0", "q0"), 1)
+    await between.run(renames(served, "1"), partial(begins, served, "q1", "p1"), 1)
+    await between.run(renames(served, "2"), partial(ask_as, served, RENAME, role=ADMIN, input=changes), 1)
+
+    first, second, third = [await one(served, f"PERSON#p{number}") or {} for number in range(3)]
+    assert [item["name"] for item in (first, second, third)] == ["New"] * 3
+    assert (first["mergedInto"], second["receives"], "thumbnailUrl" in third) == ("q0", {"q1"}, False)
+
+
+async def test_of_merges_that_stand_against_each_other_the_first_stays(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await place(served, 3)
+    between = Between(monkeypatch)
+
+    for at, begun in enumerate((("r0", "p0"), ("p1", "r1"), ("q2", "r2"))):
+        await put(served, person(f"r{at}"))
+        answer = await between.run(merges(served, str(at)), partial(begins, served, *begun), 1)
+        assert answer.codes == ["CONFLICT"]
+        assert (await ask_as(served, MERGE, role=ADMIN, one=begun[0], into=begun[1])).errors is None
+        # Now that it is done the other may be: the second was for somebody who is gone, and so is done.
+        assert (await merges(served, str(at))).codes == (["NOT_FOUND"] if begun[0] == "q2" else [])
+
+    await assert_consistent(served)
+
+
+@pytest.mark.parametrize("transaction", [1, 2, 3])
+async def test_a_merge_is_exact_whatever_comes_between(
+    served: Served, monkeypatch: pytest.MonkeyPatch, transaction: int
+) -> None:
+    await place(served, len(OPERATIONS))
+    between = Between(monkeypatch)
+
+    for number, inner in enumerate(OPERATIONS):
+        at = str(number)
+        answer = await between.run(merges(served, at), partial(inner, served, at), transaction)
+        assert answer.codes == (["NOT_FOUND"] if inner is merges_back and transaction == 1 else [])
+
+    left = {item["personId"] for item in await stored(served, "PERSON")}
+    into = "p" if transaction == 1 else "q"
+    assert left == {*[f"q{number}" for number in range(6)], f"{into}6"}
+    await assert_consistent(served)

@@ -1,0 +1,419 @@
+"""Those who upload photos: who may see and change what of them (SPARKS-1, SPARKS-4, SPARKS-W1), and their ids."""
+
+import asyncio
+import hmac
+from base64 import urlsafe_b64encode
+from typing import Any
+
+import pytest
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
+from hypothesis import assume, example, given
+from hypothesis import strategies as st
+
+from datastore.database import StoreOptions
+from datastore.keyspace.photos import users as keys
+from datastore.model.identity import Role
+from datastore.photos.encrypted_user_ids import LONGEST, UserIds
+from runtime.container import Gateway
+from server.settings import Settings
+from tests.support.feed_steps import assert_paged
+from tests.support.photo_items import ADA, EVE, ask_as, photo, put, user, user_id
+from tests.support.served import SECRET, Answer, Served
+
+NOON, LONG_AGO = "2026-06-25T12:00:00+00:00", "2023-01-01T00:00:00+00:00"
+SHOWN = "userId email displayName uploadLimit uploadCount createdAt"
+CREATE = f"mutation ($input: CreatePhotoUserInput!) {{ createPhotoUser(input: $input) {{ {SHOWN} }} }}"
+UPDATE = f"mutation ($input: UpdatePhotoUserInput!) {{ updatePhotoUser(input: $input) {{ {SHOWN} }} }}"
+
+
+async def enter(served: Served, me: str | None = ADA, role: Role = Role.USER, **given: Any) -> Answer:
+    answer: Answer = await ask_as(served, CREATE, me, role, input={"displayName": "Ada", **given})
+    return answer
+
+
+async def change(served: Served, me: str | None = ADA, role: Role = Role.USER, **given: Any) -> Answer:
+    answer: Answer = await ask_as(served, UPDATE, me, role, input=given)
+    return answer
+
+
+async def stored(served: Served, email: str = ADA) -> Any:
+    return await served.store().get(keys.PHOTO_USER_NOW, keys.user(email))
+
+
+def told(answer: Answer) -> list[tuple[str, str | None]]:
+    return [(error["extensions"]["code"], error["extensions"].get("field")) for error in answer.errors or ()]
+
+
+# Entering.
+
+
+async def test_who_enters_the_library_is_answered_as_they_are_kept(served: Served) -> None:
+    answer = await enter(served, "ADA@Example.com", displayName="  Ada L. ")
+
+    assert answer.errors is None
+    assert answer.data["createPhotoUser"] == {
+        "userId": user_id(served, ADA),
+        "email": ADA,
+        "displayName": "Ada L.",
+        "uploadLimit": 100,
+        "uploadCount": None,
+        "createdAt": NOON,
+    }
+    assert await stored(served) == {
+        "PK": f"USER#{ADA}",
+        "SK": f"USER#{ADA}",
+        "entityType": "USER",
+        "email": ADA,
+        "displayName": "Ada L.",
+        "uploadLimit": 100,
+        "createdAt": "2026-06-25T12:00:00.000Z",
+    }
+    assert answer.made == ["PutItem sparks"]
+
+
+async def test_who_enters_again_stays_as_they_were(served: Served) -> None:
+    await put(served, user(displayName="First", uploadLimit=7))
+    before = await stored(served)
+
+    one, two = await asyncio.gather(enter(served, displayName="Second"), enter(served, displayName="Third"))
+
+    first = {
+        "userId": user_id(served, ADA),
+        "email": ADA,
+        "displayName": "First",
+        "uploadLimit": 7,
+        "uploadCount": None,
+        "createdAt": LONG_AGO,
+    }
+    assert one.data["createPhotoUser"] == two.data["createPhotoUser"] == first
+    assert await stored(served) == before
+
+
+async def test_an_admin_enters_others_with_a_limit(served: Served) -> None:
+    answer = await enter(served, "root@example.com", Role.ADMIN, email="Eve@Example.com", uploadLimit=0)
+
+    assert answer.data["createPhotoUser"]["email"] == EVE
+    assert answer.data["createPhotoUser"]["uploadLimit"] == 0
+    assert (await stored(served, EVE))["uploadLimit"] == 0
+    assert await stored(served, "root@example.com") is None
+
+
+@pytest.mark.parametrize("role", [Role.USER, Role.SYSTEM])
+@pytest.mark.parametrize("given", [{"email": EVE}, {"uploadLimit": 5}, {"email": ADA, "uploadLimit": 5}], ids=str)
+async def test_others_may_say_neither_whose_entry_it_is_nor_the_limit(
+    served: Served, role: Role, given: dict[str, Any]
+) -> None:
+    answer = await enter(served, role=role, **given)
+
+    assert answer.codes == ["FORBIDDEN"]
+    assert (answer.errors or [])[0]["message"] == f"`{list(given)[-1]}` is for admins only."
+    assert answer.calls == []
+
+
+async def test_one_may_name_oneself(served: Served) -> None:
+    entered = await enter(served, email="ADA@example.com")
+    me = (await ask_as(served, "{ me { photoUser { userId } } }")).data["me"]["photoUser"]["userId"]
+    changed = await ask_as(served, UPDATE, input={"userId": me, "displayName": "Countess"})
+
+    assert (entered.errors, changed.errors) == (None, None)
+    assert (await stored(served, ADA))["displayName"] == "Countess"
+
+
+async def test_without_a_verified_email_nobody_enters(served: Served) -> None:
+    for role in Role:
+        for email in (None, "  "):
+            answer = await served.ask(CREATE, {"input": {"displayName": "A"}}, user="ada", role=role, email=email)
+            assert answer.codes == ["FORBIDDEN"]
+            assert "requires a token with a verified email" in (answer.errors or [])[0]["message"]
+            assert answer.calls == []
+
+    assert (await served.ask(CREATE, {"input": {"displayName": "A"}})).codes == ["UNAUTHENTICATED"]
+    assert (await served.ask(UPDATE, {"input": {"displayName": "A"}})).codes == ["UNAUTHENTICATED"]
+
+
+@pytest.mark.parametrize(
+    ("given", "field"),
+    [
+        ({"displayName": ""}, "displayName"),
+        ({"displayName": " \u200b "}, "displayName"),
+        ({"displayName": "x" * 101}, "displayName"),
+        ({"uploadLimit": -1}, "uploadLimit"),
+        ({"uploadLimit": 1_000_001}, "uploadLimit"),
+        ({"email": "ada"}, "email"),
+        ({"email": "a b@example.com"}, "email"),
+        ({"email": f"{'a' * 250}@x.org"}, "email"),
+    ],
+    ids=str,
+)
+async def test_what_is_outside_the_limits_is_refused(served: Served, given: dict[str, Any], field: str) -> None:
+    await put(served, user())
+    before = await stored(served)
+
+    answer = await enter(served, role=Role.ADMIN, **given)
+    assert told(answer) == [("BAD_USER_INPUT", field)]
+    if field != "email":
+        assert told(await change(served, role=Role.ADMIN, **given)) == [("BAD_USER_INPUT", field)]
+    assert await stored(served) == before
+
+
+# Changing.
+
+
+async def test_one_changes_ones_own_name_and_nothing_else_of_it(served: Served) -> None:
+    await put(served, user(uploadCount=3, since="long"))
+
+    answer = await change(served, displayName=" Countess ")
+
+    assert answer.data["updatePhotoUser"] == {
+        "userId": user_id(served, ADA),
+        "email": ADA,
+        "displayName": "Countess",
+        "uploadLimit": 100,
+        "uploadCount": 3,
+        "createdAt": LONG_AGO,
+    }
+    assert await stored(served) == user(uploadCount=3, since="long", displayName="Countess", version=1)
+    assert answer.made == ["UpdateItem sparks"]
+
+
+async def test_an_admin_changes_anybodys_limit_by_their_id(served: Served) -> None:
+    await put(served, user(), user(EVE))
+
+    answer = await change(served, None, Role.ADMIN, userId=user_id(served, EVE), uploadLimit=3)
+
+    assert answer.data["updatePhotoUser"]["uploadLimit"] == 3
+    assert (await stored(served, EVE))["uploadLimit"] == 3
+    assert await stored(served) == user()
+
+
+async def test_who_is_no_admin_changes_neither_others_nor_the_limit(served: Served) -> None:
+    await put(served, user(), user(EVE))
+
+    for role in (Role.USER, Role.SYSTEM):
+        for said in ({"userId": user_id(served, EVE), "displayName": "x"}, {"uploadLimit": 3}, {"uploadLimit": None}):
+            answer = await change(served, role=role, **said)
+            assert answer.codes == ["FORBIDDEN"]
+            assert answer.calls == []
+    assert [await stored(served), await stored(served, EVE)] == [user(), user(EVE)]
+
+
+async def test_a_change_that_changes_nothing_or_nobody_is_refused(served: Served) -> None:
+    await put(served, user(EVE))
+
+    assert told(await change(served)) == [("BAD_USER_INPUT", "input")]
+    assert told(await change(served, displayName=None)) == [("BAD_USER_INPUT", "displayName")]
+    assert told(await change(served, role=Role.ADMIN, uploadLimit=None)) == [("BAD_USER_INPUT", "uploadLimit")]
+    assert told(await change(served, role=Role.ADMIN, userId="x", uploadLimit=1)) == [("BAD_USER_INPUT", "userId")]
+    missing = await change(served, displayName="Ada")
+    assert told(missing) == [("NOT_FOUND", None)]
+    assert "createPhotoUser comes first" in (missing.errors or [])[0]["message"]
+    assert await stored(served) is None
+
+
+# Reading.
+
+
+async def test_the_list_of_users_is_for_admins(served: Served) -> None:
+    await put(served, user(), user(EVE, uploadCount=2), photo("a"))
+    ask = "{ photoUsers { nodes { userId email displayName uploadCount } } }"
+
+    assert (await served.ask(ask)).codes == ["UNAUTHENTICATED"]
+    for role in (Role.USER, Role.SYSTEM):
+        refused = await ask_as(served, ask, role=role)
+        assert (refused.codes, refused.calls) == (["FORBIDDEN"], [])
+    answer = await ask_as(served, ask, "root@example.com", Role.ADMIN)
+    assert answer.data["photoUsers"]["nodes"] == [
+        {"userId": user_id(served, ADA), "email": ADA, "displayName": "ada", "uploadCount": None},
+        {"userId": user_id(served, EVE), "email": EVE, "displayName": "eve", "uploadCount": 2},
+    ]
+    assert answer.made == ["Query sparks.entityType-PK-index"]
+
+
+async def test_the_list_of_users_is_paged_both_ways_in_both_orders(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = list("abcde")
+    await put(served, *[user(f"{name}@example.com", displayName=name) for name in names])
+
+    asked = served.ask
+    monkeypatch.setattr(served, "ask", lambda query: asked(query, user="root", role=Role.ADMIN))
+    await assert_paged(served, "photoUsers(%s)", "displayName", names)
+    await assert_paged(served, "photoUsers(order: DESCENDING, %s)", "displayName", names[::-1])
+
+
+async def test_who_asks_for_themselves_finds_their_entry_by_their_verified_email(served: Served) -> None:
+    ask = "{ me { photoUser { displayName email photos { nodes { imageId } } } } }"
+    await put(served, user(), photo("a"), photo("b", EVE))
+
+    mine = {"displayName": "ada", "email": ADA, "photos": {"nodes": [{"imageId": "a"}]}}
+    assert (await ask_as(served, ask, "Ada@Example.COM")).data["me"]["photoUser"] == mine
+    for answer in (await ask_as(served, ask, EVE), await served.ask(ask, user="ada")):
+        assert answer.errors is None
+        assert answer.data["me"]["photoUser"] is None
+    assert (await served.ask(ask)).data["me"] is None
+
+
+async def test_entries_that_others_wrote_in_another_spelling_are_known_by_their_ids(served: Served) -> None:
+    await put(served, user("Ada@Example.com"), photo("a", "Ada@Example.com"))
+
+    ask = "{ photos { nodes { userId email user { userId email photos { nodes { imageId } } } } } }"
+    own, others = await ask_as(served, ask), await ask_as(served, ask, EVE)
+
+    id = user_id(served, "Ada@Example.com")
+
+    def shown(email: str | None) -> Any:
+        seen = {"userId": id, "email": email, "photos": {"nodes": [{"imageId": "a"}]}}
+        return [{"userId": id, "email": email, "user": seen}]
+
+    assert own.data["photos"]["nodes"] == shown("Ada@Example.com")
+    assert others.data["photos"]["nodes"] == shown(None)
+
+
+# Whether an email has an account.
+
+EXISTING, UNKNOWN = ADA, "nobody@example.com"
+BY_EMAIL = "{ photoUser(email: %s, consistent: %s) { userId displayName } }"
+
+
+@pytest.mark.parametrize("consistent", ["false", "true"])
+@pytest.mark.parametrize(
+    ("email", "role", "code"),
+    [
+        (None, Role.USER, "UNAUTHENTICATED"),
+        (EVE, Role.USER, "FORBIDDEN"),
+        (EVE, Role.SYSTEM, "FORBIDDEN"),
+        ("", Role.SYSTEM, "FORBIDDEN"),
+        ("\u212ave@example.com", Role.USER, "FORBIDDEN"),
+    ],
+)
+async def test_nobody_else_learns_whether_an_email_has_an_account(
+    served: Served, email: str | None, role: Role, code: str, consistent: str
+) -> None:
+    await put(served, user(EXISTING), user(EVE), photo("a", EXISTING))
+
+    answers = [
+        await served.ask(
+            BY_EMAIL % (f'"{asked}"', consistent), user=None if email is None else "eve", role=role, email=email
+        )
+        for asked in (EXISTING, UNKNOWN, EXISTING.upper())
+    ]
+
+    assert [(answer.data, answer.codes, answer.calls) for answer in answers] == [({"photoUser": None}, [code], [])] * 3
+    assert answers[0].errors == answers[1].errors == answers[2].errors
+
+
+async def test_one_finds_oneself_by_email_and_admins_anybody(served: Served) -> None:
+    await put(served, user(EXISTING))
+    ask = BY_EMAIL % (f'"{EXISTING.title()}"', "false")
+
+    own = await ask_as(served, ask)
+    admins = await ask_as(served, ask, "root@example.com", Role.ADMIN)
+    unknown = await ask_as(served, BY_EMAIL % (f'"{UNKNOWN}"', "false"), "root@example.com", Role.ADMIN)
+
+    found = {"photoUser": {"userId": user_id(served, EXISTING), "displayName": "ada"}}
+    assert (own.data, admins.data, unknown.data) == (found, found, {"photoUser": None})
+    assert own.made == admins.made == unknown.made == ["GetItem sparks"]
+
+
+async def test_anybody_finds_a_user_by_id_and_no_email_with_it(served: Served) -> None:
+    await put(served, user(EXISTING))
+    ask = f'{{ photoUser(userId: "{user_id(served, EXISTING)}") {{ displayName email }} }}'
+
+    for answer in (await served.ask(ask), await ask_as(served, ask, EVE), await ask_as(served, ask, EVE, Role.SYSTEM)):
+        assert (answer.errors, answer.data) == (None, {"photoUser": {"displayName": "ada", "email": None}})
+
+
+async def test_a_list_of_photos_by_email_is_empty_alike_with_and_without_an_account(served: Served) -> None:
+    await put(served, user(EXISTING))
+
+    for email in (None, EVE):
+        answers = [
+            await ask_as(
+                served, f'{{ photosByUser(email: "{asked}") {{ nodes {{ imageId }} lastEvaluatedKey }} }}', email
+            )
+            for asked in (EXISTING, UNKNOWN)
+        ]
+        assert [answer.data for answer in answers] == [{"photosByUser": {"nodes": [], "lastEvaluatedKey": None}}] * 2
+        assert [answer.made for answer in answers] == [["Query sparks.email-PK-index"]] * 2
+        assert answers[0].errors is answers[1].errors is None
+
+
+async def test_what_is_forbidden_to_do_for_others_is_told_alike_for_every_email(served: Served) -> None:
+    await put(served, user(EXISTING))
+
+    created = [await enter(served, EVE, email=email) for email in (EXISTING, UNKNOWN)]
+    changed = [
+        await change(served, EVE, userId=user_id(served, email), displayName="x") for email in (EXISTING, UNKNOWN)
+    ]
+
+    for one, other in (created, changed):
+        assert one.errors == other.errors
+        assert (one.codes, one.calls, other.calls) == (["FORBIDDEN"], [], [])
+
+
+# Ids.
+
+IDS = UserIds(b"a secret of the test")
+EMAILS = st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=40)
+
+
+@given(email=EMAILS, other=EMAILS)
+@example(email="ada@example.com", other="ada@example.co")
+@example(email="ada@example.com", other="Ada@example.com")
+@example(email="x" * 254, other="x" * 253)
+@example(email="日" * 84, other="\0")
+def test_an_id_stands_for_one_email_and_every_process_with_the_secret_makes_it(email: str, other: str) -> None:
+    id = IDS.of(email)
+
+    assert IDS.email_of(id) == email
+    assert UserIds(b"a secret of the test").of(email) == id
+    assert (IDS.of(other) == id) is (other == email)
+    assert UserIds(b"another").email_of(id) is None
+
+
+@given(text=st.text(st.characters(), max_size=80), email=EMAILS, place=st.integers(min_value=0))
+@example(text="\ud800", email="a", place=0)
+@example(text="A" * (LONGEST + 1), email="a", place=0)
+def test_nothing_else_is_an_id(text: str, email: str, place: int) -> None:
+    id = IDS.of(email)
+    at = place % len(id)
+    changed = id[:at] + ("A" if id[at] != "A" else "B") + id[at + 1 :]
+
+    assert IDS.email_of(changed) is None
+    assert [IDS.email_of(spelt) for spelt in (id + "=", id + "\n", " " + id, id[:-1], id + "A", "")] == [None] * 6
+    assume(text != id)
+    assert IDS.email_of(text) is None
+    assert IDS.email_of(id + text if text else "=") is None
+
+
+def test_an_id_tells_nothing_of_the_email_but_whether_it_is_unusually_long() -> None:
+    lengths = [len(IDS.of("a" * length)) for length in (1, 5, 31, 32, 63, 64)]
+    assert lengths == [64, 64, 64, 107, 107, 150]
+    assert not set(IDS.of("ada@example.com")) & set("@.+/=")
+    assert len(IDS.of("日" * 84)) <= LONGEST
+
+
+@pytest.mark.parametrize("padding", [b"", b"\0" * 17, b"\x80" + b"\0" * 15, b"\x80" + b"\0" * 48, b"\x81" + b"\0" * 16])
+def test_what_is_encrypted_without_the_right_padding_is_no_id(padding: bytes) -> None:
+    cipher = AESSIV(hmac.digest(b"a secret of the test", b"photo user", "sha512"))
+
+    def made(content: bytes) -> str:
+        return urlsafe_b64encode(cipher.encrypt(content, None)).rstrip(b"=").decode()
+
+    assert made(b"ada@example.com\x80" + bytes(16)) == IDS.of("ada@example.com")
+    assert IDS.email_of(made(b"ada@example.com" + padding)) is None
+
+
+# Tokens.
+
+
+async def test_demo_tokens_have_the_emails_by_which_the_library_knows_them() -> None:
+    gateway = Gateway(Settings(secret=SECRET, demo=True), StoreOptions("embedded"))
+
+    seen = [await gateway.edge.tokens.identify(offered["token"]) for offered in gateway.edge.demo_tokens()]
+
+    assert [(who.role, who.email) for who in seen if who] == [
+        (Role.USER, "demo@example.com"),
+        (Role.ADMIN, "admin@example.com"),
+        (Role.SYSTEM, None),
+    ]

@@ -1,0 +1,514 @@
+"""Photos and what is read with them: SPARKS-1 … SPARKS-6, as this gateway writes them and as others did."""
+
+from typing import Any
+
+import pytest
+
+from datastore.dynamodb.records import parsed
+from datastore.errors import Internal
+from datastore.model.identity import Role
+from datastore.photos.photos import Photo, photo_from, photo_item
+from resolvers.shared.node_ids import global_id
+from tests.support.feed_steps import assert_paged
+from tests.support.photo_items import (
+    ADA,
+    EVE,
+    OTHERWISE,
+    WRITTEN,
+    ask_as,
+    face,
+    person,
+    photo,
+    put,
+    tagged,
+    user,
+    user_id,
+)
+from tests.support.served import Answer, Served
+
+BY_TYPE, BY_EMAIL = "Query sparks.entityType-PK-index", "Query sparks.email-PK-index"
+GET, BATCH, QUERY = "GetItem sparks", "BatchGetItem sparks", "Query sparks"
+SHOWN = """imageId user { displayName } persons { name }
+  faces { faceId confidence boundingBox { left top width height } person { name } photo { imageId } }"""
+INSTANT = "2023-01-01T00:00:00+00:00"
+
+
+def good(answer: Answer) -> Any:
+    assert answer.errors is None, answer.errors
+    return answer.data
+
+
+async def fill(served: Served) -> None:
+    """Ada's 25 photos of 12 people, two on each: faces and people as this gateway writes them."""
+    people = [person(f"p{number:02}") for number in range(12)]
+    photos, faces = [], []
+    for number in range(25):
+        image_id = f"i{number:02}"
+        shown = [people[number % 12], people[(number + 1) % 12]]
+        on_it = [face(f"f{number:02}{place}", image_id, who["personId"]) for place, who in enumerate(shown)]
+        photos.append(tagged(photo(image_id), on_it, *shown))
+        faces += on_it
+    await put(served, user(), *people, *photos, *faces)
+
+
+# What pages cost.
+
+
+async def test_a_page_with_persons_and_faces_is_one_query_and_one_batch(served: Served) -> None:
+    await fill(served)
+
+    answer = await served.ask(f"{{ photos {{ nodes {{ {SHOWN} }} }} }}")
+
+    nodes = good(answer)["photos"]["nodes"]
+    assert [node["imageId"] for node in nodes] == [f"i{number:02}" for number in reversed(range(25))]
+    box = {"left": 0.1, "top": 0.1, "width": 0.2, "height": 0.2}
+    assert nodes[0] == {
+        "imageId": "i24",
+        "user": {"displayName": "ada"},
+        "persons": [{"name": "P00"}, {"name": "P01"}],
+        "faces": [
+            {
+                "faceId": f"f24{place}",
+                "confidence": 0.98,
+                "boundingBox": box,
+                "person": {"name": f"P0{place}"},
+                "photo": {"imageId": "i24"},
+            }
+            for place in (0, 1)
+        ],
+    }
+    assert answer.made == [BATCH, BY_TYPE]
+
+
+async def test_a_page_costs_the_same_from_either_end_of_every_list_of_photos(served: Served) -> None:
+    await fill(served)
+    id = user_id(served, ADA)
+    nodes = f"nodes {{ {SHOWN} }}"
+    costs: dict[str, list[str]] = {
+        f"{{ photos(last: 25) {{ edges {{ cursor node {{ {SHOWN} }} }} pageInfo {{ endCursor }} }} }}": [
+            BATCH,
+            BY_TYPE,
+        ],
+        f"{{ photos(order: ASCENDING) {{ ...Shown }} }} fragment Shown on PhotoConnection {{ {nodes} }}": [
+            BATCH,
+            BY_TYPE,
+        ],
+        f'{{ photosByUser(userId: "{id}") {{ {nodes} }} }}': [BATCH, BY_EMAIL],
+        f'{{ photosByUser(email: "ADA@example.com", last: 25) {{ edges {{ node {{ {SHOWN} }} }} }} }}': [
+            BATCH,
+            BY_EMAIL,
+        ],
+        f'{{ photoUser(userId: "{id}") {{ displayName photos {{ {nodes} }} }} }}': [BATCH, GET, BY_EMAIL],
+        f'{{ photos {{ {nodes} }} photosByUser(userId: "{id}") {{ {nodes} }} }}': [BATCH, BY_EMAIL, BY_TYPE],
+        "{ photos { nodes { faces { person { name } photo { user { displayName } } } } } }": [BATCH, GET, BY_TYPE],
+        '{ photos { nodes { faces(personId: "p01") { person { name } } } } }': [BATCH, BY_TYPE],
+        "{ photos { nodes { imageId userId personIds tags thumbnailUrl } } }": [BY_TYPE],
+    }
+
+    made = {query: await served.ask(query) for query in costs}
+
+    assert {query: good(answer) and answer.made for query, answer in made.items()} == costs
+
+
+async def test_the_faces_of_one_person_are_shown_alone_and_who_never_entered_is_nobody(served: Served) -> None:
+    faces = [face("f1", "a", "p1"), face("f2", "a", "p2"), face("f3", "a", "p1")]
+    await put(served, tagged(photo("a", EVE), faces, person("p1"), person("p2")), *faces)
+
+    answer = await served.ask(
+        """{ photo(id: "a") { user { displayName } email persons { name }
+          all: faces { faceId } none: faces(personId: "x") { faceId }
+          hers: faces(personId: "p1") { faceId personId } } }"""
+    )
+
+    assert good(answer)["photo"] == {
+        "user": None,
+        "email": None,
+        "persons": [],  # they are no more
+        "all": [{"faceId": "f1"}, {"faceId": "f2"}, {"faceId": "f3"}],
+        "hers": [{"faceId": "f1", "personId": "p1"}, {"faceId": "f3", "personId": "p1"}],
+        "none": [],
+    }
+
+
+# What others wrote.
+
+
+async def test_photos_are_read_as_the_document_has_them(served: Served) -> None:
+    bare = photo("b", createdAt=WRITTEN, colour="blue", tags=None, description=None, personNames=None, faces=None)
+    old = photo("a", persons=["p1", "p2", "gone"])
+    del old["tags"], old["description"], bare["persons"]
+    await put(served, user(uploadLimit=None), old, bare, person("p1"), person("p2", faceCount=None, thumbnailUrl=None))
+
+    answer = await ask_as(
+        served,
+        """{ photos(order: ASCENDING) { nodes {
+          imageId takenAt createdAt description tags personIds email contentType size width height
+          persons { personId name faceCount thumbnailUrl } faces { faceId } user { uploadLimit uploadCount }
+        } } }""",
+    )
+
+    common: dict[str, Any] = {
+        "takenAt": INSTANT,
+        "createdAt": INSTANT,
+        "description": None,
+        "tags": [],
+        "email": ADA,
+        "contentType": None,
+        "size": None,
+        "width": None,
+        "height": None,
+        "faces": [],
+        "user": {"uploadLimit": 100, "uploadCount": None},
+    }
+    people = [
+        {"personId": "p1", "name": "P1", "faceCount": 0, "thumbnailUrl": "https://example.com/thumbnail.jpg"},
+        {"personId": "p2", "name": "P2", "faceCount": 0, "thumbnailUrl": None},
+    ]
+    assert good(answer)["photos"]["nodes"] == [
+        {"imageId": "a", "personIds": ["p1", "p2", "gone"], "persons": people, **common},
+        {"imageId": "b", "personIds": [], "persons": [], **common},
+    ]
+    # Nothing says what they are called: each is looked for by their id.
+    assert answer.made == [GET, QUERY, QUERY, QUERY, BY_TYPE, *["Query sparks.personId-PK-index"] * 3]
+
+
+async def test_what_the_file_of_a_photo_is_is_read_in_both_forms(served: Served) -> None:
+    file: dict[str, Any] = {"contentType": "image/png", "size": 1234, "width": 60, "height": 40}
+    partly = {"contentType": "image/jpeg", "size": None}
+    await put(served, photo("a", **file), photo("b", file=file), photo("c", file=partly), photo("d", file=None))
+    fields = "{ contentType size width height }"
+
+    alone = await served.ask("{ " + " ".join(f'{id}: photo(id: "{id}") {fields}' for id in "abcd") + " }")
+    listed = await served.ask(f"{{ photos(order: ASCENDING) {{ nodes {fields} }} }}")
+
+    nothing = dict.fromkeys(file)
+    assert good(alone) == {"a": file, "b": file, "c": nothing | partly, "d": nothing}
+    assert good(listed)["photos"]["nodes"][1:] == [file, nothing | partly, nothing]
+    assert (listed.made, photo_item(photo_from(photo("a", **file)))["file"]) == ([BY_TYPE], file)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"createdAt": "yesterday"},
+        {"SK": "IMAGE"},
+        {"SK": "IMAGE#someday"},
+        {"faces": [{"faceId": "f"}]},
+        {"faces": ["f"]},
+        {"personNames": ["p1"]},
+        {"size": "big"},
+        {"file": {"size": "big"}},
+        {"file": "image/png"},
+        {"tags": 7},
+    ],
+    ids=str,
+)
+def test_what_cannot_be_read_of_a_photo_is_told_in_its_place(damage: dict[str, Any]) -> None:
+    assert isinstance(parsed(photo_from, photo("a")), Photo)
+    assert isinstance(parsed(photo_from, photo("a") | damage), Internal)
+
+
+async def test_a_damaged_photo_is_an_error_in_its_own_place_of_the_page(served: Served) -> None:
+    await put(served, photo("a"), photo("b", at="someday"), photo("c") | {"SK": "IMAGE"}, photo("d"))
+
+    page = await served.ask("{ photos { nodes { imageId } edges { cursor } } }")
+    alone = await served.ask('{ photo(id: "b") { imageId } other: photo(id: "a") { imageId } }')
+
+    assert [node and node["imageId"] for node in page.data["photos"]["nodes"]] == ["d", None, None, "a"]
+    assert len({edge["cursor"] for edge in page.data["photos"]["edges"]}) == 4
+    assert [(error["path"], error["extensions"]["code"]) for error in page.errors or ()] == [
+        (["photos", "nodes", 1], "INTERNAL"),
+        (["photos", "nodes", 2], "INTERNAL"),
+    ]
+    assert alone.data == {"photo": None, "other": {"imageId": "a"}}
+    assert [(error["path"], error["message"]) for error in alone.errors or ()] == [
+        (["photo"], "A stored record is damaged.")
+    ]
+
+
+async def test_a_damaged_person_or_face_is_an_error_in_its_own_place_of_the_photo(served: Served) -> None:
+    people = [person("p1"), person("p2", createdAt="once"), person("p3")]
+    faces = [face("f1", "a", "p1"), face("f2", "a", "p2", boundingBox={"left": 0}), face("f3", "a", "p3")]
+    await put(served, tagged(photo("a"), faces, *people), *people, *faces[:2])
+
+    answer = await served.ask('{ photo(id: "a") { persons { name } faces { faceId person { name } } } }')
+
+    assert answer.data["photo"] == {
+        "persons": [{"name": "P1"}, None, {"name": "P3"}],
+        # The third is no more.
+        "faces": [{"faceId": "f1", "person": {"name": "P1"}}, None],
+    }
+    assert [(error["path"], error["extensions"]["code"]) for error in answer.errors or ()] == [
+        (["photo", "persons", 1], "INTERNAL"),
+        (["photo", "faces", 1], "INTERNAL"),
+    ]
+
+
+# One photo, one person.
+
+
+async def test_a_photo_is_one_point_read_where_the_moment_it_was_taken_is_known_and_else_one_query(
+    served: Served,
+) -> None:
+    await put(served, photo("ours"), photo("theirs", at=OTHERWISE))
+    ask = "query ($id: ID!, $at: DateTime) { photo(id: $id, takenAt: $at) { imageId takenAt } }"
+
+    async def found(id: str, at: str | None = None) -> tuple[Any, list[str]]:
+        answer = await served.ask(ask, {"id": id, "at": at})
+        return good(answer)["photo"], answer.made
+
+    ours, theirs = [{"imageId": id, "takenAt": INSTANT} for id in ("ours", "theirs")]
+    assert await found("ours", "2023-01-01T01:00:00+01:00") == (ours, [GET])
+    assert await found("ours") == (ours, [QUERY])
+    # Written in another form: the key that we would write finds nothing.
+    assert await found("theirs", WRITTEN) == (theirs, [GET, QUERY])
+    assert await found("ours", "2023-01-01T00:00:01Z") == (None, [GET, QUERY])
+    assert await found("none") == (None, [QUERY])
+
+
+async def test_who_was_renamed_is_looked_for_once_however_many_photos_know_the_old_name(served: Served) -> None:
+    was, now = person("p1", "Old"), person("p1", "New")
+    faces = [face(f"f{number}", f"i{number}", "p1") for number in range(5)]
+    photos = [tagged(photo(f"i{number}"), [faces[number]], was) for number in range(5)]
+    await put(served, now, *photos, *faces)
+
+    answer = await served.ask("{ photos { nodes { persons { name } faces { person { name } } } } }")
+
+    shown = {"persons": [{"name": "New"}], "faces": [{"person": {"name": "New"}}]}
+    assert good(answer)["photos"]["nodes"] == [shown] * 5
+    assert answer.made == [BATCH, QUERY, BY_TYPE]
+
+
+async def test_a_face_leads_to_its_photo_and_person_by_themselves(served: Served) -> None:
+    await put(served, photo("a"), person("p"), face("new", "a", "p"), face("old", "a", "p", at=None))
+
+    async def shown(id: str) -> tuple[Any, list[str]]:
+        answer = await served.ask(
+            "query ($id: ID!) { node(id: $id) { ... on Face { photo { imageId } person { name } } } }",
+            {"id": global_id("Face", id, "a")},
+        )
+        return good(answer)["node"], answer.made
+
+    expected = {"photo": {"imageId": "a"}, "person": {"name": "P"}}
+    assert await shown("new") == (expected, [GET, GET, QUERY])
+    assert await shown("old") == (expected, [GET, QUERY, QUERY])
+
+
+# Consistency.
+
+
+@pytest.mark.parametrize(
+    ("field", "operation"),
+    [
+        ('photo(id: "a", takenAt: "2023-01-01T00:00:00Z", consistent: %s) { imageId }', "GetItem"),
+        ('photo(id: "a", consistent: %s) { imageId }', "Query"),
+        ('person(id: "p", consistent: %s) { name }', "Query"),
+        ('photoUser(email: "ada@example.com", consistent: %s) { displayName }', "GetItem"),
+    ],
+)
+async def test_what_is_read_from_the_table_can_be_read_consistently(served: Served, field: str, operation: str) -> None:
+    await put(served, user(), photo("a"), person("p"))
+
+    async def asked(consistent: str) -> tuple[Any, list[tuple[str, bool]]]:
+        answer = await served.ask(f"{{ it: {field % consistent} }}", user="ada", email=ADA)
+        return good(answer)["it"], [
+            (call.operation, call.request.get("ConsistentRead", False)) for call in answer.calls
+        ]
+
+    then, now = await asked("false"), await asked("true")
+
+    assert then[0]
+    assert then[0] == now[0]
+    assert (then[1], now[1]) == ([(operation, False)], [(operation, True)])
+
+
+async def test_what_is_read_from_an_index_cannot_be_read_consistently(served: Served) -> None:
+    lists = ["photos", "persons", "photoUsers", "photosByUser"]
+    extra = {"photosByUser": f', email: "{ADA}"'}
+
+    for name in lists:
+        answer = await ask_as(
+            served, f"{{ {name}(consistent: true{extra.get(name, '')}) {{ nodes {{ id }} }} }}", role=Role.ADMIN
+        )
+        assert [(error["extensions"], error["path"]) for error in answer.errors] == [
+            ({"code": "BAD_USER_INPUT", "field": "consistent"}, [name])
+        ]
+        assert "DynamoDB supports only eventually consistent reads of indexes" in answer.errors[0]["message"]
+        assert answer.calls == []
+
+
+# Pages.
+
+
+async def test_lists_are_paged_both_ways_in_both_orders(served: Served) -> None:
+    mine = [f"i{number:02}" for number in range(0, 10, 2)]
+    others = [f"i{number:02}" for number in (1, 7)]
+    people = [f"p{number}" for number in range(4)]
+    await put(
+        served,
+        user(),
+        *[photo(id) for id in mine],
+        *[photo(id, EVE) for id in others],
+        *[person(id) for id in people],
+    )
+    id = user_id(served, ADA)
+
+    both = sorted(mine + others)
+    await assert_paged(served, "photos(%s)", "imageId", both[::-1])
+    await assert_paged(served, "photos(order: ASCENDING, %s)", "imageId", both)
+    await assert_paged(served, f'photosByUser(userId: "{id}", %s)', "imageId", mine[::-1])
+    await assert_paged(served, f'photosByUser(email: "{ADA}", order: ASCENDING, %s)', "imageId", mine)
+    await assert_paged(served, "persons(%s)", "personId", people)
+    await assert_paged(served, "persons(order: DESCENDING, %s)", "personId", people[::-1])
+
+
+async def test_the_last_evaluated_key_goes_on_where_the_page_ends_and_ends_with_the_list(served: Served) -> None:
+    await put(served, user(), *[photo(f"i{number}") for number in range(3)])
+    ask = """query ($after: String) { photosByUser(email: "ada@example.com", first: 2, after: $after) {
+      nodes { imageId } lastEvaluatedKey pageInfo { endCursor } } }"""
+
+    first = good(await served.ask(ask))["photosByUser"]
+    second = good(await served.ask(ask, {"after": first["lastEvaluatedKey"]}))["photosByUser"]
+
+    assert first["nodes"] == [{"imageId": "i2"}, {"imageId": "i1"}]
+    assert first["lastEvaluatedKey"] == first["pageInfo"]["endCursor"]
+    assert second["nodes"] == [{"imageId": "i0"}]
+    assert second["lastEvaluatedKey"] is None
+
+
+async def test_a_cursor_is_good_for_its_own_list_alone(served: Served) -> None:
+    await put(served, user(), user(EVE), person("p1"), person("p2"), photo("a"), photo("b"), photo("c", EVE))
+    lists = {
+        "photos": "photos(%s)",
+        "ascending": "photos(order: ASCENDING, %s)",
+        "ada's": f'photosByUser(email: "{ADA}", %s)',
+        "ada's, ascending": f'photosByUser(email: "{ADA}", order: ASCENDING, %s)',
+        "eve's": f'photosByUser(userId: "{user_id(served, EVE)}", %s)',
+        "persons": "persons(%s)",
+        "users": "photoUsers(%s)",
+    }
+
+    async def page(field: str, paging: str) -> Answer:
+        body = "{ nodes { id } pageInfo { endCursor } }"
+        return await served.ask(f"{{ page: {field % paging} {body} }}", user="root", role=Role.ADMIN)
+
+    cursors = {
+        name: good(await page(field, "first: 1"))["page"]["pageInfo"]["endCursor"] for name, field in lists.items()
+    }
+
+    for name, cursor in cursors.items():
+        for other, field in lists.items():
+            for way in ("after", "before"):
+                assert (await page(field, f'{way}: "{cursor}"')).codes == ([] if name == other else ["BAD_CURSOR"])
+    for name, cursor in cursors.items():
+        for at in (0, len(cursor) // 2, -2):
+            flipped = list(cursor)
+            flipped[at] = "A" if flipped[at] != "A" else "B"
+            assert (await page(lists[name], f'after: "{"".join(flipped)}"')).codes == ["BAD_CURSOR"]
+    # However the same user is named, it is the same list.
+    mine = cursors["ada's"]
+    answer = await page(f'photosByUser(userId: "{user_id(served, ADA)}", %s)', f'after: "{mine}"')
+    assert [node["id"] for node in good(answer)["page"]["nodes"]] == [photo_id("a")]
+
+
+def photo_id(image_id: str) -> str:
+    return global_id("Photo", image_id, WRITTEN)
+
+
+async def test_a_user_id_that_stands_for_nobody_is_no_user_and_lists_nothing(served: Served) -> None:
+    await put(served, user(), photo("a"))
+
+    one = await served.ask('{ photoUser(userId: "forged") { id } }')
+    listed = await served.ask('{ photosByUser(userId: "forged") { nodes { id } } }')
+
+    assert (good(one), one.calls) == ({"photoUser": None}, [])
+    assert (listed.codes, listed.calls) == (["BAD_USER_INPUT"], [])
+    assert [(error["message"], error["extensions"]["field"]) for error in listed.errors or ()] == [
+        ("`userId` is not the id of a photo user.", "userId")
+    ]
+
+
+@pytest.mark.parametrize("field", ["photosByUser(%s) { nodes { id } }", "photoUser(%s) { id }"])
+@pytest.mark.parametrize(
+    ("named", "fault"),
+    [
+        ("", "email"),
+        ('email: "ada@example.com", userId: "x"', "userId"),
+        ('email: "ada"', "email"),
+        (f'email: "{"a" * 250}@x.org"', "email"),
+    ],
+)
+async def test_a_user_is_named_in_one_way(served: Served, field: str, named: str, fault: str) -> None:
+    answer = await served.ask(f"{{ {field % named if named else field.replace('(%s)', '')} }}")
+
+    assert [error["extensions"]["code"] for error in answer.errors or ()] == ["BAD_USER_INPUT"]
+    assert answer.calls == []
+
+
+# Nodes.
+
+
+async def test_every_node_of_the_library_is_read_by_its_id(served: Served) -> None:
+    shown, people = face("f", "ours", "p"), person("p")
+    await put(served, user(), tagged(photo("ours"), [shown], people), photo("theirs", at=OTHERWISE))
+    await put(served, people, shown)
+    ids = [
+        *[node["id"] for node in good(await served.ask("{ photos { nodes { id } } }"))["photos"]["nodes"]],
+        *good(await served.ask('{ person(id: "p") { id } }'))["person"].values(),
+        *[one["id"] for one in good(await served.ask('{ photo(id: "ours") { faces { id } } }'))["photo"]["faces"]],
+        *good(await served.ask('{ photo(id: "ours") { user { id } } }'))["photo"]["user"].values(),
+    ]
+
+    answer = await served.ask(
+        "query ($ids: [ID!]!) { nodes(ids: $ids) { __typename id ... on Photo { imageId } ... on Face { faceId } } }",
+        {"ids": ids},
+    )
+
+    assert good(answer)["nodes"] == [
+        {"__typename": "Photo", "id": ids[0], "imageId": "theirs"},
+        {"__typename": "Photo", "id": ids[1], "imageId": "ours"},
+        {"__typename": "Person", "id": ids[2]},
+        {"__typename": "Face", "id": ids[3], "faceId": "f"},
+        {"__typename": "PhotoUser", "id": ids[4]},
+    ]
+    # Whoever wrote a photo, its id leads to its key; a person's does not hold the name.
+    assert answer.made == [BATCH, QUERY]
+
+
+async def test_ids_of_nothing_are_null(served: Served) -> None:
+    await put(served, user(), photo("a"), person("p"), face("f", "a", "p"))
+    ids = [
+        global_id("Photo", "a", "2023-01-01T00:00:01Z"),
+        global_id("Photo", "a", "someday"),
+        global_id("Photo", "none", WRITTEN),
+        global_id("PhotoUser", ADA),
+        global_id("PhotoUser", user_id(served, ADA)[:-1]),
+        global_id("PhotoUser", user_id(served, "nobody@example.com")),
+        global_id("Person", "none"),
+        global_id("Face", "f", "none"),
+        global_id("Face", "none", "a"),
+    ]
+
+    answer = await served.ask("query ($ids: [ID!]!) { nodes(ids: $ids) { id } }", {"ids": ids})
+
+    assert good(answer)["nodes"] == [None] * len(ids)
+
+
+@pytest.mark.parametrize("spelling", ["{}!!", "{}==", " {}", "{}\n"])
+async def test_a_node_has_one_id_only(served: Served, spelling: str) -> None:
+    await put(served, photo("a"))
+    id = good(await served.ask('{ photo(id: "a") { id } }'))["photo"]["id"]
+
+    answer = await served.ask("query ($id: ID!) { node(id: $id) { id } }", {"id": spelling.format(id)})
+
+    assert answer.codes == ["BAD_USER_INPUT"]
+    assert answer.calls == []
+
+
+@pytest.mark.parametrize("parts", [("", ""), ("i" * 3000, WRITTEN)], ids=["empty", "too long"])
+async def test_an_id_of_no_key_is_named(served: Served, parts: tuple[str, str]) -> None:
+    answer = await served.ask("query ($ids: [ID!]!) { nodes(ids: $ids) { id } }", {"ids": [global_id("Photo", *parts)]})
+
+    assert [(error["extensions"]["code"], error["extensions"]["field"]) for error in answer.errors or ()] == [
+        ("BAD_USER_INPUT", "ids[0]")
+    ]

@@ -1,0 +1,365 @@
+"""One's photos are changed and deleted (SPARKS-W1), with all that hangs on them."""
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from datastore.errors import Unavailable
+from datastore.model.access_patterns import AccessPattern
+from datastore.model.identity import Role
+from datastore.photos import update_photo as editing
+from datastore.photos.file_deletion_outbox import FileDeletionOutbox
+from datastore.photos.optimistic_update import OptimisticUpdate
+from datastore.session.store import Action, Store
+from tests.support.photo_items import ADA, EVE, OTHERWISE, WRITTEN, ask_as, face, person, photo, put, tagged, user
+from tests.support.photo_steps import DELETE, UPDATE, assert_consistent, done, one, stored, tag
+from tests.support.served import Served
+
+AT = "2026-06-25T10:00:00.250Z"
+FILES = [f"originals/{ADA}/i.jpg", f"thumbnails/{ADA}/i.jpg"]
+
+
+def objects(served: Served) -> Any:
+    assert served.gateway.services is not None
+    return served.gateway.services.objects
+
+
+async def upload(served: Served) -> None:
+    for key in FILES:
+        await objects(served).write(key, b"a picture", content_type="image/jpeg")
+
+
+async def files(served: Served) -> list[bool]:
+    """Whether each of the photo's files is there."""
+    return [await objects(served).read(key, most_bytes=100) is not None for key in FILES]
+
+
+async def test_what_a_photo_says_is_changed_in_one_call(served: Served) -> None:
+    await put(served, photo("i", at=AT))
+    tags = [" Sea ", "sea", "FOG"]
+
+    answer = await ask_as(served, UPDATE, input={"imageId": "i", "description": " New ", "tags": tags}, at=AT)
+
+    assert answer.data["updatePhoto"] == {"imageId": "i", "description": "New", "tags": ["sea", "fog"]}
+    assert answer.made == ["UpdateItem sparks"]
+    assert await stored(served) == [photo("i", at=AT, description="New", tags=["sea", "fog"], version=1)]
+
+
+async def test_without_the_moment_as_it_is_written_a_photo_is_found(served: Served) -> None:
+    await put(served, photo("i", at=OTHERWISE))
+
+    found = await ask_as(served, UPDATE, input={"imageId": "i", "description": None})
+    otherwise = await ask_as(served, UPDATE, input={"imageId": "i", "tags": []}, at=WRITTEN)
+
+    assert found.data["updatePhoto"] == {"imageId": "i", "description": None, "tags": ["tag1", "tag2"]}
+    assert found.made == ["Query sparks", "UpdateItem sparks"]
+    assert otherwise.data["updatePhoto"]["tags"] == []
+    assert otherwise.made == ["Query sparks", "UpdateItem sparks", "UpdateItem sparks"]
+
+
+@pytest.mark.parametrize("at", [WRITTEN, OTHERWISE])
+async def test_a_photo_of_another_moment_is_told_and_stays(served: Served, at: str) -> None:
+    await put(served, user(uploadCount=1), photo("i", at=at))
+    await upload(served)
+    before, told = await stored(served), "There is no such photo taken at that moment."
+
+    for email, role in ((ADA, Role.USER), (EVE, Role.ADMIN)):
+        answer = await ask_as(served, DELETE, email, role, id="i", at=AT)
+        assert (answer.codes, answer.errors[0]["message"]) == (["NOT_FOUND"], told)
+        assert answer.errors[0]["extensions"]["field"] == "takenAt"
+    changed = await ask_as(served, UPDATE, input={"imageId": "i", "tags": ["x"]}, at=AT)
+    assert (changed.codes, changed.errors[0]["message"]) == (["NOT_FOUND"], told)
+
+    assert await stored(served) == before
+    assert await files(served) == [True, True]
+    # As it was written or not, the right moment is the photo's; and then it is gone, whatever moment is said.
+    assert await done(served, DELETE, id="i", at=WRITTEN) is not None
+    for moment in (WRITTEN, AT, None):
+        assert await done(served, DELETE, id="i", at=moment) is None
+
+
+async def test_the_moment_is_no_change_that_can_be_asked_for(served: Served) -> None:
+    await put(served, photo("i"))
+
+    answer = await ask_as(served, UPDATE, input={"imageId": "i", "tags": [], "takenAt": AT})
+
+    assert "takenAt" in answer.errors[0]["message"]
+    assert answer.calls == []
+    assert await stored(served) == [photo("i")]
+
+
+async def test_a_moment_without_an_offset_is_in_utc(served: Served) -> None:
+    await put(served, photo("i", at=AT))
+
+    answer = await ask_as(served, DELETE, id="i", at=AT.removesuffix("Z"))
+
+    assert answer.errors is None
+    assert await stored(served) == []
+
+
+async def test_photos_are_changed_and_deleted_by_their_owner_and_not_by_others(served: Served) -> None:
+    await put(served, photo("i", at=AT))
+    await upload(served)
+    changes = {"imageId": "i", "description": "x"}
+
+    for role in Role:
+        asked: list[tuple[str, dict[str, Any]]] = [(UPDATE, {"input": changes})]
+        if role is not Role.ADMIN:
+            asked.append((DELETE, {"id": "i"}))
+        refused = [
+            await ask_as(served, query, EVE, role, **given, at=at) for query, given in asked for at in (None, AT)
+        ]
+        assert [answer.codes for answer in refused] == [["FORBIDDEN"]] * len(refused)
+        assert ADA not in str([answer.errors for answer in refused])
+    assert (await served.ask(DELETE, {"id": "i"})).codes == ["UNAUTHENTICATED"]
+    assert (await ask_as(served, UPDATE, None, input=changes)).codes == ["FORBIDDEN"]
+    for role in (Role.USER, Role.SYSTEM):
+        assert (await ask_as(served, DELETE, None, role, id="i")).codes == ["FORBIDDEN"]
+    assert await stored(served) == [photo("i", at=AT)]
+    assert await files(served) == [True, True]
+
+
+async def test_what_is_out_of_bounds_is_refused(served: Served) -> None:
+    wrong: list[tuple[Any, str]] = [
+        ({}, "input"),
+        ({"description": " "}, "description"),
+        ({"description": "x" * 1001}, "description"),
+        ({"tags": None}, "tags"),
+        ({"tags": ["x"] * 21}, "tags"),
+        ({"tags": ["x", " "]}, "tags[1]"),
+        ({"tags": ["x" * 51]}, "tags[0]"),
+        ({"tags": ["x"], "imageId": " "}, "imageId"),
+    ]
+    for given, field in wrong:
+        answer = await ask_as(served, UPDATE, input={"imageId": "i"} | given)
+
+        assert answer.codes == ["BAD_USER_INPUT"]
+        assert (answer.errors or [])[0]["extensions"]["field"] == field
+        assert answer.calls == []
+
+
+async def test_a_photo_goes_with_its_faces_its_counts_and_its_files(served: Served) -> None:
+    await put(served, user(uploadCount=2), photo("i", at=AT), photo("j"), person("p"), person("q"), person("r"))
+    await upload(served)
+    for image_id, whose in (("i", "p"), ("i", "q"), ("i", "p"), ("j", "p")):
+        await tag(served, image_id, whose)
+
+    answer = await ask_as(served, DELETE, id="i", at=AT)
+    again = await done(served, DELETE, id="i", at=AT)
+
+    assert answer.data["deletePhoto"] == {"imageId": "i", "description": "Photo i"}
+    # The photo; the persons and the user; all at once; and the note of the files, when they are gone.
+    assert answer.made == [
+        "BatchGetItem sparks",
+        "DeleteItem sparks",
+        "GetItem sparks",
+        "TransactWriteItems sparks",
+    ]
+    assert again is None
+    assert [item["PK"] for item in await stored(served, "IMAGE")] == ["IMAGE#j"]
+    assert [item["faceCount"] for item in await stored(served, "PERSON")] == [1, 0, 0]
+    assert await files(served) == [False, False]
+    await assert_consistent(served)
+
+
+@pytest.mark.parametrize("admin", [EVE, None])
+async def test_an_admin_deletes_anybodys_photo_and_its_owner_gets_the_place_back(
+    served: Served, admin: str | None
+) -> None:
+    others = user(EVE, uploadCount=1), photo("j", EVE)
+    await put(served, user(uploadCount=1), photo("i", at=AT), person("p"), *others)
+    await upload(served)
+    await tag(served, "i", "p")
+
+    told = await done(served, DELETE, admin, Role.ADMIN, id="i", at=AT)
+
+    assert told == {"imageId": "i", "description": "Photo i"}
+    assert await stored(served, "USER") == [user(uploadCount=0), user(EVE, uploadCount=1)]
+    assert await stored(served, "IMAGE") == [photo("j", EVE)]
+    assert await files(served) == [False, False]
+    await assert_consistent(served)
+    assert await done(served, DELETE, admin, Role.ADMIN, id="i", at=AT) is None
+
+
+async def test_an_admin_deletes_the_photo_of_an_owner_whose_email_others_wrote_in_capitals(served: Served) -> None:
+    await put(served, photo("i", "Ada@Example.com"))
+
+    assert await done(served, DELETE, EVE, Role.ADMIN, id="i") is not None
+    assert await stored(served) == []
+
+
+async def test_the_faces_of_a_photo_that_others_wrote_go_with_it(served: Served) -> None:
+    faces = [face("f1", "i", "p", None), face("f2", "j", "p", None), face("f3", "i", "q", None)]
+    await put(served, photo("i", persons=["p", "q"]), person("p", faceCount=2), person("q", faceCount=1), *faces)
+
+    assert await done(served, DELETE, id="i") == {"imageId": "i", "description": "Photo i"}
+
+    left = [item["PK"] for item in await stored(served)]
+    assert left == ["FACE#f2", "PERSON#p", "PERSON#q"]
+    assert [item["faceCount"] for item in await stored(served, "PERSON")] == [1, 0]
+
+
+async def test_a_photo_with_more_faces_than_fit_goes_in_some_steps(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(editing, "MOST_FACES", 2)
+    faces = [face(f"f{number}", "i", "p") for number in range(5)]
+    await put(served, user(uploadCount=1), tagged(photo("i"), faces, person("p")), person("p", faceCount=5), *faces)
+
+    answer = await ask_as(served, DELETE, id="i")
+
+    assert answer.made.count("TransactWriteItems sparks") == 3
+    assert await stored(served) == [person("p"), user(uploadCount=0)]
+
+
+async def test_where_no_count_is_kept_a_photo_goes_all_the_same(served: Served) -> None:
+    for kept in ((), (user(uploadCount=0),)):
+        await put(served, *kept, photo("i"))
+
+        assert await done(served, DELETE, id="i") is not None
+        assert await stored(served) == list(kept)
+
+
+async def test_a_photo_whose_revision_others_wrote_as_null_is_changed_and_deleted(served: Served) -> None:
+    await put(served, user(uploadCount=2), photo("i", revision=None), photo("j", revision=None), person("p"))
+
+    await tag(served, "i", "p")
+    assert (await one(served, "IMAGE#i") or {})["revision"] == 1
+    for image_id in ("i", "j"):
+        assert await done(served, DELETE, id=image_id) is not None
+    assert await stored(served) == [person("p"), user(uploadCount=0)]
+
+
+@pytest.mark.parametrize("count", [{}, {"uploadCount": None}])
+async def test_where_no_count_is_kept_it_begins_with_a_deletion(served: Served, count: Any) -> None:
+    owner = user(**count)
+    del owner["uploadLimit"]
+    await put(served, owner, photo("i"), photo("j"), photo("k", EVE))
+
+    answer = await ask_as(served, DELETE, id="i")
+
+    assert (answer.errors, answer.made.count("Query sparks.email-PK-index")) == (None, 1)
+    assert await stored(served, "USER") == [user(uploadCount=1, uploadLimit=100)]
+
+
+async def test_a_photo_that_goes_while_the_photos_are_counted_holds_no_place(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(served, user(), photo("i"), photo("j"))
+    count = Store.count
+
+    async def slow(store: Store, pattern: AccessPattern, values: Mapping[str, Any]) -> int:
+        counted = await count(store, pattern, values)
+        monkeypatch.setattr(Store, "count", count)
+        assert await done(served, DELETE, id="i") is not None
+        return counted
+
+    monkeypatch.setattr(Store, "count", slow)
+    reserve = 'mutation { createPhoto(input: {contentType: JPEG, description: "New"}) { imageId } }'
+    answer = await ask_as(served, reserve)
+
+    # One that is left, and one that is to come.
+    assert answer.errors is None
+    assert await stored(served, "USER") == [user(uploadCount=2)]
+
+
+async def test_of_many_who_delete_a_photo_at_once_one_is_told_of_it(served: Served) -> None:
+    await put(served, user(uploadCount=1), photo("i"), person("p"))
+    await tag(served, "i", "p")
+
+    told = await asyncio.gather(*[done(served, DELETE, id="i") for _ in range(6)])
+
+    assert sorted(map(bool, told)) == [False] * 5 + [True]
+    await assert_consistent(served)
+
+
+async def test_what_cannot_be_removed_now_is_removed_later(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put(served, user(uploadCount=1), photo("i"))
+    await upload(served)
+
+    async def fails(_: Any, __: Any) -> None:
+        raise Unavailable(f"{FILES} cannot be reached.")
+
+    with monkeypatch.context() as broken, caplog.at_level(logging.ERROR):
+        broken.setattr(type(objects(served)), "delete", fails)
+        told = await done(served, DELETE, id="i")
+
+    assert told is not None
+    assert await files(served) == [True, True]
+    assert await one(served, "REMOVAL#i") == {
+        "PK": "REMOVAL#i",
+        "SK": "REMOVAL#i",
+        "entityType": "REMOVAL",
+        "imageId": "i",
+        "objectKeys": [*FILES, "incoming/i/original", "incoming/i/thumbnail"],
+        "createdAt": "2026-06-25T12:00:00.000Z",
+    }
+    assert ADA not in caplog.text
+
+    assert await FileDeletionOutbox(served.store(), objects(served)).finish_all() == 1
+
+    assert await files(served) == [False, False]
+    assert await stored(served) == [user(uploadCount=0)]
+
+
+async def test_files_that_are_to_be_removed_already_are_not_forgotten_by_a_deletion(served: Served) -> None:
+    earlier, key = f"originals/{ADA}/earlier.jpg", "REMOVAL#i"
+    note = {"PK": key, "SK": key, "entityType": "REMOVAL", "imageId": "i", "objectKeys": [earlier]}
+    await put(served, user(uploadCount=1), photo("i"), note | {"createdAt": AT})
+    for file in (earlier, *FILES):
+        await objects(served).write(file, b"a picture", content_type="image/jpeg")
+
+    await done(served, DELETE, id="i")
+    await FileDeletionOutbox(served.store(), objects(served)).finish_all()
+
+    assert [await objects(served).read(file, most_bytes=100) for file in (earlier, *FILES)] == [None] * 3
+    assert await stored(served) == [user(uploadCount=0)]
+
+
+async def test_a_photo_that_lists_a_face_twice_goes_and_it_is_counted_once(served: Served) -> None:
+    twice, other = face("f", "i", "p"), face("g", "j", "p")
+    await put(served, user(uploadCount=1), tagged(photo("i"), [twice, twice], person("p")), twice, other)
+    await put(served, person("p", faceCount=2))
+
+    assert await done(served, DELETE, id="i") is not None
+
+    assert await stored(served) == [other, person("p", faceCount=1), user(uploadCount=0)]
+
+
+async def test_faces_that_are_gone_already_are_not_counted_however_many_a_photo_lists(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(editing, "MOST_FACES", 2)
+    # Still listed, as the index shows such a moment longer, too.
+    gone, left = [face(f"f{number}", "i", "p") for number in range(3)], face("f3", "i", "p")
+    other = face("g", "j", "p")
+    await put(served, user(uploadCount=1), tagged(photo("i"), [*gone, left], person("p")), left, other)
+    await put(served, person("p", faceCount=2))
+
+    await done(served, DELETE, id="i")
+
+    assert await stored(served) == [other, person("p", faceCount=1), user(uploadCount=0)]
+
+
+@pytest.mark.parametrize("count", [{}, {"uploadCount": None}])
+async def test_a_count_that_begins_while_a_photo_is_deleted_gives_its_place_back(
+    served: Served, monkeypatch: pytest.MonkeyPatch, count: Any
+) -> None:
+    await put(served, user(**count), photo("i"))
+    commit, begun = OptimisticUpdate.commit, list[bool]()
+
+    async def after(current: OptimisticUpdate, pattern: AccessPattern, actions: Sequence[Action]) -> None:
+        if not begun:
+            begun.append(True)
+            await put(served, user(uploadCount=1))
+        await commit(current, pattern, actions)
+
+    monkeypatch.setattr(OptimisticUpdate, "commit", after)
+    assert await done(served, DELETE, id="i") is not None
+
+    assert await stored(served) == [user(uploadCount=0)]

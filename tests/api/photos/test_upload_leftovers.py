@@ -1,0 +1,617 @@
+"""What uploads leave when they are repeated, cut off or overtaken: no file stays that nobody shows, and none goes that
+somebody does.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from datetime import timedelta
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from datastore.keyspace.photos import table
+from datastore.keyspace.photos import uploads as keys
+from datastore.model.ids import uuid7
+from datastore.objects.local import LocalObjects
+from datastore.objects.none import NoObjects
+from datastore.photos.decoder_pool import DecoderPool
+from datastore.photos.file_deletion_outbox import FileDeletionOutbox, incoming
+from datastore.photos.reservation_expiry import RELEASED_AT_ONCE, ReservationExpiry
+from datastore.photos.uploads import Uploads, _endings
+from tests.support.photo_items import ADA, EVE, photo, put, user
+from tests.support.photo_steps import DELETE, done, stored
+from tests.support.pictures import jpeg
+from tests.support.served import NOON, Served
+from tests.support.upload_forms import cancel, complete, count, create, send
+from tests.support.upload_load import files_in
+from tests.support.upload_steps import files, items, janitor, reserved, shown, uploaded
+
+OWN_ID = uuid7(NOON, "a client's own")
+
+
+@pytest.fixture(autouse=True)
+async def ada(served: Served) -> None:
+    await put(served, user(uploadCount=0, uploadLimit=10))
+
+
+@pytest.fixture
+async def other_pictures() -> AsyncIterator[DecoderPool]:
+    """The decoders of another gateway."""
+    other = DecoderPool()
+    yield other
+    await other.aclose()
+
+
+def note(image_id: str, **more: Any) -> dict[str, Any]:
+    key = f"REMOVAL#{image_id}"
+    return {"PK": key, "SK": key, "entityType": "REMOVAL", "imageId": image_id} | more
+
+
+@pytest.fixture
+async def late(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A photo whose id is reserved a second time: the repeat looks for a photo before the first upload is confirmed,
+    and takes its place after.
+    """
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    looked, confirmed = asyncio.Event(), asyncio.Event()
+    look = Uploads._photo
+
+    async def slow(self: Uploads, image_id: str) -> Any:
+        found = await look(self, image_id)
+        if not looked.is_set():
+            looked.set()
+            await confirmed.wait()
+        return found
+
+    monkeypatch.setattr(Uploads, "_photo", slow)
+    late = asyncio.create_task(create(served, imageId=OWN_ID))
+    await looked.wait()
+    assert (await complete(served, OWN_ID)).errors is None
+    confirmed.set()
+    assert (await late).errors is None
+    assert (await count(served), len(await items(served, "UPLOAD"))) == (2, 1)
+
+
+@pytest.mark.usefixtures("late")
+async def test_a_repeat_that_comes_late_takes_no_photo_its_files(served: Served) -> None:
+    # As one does that confirmed the first upload at the same time, and found the second one in its place.
+    shown_keys = set(files(served))
+    here: dict[str, Any] = {"keys": shown_keys, "me": ADA, "now": int(NOON.timestamp())}
+    assert (await served.store().update(keys.COMPLETE_PHOTO, keys.upload(OWN_ID), **here)).ok
+    served.clock.forward(hours=2)
+    await janitor(served).tidy()
+
+    assert shown(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
+    assert (await count(served), await stored(served, "UPLOAD"), await stored(served, "REMOVAL")) == (1, [], [])
+
+
+@pytest.mark.usefixtures("late")
+async def test_a_place_that_was_taken_late_is_given_back_when_the_photo_is_confirmed_again(served: Served) -> None:
+    assert (await complete(served, OWN_ID)).errors is None
+    assert (await complete(served, OWN_ID)).made == ["GetItem sparks", "Query sparks"]
+    await janitor(served).tidy()
+
+    assert (await count(served), await items(served, "UPLOAD"), await stored(served, "REMOVAL")) == (1, [], [])
+    assert shown(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
+
+
+@pytest.mark.usefixtures("late")
+async def test_a_photo_that_is_confirmed_again_ends_no_upload_that_came_after_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The photo is deleted, and its id reserved anew, by the time the place that was taken late is given back."""
+    left_by = ReservationExpiry._left_by
+
+    async def slow(self: ReservationExpiry, image_id: str, item: Any) -> Any:
+        monkeypatch.setattr(ReservationExpiry, "_left_by", left_by)
+        await done(served, DELETE, id=OWN_ID)
+        assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
+        await uploaded(served, jpeg(), imageId=OWN_ID)
+        return await left_by(self, image_id, item)
+
+    monkeypatch.setattr(ReservationExpiry, "_left_by", slow)
+    await complete(served, OWN_ID)
+
+    assert (await count(served), len(await items(served, "UPLOAD"))) == (1, 1)
+    assert (await complete(served, OWN_ID)).errors is None
+
+
+async def test_what_is_uploaded_again_after_a_photo_goes_with_it(served: Served) -> None:
+    upload = await reserved(served)
+    id = upload["imageId"]
+    await send(served.http, upload["original"], jpeg())
+    await complete(served, id)
+    # As an upload that began before may do in a bucket.
+    await served.gateway.objects.write(incoming(id)[0], jpeg(70, 50), content_type="image/jpeg")
+    await done(served, DELETE, id=id)
+
+    assert (files(served), await stored(served, "REMOVAL")) == (set(), [])
+
+
+async def test_a_repeat_removes_what_one_that_was_cut_off_left(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    id = await uploaded(served, jpeg())
+
+    async def nothing(*_: Any) -> None:
+        return None
+
+    with monkeypatch.context() as cut_off:
+        cut_off.setattr(Uploads, "_remove", nothing)
+        await complete(served, id)
+    assert incoming(id)[0] in files(served)
+    assert (await complete(served, id)).errors is None
+
+    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+
+
+async def test_nothing_is_uploaded_any_more_when_the_reservation_is_over(served: Served) -> None:
+    await reserved(served, imageId=OWN_ID)
+    served.clock.forward(minutes=59)
+    again = await reserved(served, imageId=OWN_ID)
+    served.clock.forward(minutes=1)
+
+    assert [again[name]["expiresAt"] for name in ("original", "thumbnail")] == [again["expiresAt"]] * 2
+    assert await send(served.http, again["original"], jpeg()) == 403
+
+
+async def test_uploads_that_nobody_waits_for_are_swept(served: Served) -> None:
+    objects = served.gateway.objects
+    assert isinstance(objects, LocalObjects)
+    assert await objects.sweep() == 0
+    for key in ("incoming/old/original", "incoming/both/original", "incoming/both/new", "originals/old.jpg"):
+        await objects.write(key, b"x", content_type="image/jpeg")
+    part = objects.path("incoming/old/thumbnail.0123.part")
+    part.write_bytes(b"half")
+    empty = objects.path("incoming/empty")
+    empty.mkdir()
+    for path in (*map(objects.path, ("incoming/old/original", "incoming/both/original", "originals/old.jpg")), part):
+        aged(path)
+    for folder in ("incoming/old", "incoming/empty"):
+        aged(objects.path(folder))
+    await janitor(served).tidy()
+
+    assert files(served) == {"incoming/both/new", "originals/old.jpg"}
+    assert [path.name for path in (objects.folder / "incoming").iterdir()] == ["both"]
+
+
+def aged(path: Path) -> None:
+    then = path.stat().st_mtime - 7_300
+    os.utime(path, (then, then))
+
+
+async def test_of_two_that_confirm_different_files_the_photo_shows_its_own(
+    served: Served, other_pictures: DecoderPool
+) -> None:
+    upload = await reserved(served)
+    id, objects = upload["imageId"], served.gateway.objects
+    held, going = asyncio.Event(), asyncio.Event()
+    write = objects.write
+
+    class Slow:
+        """The objects of another process, which comes to write late."""
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(objects, name)
+
+        async def write(self, key: str, content: bytes, *, content_type: str) -> None:
+            held.set()
+            await going.wait()
+            await write(key, content, content_type=content_type)
+
+    await send(served.http, upload["original"], jpeg(60, 40))
+    slow: Any = Slow()
+    late = asyncio.create_task(
+        Uploads(served.store(), slow, other_pictures, served.clock.now, served.store).complete(id, ADA)
+    )
+    await held.wait()
+    await send(served.http, upload["original"], jpeg(300, 100))
+    answer = await complete(served, id)
+    going.set()
+
+    assert ((await late).width, answer.data["completePhoto"]["width"]) == (300, 300)
+    async with served.http.get(answer.data["completePhoto"]["originalUrl"]) as response:
+        assert Image.open(BytesIO(await response.read())).size == (300, 100)
+    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+
+
+async def test_files_of_another_try_that_breaks_off_meanwhile_go_with_the_upload(
+    served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
+) -> None:
+    upload = await reserved(served)
+    id = upload["imageId"]
+    await send(served.http, upload["original"], jpeg(60, 40))
+    confirming = Uploads._confirmed
+
+    async def breaks(*_: Any) -> Any:
+        raise RuntimeError("The power is off.")
+
+    async def late(self: Uploads, *given: Any) -> Any:
+        monkeypatch.setattr(Uploads, "_confirmed", breaks)
+        await send(served.http, upload["original"], jpeg(80, 40))
+        other = Uploads(served.store(), served.gateway.objects, other_pictures, served.clock.now, served.store)
+        with pytest.raises(RuntimeError):
+            await other.complete(id, ADA)
+        assert len(files(served)) == 5
+        return await confirming(self, *given)
+
+    monkeypatch.setattr(Uploads, "_confirmed", late)
+    answer = await complete(served, id)
+
+    assert (answer.errors, answer.data["completePhoto"]["width"]) == (None, 60)
+    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+    assert len(files(served)) == 2
+
+
+async def test_files_that_were_written_before_it_broke_off_are_released(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await uploaded(served, jpeg())
+
+    def breaks(*_: Any) -> None:
+        raise RuntimeError("The power is off.")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(Uploads, "_confirming", breaks)
+        assert (await complete(served, id)).codes == ["INTERNAL"]
+    assert len(files(served)) == 3
+    served.clock.forward(hours=1)
+    await janitor(served).tidy()
+
+    assert (files(served), await count(served)) == (set(), 0)
+
+
+async def test_one_damaged_item_does_not_keep_the_others(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    await uploaded(served, jpeg())
+
+    def reservation(id: str, **more: Any) -> dict[str, Any]:
+        return {"PK": f"UPLOAD#{id}", "SK": f"UPLOAD#{id}", "entityType": "UPLOAD"} | more
+
+    await put(
+        served,
+        reservation("0", email=ADA, createdAt=None, expires=None),
+        reservation("00", createdAt="2026-01-01T00:00:00Z", expires=1),  # whose it is is not told
+        note("0", objectKeys="x"),
+        note("1", objectKeys=["../../x"]),
+        note("2", objectKeys=["originals/2.jpg"]),
+    )
+    served.clock.forward(hours=5)
+    tidying = janitor(served)
+    await tidying.tidy()
+    told = len(told_of_files(caplog))
+    await tidying.tidy()
+
+    assert [item["PK"] for item in await stored(served, "REMOVAL")] == ["REMOVAL#0", "REMOVAL#1"]
+    assert [item["PK"] for item in await stored(served, "UPLOAD")] == ["UPLOAD#0", "UPLOAD#00"]
+    assert (files(served), await count(served)) == (set(), 0)
+    assert (told, len(told_of_files(caplog))) == (2, 2)
+
+
+async def test_damaged_uploads_do_not_keep_a_user_from_the_places_of_good_ones(served: Served) -> None:
+    def damaged(number: int) -> dict[str, Any]:
+        key = f"UPLOAD#00{number}"
+        made = {"email": ADA, "createdAt": "2026-01-01T00:00:00Z", "expires": None}
+        return {"PK": key, "SK": key, "entityType": "UPLOAD"} | made
+
+    await put(served, user(uploadCount=0, uploadLimit=1), *map(damaged, range(RELEASED_AT_ONCE)))
+    await reserved(served)
+    full = await create(served)
+    served.clock.forward(hours=1)
+
+    assert full.codes == ["CONFLICT"]
+    assert (await create(served)).errors is None
+    assert (await count(served), len(await items(served, "UPLOAD"))) == (1, RELEASED_AT_ONCE + 1)
+
+
+def told_of_files(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.message for record in caplog.records if "are not removed yet" in record.message]
+
+
+async def test_a_table_that_cannot_be_asked_does_not_keep_files_from_being_swept(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    objects = served.gateway.objects
+    assert isinstance(objects, LocalObjects)
+    await objects.write("incoming/old/original", b"x", content_type="image/jpeg")
+    aged(objects.path("incoming/old/original"))
+    tidying = janitor(served)
+
+    def fails() -> Any:
+        raise RuntimeError("There is no table.")
+
+    monkeypatch.setattr(tidying, "_open_store", fails)
+    with caplog.at_level(logging.WARNING):
+        await tidying.tidy()
+
+    assert files(served) == set()
+    assert caplog.text.count("There is no table.") == 2
+
+
+async def test_a_gateway_without_a_place_for_files_leaves_notes_to_others(
+    served: Served, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put(served, note("1", objectKeys=["originals/1.jpg"]))
+    tidying = janitor(served)
+    tidying._objects = NoObjects()
+    await tidying.tidy()
+
+    assert (len(await stored(served, "REMOVAL")), told_of_files(caplog)) == (1, [])
+
+
+async def test_a_note_that_came_meanwhile_stays_and_knows_all_files(served: Served) -> None:
+    """A reservation of the id of a deleted photo is released while the photo's files are still to be removed."""
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    await put(served, note(OWN_ID, objectKeys=["originals/1.jpg"], createdAt="2026-06-25T12:00:00.000Z"))
+    await served.gateway.objects.write("originals/1.jpg", b"x", content_type="image/jpeg")
+    served.clock.forward(hours=1)
+    assert await janitor(served).release_expired() == 1
+    (after,) = await stored(served, "REMOVAL")
+    await FileDeletionOutbox(served.store(), served.gateway.objects).finish(OWN_ID, ["originals/2.jpg"])
+    still = await stored(served, "REMOVAL")
+    await janitor(served).tidy()
+
+    assert after["objectKeys"] == ["originals/1.jpg", *incoming(OWN_ID)]
+    assert (still, await stored(served, "REMOVAL"), files(served)) == ([after], [], set())
+
+
+async def test_a_photo_in_the_form_of_others_is_no_reason_to_keep_a_place(served: Served) -> None:
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    await put(served, photo(OWN_ID))
+    served.clock.forward(hours=1)
+
+    assert await janitor(served).release_expired() == 1
+    assert (await count(served), files(served), len(await stored(served, table.SPARKS.name))) == (0, set(), 0)
+
+
+async def test_an_upload_that_is_given_up_leaves_a_free_place_and_no_files(served: Served) -> None:
+    await put(served, user(uploadCount=9, uploadLimit=10))
+    id = await uploaded(served, jpeg(), imageId=OWN_ID)
+    given_up = await cancel(served, id)
+    again = await cancel(served, id)
+
+    assert (given_up.errors, given_up.data, again.data) == (None, {"cancelUpload": True}, {"cancelUpload": False})
+    assert given_up.made == ["DeleteItem sparks", "GetItem sparks", "Query sparks", "TransactWriteItems sparks"]
+    assert again.made == ["GetItem sparks"]
+    assert (await count(served), files(served)) == (9, set())
+    assert (await stored(served, "UPLOAD"), await stored(served, "REMOVAL")) == ([], [])
+    assert (await complete(served, id)).codes == ["NOT_FOUND"]
+    assert (await create(served, imageId=OWN_ID)).errors is None
+
+
+async def test_an_upload_that_has_expired_can_be_given_up(served: Served) -> None:
+    id = await uploaded(served, jpeg())
+    served.clock.forward(hours=1)
+
+    assert (await cancel(served, id)).data == {"cancelUpload": True}
+    assert await janitor(served).release_expired() == 0
+    assert (await count(served), files(served)) == (0, set())
+
+
+async def test_only_who_reserved_it_gives_an_upload_up_and_nobody_a_photo(served: Served) -> None:
+    await put(served, user(EVE, uploadCount=1))
+    id = await uploaded(served, jpeg())
+    anothers = await cancel(served, id, EVE)
+    there = await count(served), files(served)
+    await complete(served, id)
+    answers = [anothers, await cancel(served, id), await cancel(served, id, EVE)]
+
+    assert [answer.data for answer in answers] == [{"cancelUpload": False}] * 3
+    assert there == (1, {incoming(id)[0]})
+    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+    assert (await count(served), await count(served, EVE)) == (1, 1)
+    assert (await cancel(served, id, None)).codes == ["FORBIDDEN"]
+
+
+@pytest.mark.usefixtures("late")
+async def test_a_place_that_was_taken_late_can_be_given_up_without_the_photo(served: Served) -> None:
+    assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
+
+    assert (await count(served), await items(served, "UPLOAD")) == (1, [])
+    assert shown(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
+
+
+async def test_files_that_are_written_while_an_upload_is_given_up_are_removed(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The confirmation breaks off, and the upload was read by who gives it up before its files were noted."""
+    id = await uploaded(served, jpeg())
+    left_by = ReservationExpiry._left_by
+
+    async def slow(self: ReservationExpiry, image_id: str, item: Any) -> Any:
+        found = await left_by(self, image_id, item)
+        if not item.get("objectKeys"):
+            assert (await complete(served, id)).codes == ["INTERNAL"]
+        return found
+
+    def breaks(*_: Any) -> None:
+        raise RuntimeError("The power is off.")
+
+    monkeypatch.setattr(Uploads, "_confirming", breaks)
+    monkeypatch.setattr(ReservationExpiry, "_left_by", slow)
+
+    assert (await cancel(served, id)).data == {"cancelUpload": True}
+    assert (await count(served), files(served), await stored(served, "REMOVAL")) == (0, set(), [])
+
+
+async def test_files_that_are_written_while_an_upload_is_released_are_removed(
+    served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
+) -> None:
+    """The confirmation began a second before the end, and breaks off; the janitor read the upload before."""
+    id = await uploaded(served, jpeg())
+    left_by, before = ReservationExpiry._left_by, served.clock.now + timedelta(minutes=59, seconds=59)
+    late = Uploads(served.store(), served.gateway.objects, other_pictures, before, served.store)
+
+    async def slow(self: ReservationExpiry, image_id: str, item: Any) -> Any:
+        found = await left_by(self, image_id, item)
+        if not item.get("objectKeys"):
+            with pytest.raises(RuntimeError):
+                await late.complete(id, ADA)
+        return found
+
+    def breaks(*_: Any) -> None:
+        raise RuntimeError("The power is off.")
+
+    monkeypatch.setattr(Uploads, "_confirming", breaks)
+    monkeypatch.setattr(ReservationExpiry, "_left_by", slow)
+    served.clock.forward(hours=1)
+
+    assert await janitor(served).release_expired() == 1
+    assert (await count(served), files(served), await stored(served, "REMOVAL")) == (0, set(), [])
+
+
+async def test_files_that_are_written_after_an_upload_was_given_up_are_removed(
+    served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
+) -> None:
+    """The confirmation is cut off, and its thread writes on."""
+    id = await uploaded(served, jpeg())
+    began, going, write = threading.Event(), threading.Event(), LocalObjects._write
+
+    def slow(self: LocalObjects, key: str, content: bytes) -> None:
+        began.set()
+        going.wait(10)
+        write(self, key, content)
+
+    monkeypatch.setattr(LocalObjects, "_write", slow)
+    uploads = Uploads(served.store(), served.gateway.objects, other_pictures, served.clock.now, served.store)
+    cut_off = asyncio.create_task(uploads.complete(id, ADA))
+    await asyncio.to_thread(began.wait, 10)
+    cut_off.cancel()
+    await asyncio.gather(cut_off, return_exceptions=True)
+    assert (await cancel(served, id)).data == {"cancelUpload": True}
+    going.set()
+    await asyncio.wait_for(asyncio.gather(*_endings), 10)
+
+    assert (cut_off.cancelled(), files(served), await stored(served, "REMOVAL")) == (True, set(), [])
+
+
+async def test_of_two_that_give_up_and_confirm_one_does(served: Served) -> None:
+    ids = [await uploaded(served, jpeg()) for _ in range(4)]
+    given_up = await asyncio.gather(*[do(served, id) for id in ids for do in (complete, cancel)])
+
+    for confirmed, cancelled in zip(given_up[::2], given_up[1::2], strict=True):
+        assert (confirmed.errors is None) != cancelled.data["cancelUpload"]
+    photos = len(await items(served, "IMAGE"))
+    assert (await count(served), len(files(served)), await items(served, "UPLOAD")) == (photos, 2 * photos, [])
+
+
+async def test_an_upload_that_is_confirmed_again_and_again_is_given_up_later(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await uploaded(served, jpeg())
+
+    async def overtaken(*_: Any) -> None:
+        return None
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ReservationExpiry, "_end", overtaken)
+        assert (await cancel(served, id)).codes == ["THROTTLED"]
+    assert (await cancel(served, id)).data == {"cancelUpload": True}
+
+
+async def test_a_confirmation_of_what_was_given_up_makes_no_photo_of_what_came_in_its_place(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    confirming = Uploads._confirmed
+
+    async def late(self: Uploads, *given: Any) -> Any:
+        assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
+        assert (await create(served, imageId=OWN_ID)).errors is None
+        return await confirming(self, *given)
+
+    monkeypatch.setattr(Uploads, "_confirmed", late)
+
+    assert (await complete(served, OWN_ID)).codes == ["NOT_FOUND"]
+    assert (await count(served), len(await items(served, "UPLOAD")), await items(served, "IMAGE")) == (1, 1, [])
+    assert files(served) == set()
+
+
+async def test_a_deletion_that_comes_late_takes_no_files_of_a_photo_made_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the same id and picture, while what the first photo left is removed twice."""
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    await complete(served, OWN_ID)
+    first = files(served)
+    began, going = asyncio.Event(), asyncio.Event()
+    delete = LocalObjects.delete
+
+    async def slow(self: LocalObjects, object_keys: Any) -> None:
+        if not began.is_set():
+            began.set()
+            await going.wait()
+        await delete(self, object_keys)
+
+    monkeypatch.setattr(LocalObjects, "delete", slow)
+    late = asyncio.create_task(done(served, DELETE, id=OWN_ID))
+    await began.wait()
+    await janitor(served).tidy()
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    assert (await complete(served, OWN_ID)).errors is None
+    again = files(served)
+    going.set()
+    await late
+
+    assert (files(served), len(again), first & again) == (again, 2, set())
+
+
+async def test_a_confirmation_that_comes_late_takes_no_files_of_a_photo_made_again(
+    served: Served, monkeypatch: pytest.MonkeyPatch, other_pictures: DecoderPool
+) -> None:
+    """Of the same id and picture, which is made after it was looked up whether it is there."""
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    confirming, remove = Uploads._confirmed, Uploads._remove
+
+    async def late(self: Uploads, *given: Any) -> Any:
+        monkeypatch.setattr(Uploads, "_confirmed", confirming)
+        assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
+        await uploaded(served, jpeg(), imageId=OWN_ID)
+        monkeypatch.setattr(Uploads, "_remove", later)
+        return await confirming(self, *given)
+
+    async def later(self: Uploads, *given: Any) -> None:
+        monkeypatch.setattr(Uploads, "_remove", remove)
+        other = Uploads(served.store(), served.gateway.objects, other_pictures, served.clock.now, served.store)
+        await other.complete(OWN_ID, ADA)
+        await remove(self, *given)
+
+    monkeypatch.setattr(Uploads, "_confirmed", late)
+
+    assert (await complete(served, OWN_ID)).codes == []
+    assert (len(await items(served, "IMAGE")), len(files(served))) == (1, 2)
+
+
+async def test_a_confirmation_that_is_late_leaves_its_files_to_the_reservation_that_knows_them(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another that confirms the same by an earlier clock still may."""
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    write = Uploads._confirming
+
+    def expired(self: Uploads, *given: Any) -> Any:
+        delete, put = write(self, *given)
+        return [replace(delete, values={**(delete.values or {}), "now": 2**40}), put]
+
+    with monkeypatch.context() as late:
+        late.setattr(Uploads, "_confirming", expired)
+        assert (await complete(served, OWN_ID)).codes == ["NOT_FOUND"]
+    assert shown(served) >= {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
+    assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
+    assert files(served) == set()
+
+
+async def test_what_a_killed_gateway_was_writing_is_swept(tmp_path: Path) -> None:
+    objects = LocalObjects(tmp_path, b"secret", lambda: "http://x")
+    with objects.partial_file("originals/one.jpg") as receiving:
+        receiving.write(b"half")
+        (partial,) = files_in(tmp_path)
+        for path in (tmp_path / partial, (tmp_path / partial).parent):
+            os.utime(path, (0, 0))
+        # As another gateway does when this one has been dead for hours.
+        assert await objects.sweep() == 1
+    assert (files_in(tmp_path), os.listdir(tmp_path / "incoming")) == (set(), [])

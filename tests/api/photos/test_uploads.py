@@ -1,0 +1,503 @@
+"""Uploads: SPARKS-W1's `createPhoto` and `completePhoto`, through the API and the forms it names."""
+
+import asyncio
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.dynamodb.retry.budget import RetryBudget
+from datastore.errors import DomainError, Unavailable
+from datastore.keyspace.photos import table
+from datastore.keyspace.photos import uploads as keys
+from datastore.keyspace.photos import users as user_keys
+from datastore.model.ids import uuid7
+from datastore.photos.file_deletion_outbox import incoming
+from datastore.photos.image_types import PictureType
+from datastore.photos.reservation_expiry import LIFETIME, ReservationExpiry
+from datastore.photos.reservations import Reservation
+from datastore.photos.uploads import Uploads
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from pipelines.photos.janitor import Janitor
+from runtime.container import Gateway, new_id
+from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
+from tests.support.photo_items import ADA, EVE, ask_as, photo, put, user
+from tests.support.pictures import claimed_png, jpeg, png
+from tests.support.served import NOON, Served
+from tests.support.upload_forms import COMPLETE, CREATE, complete, count, create, send, sent
+from tests.support.upload_steps import files, items, janitor, reserved, shown, uploaded
+
+CONFLICT = refuse(400, "TransactionCanceledException", CancellationReasons=[{"Code": "TransactionConflict"}])
+HIDDEN = (
+    "must not contain U+0000: control characters, bidirectional overrides and invisible characters are not allowed."
+)
+OWN_ID = uuid7(NOON, "a client's own")
+
+
+@pytest.fixture(autouse=True)
+async def ada(served: Served) -> None:
+    await put(served, user(uploadCount=0, uploadLimit=10))
+
+
+async def test_a_photo_is_reserved_uploaded_and_confirmed(served: Served) -> None:
+    tags = [" Sea ", "SEA", "sun"]
+    made = await create(served, description=" At sea ", tags=tags, takenAt="2020-02-03T04:05:06+01:00")
+    upload = made.data["createPhoto"]
+    id, content = upload["imageId"], jpeg(600, 400)
+    assert await send(served.http, upload["original"], content) == 204
+    served.clock.forward(minutes=1)
+    done = await complete(served, id)
+
+    assert (made.errors, done.errors) == (None, None)
+    assert upload["expiresAt"] == "2026-06-25T13:00:00+00:00"
+    assert {name: upload["original"][name] for name in ("method", "fileField", "contentType", "maxBytes")} == {
+        "method": "POST",
+        "fileField": "file",
+        "contentType": "image/jpeg",
+        "maxBytes": 26_214_400,
+    }
+    assert (upload["thumbnail"]["contentType"], upload["thumbnail"]["maxBytes"]) == ("image/jpeg", 524_288)
+    assert upload["original"]["expiresAt"] == "2026-06-25T12:15:00+00:00"
+    answered = done.data["completePhoto"]
+    urls = answered.pop("originalUrl"), answered.pop("thumbnailUrl")
+    assert answered == {
+        "imageId": id,
+        "takenAt": "2020-02-03T03:05:06+00:00",
+        "createdAt": "2026-06-25T12:01:00+00:00",
+        "description": "At sea",
+        "tags": ["sea", "sun"],
+        "contentType": "image/jpeg",
+        "size": len(content),
+        "width": 600,
+        "height": 400,
+        "email": ADA,
+        "personIds": [],
+    }
+    for url, length in zip(urls, (len(content), None), strict=True):
+        async with served.http.get(url) as response:
+            body = await response.read()
+        assert (response.status, response.content_type) == (200, "image/jpeg")
+        assert length in (None, len(body))
+    assert made.made == ["TransactWriteItems sparks"]
+    assert done.made == ["GetItem sparks", "Query sparks", "TransactWriteItems sparks", "UpdateItem sparks"]
+    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+    assert (await count(served), await items(served, "UPLOAD")) == (1, [])
+
+
+async def test_an_email_is_in_no_key_and_no_address(served: Served) -> None:
+    await complete(served, await uploaded(served, jpeg()))
+
+    answer = await served.ask("{ photos { nodes { id email originalUrl thumbnailUrl } } }")
+
+    assert answer.errors is None
+    assert "ada" not in str(answer.data)
+    assert not any("ada" in name for name in files(served))
+
+
+async def test_fifty_at_once_leave_as_many_reservations_as_the_limit_is(served: Served) -> None:
+    answers = await asyncio.gather(*[create(served) for _ in range(50)])
+
+    refused = [answer for answer in answers if answer.errors]
+    assert len(refused) == 40
+    assert {answer.errors[0]["message"] for answer in refused if answer.errors} == {
+        "You may have at most 10 photos, uploads on their way included."
+    }
+    assert {code for answer in refused for code in answer.codes} == {"CONFLICT"}
+    assert (await count(served), len(await items(served, "UPLOAD"))) == (10, 10)
+
+
+async def test_many_at_once_that_stand_in_each_others_way_are_as_many(served: Served, proxy: Proxy) -> None:
+    """As in DynamoDB, where of transactions on one item at a time one goes on and the others are to come again."""
+    await put(served, user(uploadCount=5, uploadLimit=10))
+    going = asyncio.Lock()
+
+    async def one_at_a_time(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if going.locked():
+            return await CONFLICT(proxy, seen)
+        async with going:
+            return await forward(proxy, seen)
+
+    proxy.always = one_at_a_time
+    async with client_of(
+        proxy, backoff=Backoff(initial=0.01, maximum=0.3, attempts=1000), budget=RetryBudget(1_000_000)
+    ) as client:
+
+        async def reserve(number: int) -> str:
+            store = Store(client, prefix=served.gateway._store.prefix, deadline=Deadline(30), token=new_id)
+            uploads = Uploads(store, served.gateway.objects, served.pictures, NOON, served.store)
+            wanted = Reservation(
+                image_id=uuid7(NOON, str(number)),
+                email=ADA,
+                content_type=PictureType.JPEG,
+                description=None,
+                tags=(),
+                taken_at=NOON,
+                created_at=NOON,
+                expires_at=NOON + LIFETIME,
+                nonce=new_id(),
+            )
+            try:
+                await uploads.reserve(wanted, chosen=False)
+            except DomainError as problem:
+                return problem.code
+            return "RESERVED"
+
+        outcomes = Counter(await asyncio.gather(*[reserve(number) for number in range(15)]))
+
+    assert outcomes == {"RESERVED": 5, "CONFLICT": 10}
+    assert (await count(served), len(await items(served, "UPLOAD"))) == (10, 5)
+
+
+async def test_photos_that_others_wrote_are_counted_at_the_first_upload(served: Served) -> None:
+    written = user(EVE)
+    del written["uploadLimit"]
+    await put(served, written, photo("a", EVE), photo("b", EVE), photo("c"))
+
+    first, _ = await asyncio.gather(create(served, EVE), create(served, EVE))
+    again = await create(served, EVE)
+
+    assert (first.errors, again.errors) == (None, None)
+    assert again.made == ["TransactWriteItems sparks"]
+    assert await count(served, EVE) == 5
+
+
+@pytest.mark.parametrize("given", [{"uploadLimit": None}, {"uploadCount": None, "uploadLimit": None}, {}])
+async def test_a_count_or_a_limit_that_is_null_or_missing_is_none(served: Served, given: dict[str, Any]) -> None:
+    written = {"uploadCount": 2} | user(EVE) | given
+    if not given:
+        del written["uploadLimit"]
+    await put(served, written, photo("a", EVE), photo("b", EVE))
+
+    assert (await create(served, EVE)).errors is None
+    kept = await served.store().get(user_keys.PHOTO_USER_NOW, user_keys.user(EVE))
+    assert kept is not None
+    assert (kept["uploadCount"], kept["uploadLimit"]) == (3, 100)
+
+
+async def test_who_enters_with_photos_that_others_wrote_has_them_counted(served: Served) -> None:
+    await put(served, photo("a", EVE), photo("b", EVE))
+    entering = 'mutation { createPhotoUser(input: {displayName: "Eve"}) { uploadCount } }'
+
+    entered = await ask_as(served, entering, EVE)
+    await create(served, EVE)
+
+    assert entered.data["createPhotoUser"] == {"uploadCount": None}
+    assert await count(served, EVE) == 3
+
+
+async def test_at_the_limit_an_index_that_lags_keeps_nobody_from_hearing_of_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await put(served, user(uploadCount=10, uploadLimit=10))
+
+    async def lagging(_self: ReservationExpiry, _email: str) -> bool:
+        return True
+
+    monkeypatch.setattr(ReservationExpiry, "of_user", lagging)
+    refused = await create(served)
+
+    assert refused.errors is not None
+    assert refused.errors[0]["message"] == "You may have at most 10 photos, uploads on their way included."
+    assert refused.errors[0]["extensions"] == {"code": "CONFLICT", "limit": 10, "retryable": True}
+
+
+async def test_a_limit_of_one_is_told_as_such(served: Served) -> None:
+    await put(served, user(uploadCount=1, uploadLimit=1))
+    refused = await create(served)
+
+    assert refused.errors is not None
+    assert refused.errors[0]["message"] == "You may have at most 1 photo, uploads on their way included."
+    assert refused.errors[0]["extensions"] == {"code": "CONFLICT", "limit": 1}
+
+
+async def test_who_has_not_entered_the_library_is_told_to(served: Served) -> None:
+    answer = await create(served, EVE)
+
+    assert answer.codes == ["NOT_FOUND"]
+    assert "createPhotoUser" in str(answer.errors)
+    assert await items(served, "UPLOAD") == []
+
+
+async def test_only_a_caller_with_an_email_uploads(served: Served) -> None:
+    signed_out = await served.ask(CREATE, {"input": {"contentType": "PNG"}})
+    nameless = await create(served, None)
+    neither = await served.ask(COMPLETE, {"id": OWN_ID})
+
+    assert (signed_out.codes, nameless.codes) == (["UNAUTHENTICATED"], ["FORBIDDEN"])
+    assert neither.codes == ["UNAUTHENTICATED"]
+    assert await count(served) == 0
+
+
+async def test_what_a_photo_may_not_be_is_refused(served: Served) -> None:
+    ahead = uuid7(NOON + timedelta(hours=1), "")
+    limits = "at most a day ago and at most five minutes ahead"
+    refusals: list[tuple[dict[str, Any], str]] = [
+        ({"description": "x" * 1001}, "`description` must have between 1 and 1000 characters."),
+        ({"description": " "}, "`description` must have between 1 and 1000 characters."),
+        ({"tags": ["x"] * 21}, "`tags` may contain at most 20, not 21."),
+        ({"tags": ["x", "x" * 51]}, "`tags[1]` must have between 1 and 50 characters."),
+        ({"tags": ["a\0b"]}, f"`tags[0]` {HIDDEN}"),
+        ({"description": "a\0b"}, f"`description` {HIDDEN}"),
+        ({"takenAt": "0999-01-01"}, "`takenAt` must lie in the years 1000 to 9000 (UTC)."),
+        ({"imageId": "mine"}, "`imageId` must be a UUID of version 7, in lower case and with hyphens."),
+        ({"imageId": ahead}, f"`imageId` must have a time {limits}."),
+    ]
+    for given, message in refusals:
+        answer = await create(served, **given)
+        assert (answer.codes, answer.errors and answer.errors[0]["message"]) == (["BAD_USER_INPUT"], message)
+        assert answer.made == []
+    assert await count(served) == 0
+
+
+async def test_asked_for_again_a_reservation_takes_no_second_place(served: Served) -> None:
+    served.clock.forward(milliseconds=-400)  # a reservation expires at a whole second
+    first = await reserved(served, imageId=OWN_ID, contentType="PNG", takenAt="2026-01-01T00:00:00Z")
+    served.clock.forward(minutes=20, milliseconds=400)
+    again = await reserved(served, imageId=OWN_ID, contentType="PNG")
+
+    assert (again["imageId"], again["expiresAt"]) == (first["imageId"], first["expiresAt"])
+    assert again["original"]["contentType"] == "image/png"
+    assert again["original"]["expiresAt"] == "2026-06-25T12:35:00+00:00"
+    assert await send(served.http, first["original"], png()) == 403
+    assert await send(served.http, again["original"], png()) == 204
+    assert await count(served) == 1
+
+
+async def test_asked_for_again_with_something_else_it_is_a_conflict(served: Served) -> None:
+    said: dict[str, Any] = {"description": "At sea", "tags": ["Sea"], "takenAt": "2026-01-01T00:00:00.123456Z"}
+    await reserved(served, imageId=OWN_ID, **said)
+    served.clock.forward(minutes=1)
+    others: dict[str, Any] = {
+        "contentType": "PNG",
+        "description": "On land",
+        "tags": [],
+        "takenAt": "2026-01-02T00:00:00Z",
+    }
+    refused = [await create(served, imageId=OWN_ID, **{name: value}) for name, value in others.items()]
+    nothing_else = [await create(served, imageId=OWN_ID, **given) for given in ({}, said, {"tags": [" sea "]})]
+
+    assert [(answer.codes, answer.errors and answer.errors[0]["extensions"]["field"]) for answer in refused] == [
+        (["CONFLICT"], name) for name in others
+    ]
+    assert "is reserved with another `tags`." in str(refused[2].errors)
+    assert [answer.errors for answer in nothing_else] == [None] * 3
+    assert await count(served) == 1
+
+
+async def test_many_at_once_with_one_id_are_one_reservation_even_at_the_limit(served: Served) -> None:
+    await put(served, user(uploadCount=9, uploadLimit=10))
+
+    answers = await asyncio.gather(*[create(served, imageId=OWN_ID) for _ in range(5)])
+    later = await create(served, imageId=OWN_ID)
+
+    assert [answer.errors for answer in [*answers, later]] == [None] * 6
+    assert await count(served) == 10
+
+
+async def test_an_id_that_is_anothers_or_a_photos_is_taken(served: Served) -> None:
+    await put(served, user(EVE, uploadCount=0))
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    while_reserved = await create(served, EVE, imageId=OWN_ID)
+    await complete(served, OWN_ID)
+    as_a_photo = await create(served, EVE, imageId=OWN_ID)
+    own = await create(served, imageId=OWN_ID)
+
+    assert [answer.codes for answer in (while_reserved, as_a_photo, own)] == [["CONFLICT"]] * 3
+    assert (await count(served), await count(served, EVE)) == (1, 0)
+
+
+async def test_an_id_whose_files_are_still_to_be_removed_is_taken(served: Served) -> None:
+    removal = keys.removal(OWN_ID)
+    note = {"PK": removal.partition, "SK": removal.sort, "entityType": "REMOVAL", "imageId": OWN_ID, "objectKeys": []}
+    await put(served, note)
+
+    refused = await create(served, imageId=OWN_ID)
+    assert (refused.codes, refused.errors and refused.errors[0]["extensions"].get("retryable")) == (["CONFLICT"], True)
+    assert await count(served) == 0
+
+
+async def test_confirmed_again_or_by_several_at_once_it_is_one_photo(served: Served) -> None:
+    id = await uploaded(served, jpeg())
+    answers = await asyncio.gather(*[complete(served, id) for _ in range(12)])
+    answers.append(await complete(served, id))
+
+    assert [answer.errors for answer in answers] == [None] * 13
+    assert len({str(answer.data) for answer in answers}) == 1
+    assert (await count(served), len(await items(served, "IMAGE"))) == (1, 1)
+    assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
+
+
+async def test_only_who_reserved_it_confirms_an_upload(served: Served) -> None:
+    await put(served, user(EVE, uploadCount=0))
+    id = await uploaded(served, jpeg())
+    before = await complete(served, id, EVE)
+    await complete(served, id)
+    after = await complete(served, id, EVE)
+
+    assert (before.codes, after.codes) == (["NOT_FOUND"], ["NOT_FOUND"])
+    assert before.errors == after.errors
+    assert (await complete(served, OWN_ID)).codes == ["NOT_FOUND"]
+
+
+async def test_what_is_uploaded_later_changes_no_photo(served: Served) -> None:
+    upload = await reserved(served)
+    first = jpeg(60, 40)
+    await send(served.http, upload["original"], first)
+    url = (await complete(served, upload["imageId"])).data["completePhoto"]["originalUrl"]
+    assert await send(served.http, upload["original"], jpeg(600, 400)) == 404
+
+    async with served.http.get(url) as response:
+        assert await response.read() == first
+    assert (await complete(served, upload["imageId"])).data["completePhoto"]["width"] == 60
+
+
+async def test_a_given_thumbnail_is_checked_and_made_small(served: Served) -> None:
+    upload = await reserved(served, contentType="PNG")
+    await send(served.http, upload["original"], png(40, 40, "red"))
+    await send(served.http, upload["thumbnail"], b"not a picture")
+    refused = await complete(served, upload["imageId"])
+    await send(served.http, upload["thumbnail"], jpeg(960, 900, "blue"))
+    other_shape = await complete(served, upload["imageId"])
+    await send(served.http, upload["thumbnail"], jpeg(960, 960, "blue", comment=b"a secret"))
+    done = await complete(served, upload["imageId"])
+
+    assert [answer.errors and answer.errors[0]["extensions"] for answer in (refused, other_shape)] == [
+        {"code": "BAD_USER_INPUT", "reason": "NOT_A_PICTURE", "file": "thumbnail"},
+        {"code": "BAD_USER_INPUT", "reason": "WRONG_SHAPE", "file": "thumbnail"},
+    ]
+    async with served.http.get(done.data["completePhoto"]["thumbnailUrl"]) as response:
+        thumbnail = await response.read()
+    assert sent(thumbnail) == ((480, 480), "blue")
+    assert b"a secret" not in thumbnail
+
+
+async def test_what_is_no_picture_can_be_uploaded_again(served: Served) -> None:
+    upload = await reserved(served)
+    id = upload["imageId"]
+    damaged = "The original is no picture that can be read: it is damaged, or something else."
+    refusals = [
+        (None, "NOT_UPLOADED", "The original has not been uploaded yet."),
+        (png(), "WRONG_TYPE", "The original was announced as JPEG, and is PNG."),
+        (jpeg()[:-40], "NOT_A_PICTURE", damaged),
+        (b"hello", "NOT_A_PICTURE", damaged),
+        (claimed_png(50_000, 50_000), "TOO_MANY_PIXELS", "The original must have at most 40 megapixels."),
+    ]
+    for content, reason, message in refusals:
+        if content is not None:
+            assert await send(served.http, upload["original"], content) == 204
+        refused = await complete(served, id)
+        assert refused.errors is not None
+        extensions = {"code": "BAD_USER_INPUT", "reason": reason, "file": "original"}
+        assert (refused.errors[0]["message"], refused.errors[0]["extensions"]) == (message, extensions)
+        assert files(served) == ({incoming(id)[0]} if content else set())
+        assert (await count(served), await items(served, "IMAGE")) == (1, [])
+    await send(served.http, upload["original"], jpeg())
+
+    assert (await complete(served, id)).errors is None
+    assert await count(served) == 1
+
+
+async def test_a_file_with_more_bytes_than_its_form_takes_is_too_large(served: Served) -> None:
+    id = await uploaded(served, jpeg())
+    await served.gateway.objects.write(incoming(id)[1], bytes(512 * 2**10 + 1), content_type="image/jpeg")
+    refused = await complete(served, id)
+
+    assert refused.errors is not None
+    assert refused.errors[0]["message"] == "The thumbnail may have at most 524,288 bytes."
+    assert refused.errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "reason": "TOO_LARGE", "file": "thumbnail"}
+
+
+async def test_an_expired_reservation_is_none_even_before_it_is_released(served: Served) -> None:
+    await put(served, user(uploadCount=9, uploadLimit=10))
+    id = await uploaded(served, jpeg())
+    full = await create(served)
+    served.clock.forward(hours=1)
+    late = await complete(served, id)
+    answers = await asyncio.gather(*[create(served) for _ in range(3)])
+
+    assert (full.codes, late.codes) == (["CONFLICT"], ["NOT_FOUND"])
+    assert sorted(str(answer.codes) for answer in answers) == ["['CONFLICT']", "['CONFLICT']", "[]"]
+    assert (await count(served), len(await items(served, "UPLOAD"))) == (10, 1)
+    assert (len(files(served)), len(await items(served, "REMOVAL"))) == (1, 1)  # nobody waits for that
+    await janitor(served).tidy()
+    assert (files(served), await items(served, "REMOVAL")) == (set(), [])
+
+
+async def test_an_expired_reservation_of_the_same_id_is_made_anew(served: Served) -> None:
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    served.clock.forward(minutes=61)
+    await put(served, user(EVE, uploadCount=0))
+
+    again = await reserved(served, EVE, imageId=OWN_ID)
+
+    assert again["expiresAt"] == "2026-06-25T14:01:00+00:00"
+    assert (await count(served), await count(served, EVE)) == (0, 1)
+
+
+async def test_a_released_place_is_given_back_once_however_many_do_it(served: Served) -> None:
+    kept, *gone = [await uploaded(served, jpeg()) for _ in range(3)]
+    await complete(served, kept)
+    young = await reserved(served, imageId=uuid7(NOON + timedelta(minutes=4), "young"))
+    early = await janitor(served).release_expired()
+    served.clock.forward(minutes=60, seconds=-1)
+    still_early = await janitor(served).release_expired()
+    served.clock.forward(seconds=1)
+    released = await asyncio.gather(*[janitor(served).release_expired() for _ in range(4)])
+
+    assert (early, still_early, sum(released)) == (0, 0, 3)
+    assert await count(served) == 1
+    assert (await items(served, "UPLOAD"), await items(served, "REMOVAL")) == ([], [])
+    assert shown(served) == {f"originals/{kept}.jpg", f"thumbnails/{kept}.jpg"}
+    assert [(await complete(served, id)).codes for id in [*gone, young["imageId"]]] == [["NOT_FOUND"]] * 3
+
+
+async def test_files_that_cannot_be_removed_are_removed_later(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    await uploaded(served, jpeg())
+    served.clock.forward(hours=2)
+
+    async def fails(_keys: Any) -> None:
+        raise Unavailable("The disk is away.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(served.gateway.objects, "delete", fails)
+        assert await janitor(served).release_expired() == 1
+    assert (await count(served), len(files(served)), len(await items(served, "REMOVAL"))) == (0, 1, 1)
+    await janitor(served).tidy()
+
+    assert (files(served), await items(served, "REMOVAL")) == (set(), [])
+
+
+async def test_a_reservation_of_a_user_who_is_no_more_is_released_too(served: Served) -> None:
+    await reserved(served)
+    await served.store().write_all(table.SPARKS, deletes=[user_keys.user(ADA)])
+    served.clock.forward(hours=2)
+
+    assert await janitor(served).release_expired() == 1
+    assert (await count(served), await items(served, "UPLOAD")) == (None, [])
+
+
+async def test_one_that_is_released_while_it_is_confirmed_leaves_nothing(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await uploaded(served, jpeg())
+    write = served.gateway.objects.write
+
+    async def write_late(key: str, content: bytes, *, content_type: str) -> None:
+        await write(key, content, content_type=content_type)
+        releases = ReservationExpiry(served.store(), served.gateway.objects, served.clock.now + timedelta(hours=1))
+        await releases.release(id)
+
+    monkeypatch.setattr(served.gateway.objects, "write", write_late)
+
+    assert (await complete(served, id)).codes == ["NOT_FOUND"]
+    assert (await count(served), await items(served, "IMAGE"), files(served)) == (0, [], set())
+
+
+async def test_a_serving_gateway_has_a_janitor(served: Served) -> None:
+    jobs = [getattr(job, "__self__", None) for job in Gateway._jobs(served.gateway)]
+
+    assert [type(job) for job in jobs if isinstance(job, Janitor)] == [Janitor]

@@ -1,0 +1,168 @@
+"""Who confirmed a sighting is kept beside it: each user once, at the same cost however many there are (BLIP-5)."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from datastore.database import StoreOptions
+from datastore.dynamodb.codec import Item
+from datastore.keyspace import sightings as keys
+from datastore.keyspace.sightings import BLIP
+from datastore.model.identity import Role
+from tests.support.fault_proxy import Proxy, Seen, forward, lose_answer
+from tests.support.served import NOON, Answer, Served
+
+REPORT = 'mutation { reportSighting(input: {area: "Downtown", category: "Cats", description: "A cat"}) { sightingId } }'
+CONFIRM = 'mutation ($id: ID!) { confirmSighting(area: "Downtown", sightingId: $id) { confirmationCount } }'
+TRUST = '{ userProfile(userId: "ada") { confirmedReports } }'
+# As long as ids of users are elsewhere, so that some hundred of them would fill units.
+WITNESS = "auth0|507f1f77bcf86cd799439011-{}"
+
+
+async def report(served: Served) -> str:
+    return str((await served.ask(REPORT, user="ada")).data["reportSighting"]["sightingId"])
+
+
+async def confirm(served: Served, sighting: str, user: str) -> Answer:
+    answer = await served.ask(CONFIRM, {"id": sighting}, user=user)
+    assert answer.errors is None, answer.errors
+    return answer
+
+
+def count(answer: Answer) -> int:
+    return int(answer.data["confirmSighting"]["confirmationCount"])
+
+
+def written(answer: Answer) -> float:
+    return sum(call.units for call in answer.calls if call.operation == "TransactWriteItems")
+
+
+async def confirmed_reports(served: Served) -> int:
+    return int((await served.ask(TRUST)).data["userProfile"]["confirmedReports"])
+
+
+async def beside(served: Served, sighting: str, prefix: str) -> list[Item]:
+    values = {"partition": f"SIGHTING#{sighting}", "prefix": prefix}
+    return [item async for item in served.store().query_all(keys.WATCHES_OF_USER, values)]
+
+
+async def test_one_more_confirmation_costs_the_same_however_many_there_are(served: Served) -> None:
+    sighting = await report(served)
+    await confirm(served, sighting, WITNESS.format("first"))
+
+    second = await confirm(served, sighting, WITNESS.format("second"))
+    await asyncio.gather(*[confirm(served, sighting, WITNESS.format(number)) for number in range(120)])
+    last = await confirm(served, sighting, WITNESS.format("last"))
+
+    assert (count(second), count(last)) == (2, 123)
+    assert written(last) == written(second)
+    assert last.made == second.made == ["Query blip", "TransactWriteItems blip"]
+
+
+async def test_each_user_leaves_a_marker_that_goes_with_the_sighting(served: Served) -> None:
+    sighting = await report(served)
+
+    await confirm(served, sighting, "grace")
+    again = await confirm(served, sighting, "grace")
+
+    (marker,) = await beside(served, sighting, "CONFIRMER#")
+    assert (marker["SK"], marker["userId"]) == ("CONFIRMER#grace", "grace")
+    assert marker["expiresAt"] == int(NOON.timestamp()) + 1800
+    assert count(again) == 1
+    assert len(await beside(served, sighting, "CONFIRMATION#")) == 1
+
+
+async def test_one_user_at_many_places_at_once_counts_once(served: Served) -> None:
+    sighting = await report(served)
+
+    answers = await asyncio.gather(*[confirm(served, sighting, "grace") for _ in range(20)])
+
+    assert [count(answer) for answer in answers] == [1] * 20
+    assert await confirmed_reports(served) == 1
+
+
+def stored_before(**more: Any) -> Item:
+    """A sighting as earlier versions kept it."""
+    key = keys.sighting("Downtown", "2026-06-25T12:00:00.000Z", "before")
+    return {
+        "PK": key.partition,
+        "SK": key.sort,
+        "GSI1PK": "CATEGORY#Cats",
+        "GSI1SK": "2026-06-25T12:00:00.000Z#before",
+        "sightingId": "before",
+        "area": "Downtown",
+        "category": "Cats",
+        "description": "A cat",
+        "reporterId": "ada",
+        "reportedAt": "2026-06-25T12:00:00.000Z",
+        "expiresAt": int(NOON.timestamp()) + 1800,
+        "trustTier": "bronze",
+        "confirmationCount": 0,
+    } | more
+
+
+async def test_those_who_confirmed_a_sighting_before_do_not_count_again(served: Served) -> None:
+    await report(served)
+    await served.store().write_all(BLIP, puts=[stored_before(confirmationCount=2, confirmers={"grace", "eve"})])
+
+    counts = [count(await confirm(served, "before", user)) for user in ("grace", "eve", "linus", "linus", "grace")]
+
+    assert counts == [2, 2, 3, 3, 3]
+    assert await confirmed_reports(served) == 0  # that was counted with the first, before
+
+
+async def test_a_sighting_of_before_that_nobody_confirmed_counts_for_trust(served: Served) -> None:
+    await report(served)
+    await served.store().write_all(BLIP, puts=[stored_before()])
+
+    counts = [count(await confirm(served, "before", user)) for user in ("grace", "eve", "grace")]
+
+    assert counts == [1, 2, 2]
+    assert await confirmed_reports(served) == 1
+
+
+class TestLostAnswers:
+    @pytest.fixture
+    def store_options(self, store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
+        return replace(store_options, store=proxy.url)
+
+    @pytest.fixture
+    def lost(self, proxy: Proxy) -> list[str]:
+        """Each transaction's first answer is lost, and the engine was killed before the second try."""
+        tokens: list[str] = []
+
+        async def lose(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+            if seen.operation != "TransactWriteItems":
+                return await forward(proxy, seen)
+            tokens.append(str(seen.body["ClientRequestToken"]))
+            if tokens.count(tokens[-1]) == 1:
+                return await lose_answer(proxy, seen)
+            del seen.body["ClientRequestToken"]
+            return await forward(proxy, seen)
+
+        proxy.always = lose
+        return tokens
+
+    async def test_a_confirmation_whose_answer_is_lost_counts_once(self, served: Served, lost: list[str]) -> None:
+        sighting = await report(served)
+
+        answers = [await confirm(served, sighting, user) for user in ("grace", "eve", "grace")]
+
+        assert [count(answer) for answer in answers] == [1, 2, 2]
+        assert len(lost) > len(set(lost))
+        assert await confirmed_reports(served) == 1
+        assert len(await beside(served, sighting, "CONFIRMER#")) == 2
+
+    async def test_a_key_sent_again_counts_once(self, served: Served, lost: list[str]) -> None:
+        sighting = await report(served)
+        body = {"query": CONFIRM, "variables": {"id": sighting}}
+        headers = served.headers("grace", Role.USER) | {"Idempotency-Key": "k"}
+
+        for _ in range(2):
+            async with served.http.post(f"{served.url}/graphql", json=body, headers=headers) as response:
+                assert (await response.json())["data"] == {"confirmSighting": {"confirmationCount": 1}}
+
+        assert await confirmed_reports(served) == 1

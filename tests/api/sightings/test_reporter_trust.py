@@ -1,0 +1,185 @@
+"""How reporters earn trust: by reports that another user confirmed, each once, at most ten a day (BLIP-5, BLIP-6)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from datastore.keyspace import sightings as keys
+from datastore.keyspace.sightings import BLIP
+from datastore.model.access_patterns import Table
+from datastore.model.identity import Role
+from tests.support.served import NOON, Answer, Served
+
+REPORT = """mutation ($area: String!) {
+  reportSighting(input: {area: $area, category: "Cats", description: "A cat"}) { sightingId trustTier }
+}"""
+CONFIRM = """mutation ($area: String!, $id: ID!) {
+  confirmSighting(area: $area, sightingId: $id) { confirmationCount }
+}"""
+PROFILE = '{ userProfile(userId: "%s") { trustTier confirmedReports reportTotal } }'
+AREA = "Downtown"
+
+
+async def report(served: Served, user: str = "ada") -> dict[str, Any]:
+    answer = await served.ask(REPORT, {"area": AREA}, user=user)
+    assert answer.errors is None, answer.errors
+    found: dict[str, Any] = answer.data["reportSighting"]
+    return found
+
+
+async def confirm(served: Served, sighting: dict[str, Any], user: str = "grace") -> Answer:
+    answer = await served.ask(CONFIRM, {"area": AREA, "id": sighting["sightingId"]}, user=user)
+    assert answer.errors is None, answer.errors
+    return answer
+
+
+async def trust(served: Served, user: str = "ada") -> tuple[str, int, int]:
+    """The user's tier, confirmed reports, and reports."""
+    found = (await served.ask(PROFILE % user)).data["userProfile"]
+    return found["trustTier"], found["confirmedReports"], found["reportTotal"]
+
+
+async def stored(served: Served, user: str = "ada") -> dict[str, Any]:
+    item = await served.store().get(keys.REPORT, keys.profile(user))
+    assert item is not None
+    return dict(item)
+
+
+async def keep(served: Served, table: Table = BLIP, **profile: Any) -> None:
+    """A profile as an earlier version wrote it."""
+    key = keys.profile("ada")
+    await served.store().write_all(table, puts=[{"PK": key.partition, "SK": key.sort, "userId": "ada", **profile}])
+
+
+async def test_reports_alone_earn_nothing(served: Served) -> None:
+    made = [await report(served) for _ in range(60)]
+    own = [await served.ask(CONFIRM, {"area": AREA, "id": one["sightingId"]}, user="ada") for one in made[:5]]
+
+    assert {one["trustTier"] for one in made} == {"BRONZE"}
+    assert [answer.data["confirmSighting"]["confirmationCount"] for answer in own] == [0] * 5
+    assert await trust(served) == ("BRONZE", 0, 60)
+
+
+async def test_two_accounts_need_a_day_for_silver_and_five_for_gold(served: Served) -> None:
+    tiers = []
+    for _ in range(5):
+        for _ in range(14):
+            await confirm(served, await report(served))
+        tiers.append(await trust(served))
+        served.clock.forward(days=1)
+
+    assert tiers == [
+        ("SILVER", 10, 14),
+        ("SILVER", 20, 28),
+        ("SILVER", 30, 42),
+        ("SILVER", 40, 56),
+        ("GOLD", 50, 70),
+    ]
+
+
+async def test_the_day_is_that_of_utc(served: Served) -> None:
+    served.clock.forward(hours=11, minutes=59)
+    made = [await report(served) for _ in range(20)]
+    for sighting in made[:12]:
+        await confirm(served, sighting)
+    served.clock.forward(minutes=2)
+    for sighting in made[12:]:
+        await confirm(served, sighting)
+
+    assert await trust(served) == ("SILVER", 18, 20)
+
+
+async def test_a_report_counts_once_however_many_confirm_it(served: Served) -> None:
+    sighting = await report(served)
+
+    answers = await asyncio.gather(*[confirm(served, sighting, f"witness-{number}") for number in range(30)])
+    await confirm(served, sighting, "witness-0")
+    later = await confirm(served, sighting, "grace")
+
+    assert {1 <= answer.data["confirmSighting"]["confirmationCount"] <= 30 for answer in answers} == {True}
+    assert later.data == {"confirmSighting": {"confirmationCount": 31}}
+    assert await trust(served) == ("BRONZE", 1, 1)
+    assert (await stored(served))["confirmed20260625"] == 1
+
+
+async def test_many_reports_confirmed_at_once_are_counted_exactly(served: Served) -> None:
+    made = [await report(served) for _ in range(8)]
+
+    await asyncio.gather(*[confirm(served, sighting, witness) for sighting in made for witness in ("grace", "eve")])
+
+    assert await trust(served) == ("BRONZE", 8, 8)
+    assert (await stored(served))["confirmed20260625"] == 8
+
+
+async def test_a_confirmation_is_one_transaction_whether_it_is_the_first_or_not(served: Served) -> None:
+    sighting = await report(served)
+
+    first, second = await confirm(served, sighting, "grace"), await confirm(served, sighting, "eve")
+
+    for answer, actions in ((first, ["Put", "Put", "Update", "Update"]), (second, ["Put", "Put", "Update"])):
+        assert answer.made == ["Query blip", "TransactWriteItems blip"]
+        (written,) = [call for call in answer.calls if call.operation == "TransactWriteItems"]
+        assert [kind for action in written.request["TransactItems"] for kind in action] == actions
+
+
+async def test_a_key_sent_again_counts_once(served: Served) -> None:
+    sighting = await report(served)
+    body = {"query": CONFIRM, "variables": {"area": AREA, "id": sighting["sightingId"]}}
+    headers = served.headers("grace", Role.USER) | {"Idempotency-Key": "k"}
+
+    for _ in range(2):
+        async with served.http.post(f"{served.url}/graphql", json=body, headers=headers) as response:
+            assert (await response.json())["data"] == {"confirmSighting": {"confirmationCount": 1}}
+
+    assert await trust(served) == ("BRONZE", 1, 1)
+
+
+async def test_gold_reporters_are_counted_no_longer(served: Served) -> None:
+    await keep(served, reportTotal=3, trustTier="gold", tierSince="2026-06-01")
+
+    answer = await confirm(served, await report(served))
+
+    assert len(answer.calls[-1].request["TransactItems"]) == 3
+    assert await trust(served) == ("GOLD", 0, 4)
+    assert not [name for name in await stored(served) if name.startswith("confirmed")]
+
+
+@pytest.mark.parametrize(
+    ("reports", "given", "tier"),
+    [(9, None, "BRONZE"), (10, None, "SILVER"), (49, None, "SILVER"), (50, None, "GOLD"), (2, "silver", "SILVER")],
+)
+async def test_a_profile_of_the_rule_before_keeps_its_tier_and_no_more(
+    served: Served, reports: int, given: str | None, tier: str
+) -> None:
+    profile: dict[str, Any] = {"reportTotal": reports, "lastReportedOn": "2026-06-25", "streakDays": 1}
+    if given:
+        profile["trustTier"] = given
+    await keep(served, **profile)
+    before = await trust(served)
+    made = await asyncio.gather(*[report(served) for _ in range(5)])
+    made += [await report(served) for _ in range(45)]
+
+    assert before == (tier, 0, reports)
+    assert {one["trustTier"] for one in made} == {tier}
+    assert await trust(served) == (tier, 0, reports + 50)
+    assert (await stored(served))["tierSince"] == "2026-06-25"
+
+
+async def test_a_reporter_without_a_profile_gets_one_with_the_first_confirmation(served: Served) -> None:
+    """Another program may have stored the sighting."""
+    key = keys.sighting(AREA, "2026-06-25T12:00:00Z", "theirs")
+    item: dict[str, Any] = {
+        "PK": key.partition,
+        "SK": key.sort,
+        "sightingId": "theirs",
+        "area": AREA,
+        "category": "Cats",
+    }
+    item |= {"reporterId": "ada", "reportedAt": "2026-06-25T12:00:00Z", "expiresAt": int(NOON.timestamp()) + 900}
+    await served.store().write_all(BLIP, puts=[item])
+
+    await confirm(served, {"sightingId": "theirs"})
+    await report(served)
+
+    assert await trust(served) == ("BRONZE", 1, 1)

@@ -1,0 +1,217 @@
+"""Live sightings over WebSockets, fed by the table's own stream (BLIP-S1, BLIP-S2)."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from datastore.keyspace.sightings import BLIP
+from datastore.model.identity import Role
+from datastore.sightings.reporters import Reporters, UserProfile
+from server.settings import Settings
+from tests.support.served import Served
+from tests.support.sighting_subscriptions import foreign_sighting, raw_put
+from tests.support.sightings import confirm, report
+
+LISTEN = "subscription { sightingReported%s { sightingId area category confidence reporter { reportTotal } } }"
+
+
+async def test_a_report_reaches_subscribers_by_area_and_category(served: Served) -> None:
+    everywhere = await served.listen(LISTEN % "")
+    cats = await served.listen(LISTEN % '(category: "Cats")')
+    harbor = await served.listen(LISTEN % '(area: "Harbor", category: "Sneakers")')
+    await served.settle(BLIP, 3)
+
+    first = await report(served, area="Downtown", category="Cats", user="ada")
+    second = await report(served, area="Harbor", category="Sneakers", user="ada")
+
+    expected = [
+        {
+            "sightingReported": {
+                "sightingId": sighting["sightingId"],
+                "area": sighting["area"],
+                "category": sighting["category"],
+                "confidence": 1.0,
+                "reporter": {"reportTotal": 2},
+            }
+        }
+        for sighting in (first, second)
+    ]
+    assert [(await everywhere.event())["sightingReported"]["sightingId"] for _ in range(2)] == [
+        first["sightingId"],
+        second["sightingId"],
+    ]
+    assert (await cats.event())["sightingReported"]["category"] == "Cats"
+    assert await harbor.event() == expected[1]
+
+
+async def test_each_event_reads_anew(served: Served) -> None:
+    listener = await served.listen(LISTEN % "")
+    await served.settle(BLIP)
+
+    totals = []
+    for _ in range(3):
+        await report(served)
+        totals.append((await listener.event())["sightingReported"]["reporter"]["reportTotal"])
+
+    assert totals == [1, 2, 3]
+
+
+async def test_anybodys_write_shows_up_and_a_damaged_one_is_passed_over(served: Served) -> None:
+    listener = await served.listen("subscription { sightingReported { id sightingId description trustTier } }")
+    await served.settle(BLIP)
+
+    damaged = foreign_sighting("damaged")
+    del damaged["reporterId"]
+    await asyncio.to_thread(raw_put, served, damaged)
+    await asyncio.to_thread(raw_put, served, foreign_sighting("theirs"))
+
+    event = (await listener.event())["sightingReported"]
+    assert event | {"id": ""} == {"id": "", "sightingId": "theirs", "description": "", "trustTier": "BRONZE"}
+    node = await served.ask(
+        "query ($id: ID!) { node(id: $id) { ... on Sighting { sightingId } } }", {"id": event["id"]}
+    )
+    assert node.data == {"node": {"sightingId": "theirs"}}
+
+
+async def test_confirmations_are_no_reports(served: Served) -> None:
+    sighting = await report(served)
+    listener = await served.listen(LISTEN % "")
+    await served.settle(BLIP)
+
+    await confirm(served, sighting, "grace")
+    later = await report(served)
+
+    assert (await listener.event())["sightingReported"]["sightingId"] == later["sightingId"]
+
+
+async def test_alerts_follow_the_watches_as_they_come_and_go(served: Served) -> None:
+    create = 'mutation ($c: String!) { createWatch(input: {area: "Harbor", category: $c}) { watchId } }'
+    cats = (await served.ask(create, {"c": "Cats"}, user="ada")).data["createWatch"]["watchId"]
+    await served.ask(create, {"c": "Street Art"}, user="eve")
+    listener = await served.listen('subscription { watchAlerts(userId: "ada") { area category } }', user="ada")
+    await served.settle(BLIP)
+
+    seen = []
+    await report(served, area="Harbor", category="Street Art", user="bob")
+    await report(served, area="Harbor", category="Cats", user="bob")
+    seen.append(await listener.event())
+    await served.ask(create, {"c": "Sneakers"}, user="ada")
+    await served.ask(
+        'mutation ($id: ID!) { deleteWatch(area: "Harbor", category: "Cats", watchId: $id) { watchId } }',
+        {"id": cats},
+        user="ada",
+    )
+    await report(served, area="Harbor", category="Cats", user="bob")
+    await report(served, area="Harbor", category="Sneakers", user="bob")
+    seen.append(await listener.event())
+
+    assert [event["watchAlerts"]["category"] for event in seen] == ["Cats", "Sneakers"]
+
+
+class TestWithAShortDeadline:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return replace(settings, deadline_seconds=0.5)
+
+    async def test_an_alert_comes_however_long_nothing_happened(self, served: Served) -> None:
+        create = 'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { watchId } }'
+        await served.ask(create, user="ada")
+        listener = await served.listen('subscription { watchAlerts(userId: "ada") { area } }', user="ada")
+        await served.settle(BLIP)
+
+        await asyncio.sleep(0.7)
+        await report(served, area="Harbor", category="Cats", user="bob")
+
+        assert await listener.event() == {"watchAlerts": {"area": "Harbor"}}
+
+
+async def test_a_damaged_watch_is_passed_over(served: Served) -> None:
+    create = 'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { watchId } }'
+    listener = await served.listen('subscription { watchAlerts(userId: "ada") { area } }', user="ada")
+    await served.settle(BLIP)
+
+    await asyncio.to_thread(raw_put, served, {"PK": "USER#ada", "SK": "WATCH#Harbor#Cats#theirs", "watchId": "theirs"})
+    await served.ask(create, user="ada")
+    await report(served, area="Harbor", category="Cats", user="bob")
+
+    assert await listener.event() == {"watchAlerts": {"area": "Harbor"}}
+
+
+async def test_what_has_expired_meanwhile_is_not_delivered(served: Served) -> None:
+    listener = await served.listen(LISTEN % "")
+    await served.settle(BLIP)
+
+    now = int(served.clock.now.timestamp())
+    await asyncio.to_thread(raw_put, served, foreign_sighting("expired", expiresAt=now))
+    await asyncio.to_thread(raw_put, served, foreign_sighting("alive", expiresAt=now + 1))
+
+    assert (await listener.event())["sightingReported"]["sightingId"] == "alive"
+
+
+async def test_alerts_are_the_users_own(served: Served) -> None:
+    alerts = 'subscription { watchAlerts(userId: "ada") { area } }'
+
+    anonymous = await (await served.listen(alerts)).message()
+    other = await (await served.listen(alerts, user="eve")).message()
+    admin = await served.listen(alerts, user="root", role=Role.ADMIN)
+
+    assert [error["extensions"]["code"] for error in anonymous["payload"]["errors"]] == ["UNAUTHENTICATED"]
+    assert [error["extensions"]["code"] for error in other["payload"]["errors"]] == ["FORBIDDEN"]
+    await served.settle(BLIP)
+    await admin.socket.close()
+
+
+async def test_an_unknown_area_ends_the_subscription_with_its_error(served: Served) -> None:
+    listener = await served.listen(LISTEN % '(area: "Atlantis")')
+
+    refusal, end = await listener.message(), await listener.message()
+
+    assert [error["extensions"] for error in refusal["payload"]["errors"]] == [
+        {"code": "BAD_USER_INPUT", "field": "area"}
+    ]
+    assert end["type"] == "complete"
+
+
+async def test_a_subscriber_that_leaves_stops_the_reading(served: Served) -> None:
+    listener = await served.listen(LISTEN % "")
+    await served.settle(BLIP)
+
+    await listener.socket.send_json({"id": "1", "type": "complete"})
+
+    services = served.gateway.services
+    assert services is not None
+    async with asyncio.timeout(5):
+        while services.changes.followers(BLIP):  # noqa: ASYNC110 - what is waited for is over the wire
+            await asyncio.sleep(0.01)
+
+
+async def test_a_stalled_subscriber_is_told_and_the_others_miss_nothing(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    released = asyncio.Event()
+    by_id = Reporters.by_id
+
+    async def stalling(reporters: Reporters, user_id: str) -> UserProfile | None:
+        await released.wait()
+        return await by_id(reporters, user_id)
+
+    monkeypatch.setattr(Reporters, "by_id", stalling)
+    monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 40)
+    quick = await served.listen("subscription { sightingReported { sightingId } }")
+    stalled = await served.listen("subscription { sightingReported { sightingId reporter { userId } } }")
+    latest = await served.listen(
+        "subscription { sightingReported(whenSlow: LATEST) { sightingId reporter { userId } } }"
+    )
+    await served.settle(BLIP, 3)
+
+    names = [f"burst-{number:02}" for number in range(60)]
+    for name in names:
+        await asyncio.to_thread(raw_put, served, foreign_sighting(name))
+
+    assert [(await quick.event())["sightingReported"]["sightingId"] for _ in names] == names
+    released.set()
+    assert (await stalled.event())["sightingReported"]["sightingId"] == names[0]
+    closing = await stalled.message()
+    assert (closing["type"], closing["payload"][0]["extensions"]["code"]) == ("error", "SLOW_SUBSCRIBER")
+    assert [(await latest.event())["sightingReported"]["sightingId"] for _ in range(2)] == [names[0], names[-1]]

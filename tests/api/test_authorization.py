@@ -1,0 +1,333 @@
+"""Who is let in where: all that declared patterns name (fields, nested ones, nodes, subscriptions), asked by everybody.
+
+The cases are made from the declarations: a pattern that is declared, and has no case here, fails a test.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+import schema as api
+from datastore.keyspace import PATTERNS
+from datastore.keyspace.feeds.table import FEED
+from datastore.matches.cricket import Match
+from datastore.matches.fixtures import Fixtures
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.identity import Role
+from tests.support import photo_contract
+from tests.support.contract import ASK, FOLLOWER_SETUP, OTHER_SETUP, SETUP, SYSTEM_SETUP, play
+from tests.support.earthquake_samples import quake, store
+from tests.support.notifications import notification_item
+from tests.support.photo_items import ADA, EVE
+from tests.support.served import NOON, Served
+
+LET_IN: list[str] = []
+SIGN_IN, FORBIDDEN, MISSING = ["UNAUTHENTICATED"], ["FORBIDDEN"], ["NOT_FOUND"]
+
+
+@dataclass(frozen=True)
+class Caller:
+    """How somebody signs in."""
+
+    user: str | None = None
+    role: Role = Role.USER
+    email: str | None = None
+
+
+CALLERS = {
+    "anonymous": Caller(),
+    "owner": Caller("ada", email=ADA),
+    "stranger": Caller("eve", email=EVE),
+    "admin": Caller("root", Role.ADMIN, "root@example.com"),
+    "system": Caller("poller", Role.SYSTEM),
+}
+everybody = pytest.mark.parametrize("caller", CALLERS)
+
+# Of the operations of ASK those that name what is Ada's, so that no other user is let in.
+ADAS = {"watches", "homeFeed", "notifications", "liveActivities", "device", "photoUser"}
+# Those that change what is Ada's: whose it is, only the item knows. Others of them admins may do, too.
+ADAS_TO_CHANGE = {"deletePost": False, "updatePhoto": False, "tagFace": True, "untagFace": True, "deletePhoto": True}
+# Users of the photo library are known by their email, which services have none of.
+BY_EMAIL = {"photoUser", "createPhotoUser", "updatePhotoUser", "createPhoto", "completePhoto", "cancelUpload"}
+
+
+async def ask(served: Served, caller: str, query: str, variables: dict[str, Any] | None = None) -> Any:
+    who = CALLERS[caller]
+    return await served.ask(query, variables, user=who.user, role=who.role, email=who.email)
+
+
+@pytest.fixture
+async def ids(served: Served) -> dict[str, str]:
+    """Things of Ada's in every system; the ids that operations of ASK need in the place of %s."""
+    prepared = (await ask(served, "owner", SETUP)).data
+    assert (await ask(served, "system", SYSTEM_SETUP)).errors is None
+    match = Match("m1", "1", "ONE", home_team_id="10", away_team_id="20", start_time=NOON)
+    await Fixtures(served.store(), NOON).sync([match])
+    await play(served)
+    assert (await served.ask(OTHER_SETUP, user="grace")).errors is None
+    assert (await ask(served, "owner", FOLLOWER_SETUP)).errors is None
+    await photo_contract.put_in_place(served)
+    return {
+        "confirmSighting": prepared["reportSighting"]["sightingId"],
+        "deleteWatch": prepared["createWatch"]["watchId"],
+        "ingestEarthquakes": "http://127.0.0.1:1/none",
+        "follow": "grace",
+    }
+
+
+def patterns_of(field: str) -> list[AccessPattern]:
+    return [pattern for pattern in PATTERNS if field in pattern.fields]
+
+
+def refusal(name: str, caller: str) -> list[str]:
+    """How the declarations have a root field refuse a caller; `LET_IN` when they do not."""
+    patterns, role = patterns_of(name), CALLERS[caller].role
+    restricted = [pattern for pattern in patterns if pattern.who is not Who.ANY]
+    if not restricted:
+        return LET_IN
+    if caller == "anonymous":
+        return SIGN_IN
+    if any(pattern.who is not Who.USER and pattern.who.value != role.value for pattern in restricted):
+        return FORBIDDEN
+    if caller == "stranger" and name in ADAS | ADAS_TO_CHANGE.keys():
+        return FORBIDDEN
+    if name in ADAS_TO_CHANGE and caller != "owner" and not (caller == "admin" and ADAS_TO_CHANGE[name]):
+        return FORBIDDEN
+    return FORBIDDEN if caller == "system" and name in BY_EMAIL else LET_IN
+
+
+@everybody
+async def test_root_fields(served: Served, ids: dict[str, str], caller: str) -> None:
+    answered, called = {}, []
+    for name, (query, _, _) in ASK.items():
+        answer = await ask(served, caller, query.replace("%s", ids.get(name, "")))
+        answered[name] = [code for code in answer.codes if code in SIGN_IN + FORBIDDEN]
+        if answered[name] and answer.calls and name not in ADAS_TO_CHANGE:
+            called.append(name)
+    assert answered == {name: refusal(name, caller) for name in ASK}
+    assert called == []
+
+
+MINE = """{
+  watches(userId: "ada") { watchId }
+  device(userId: "ada") { deviceToken platform }
+  liveActivities(userId: "ada") { nodes { status } }
+  matchFollow(matchId: "m1") { teamId }
+  post(id: "p1") { text visibility }
+  user(id: "ada") { name bio followingCount }
+  photo(id: "i1", takenAt: "2023-01-01T00:00:00Z") { description tags faces { faceId } }
+  photoUser(email: "ada@example.com") { displayName uploadLimit uploadCount }
+  userProfile(userId: "ada") { reportTotal }
+}"""
+
+
+@pytest.mark.parametrize("caller", ["anonymous", "stranger"])
+async def test_whatever_others_try_nothing_of_adas_changes(served: Served, ids: dict[str, str], caller: str) -> None:
+    before = await ask(served, "owner", MINE)
+    assert before.errors is None
+    for name, (query, _, _) in ASK.items():
+        await ask(served, caller, query.replace("%s", ids.get(name, "")))
+    assert (await ask(served, "owner", MINE)).data == before.data
+
+
+# Nested fields that not everybody may see: how to ask for each, and what each caller is answered.
+NESTED: dict[str, tuple[str, dict[str, Any]]] = {
+    "Post.likedByViewer": (
+        'post(id: "p1") { value: likedByViewer }',
+        {"anonymous": None, "owner": True, "stranger": False, "admin": False, "system": False},
+    ),
+    "User.followedByViewer": (
+        'user(id: "grace") { value: followedByViewer }',
+        {"anonymous": None, "owner": True, "stranger": False, "admin": False, "system": False},
+    ),
+    "Match.isFollowed": (
+        'match(id: "m1") { value: isFollowed }',
+        {"anonymous": SIGN_IN, "owner": True, "stranger": False, "admin": False, "system": False},
+    ),
+    "Match.active": (
+        'match(id: "m3") { value: active { matchId } }',
+        {
+            "anonymous": SIGN_IN,
+            "owner": FORBIDDEN,
+            "stranger": FORBIDDEN,
+            "admin": FORBIDDEN,
+            "system": {"matchId": "m3"},
+        },
+    ),
+    "Match.followers": (
+        'match(id: "m1") { value: followers { nodes { userId } } }',
+        {
+            "anonymous": SIGN_IN,
+            "owner": FORBIDDEN,
+            "stranger": FORBIDDEN,
+            "admin": FORBIDDEN,
+            "system": {"nodes": [{"userId": "ada"}]},
+        },
+    ),
+    "Match.liveActivities": (
+        'match(id: "m1") { value: liveActivities { nodes { deviceId } } }',
+        {
+            "anonymous": SIGN_IN,
+            "owner": FORBIDDEN,
+            "stranger": FORBIDDEN,
+            "admin": FORBIDDEN,
+            "system": {"nodes": [{"deviceId": "phone"}]},
+        },
+    ),
+    "Me.device": (
+        "me { value: device { platform } }",
+        {"anonymous": None, "owner": {"platform": "IOS"}, "stranger": None, "admin": None, "system": None},
+    ),
+    "Me.liveActivities": (
+        "me { value: liveActivities { nodes { deviceId } } }",
+        {
+            "anonymous": None,
+            "owner": {"nodes": [{"deviceId": "phone"}]},
+            "stranger": {"nodes": []},
+            "admin": {"nodes": []},
+            "system": {"nodes": []},
+        },
+    ),
+}
+
+
+def test_every_nested_field_that_is_not_for_everybody_is_asked_here() -> None:
+    restricted = [pattern for pattern in PATTERNS if pattern.who is not Who.ANY]
+    assert NESTED.keys() == {field for pattern in restricted for field in pattern.fields if "." in field}
+
+
+@everybody
+async def test_nested_fields(served: Served, ids: dict[str, str], caller: str) -> None:
+    assert (await ask(served, "owner", 'mutation { likePost(postId: "p1") { postId } }')).errors is None
+    seen = {}
+    for name, (selection, _) in NESTED.items():
+        answer = await ask(served, caller, f"{{ parent: {selection} }}")
+        parent = (answer.data or {}).get("parent")
+        seen[name] = answer.codes or (parent["value"] if parent else None)
+    assert seen == {name: expected[caller] for name, (_, expected) in NESTED.items()}
+
+
+# Each type that `node` reads: what finds one of Ada's, and the declared pattern it is read by, when not everybody may.
+NODES: dict[str, tuple[str, str | None]] = {
+    "ActiveMatch": ('activeMatch(id: "m3") { id }', "AM-1"),
+    "Comment": ('comments(postId: "p1") { nodes { id } }', None),
+    "DisplayState": ('displayState(matchId: "m1", teamId: "10") { id }', None),
+    "Earthquake": ('earthquake(eventId: "us1") { id }', None),
+    "Face": ('photo(id: "i1", takenAt: "2023-01-01T00:00:00Z") { faces { id } }', None),
+    "League": ('league(id: "1") { id }', None),
+    "Livestream": ('livestream(id: "l1") { id }', None),
+    "Match": ('match(id: "m1") { id }', None),
+    "MatchFollow": ('match(id: "m1") { followers { nodes { id } } }', "FOL-1"),
+    "Notification": ('notifications(userId: "ada") { nodes { id } }', "FEED-N4"),
+    "Person": ('person(id: "p1") { id }', None),
+    "Photo": ('photo(id: "i1", takenAt: "2023-01-01T00:00:00Z") { id }', None),
+    "PhotoUser": ('photo(id: "i1", takenAt: "2023-01-01T00:00:00Z") { user { id } }', None),
+    "Post": ('post(id: "p1") { id }', None),
+    "Sighting": ('sightings(area: "Downtown") { nodes { id } }', None),
+    "Team": ('team(id: "1") { id }', None),
+    "User": ('user(id: "ada") { id }', None),
+    "UserProfile": ('userProfile(userId: "ada") { id }', None),
+    "Watch": ('watches(userId: "ada") { id }', "BLIP-N2"),
+}
+
+
+def test_every_type_that_node_reads_is_asked_for_here() -> None:
+    node = api.build()._schema.get_type("Node")
+    assert NODES.keys() == {kind.name for kind in api.build()._schema.get_possible_types(node)}  # type: ignore[arg-type]
+    assert {id for _, id in NODES.values() if id} == {
+        pattern.id for pattern in patterns_of("node") if pattern.who is not Who.ANY
+    }
+
+
+def first_id(found: Any) -> str:
+    """The one `id` in what was found."""
+    while not isinstance(found, str):
+        found = found[0] if isinstance(found, list) else next(iter(found.values()))
+    return found
+
+
+@everybody
+async def test_nodes(served: Served, ids: dict[str, str], caller: str) -> None:
+    comment = 'mutation { addComment(input: {postId: "p1", text: "Nice"}) { commentId } }'
+    assert (await served.ask(comment, user="grace")).errors is None
+    await served.store().write_all(FEED, puts=[notification_item("like-p1", post_id="p1")])
+    await store(served, quake("us1"))
+    seen, read, expected = {}, {}, {}
+    for kind, (selection, id) in NODES.items():
+        found = await ask(served, "system", f"{{ {selection} }}")
+        assert found.errors is None, (kind, found.errors)
+        node_id = first_id(found.data)
+        one = await ask(served, caller, "query Q($id: ID!) { node(id: $id) { __typename id } }", {"id": node_id})
+        many = await ask(served, caller, "query Q($ids: [ID!]!) { nodes(ids: $ids) { id } }", {"ids": [node_id]})
+        seen[kind] = one.codes or [one.data["node"]["__typename"]]
+        read[kind] = many.codes or [kind]
+        (who,) = {p.who for p in patterns_of("node") if p.id == id} or {Who.ANY}
+        expected[kind] = node_refusal(who, caller) or [kind]
+    assert seen == expected
+    assert read == expected
+
+
+def node_refusal(who: Who, caller: str) -> list[str]:
+    if who is Who.ANY or caller == "system":
+        return LET_IN
+    if caller == "anonymous":
+        return SIGN_IN
+    if who is Who.USER:
+        return FORBIDDEN if caller == "stranger" else LET_IN
+    return FORBIDDEN
+
+
+# Subscriptions, and whether they name what is Ada's.
+FOLLOWED = {
+    "sightingReported": ('sightingReported(area: "Downtown") { area }', False),
+    "watchAlerts": ('watchAlerts(userId: "ada") { area }', True),
+    "homeFeedUpdated": ('homeFeedUpdated(userId: "ada") { postId }', True),
+    "notificationReceived": ('notificationReceived(userId: "ada") { notificationId }', True),
+    "postEngagement": ('postEngagement(postId: "p1") { likeCount }', False),
+    "livestreamChanged": ("livestreamChanged { livestreamId }", False),
+    "earthquakeDetected": ("earthquakeDetected { place }", False),
+    "matchUpdates": ('matchUpdates(matchId: "m3") { version }', False),
+    "liveScores": ("liveScores { isSnapshot }", False),
+}
+
+
+def test_every_subscription_is_followed_here() -> None:
+    subscription = api.build()._schema.subscription_type
+    assert subscription is not None
+    assert FOLLOWED.keys() == subscription.fields.keys()
+    personal = {name for name in FOLLOWED if any(pattern.who is Who.USER for pattern in patterns_of(name))}
+    assert personal == {name for name, (_, is_adas) in FOLLOWED.items() if is_adas}
+
+
+@everybody
+async def test_subscriptions(served: Served, ids: dict[str, str], caller: str) -> None:
+    """Those who may not follow are told at once; those who may hear nothing, or what they begin with."""
+    who = CALLERS[caller]
+    url = served.url.replace("http", "ws") + "/graphql"
+    async with served.http.ws_connect(url, protocols=["graphql-transport-ws"]) as socket:
+        headers = served.headers(who.user, who.role, who.email)
+        await socket.send_json({"type": "connection_init", "payload": headers})
+        assert (await socket.receive_json(timeout=10))["type"] == "connection_ack"
+        for name, (selection, _) in FOLLOWED.items():
+            query = f"subscription {{ {selection} }}"
+            await socket.send_json({"id": name, "type": "subscribe", "payload": {"query": query}})
+        # Answered behind all of them: what is refused has been by then, or is while the socket is asked again.
+        refused: dict[str, list[str]] = {}
+        expected = {
+            name: SIGN_IN if caller == "anonymous" else FORBIDDEN for name, (_, adas) in FOLLOWED.items() if adas
+        }
+        if caller not in ("anonymous", "stranger"):
+            expected = {}
+        quiet = 0
+        while quiet < 20:
+            await socket.send_json({"type": "ping"})
+            while (message := await socket.receive_json(timeout=10))["type"] != "pong":
+                errors = message.get("payload", []) if message["type"] == "error" else []
+                if message["type"] == "next":
+                    errors = message["payload"].get("errors", [])
+                if errors:
+                    refused[message["id"]] = [error["extensions"]["code"] for error in errors]
+                quiet = 0
+            quiet = quiet + 1 if refused.keys() >= expected.keys() else 0
+    assert refused == expected

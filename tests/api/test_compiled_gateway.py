@@ -1,0 +1,211 @@
+"""Compiled and interpreted, the gateway's own operations have the same answers, from the same calls of DynamoDB."""
+
+import os
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from inspect import isawaitable
+from random import Random
+from typing import Any
+
+import pytest
+from graphql import (
+    DocumentNode,
+    FieldNode,
+    GraphQLError,
+    GraphQLSchema,
+    NameNode,
+    OperationDefinitionNode,
+    OperationType,
+    execute,
+    get_named_type,
+    is_abstract_type,
+    is_leaf_type,
+    is_required_argument,
+    parse,
+    print_ast,
+    validate,
+)
+from strawberry.execution import optimized_is_awaitable
+from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
+
+import schema as api
+from datastore.model.identity import Identity, Role
+from server.documents.document_cache import Documents
+from server.documents.executor import GatewayExecutor
+from server.documents.settings import document_settings
+from server.http.graphiql import examples
+from tests.support.executor_differences import nulled
+from tests.support.feed_steps import enter, write
+from tests.support.served import Served, call_name
+
+GENERATED = int(os.environ.get("COMPILED_EXAMPLES", "40"))
+
+
+class AtOnce(GatewayExecutor):
+    compile_after = 1
+
+
+@dataclass
+class Asked:
+    """What one executor answered, and what it asked of DynamoDB for that."""
+
+    data: Any
+    errors: set[tuple[Any, ...]]
+    calls: Counter[str]
+
+
+async def ask(
+    served: Served, executor: Any, document: DocumentNode, variables: dict[str, Any] | None, role: Role
+) -> Asked:
+    context = served.gateway.open_context(Identity("demo-ada", role, "ada@example.org"))
+    try:
+        result: Any = execute(
+            served.gateway.edge.documents.schema,
+            document,
+            context_value=context,
+            variable_values=variables,
+            is_awaitable=optimized_is_awaitable,  # type: ignore[arg-type]
+            executor_class=executor,
+        )
+        result = await result if isawaitable(result) else result
+    finally:
+        context.close()
+    errors = {_told(error, result.data) for error in result.errors or ()}
+    return Asked(result.data, errors, Counter(map(call_name, context.meter.calls)))
+
+
+def _told(error: GraphQLError, data: Any) -> tuple[Any, ...]:
+    """The error, or where it made a null that is around it: which of several was the first to do so is chance."""
+    path = tuple(error.path or ())
+    place = nulled(data, path)
+    if place is not None and place != path:
+        return (place,)
+    return (path, error.message, tuple(error.locations or ()), repr(error.extensions))
+
+
+@cache
+def example_queries() -> list[tuple[DocumentNode, dict[str, Any] | None]]:
+    found = []
+    for example in examples():
+        document = parse(example.query)
+        (operation,) = (part for part in document.definitions if isinstance(part, OperationDefinitionNode))
+        if operation.operation is OperationType.QUERY:
+            found.append((document, example.variables))
+    return found
+
+
+def generated(schema: GraphQLSchema, seed: int) -> DocumentNode:
+    """The root fields of some examples, with other selections."""
+    chance = Random(seed)
+    roots = []
+    for document, variables in example_queries():
+        if variables is None:
+            operation = document.definitions[0]
+            assert isinstance(operation, OperationDefinitionNode)
+            roots += [node for node in operation.selection_set.selections if isinstance(node, FieldNode)]
+    parts = []
+    for number, node in enumerate(chance.sample(roots, chance.randint(1, 3))):
+        bare = FieldNode(
+            name=node.name, alias=NameNode(value=f"r{number}"), arguments=node.arguments, directives=node.directives
+        )
+        assert schema.query_type is not None
+        kind = get_named_type(schema.query_type.fields[node.name.value].type)
+        parts.append(print_ast(bare) + ("" if is_leaf_type(kind) else _selection(schema, kind, chance, 4)))
+    return parse(
+        "query ($yes: Boolean = true, $no: Boolean = false) {" + " ".join(parts) + " __typename @skip(if: $no)}"
+    )
+
+
+def _selection(schema: GraphQLSchema, kind: Any, chance: Random, depth: int) -> str:
+    parts = ["__typename"] if is_abstract_type(kind) or chance.random() < 0.2 else []
+    fields = list(getattr(kind, "fields", {}).items())
+    for name, field in chance.sample(fields, min(len(fields), chance.randint(2, 6))):
+        inner = get_named_type(field.type)
+        if any(map(is_required_argument, field.args.values())) or (depth == 0 and not is_leaf_type(inner)):
+            continue
+        given = "(first: 3)" if "first" in field.args else ""
+        directive = chance.choice(["", "", "", " @include(if: $yes)", " @skip(if: $yes)", " @include(if: $no)"])
+        below = "" if is_leaf_type(inner) else _selection(schema, inner, chance, depth - 1)
+        parts.append(f"{name}{given}{directive}{below}")
+    if is_abstract_type(kind):
+        for one in schema.get_possible_types(kind)[:3]:
+            parts.append(f"... on {one.name} {_selection(schema, one, chance, max(0, depth - 1))}")
+    return "{" + " ".join(parts or ["__typename"]) + "}"
+
+
+def lists(calls: Counter[str]) -> Counter[str]:
+    return Counter({call: count for call, count in calls.items() if "GetItem" not in call})
+
+
+def point_reads(calls: Counter[str]) -> int:
+    return sum(count for call, count in calls.items() if "GetItem" in call)
+
+
+async def keep_logs_as_they_are(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the examples write request logs, and later operations none, so that all lists of logs are equal."""
+    assert served.gateway.services is not None
+    logs = served.gateway.services.request_logs
+    for document, variables in example_queries():
+        await ask(served, StrawberryGraphQLCoreExecutionContext, document, variables, Role.ADMIN)
+    await logs.drained()
+    monkeypatch.setattr(logs, "add", lambda log: True)
+
+
+@pytest.mark.timeout(120)
+async def test_operations_of_the_gateway_are_answered_alike(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    await served.gateway.background.demo().load()
+    await keep_logs_as_they_are(served, monkeypatch)
+    schema = served.gateway.edge.documents.schema
+    made = [(generated(schema, seed), None) for seed in range(GENERATED)]
+    # Two fragments may ask for fields of one name and different types: such documents are refused.
+    valid = [(document, variables) for document, variables in made if not validate(schema, document)]
+    assert len(valid) > GENERATED / 2
+    answers = 0
+    for document, variables in [*example_queries(), *valid]:
+        role = Role.ADMIN if answers % 2 else Role.USER
+        expected = await ask(served, StrawberryGraphQLCoreExecutionContext, document, variables, role)
+        for _ in range(2):  # the second time with what was learned
+            found = await ask(served, AtOnce, document, variables, role)
+
+            assert repr(found.data) == repr(expected.data), print_ast(document)
+            assert found.errors == expected.errors, print_ast(document)
+            # Tables that are scanned are remembered for a moment.
+            assert not lists(found.calls) - lists(expected.calls), print_ast(document)
+            # Which keys go together depends on which list comes in first.
+            assert point_reads(found.calls) <= point_reads(expected.calls) + 1, print_ast(document)
+        answers += 1
+    assert answers > 50
+
+
+GIVEN_UP = """{
+  a: post(id: "p") { author { name } comments(after: "junk") { nodes { userId } } }
+  b: post(id: "p") { author { name } }
+}"""
+
+
+async def test_who_asks_for_what_another_field_has_just_given_up_is_answered(served: Served) -> None:
+    """Over HTTP: the comments of `a` fail at once, while its author is read."""
+    await enter(served, "ada")
+    await write(served, "p")
+    for _ in range(3):  # first by graphql-core, then compiled
+        answer = await served.ask(GIVEN_UP, user="ada")
+
+        assert answer.status == 200
+        assert answer.data == {"a": None, "b": {"author": {"name": "Ada"}}}
+        assert [error["path"] for error in answer.errors or ()] == [["a", "comments"]]
+
+
+@pytest.mark.parametrize(("told", "compiles"), [("compiled", True), ("interpreted", False), ("", True)])
+def test_an_operator_says_whether_operations_are_compiled(told: str, compiles: bool) -> None:
+    documents = Documents(api.build(), compiles=document_settings({"GATEWAY_EXECUTOR": told}).compiles)
+    program = documents.prepare("{areas}").operation(None).program
+
+    made = [program.program() for _ in range(3)]
+
+    assert (made[-1] is not None) is (compiles and GatewayExecutor.compile_after > 0)
+
+
+def test_an_operator_who_writes_something_else_is_told() -> None:
+    with pytest.raises(ValueError, match="GATEWAY_EXECUTOR must be compiled or interpreted"):
+        document_settings({"GATEWAY_EXECUTOR": "fast"})

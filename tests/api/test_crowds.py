@@ -1,0 +1,230 @@
+"""Crowds that look at one thing: few reads for all of them, and nothing older than it may be."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from typing import Any
+
+import aiohttp
+import pytest
+from msgspec.structs import replace as replaced
+
+from datastore.database import Database
+from datastore.dynamodb.codec import decode_item
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.matches import fixtures as keys
+from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
+from datastore.matches.active_matches import ActiveMatches
+from datastore.matches.fixtures import Fixtures
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.session.metering import Call, Deadline
+from datastore.session.store import Store
+from server.settings import Settings
+from tests.support.active_matches import state
+from tests.support.explain import ask, explanation
+from tests.support.feed_items import post_item, user_item
+from tests.support.fixture_steps import one, put, system
+from tests.support.match_updates import begun
+from tests.support.served import NOON, Clock, Served
+
+LEAGUE = 'mutation { putLeague(input: {leagueId: "L", name: "League", code: "IPL"}) { leagueId } }'
+DELETE = AccessPattern("T-1", "", keys.FIXTURES, ("DeleteItem",), Who.ANY)
+VIEWERS, FOLLOWERS = 200, 30
+# What is read sooner after a write of the gateway's own is not kept.
+SETTLED = {"seconds": 1}
+MATCH = '{ match(id: "m1") { note homeTeam { name } } }'
+UPDATES = """subscription { matchUpdates(matchId: "m1") {
+  version match { note isFollowed homeTeam { name } awayTeam { name } } } }"""
+TEAMS = """mutation { syncTeams(teams: [
+  {teamId: "10", name: "Home", code: "HOM"}, {teamId: "20", name: "Away", code: "AWA"}]) { teamId } }"""
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return replace(settings, shared_reads=True, explain="user")
+
+
+@pytest.fixture
+def elsewhere(database: Database) -> Store:
+    """Another process, which writes past the gateway."""
+    return Store(database.client, prefix=database.prefix, deadline=Deadline(60), token=lambda: "")
+
+
+async def note(elsewhere: Store, text: str) -> None:
+    await Fixtures(elsewhere, NOON).update("m1", {"note": text})
+
+
+class Reads:
+    """How often each item was asked for, by table and key, since it was last looked at."""
+
+    def __init__(self, served: Served) -> None:
+        assert served.gateway.database is not None
+        client = served.gateway.database.client
+        self._counts: Counter[tuple[str, str]] = Counter()
+        self._before, client.on_call = client.on_call, self._note
+
+    def _note(self, call: Call) -> None:
+        assert self._before is not None
+        self._before(call)
+        request = call.request
+        if call.operation == "GetItem":
+            self._count(request["TableName"], request["Key"])
+        elif call.operation == "BatchGetItem":
+            for table, entry in request["RequestItems"].items():
+                for key in entry["Keys"]:
+                    self._count(table, key)
+
+    def _count(self, table: str, key: dict[str, Any]) -> None:
+        self._counts[table.split("__", 1)[1], "/".join(map(str, decode_item(key).values()))] += 1
+
+    def taken(self) -> Counter[tuple[str, str]]:
+        counts, self._counts = self._counts, Counter()
+        return counts
+
+
+@pytest.fixture
+async def crowd() -> AsyncIterator[aiohttp.ClientSession]:
+    """As many connections as there are viewers."""
+    async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as session:
+        yield session
+
+
+async def test_a_crowd_that_polls_a_match_has_it_read_four_times_a_second(
+    served: Served, clock: Clock, crowd: aiohttp.ClientSession, elsewhere: Store
+) -> None:
+    await put(served, one(note="after 0"))
+    await system(served, TEAMS)
+    clock.forward(**SETTLED)
+    reads = Reads(served)
+
+    async def view() -> str:
+        async with crowd.post(f"{served.url}/graphql", json={"query": MATCH}) as response:
+            match = (await response.json())["data"]["match"]
+        assert match["homeTeam"]["name"] == "Home"
+        return str(match["note"])
+
+    for step in range(8):
+        told = set(await asyncio.gather(*[view() for _ in range(VIEWERS)]))
+        assert told <= {f"after {step}", f"after {step - 1}"}  # as it was a quarter of a second ago, or is since
+        await note(elsewhere, f"after {step + 1}")
+        clock.forward(milliseconds=125)
+
+    assert max(reads.taken().values()) <= 4
+
+
+async def test_a_crowd_that_follows_a_match_sees_what_an_event_tells_of_and_has_it_read_once(
+    served: Served, clock: Clock, elsewhere: Store
+) -> None:
+    await begun(served, "m1")
+    await system(served, TEAMS)
+    clock.forward(**SETTLED)
+    # Each sees whether they follow it themselves: an event is executed for each of them.
+    listeners = [await served.listen(UPDATES, user=f"viewer{number}") for number in range(FOLLOWERS)]
+    for listener in listeners:
+        await listener.event()
+    await served.settle(ACTIVE_MATCHES)
+    reads = Reads(served)
+
+    for step in range(3):
+        assert (await served.ask(MATCH)).errors is None  # kept, from before the event
+        reads.taken()
+        await note(elsewhere, f"now {step}")
+        events = [(await listener.event())["matchUpdates"]["match"] for listener in listeners]
+        assert [event["note"] for event in events] == [f"now {step}"] * FOLLOWERS
+        assert {(event["homeTeam"]["name"], event["awayTeam"]["name"]) for event in events} == {("Home", "Away")}
+        counts = reads.taken()
+        followed = {place: count for place, count in counts.items() if place[0] == "cricket-match-follows"}
+        assert len(followed) == FOLLOWERS
+        shared = [count for (table, _), count in counts.items() if table in ("cricket-fixtures", "cricket-teams")]
+        assert len(shared) == 3
+        assert max(shared) <= 4
+
+
+async def test_a_change_that_is_followed_drops_what_is_kept_of_its_item(
+    served: Served, clock: Clock, elsewhere: Store
+) -> None:
+    await begun(served, "m1")
+    clock.forward(**SETTLED)
+    listener = await served.listen(UPDATES, user="ada")
+    await listener.event()
+    await served.settle(ACTIVE_MATCHES)
+    score = '{ match(id: "m1") { liveScore { note } } }'
+    assert (await served.ask(score)).data["match"]["liveScore"]["note"] is None
+
+    written = await advance_elsewhere(served, elsewhere)
+    await listener.event()
+
+    answer = await served.ask(score)
+    assert answer.data["match"]["liveScore"]["note"] == written
+    assert answer.made == ["GetItem active-matches"]  # the match itself is kept
+
+
+async def advance_elsewhere(served: Served, elsewhere: Store) -> str:
+    """The next version, written by another process."""
+    before = await state(served)
+    after = replaced(before, version=before.version + 1, live=replaced(before.live, note="elsewhere"))
+    assert await ActiveMatches(elsewhere, NOON).commit(after)
+    return "elsewhere"
+
+
+HOT = {
+    "match": 'match(id: "m1") { note liveScore { version } league { name } homeTeam { name } }',
+    "team": 'team(id: "10") { name }',
+    "league": 'league(id: "L") { name }',
+    "post": 'post(id: "p1") { text author { name } }',
+    "user": 'user(id: "bob") { name }',
+}
+
+
+@pytest.mark.parametrize("question", HOT.values(), ids=HOT)
+async def test_what_crowds_look_at_is_kept_for_all_of_them_and_for_a_moment(
+    served: Served, clock: Clock, question: str
+) -> None:
+    await begun(served, "m1")
+    await system(served, TEAMS)
+    await system(served, LEAGUE)
+    await served.store().write_all(FEED, puts=[post_item("p1", "bob"), user_item("bob")])
+    clock.forward(**SETTLED)
+
+    answers = [await served.ask(f"{{ {question} }}", user=user) for user in (None, "ada", "bob")]
+    clock.forward(milliseconds=250)
+    later = await served.ask(f"{{ {question} }}")
+
+    assert [answer.data for answer in answers] == [later.data] * 3
+    assert "None" not in str(answers[0].data).replace("'note': None", "")
+    assert [answer.made for answer in answers[1:]] == [[], []]
+    assert later.made == answers[0].made != []
+
+
+async def test_an_explanation_tells_what_other_operations_have_read(served: Served, clock: Clock) -> None:
+    await put(served, one())
+    await system(served, TEAMS)
+    clock.forward(**SETTLED)
+    query = '{ a: match(id: "m1") { note } b: match(id: "m1") { note homeTeam { name } } team(id: "10") { name } }'
+
+    first, second = [explanation(await ask(served, query)) for _ in range(2)]
+
+    assert [told["units"]["read"] for told in (first, second)] == [1.0, 0.0]
+    assert second["calls"] == []
+    assert [row.get("shared") for row in first["fields"]] == [None] * 4
+    rows = {row["path"]: (row["patterns"], row["reads"], row["hits"], row["shared"]) for row in second["fields"]}
+    assert rows == {
+        "a": (["FIX-1"], 0, 1, 1),
+        "b": (["FIX-1"], 0, 1, 1),
+        "b.homeTeam": (["TM-1"], 0, 1, 1),
+        "team": (["TM-1"], 0, 1, 1),
+    }
+
+
+async def test_a_mutation_reads_for_itself(served: Served, clock: Clock, elsewhere: Store) -> None:
+    await put(served, one())
+    clock.forward(**SETTLED)
+    assert (await served.ask(MATCH)).errors is None
+    await elsewhere.delete(DELETE, keys.fixture("m1"))
+
+    kept = await served.ask('{ match(id: "m1") { matchId } }')
+    answer = await served.ask('mutation { followMatch(matchId: "m1", teamId: "10") { teamId } }', user="ada")
+
+    assert kept.data == {"match": {"matchId": "m1"}}
+    assert answer.codes == ["NOT_FOUND"]

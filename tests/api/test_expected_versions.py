@@ -1,0 +1,541 @@
+"""`expectedVersion` through the API, on the real engine: no update is lost, whoever else changes the same item."""
+
+import asyncio
+import random
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from msgspec import structs
+
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.matches.devices import DEVICES
+from datastore.keyspace.matches.fixtures import FIXTURES
+from datastore.keyspace.matches.leagues import LEAGUES
+from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
+from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS
+from datastore.keyspace.matches.teams import TEAMS
+from datastore.keyspace.photos.table import SPARKS
+from datastore.matches.cricket import InningsScore, Match, Result, ResultKind, Target, Toss, Venue
+from datastore.matches.fixtures import Fixtures
+from datastore.matches.leagues import League, Leagues
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.identity import Role
+from datastore.model.versioning import REVISION, VERSION
+from tests.support.photo_items import ADA, EVE, livestream, person, photo, put, user, user_id
+from tests.support.served import NOON, Answer, Served
+
+PHONE = "a1" * 32
+
+
+@dataclass(frozen=True)
+class Kind:
+    """An entity with a version: `read` and `write` alias it `it`, its version `version` and what is changed `value`.
+
+    `put` replaces the whole of it, as syncs do. `values` are some that `value` may have.
+    """
+
+    name: str
+    read: str
+    write: str
+    values: Sequence[str] = ("one", "two", "three", "four")
+    put: str | None = None
+    role: Role = Role.USER
+    made: tuple[str, ...] = ()
+
+    async def ask(self, served: Served, text: str, **variables: Any) -> Answer:
+        role = Role.SYSTEM if text is self.put else self.role
+        return await served.ask(text, variables, user="ada", role=role, email=ADA)
+
+    async def now(self, served: Served) -> tuple[str, int]:
+        answer = await self.ask(served, self.read)
+        assert answer.errors is None, (self.name, answer.errors)
+        return answer.data["it"]["value"], answer.data["it"]["version"]
+
+    async def change(self, served: Served, value: str, expected: int | None = None) -> Answer:
+        return await self.ask(served, self.write, value=value, expected=expected)
+
+
+def by_input(field: str, of: str, value: str, more: str = "", kind: str = "String!") -> str:
+    """A mutation whose input has the expected version."""
+    return f"""mutation ($value: {kind}, $expected: Int) {{
+      it: {field}({of} input: {{{more} {value}: $value, expectedVersion: $expected}}) {{ value: {value} version }}
+    }}"""
+
+
+KINDS = [
+    Kind(
+        "User",
+        '{ it: user(id: "ada") { value: name version } }',
+        by_input("updateUser", "", "name"),
+        made=("UpdateItem feed",),
+    ),
+    Kind(
+        "PhotoUser",
+        f'{{ it: photoUser(email: "{ADA}", consistent: true) {{ value: displayName version }} }}',
+        by_input("updatePhotoUser", "", "displayName"),
+        made=("UpdateItem sparks",),
+    ),
+    Kind(
+        "Photo",
+        '{ it: photo(id: "i", consistent: true) { value: description version } }',
+        by_input("updatePhoto", 'takenAt: "2023-01-01T00:00:00Z"', "description", 'imageId: "i"'),
+        made=("UpdateItem sparks",),
+    ),
+    Kind(
+        "Person",
+        '{ it: person(id: "p", consistent: true) { value: name version } }',
+        by_input("updatePerson", "", "name", 'personId: "p"'),
+        role=Role.ADMIN,
+        made=("Query sparks",),
+    ),
+    Kind(
+        "Livestream",
+        '{ it: livestream(id: "l", consistent: true) { value: title version } }',
+        by_input("updateLivestream", "", "title", 'livestreamId: "l"'),
+        role=Role.ADMIN,
+        made=("Query sparks",),
+    ),
+    Kind(
+        "Team",
+        '{ it: team(id: "1") { value: name version } }',
+        by_input("updateTeam", 'id: "1"', "name"),
+        put='mutation ($value: String!) { it: syncTeams(teams: [{teamId: "1", name: $value, code: "A"}]) { version } }',
+        role=Role.ADMIN,
+        made=("UpdateItem cricket-teams",),
+    ),
+    Kind(
+        "League",
+        '{ it: league(id: "1") { value: name version } }',
+        by_input("updateLeague", 'id: "1"', "name"),
+        put='mutation ($value: String!) { it: putLeague(input: {leagueId: "1", name: $value, code: "A"}) { version } }',
+        role=Role.ADMIN,
+        made=("UpdateItem cricket-leagues",),
+    ),
+    Kind(
+        "Match",
+        '{ it: match(id: "far") { value: round version: revision } }',
+        by_input("updateFixture", 'id: "far"', "round").replace(" version }", " version: revision }"),
+        # There is no put: a sync keeps the fields that an update set.
+        role=Role.SYSTEM,
+        made=("UpdateItem cricket-fixtures",),
+    ),
+    Kind(
+        "MatchFollow",
+        '{ it: matchFollow(matchId: "m") { value: teamId version } }',
+        """mutation ($value: ID!, $expected: Int) {
+          it: updateMatchFollow(matchId: "m", teamId: $value, expectedVersion: $expected) { value: teamId version }
+        }""",
+        values=("10", "20"),
+        made=("UpdateItem cricket-match-follows",),
+    ),
+    Kind(
+        "Device",
+        '{ it: device(userId: "ada") { value: pushToStartToken version } }',
+        f"""mutation ($value: String!, $expected: Int) {{
+          it: updatePushToStartToken(deviceToken: "{PHONE}", pushToStartToken: $value, expectedVersion: $expected) {{
+            value: pushToStartToken version
+          }}
+        }}""",
+        values=("b2" * 32, "c3" * 32, "d4" * 32, "e5" * 32),
+        made=("GetItem cricket-devices",),
+    ),
+]
+BY_NAME = {kind.name: kind for kind in KINDS}
+TOKENS = ("b2" * 32, "c3" * 32, "d4" * 32, "e5" * 32)
+ROTATE = """mutation ($value: String!, $expected: Int) {
+  it: updateLiveActivityToken(matchId: "m", deviceId: "d", updateToken: $value, expectedVersion: $expected) {
+    value: updateToken version
+  }
+}"""
+
+
+@pytest.fixture
+async def world(served: Served) -> Served:
+    """One of each kind, some as others write them: without a version."""
+    fixtures = Fixtures(served.store(), NOON)
+    whole: dict[str, Any] = {
+        "venue": Venue("Lord's"),
+        "toss": Toss("10"),
+        "target": Target(100),
+        "result": Result(ResultKind.WIN, "Won"),
+        "innings": (InningsScore(1, "10", 99),),
+        "season_id": "2026",
+    }
+    far = Match("far", "L", "IPL", "10", "20", NOON + timedelta(days=30), round="zero", **whole)
+    await fixtures.sync([Match("m", "L", "IPL", "10", "20", NOON), far])
+    await put(served, user(), photo("i"), person("p"), livestream("l"))
+    await served.store().write_all(TEAMS, puts=[{"teamId": "1", "name": "zero", "code": "A"}])
+    await Leagues(served.store(), NOON).put(League("1", "zero", "A", season_id="2026"))
+    await put_anew(served)
+    return served
+
+
+async def put_anew(served: Served) -> None:
+    """What users make, or make again."""
+    made = await served.ask(
+        f"""mutation {{
+          createUser(input: {{name: "zero"}}) {{ version }}
+          followMatch(matchId: "m", teamId: "10") {{ version }}
+          registerDevice(input: {{deviceToken: "{PHONE}", platform: IOS, osVersion: "1", appVersion: "1"}}) {{
+            version
+          }}
+          registerLiveActivity(matchId: "m", deviceId: "d", updateToken: "{PHONE}") {{ version }}
+        }}""",
+        user="ada",
+        email=ADA,
+    )
+    assert made.errors is None
+
+
+async def interleave(kind: Kind, served: Served, seed: int) -> None:
+    """Updates at a version, updates at any and puts, as they come: the item is what a model of it is."""
+    chance = random.Random(seed)
+    value, version = await kind.now(served)
+    seen = [version]
+    for step in range(10):
+        wanted = kind.values[step % len(kind.values)]
+        what = chance.choice(["any", "expected", "expected", "put"])
+        expected = chance.choice([*seen[-2:], version]) if what == "expected" else None
+        if what == "put" and kind.put:
+            answer = await kind.ask(served, kind.put, value=wanted)
+        else:
+            answer = await kind.change(served, wanted, expected)
+        told = (kind.name, seed, step, what, expected, answer.errors)
+        if expected in (None, version):
+            assert answer.errors is None, told
+            value, before = wanted, version
+            now, version = await kind.now(served)
+            assert (now, version > before) == (value, True), (told, before, version)
+            seen.append(version)
+        else:
+            assert answer.codes == ["CONFLICT"], told
+            assert answer.errors is not None
+            assert answer.errors[0]["extensions"]["currentVersion"] == version, told
+            assert await kind.now(served) == (value, version), told
+
+
+async def race(kind: Kind, served: Served) -> None:
+    """Of three updates at one version, with a put among them where there is one, one is done at most, and told so."""
+    value, version = await kind.now(served)
+    others = [other for other in kind.values if other != value][:3] * (3 if len(kind.values) == 2 else 1)
+    puts = [kind.ask(served, kind.put, value="put")] if kind.put else []
+    answers = await asyncio.gather(*[kind.change(served, value, version) for value in others], *puts)
+    changes = answers[: len(others)]
+    done = [value for value, answer in zip(others, changes, strict=True) if answer.errors is None]
+    refused = [answer.errors[0]["extensions"] for answer in changes if answer.errors]
+    assert len(done) <= 1 if kind.put else len(done) == 1, (kind.name, changes)
+    assert {extensions["code"] for extensions in refused} == {"CONFLICT"}
+    assert all(extensions["currentVersion"] > version for extensions in refused)
+    value, after = await kind.now(served)
+    assert value in [*done, "put"]
+    assert after > version
+
+
+async def test_updates_and_puts_in_any_order_are_what_a_model_is(world: Served) -> None:
+    for seed in range(3):
+        await asyncio.gather(*[interleave(kind, world, seed) for kind in KINDS])
+
+
+async def test_of_updates_at_one_version_one_is_done_also_while_a_sync_comes(world: Served) -> None:
+    for _ in range(3):
+        await asyncio.gather(*[race(kind, world) for kind in KINDS])
+
+
+@pytest.mark.parametrize("name", list(BY_NAME))
+async def test_a_refusal_takes_no_call_more_and_tells_what_the_api_shows(world: Served, name: str) -> None:
+    kind = BY_NAME[name]
+    await kind.change(world, kind.values[1])
+    _, version = await kind.now(world)
+
+    refused = await kind.change(world, kind.values[0], version + 1)
+
+    assert refused.made == sorted(kind.made)
+    assert refused.errors is not None
+    told = refused.errors[0]["extensions"]
+    assert (told["code"], told["expectedVersion"], told["currentVersion"]) == ("CONFLICT", version + 1, version)
+    assert set(told) == {"code", "expectedVersion", "currentVersion", "current"}
+    assert told["current"]["revision" if name == "Match" else "version"] == version
+    # Asked for by its fields, the item is the same to this caller.
+    shown = await kind.ask(world, kind.read.replace("value:", f"{selection(told['current'])} value:"))
+    assert shown.errors is None
+    expected = {name: value for name, value in shown.data["it"].items() if name not in ("value", "version")}
+    assert unsigned({**told["current"], "version": None}) == unsigned({**expected, "version": None})
+
+
+async def make_null(served: Served) -> None:
+    """Every version, as others write an attribute that is not there."""
+    store = served.store()
+    for table in (FEED, SPARKS, TEAMS, LEAGUES, FIXTURES, MATCH_FOLLOWS, DEVICES, LIVE_ACTIVITIES):
+        everything = AccessPattern("ALL", "Everything", table, ("Scan",), Who.INTERNAL, consistent=True)
+        version = REVISION if table is FIXTURES else VERSION
+        await store.write_all(table, puts=[{**item, version: None} for item in await store.scan(everything)])
+
+
+async def test_a_version_that_others_wrote_as_null_is_0(world: Served) -> None:
+    for expected in (0, None):
+        await make_null(world)
+        assert [(await kind.now(world))[1] for kind in KINDS] == [0] * len(KINDS)
+        answers = [await kind.change(world, kind.values[1], expected) for kind in KINDS]
+        rotated = await world.ask(ROTATE, {"value": TOKENS[0], "expected": expected}, user="ada")
+        assert [answer.errors for answer in (*answers, rotated)] == [None] * (len(KINDS) + 1)
+        assert [(await kind.now(world))[1] for kind in KINDS] == [1] * len(KINDS)
+        assert rotated.data["it"]["version"] == 1
+        await make_null(world)
+        conflicts = [await kind.change(world, kind.values[0], 1) for kind in KINDS]
+        assert [answer.codes for answer in conflicts] == [["CONFLICT"]] * len(KINDS)
+        # What the other way round changes is to be a change.
+        for kind in KINDS:
+            assert (await kind.change(world, kind.values[0], 0)).errors is None
+
+    await make_null(world)
+    await put_anew(world)
+    ended = 'mutation { endLiveActivity(matchId: "m", deviceId: "d", reason: "over") { version } }'
+    assert (await world.ask(ended, user="ada")).errors is None
+    for kind in KINDS:
+        if kind.put:
+            assert (await kind.ask(world, kind.put, value="put")).errors is None
+            assert (await kind.now(world))[1] > 0
+
+
+def selection(value: dict[str, Any]) -> str:
+    """The fields that a value has, as GraphQL selects them."""
+    names = [name for name in value if name != "version"]
+    parts = {name: next(iter(value[name]), None) if isinstance(value[name], list) else value[name] for name in names}
+    return " ".join(
+        f"{name} {{ {selection(part)} }}" if isinstance(part, dict) else name for name, part in parts.items()
+    )
+
+
+def unsigned(item: dict[str, Any]) -> dict[str, Any]:
+    """Without what is signed anew each time it is asked for."""
+    return {
+        name: str(value).partition("?")[0] if name.endswith("Url") else value for name, value in sorted(item.items())
+    }
+
+
+async def test_a_version_that_was_never_there_is_told_as_that(world: Served) -> None:
+    answer = await BY_NAME["User"].change(world, "Ada", 99)
+
+    (error,) = answer.errors or []
+    assert error["message"] == "`expectedVersion` is 99, but it is at version 0."
+
+
+async def test_a_conflict_is_told_whole(world: Served) -> None:
+    await BY_NAME["User"].change(world, "Countess")
+
+    answer = await BY_NAME["User"].change(world, "Ada", 0)
+
+    assert answer.data is None
+    assert answer.errors == [
+        {
+            "message": "`expectedVersion` is 0, but this was changed meanwhile: it is at version 1.",
+            "locations": [{"line": 2, "column": 7}],
+            "path": ["it"],
+            "extensions": {
+                "code": "CONFLICT",
+                "expectedVersion": 0,
+                "currentVersion": 1,
+                "current": {
+                    "id": "WyJVc2VyIiwiYWRhIl0",
+                    "userId": "ada",
+                    "name": "Countess",
+                    "bio": None,
+                    "avatarRef": None,
+                    "createdAt": "2026-06-25T12:00:00+00:00",
+                    "version": 1,
+                    "postCount": 0,
+                    "followerCount": 0,
+                    "followingCount": 0,
+                },
+            },
+        }
+    ]
+
+
+@pytest.mark.parametrize("expected", [-1, -(2**31)])
+async def test_a_version_that_none_can_have_is_bad_input(served: Served, expected: int) -> None:
+    answer = await BY_NAME["User"].change(served, "Ada", expected)
+
+    assert (answer.codes, answer.made) == (["BAD_USER_INPUT"], [])
+    assert answer.errors is not None
+    assert answer.errors[0]["message"] == "`expectedVersion` must be between 0 and 2147483647."
+    assert answer.errors[0]["extensions"]["field"] == "expectedVersion"
+
+
+async def test_a_version_that_is_no_int_is_bad_input(served: Served) -> None:
+    answer = await BY_NAME["User"].change(served, "Ada", 2**31)
+
+    assert (answer.codes, answer.made) == (["BAD_USER_INPUT"], [])
+
+
+@pytest.mark.parametrize("expected", [0, 7])
+async def test_what_is_not_there_is_not_found_at_any_version(served: Served, expected: int) -> None:
+    for kind in KINDS:
+        assert (await kind.change(served, kind.values[0], expected)).codes == ["NOT_FOUND"], kind.name
+
+
+async def test_only_changes_that_updates_make_count(world: Served) -> None:
+    """Tags and counts leave the version as it is: who changes words by it loses nothing of them."""
+    tagged = await world.ask(
+        """mutation { tagFace(input: {imageId: "i", personId: "p",
+          boundingBox: {left: 0.1, top: 0.1, width: 0.2, height: 0.2}}) { faceId } }""",
+        user="ada",
+        email=ADA,
+    )
+
+    assert tagged.errors is None
+    assert [(await BY_NAME[name].now(world))[1] for name in ("Photo", "Person")] == [0, 0]
+    assert (await BY_NAME["Person"].change(world, "Grace", 0)).errors is None
+    seen = await world.ask('{ person(id: "p", consistent: true) { name faceCount version } }')
+    assert seen.data["person"] == {"name": "Grace", "faceCount": 1, "version": 1}
+
+
+async def test_others_learn_nothing_of_what_is_not_theirs(world: Served) -> None:
+    of_ada = user_id(world, ADA)
+    asked = {
+        "updatePhoto": 'updatePhoto(input: {imageId: "i", tags: [], expectedVersion: 7}) { version }',
+        "at its moment": """updatePhoto(takenAt: "2023-01-01T00:00:00Z",
+          input: {imageId: "i", tags: [], expectedVersion: 7}) { version }""",
+        "user": f'updatePhotoUser(input: {{userId: "{of_ada}", displayName: "E", expectedVersion: 7}}) {{ version }}',
+        "person": 'updatePerson(input: {personId: "p", name: "E", expectedVersion: 7}) { version }',
+    }
+    for text in asked.values():
+        answer = await world.ask(f"mutation {{ {text} }}", user="eve", email=EVE)
+        assert answer.errors is not None
+        assert [error["extensions"] for error in answer.errors] == [{"code": "FORBIDDEN"}], text
+
+
+async def test_an_owner_is_told_no_more_of_their_photo_than_the_api_shows(world: Served) -> None:
+    answer = await BY_NAME["Photo"].change(world, "new", 7)
+
+    assert answer.errors is not None
+    current = answer.errors[0]["extensions"]["current"]
+    assert set(current) == {
+        *("id", "imageId", "takenAt", "createdAt", "version", "description", "tags", "contentType", "size"),
+        *("width", "height", "camera", "originalUrl", "thumbnailUrl", "userId", "email", "personIds"),
+    }
+    assert current["email"] == ADA
+
+
+async def test_lists_hold_the_versions(world: Served) -> None:
+    for name in ("Photo", "Person", "Livestream", "PhotoUser", "Team", "League"):
+        assert (await BY_NAME[name].change(world, "one")).errors is None
+
+    answer = await world.ask(
+        f"""{{
+          photos {{ nodes {{ version }} }}
+          photosByUser(email: "{ADA}") {{ nodes {{ version }} }}
+          persons {{ nodes {{ name version }} }}
+          livestreams {{ nodes {{ version }} }}
+          photoUsers {{ nodes {{ version }} }}
+          latestLivestream {{ version }}
+          teams {{ version }}
+          matchesByLeague(leagueCode: "IPL", to: "2026-08-01T00:00:00Z") {{ nodes {{ matchId revision }} }}
+        }}""",
+        user="root",
+        role=Role.ADMIN,
+    )
+
+    assert answer.errors is None
+    first = {
+        name: found["nodes"] for name, found in answer.data.items() if isinstance(found, dict) and "nodes" in found
+    }
+    assert first == {
+        "photos": [{"version": 1}],
+        "photosByUser": [{"version": 1}],
+        "persons": [{"name": "one", "version": 1}],
+        "livestreams": [{"version": 1}],
+        "photoUsers": [{"version": 1}],
+        "matchesByLeague": [{"matchId": "m", "revision": None}, {"matchId": "far", "revision": None}],
+    }
+    assert (answer.data["latestLivestream"], answer.data["teams"]) == ({"version": 1}, [{"version": 1}])
+
+
+async def test_a_name_in_a_list_is_the_whole_name(world: Served) -> None:
+    await put(world, person("q", "A#B"))
+    assert (await BY_NAME["Person"].change(world, "50 % #1")).errors is None
+
+    answer = await world.ask("{ persons { nodes { personId name } } }")
+
+    assert answer.data["persons"]["nodes"] == [
+        {"personId": "p", "name": "50 % #1"},
+        {"personId": "q", "name": "A#B"},
+    ]
+
+
+async def test_a_match_that_is_played_meanwhile_is_another(world: Served) -> None:
+    kind = BY_NAME["Match"]
+    await kind.change(world, "Final")
+    _, version = await kind.now(world)
+    fixtures = Fixtures(world.store(), NOON)
+    match = await fixtures.latest("far")
+    assert match is not None
+
+    assert await fixtures.write_live(structs.replace(match, note="Rain", version=1))
+    refused = await kind.change(world, "Semi-final", version)
+
+    assert refused.errors is not None
+    current = refused.errors[0]["extensions"]["current"]
+    assert (current["note"], current["round"], current["version"]) == ("Rain", "Final", 1)
+    assert current["revision"] == version + 1
+    assert f"it is at revision {version + 1}." in refused.errors[0]["message"]
+
+
+async def test_a_session_is_told_by_its_version_until_it_has_ended(world: Served) -> None:
+    async def rotate(value: str, expected: int | None) -> Answer:
+        return await world.ask(ROTATE, {"value": value, "expected": expected}, user="ada")
+
+    first = (await rotate(TOKENS[0], None)).data["it"]["version"]
+    second = await rotate(TOKENS[1], first)
+    stale = await rotate(TOKENS[2], first)
+    suspended = await world.ask(
+        'mutation { suspendLiveActivity(matchId: "m", userId: "ada", deviceId: "d") { version } }',
+        user="job",
+        role=Role.SYSTEM,
+    )
+    since = await rotate(TOKENS[2], second.data["it"]["version"])
+    await world.ask('mutation { endLiveActivity(matchId: "m", deviceId: "d") { status } }', user="ada")
+    ended = await rotate(TOKENS[3], first)
+
+    assert second.data["it"] == {"value": TOKENS[1], "version": first + 1}
+    assert (stale.codes, stale.made) == (["CONFLICT"], ["UpdateItem live-activities"])
+    assert stale.errors is not None
+    assert stale.errors[0]["extensions"]["current"]["updateToken"] == TOKENS[1]  # it is its owner's
+    assert stale.errors[0]["extensions"]["current"]["status"] == "ACTIVE"
+    assert suspended.data["suspendLiveActivity"]["version"] == first + 2
+    assert since.codes == ["CONFLICT"]
+    assert ended.codes == ["NOT_FOUND"]
+
+
+async def test_what_is_made_again_has_no_version_that_was(world: Served) -> None:
+    """A follow that was given up and taken up again, and a league that was deleted and put again."""
+    follow, league = BY_NAME["MatchFollow"], BY_NAME["League"]
+    await follow.change(world, "20")
+    await league.change(world, "one")
+    before = (await follow.now(world))[1], (await league.now(world))[1]
+
+    await world.ask('mutation { unfollowMatch(matchId: "m") { teamId } }', user="ada")
+    await world.ask('mutation { followMatch(matchId: "m", teamId: "10") { teamId } }', user="ada")
+    await world.ask('mutation { deleteLeague(id: "1") { name } }', user="root", role=Role.ADMIN)
+    await league.ask(world, str(league.put), value="two")
+
+    after = (await follow.now(world))[1], (await league.now(world))[1]
+    assert [new > old for new, old in zip(after, before, strict=True)] == [True, True]
+
+
+async def test_ending_a_livestream_goes_by_its_version(world: Served) -> None:
+    end = """mutation ($expected: Int) {
+      endLivestream(livestreamId: "l", expectedVersion: $expected) { endTime version }
+    }"""
+
+    async def ended(expected: int | None) -> Answer:
+        return await world.ask(end, {"expected": expected}, user="root", role=Role.ADMIN)
+
+    stale, done = await ended(3), await ended(0)
+
+    assert stale.codes == ["CONFLICT"]
+    assert done.data["endLivestream"] == {"endTime": "2026-06-25T12:00:00+00:00", "version": 1}
+    assert ((await ended(0)).codes, (await ended(1)).data) == (["CONFLICT"], done.data)

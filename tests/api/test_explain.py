@@ -1,0 +1,568 @@
+"""Explain: what an operation did to DynamoDB, held against what the engine told on the wire."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datastore.database import StoreOptions
+from datastore.dynamodb.client import STREAM_OPERATIONS
+from datastore.dynamodb.prepared_request import PreparedRequest
+from datastore.errors import Forbidden, Unauthenticated
+from datastore.explain.report import MAX_CALLS, MAX_KEYS, explanation_of
+from datastore.explain.trace import CallDetails, SharedRead, TracedRead
+from datastore.keyspace import PATTERNS
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.sightings import BLIP
+from datastore.matches.cricket import Match
+from datastore.matches.fixtures import Fixtures
+from datastore.model.access_patterns import WRITES
+from datastore.model.identity import Identity, Role
+from datastore.session.metering import Call, Meter
+from server.operations.explain import Explain, Explanations
+from server.operations.outcome import Stage
+from server.operations.request import Caller
+from server.settings import Misconfigured, Settings, from_environment
+from tests.support import contract as contract
+from tests.support import photo_contract
+from tests.support.comments import an_id
+from tests.support.explain import ask, explanation
+from tests.support.fault_proxy import Proxy, Seen, forward, plain, until
+from tests.support.feed_items import comment_item, post_item, user_item
+from tests.support.home_feeds import entry, put
+from tests.support.photo_items import ADA, EVE, user, user_id
+from tests.support.photo_items import put as put_photos
+from tests.support.served import NOON, SECRET, Clock, Served
+from tests.support.store_engines import free_port
+
+SIGHTINGS = '{ sightings(area: "Downtown") { nodes { area } } }'
+
+
+@dataclass
+class Wire:
+    """What went over the wire to the engine, and what it told."""
+
+    requests: list[tuple[str, float]] = field(default_factory=list)
+
+    @property
+    def units(self) -> float:
+        return sum(units for _, units in self.requests)
+
+    @property
+    def operations(self) -> list[str]:
+        return sorted(operation for operation, _ in self.requests)
+
+
+@pytest.fixture
+def settings(request: pytest.FixtureRequest) -> Settings:
+    """Everybody who is signed in may know, unless a test says otherwise."""
+    explain = getattr(request, "param", "user")
+    return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, explain=explain, shared_reads=False)
+
+
+@pytest.fixture
+def store_options(proxy: Proxy, store_options: StoreOptions) -> StoreOptions:
+    return replace(store_options, store=proxy.url)
+
+
+@contextmanager
+def watched(proxy: Proxy) -> Iterator[Wire]:
+    """What is asked of the engine meanwhile, but for logs and the change feed, which no operation is charged with."""
+    wire = Wire()
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        status, headers, content = await proxy.ask(seen)
+        is_log = seen.body.get("Item", {}).get("entity") == {"S": "LOG"}
+        if seen.operation not in STREAM_OPERATIONS | {"DescribeTable"} and not is_log:
+            consumed = orjson.loads(content).get("ConsumedCapacity") or []
+            entries = [consumed] if isinstance(consumed, dict) else consumed
+            wire.requests.append((seen.operation, sum(entry["CapacityUnits"] for entry in entries)))
+        return web.Response(body=content, status=status, headers=headers)
+
+    proxy.always = answer
+    yield wire
+    proxy.always = None
+
+
+def holds(told: dict[str, Any], wire: Wire) -> None:
+    """The explanation tells exactly what went over the wire, and its parts add up to the whole."""
+    assert told["requests"] == sum(call["pages"] for call in told["calls"]) == len(wire.requests)
+    assert sorted(call["operation"] for call in told["calls"] for _ in range(call["pages"])) == wire.operations
+    for kind in ("read", "write"):
+        whole = told["units"][kind]
+        assert sum(call["units"][kind] for call in told["calls"]) == whole
+        assert sum(row["units"][kind] for row in told["fields"]) == whole
+    assert told["units"]["read"] + told["units"]["write"] == wire.units
+    assert {number for row in told["fields"] for number in row["calls"]} == {call["id"] for call in told["calls"]}
+    for call in told["calls"]:
+        known = [pattern for pattern in PATTERNS if pattern.id in call["patterns"]]
+        assert call["patterns"]
+        assert {pattern.table.name for pattern in known} >= set(call["tables"])
+        assert call["operation"] in {name for pattern in known for name in pattern.operations} | {"BatchGetItem"}
+        assert {call["index"]} <= {pattern.index for pattern in known} if "index" in call else True
+        assert {*call["fields"]} <= {row["path"] for row in told["fields"] if call["id"] in row["calls"]}
+        assert call["units"]["write"] == 0 or call["operation"].startswith(WRITES)
+
+
+# --- Every question ---------------------------------------------------------------------------------------------------
+
+
+async def test_each_question_is_told_as_it_went_over_the_wire(served: Served, proxy: Proxy) -> None:
+    assert (await served.ask(contract.SETUP, user="ada")).errors is None
+    assert (await served.ask(contract.SYSTEM_SETUP, user="poller", role=Role.SYSTEM)).errors is None
+    match = Match("m1", "1", "ONE", home_team_id="10", away_team_id="20", start_time=NOON)
+    await Fixtures(served.store(), NOON).sync([match])
+    await contract.play(served)
+    await served.ask("{ earthquakes { nodes { id } } }")  # its estimate reads statistics, which are kept
+    await explains_each(served, proxy, {name for name in contract.ASK if name not in photo_contract.ASK})
+
+
+async def test_each_question_to_the_photo_library_is_told_as_it_went_over_the_wire(
+    served: Served, proxy: Proxy
+) -> None:
+    await photo_contract.put_in_place(served)
+    await explains_each(served, proxy, set(photo_contract.ASK))
+
+
+async def explains_each(served: Served, proxy: Proxy, names: set[str]) -> None:
+    asked = 0
+    for name in sorted(names):
+        query, role, expected = contract.ASK[name]
+        if query.lstrip().startswith("mutation"):
+            continue
+        with watched(proxy) as wire:
+            told = explanation(await ask(served, query, role=role, email=ADA))
+        holds(told, wire)
+        own = {pattern.id for pattern in PATTERNS if name in pattern.fields}
+        root = next(row for row in told["fields"] if row["path"] == name)
+        assert sorted(one.partition(" ")[0] for one in expected) == wire.operations, name
+        assert own & set(root["patterns"]), name
+        asked += 1
+    assert asked > 9
+
+
+async def test_a_mutation_tells_its_writes(served: Served, proxy: Proxy) -> None:
+    await put(served, user_item("ada"))
+    post = 'createPost(input: {text: "Hello #dogs"}) { text author { name } }'
+    teams = 'syncTeams(teams: [{teamId: "1", name: "One", code: "ONE"}, {teamId: "2", name: "Two", code: "TWO"}])'
+
+    with watched(proxy) as wire:
+        told = explanation(await ask(served, f"mutation {{ written: {post} }}"))
+    holds(told, wire)
+    (transaction,) = [call for call in told["calls"] if call["operation"] == "TransactWriteItems"]
+    assert transaction["written"] == 2
+    assert [key["PK"].partition("#")[0] for key in transaction["keys"]] == ["POST", "POST"]
+    assert "read" not in transaction
+    assert told["units"]["write"] > 0
+    fields = {row["path"]: (row["reads"], row["writes"], row["hits"]) for row in told["fields"]}
+    assert fields == {"written": (1, 1, 0), "written.author": (1, 0, 0)}
+
+    with watched(proxy) as wire:
+        told = explanation(await ask(served, f"mutation {{ {teams} {{ teamId }} }}", role=Role.SYSTEM))
+    holds(told, wire)
+    (batch,) = told["calls"]
+    assert (batch["operation"], batch["tables"], batch["written"]) == ("BatchWriteItem", ["cricket-teams"], 2)
+    assert batch["keys"] == [{"teamId": "1"}, {"teamId": "2"}]
+    assert told["fields"][0]["patterns"] == ["TM-3"]
+
+
+# --- Sharing ----------------------------------------------------------------------------------------------------------
+
+
+async def test_reads_that_serve_several_fields_are_told_as_hits(served: Served, proxy: Proxy) -> None:
+    posts = [post_item(f"p{number}", "bob" if number else "eve") for number in range(5)]
+    comments = [comment_item(posts[0], an_id(seconds=number), "bob") for number in range(3)]
+    await put(served, *posts, *map(entry, posts), *comments, *[user_item(name) for name in ("bob", "eve", "ada")])
+    query = """{ homeFeed(userId: "ada") { nodes { post {
+      author { name } likedByViewer comments(first: 3) { nodes { author { name } } } } } } }"""
+
+    with watched(proxy) as wire:
+        told = explanation(await ask(served, query))
+
+    holds(told, wire)
+    rows = {row["path"].removeprefix("homeFeed").removeprefix(".nodes."): row for row in told["fields"]}
+    counts = {path: (row["reads"], row["hits"], row["units"]["read"]) for path, row in rows.items()}
+    assert counts == {
+        "": (1, 0, 0.5),
+        "post": (5, 0, 2.5),
+        "post.author": (2, 3, 1.0),
+        "post.likedByViewer": (5, 0, 2.5),
+        "post.comments": (5, 0, 2.5),
+        "post.comments.nodes.author": (0, 3, 0.0),
+    }
+    batch = told["calls"][-1]
+    assert batch["operation"] == "BatchGetItem"
+    assert batch["patterns"] == ["FEED-001", "FEED-N1"]
+    assert (len(batch["keys"]), batch["read"], batch["returned"]) == (7, 2, 2)
+    assert rows["post.comments.nodes.author"]["calls"] == rows["post.author"]["calls"] == [batch["id"]]
+
+
+async def test_the_pages_of_a_query_are_one_call(served: Served, proxy: Proxy, clock: Clock) -> None:
+    # Another program's, which lived shorter than this gateway's do.
+    short = {"PK": "AREA#Downtown", "expiresAt": int(clock().timestamp()) + 60}
+    items = [short | {"SK": f"SIGHTING#2026-06-25T12:00:00Z#{number}"} for number in range(50)]
+    await served.store().write_all(BLIP, puts=items)
+    clock.forward(minutes=2)
+
+    with watched(proxy) as wire:
+        told = explanation(await ask(served, '{ sightings(area: "Downtown", first: 1) { nodes { area } } }'))
+
+    holds(told, wire)
+    (call,) = told["calls"]
+    assert (call["pages"], call["read"], call["returned"]) == (3, 50, 0)
+    assert call["condition"] == "PK = :partition AND SK BETWEEN :oldest AND :end"
+    assert call["values"]["end"] == "SIGHTING$"
+    assert "expiresAt" in call["filter"]
+
+
+async def test_rounds_and_retries_are_told(served: Served, proxy: Proxy) -> None:
+    await put(served, user_item("ada"), user_item("bob"))
+    query = '{ a: user(id: "ada") { name } b: user(id: "bob") { name } }'
+    first = True
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        nonlocal first
+        if seen.operation != "BatchGetItem" or not first:
+            return await forward(proxy, seen)
+        first = False
+        return web.Response(body=orjson.dumps({"Responses": {}, "UnprocessedKeys": seen.body["RequestItems"]}))
+
+    proxy.always = answer
+    told = explanation(await ask(served, query))
+    (call,) = told["calls"]
+    assert (call["pages"], call["returned"], call["units"]["read"]) == (2, 2, 1.0)
+    assert [(row["path"], row["units"]["read"]) for row in told["fields"]] == [("a", 0.5), ("b", 0.5)]
+
+    tries = iter([plain(500), plain(500)])
+
+    async def stumble(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        fault = next(tries, None) if seen.operation == "BatchGetItem" else None
+        return await (fault or forward)(proxy, seen)
+
+    proxy.always = stumble
+    told = explanation(await ask(served, query))
+    assert (told["retries"], told["calls"][0]["retries"], told["requests"]) == (2, 2, 1)
+
+
+async def test_what_is_remembered_by_the_process_is_no_call(served: Served, proxy: Proxy) -> None:
+    with watched(proxy) as wire:
+        first, second = [explanation(await ask(served, "{ teams { name } }")) for _ in range(2)]
+
+    assert wire.operations == ["Scan"]
+    assert [(told["requests"], told["fields"][0]["hits"]) for told in (first, second)] == [(1, 0), (0, 1)]
+    assert second["calls"] == []
+    assert second["fields"][0]["patterns"] == ["TM-2"]
+
+
+async def test_keeping_an_answer_is_told_too_and_a_replay_has_no_explanation(served: Served, proxy: Proxy) -> None:
+    await put(served, user_item("ada"), post_item("p"))
+    like = 'mutation { likePost(postId: "p") { createdAt } }'
+
+    with watched(proxy) as wire:
+        first = await ask(served, like, headers={"Idempotency-Key": "once"})
+    again = await ask(served, like, headers={"Idempotency-Key": "once"})
+
+    told = explanation(first)
+    holds(told, wire)
+    assert [(row["path"], row["writes"] > 0) for row in told["fields"]] == [(None, True), ("likePost", True)]
+    assert {table for call in told["calls"] if call["fields"] == [None] for table in call["tables"]} == {"gateway"}
+    assert again == {"data": first["data"]}
+
+
+async def test_a_call_that_failed_is_told_beside_the_error(served: Served, proxy: Proxy) -> None:
+    refuse = plain(400)
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        return await (refuse if "IndexName" in seen.body else forward)(proxy, seen)
+
+    proxy.always = answer
+    answered = await ask(served, '{ postsByTag(tag: "cats") { nodes { text } } }')
+
+    assert answered["errors"][0]["extensions"]["code"] == "INTERNAL"
+    (call,) = answered["extensions"]["dynamodb"]["calls"]
+    assert (call["operation"], call["index"], call["failed"], call["units"]["read"]) == ("Query", "GSI2", True, 0.0)
+
+
+# --- Over a socket ----------------------------------------------------------------------------------------------------
+
+
+async def test_each_event_has_its_own_explanation(served: Served, socket: Any) -> None:
+    posts = [post_item("one", "bob"), post_item("two", "bob")]
+    await put(served, user_item("ada"), user_item("bob"), *posts)
+    query = 'subscription { homeFeedUpdated(userId: "ada") { post { text author { name } } } }'
+    await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(query)})
+    await served.settle(FEED)
+    told = []
+    for post in posts:
+        await put(served, entry(post))
+        told.append(explanation((await received(socket))["payload"]))
+
+    counts = [{row["path"]: (row["reads"], row["hits"]) for row in one["fields"]} for one in told]
+    of_event = {"homeFeedUpdated.post": (1, 0), "homeFeedUpdated.post.author": (1, 0)}
+    # What the subscription begins with is read for its field; nothing that was read for one event serves the next.
+    assert counts == [{"homeFeedUpdated": (1, 0)} | of_event, of_event]
+    assert [one["requests"] for one in told] == [3, 2]
+    assert [one["units"]["read"] for one in told] == [2.5, 1.5]
+
+    # What was told is not kept: it may go on for ever.
+    await socket.close()
+    await until(lambda: bool(served.reports))
+    (report,) = served.reports
+    assert (report.calls, report.done.calls, report.done.hits) == (5, [], [])
+
+
+async def test_a_subscription_that_fails_at_its_start_is_explained_in_its_only_event(
+    served: Served, socket: Any
+) -> None:
+    query = 'subscription { matchUpdates(matchId: "nope") { version } }'
+    headers = served.headers("ada", Role.ADMIN) | {"X-Explain": "1", "Accept": "text/event-stream"}
+    async with served.http.post(f"{served.url}/graphql", json={"query": query}, headers=headers) as response:
+        [event] = [line[6:] for line in (await response.text()).splitlines() if line.startswith("data: {")]
+    told = orjson.loads(event)
+    # The protocol has no place for extensions beside errors.
+    await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(query)})
+    message = await received(socket)
+
+    assert [told["errors"][0]["extensions"]["code"], "data" in told] == ["NOT_FOUND", False]
+    explanation = told["extensions"]["dynamodb"]
+    assert [row["path"] for row in explanation["fields"]] == ["matchUpdates"]
+    assert (message["type"], message["payload"]) == ("error", told["errors"])
+    assert len(served.reports) == 2
+    for report in served.reports:
+        assert (report.stage, report.codes) == (Stage.EXECUTION, ["NOT_FOUND"])
+        assert report.calls == len(explanation["calls"]) > 0
+
+
+@pytest.mark.parametrize(
+    ("value", "explained"), [("1", True), ("TRUE", True), ("True ", True), ("0", False), ("false", False), ("", False)]
+)
+async def test_the_header_is_on_or_off(served: Served, value: str, explained: bool) -> None:
+    headers = served.headers("ada", Role.ADMIN) | {"X-Explain": value}
+    async with served.http.post(f"{served.url}/graphql", json={"query": SIGHTINGS}, headers=headers) as response:
+        assert ("extensions" in await response.json()) is explained
+
+
+@pytest.mark.parametrize("value", ["yes", "2", "1, 1", "on"])
+async def test_a_header_that_says_neither_is_refused(served: Served, value: str) -> None:
+    headers = served.headers("ada", Role.ADMIN) | {"X-Explain": value}
+    async with served.http.post(f"{served.url}/graphql", json={"query": SIGHTINGS}, headers=headers) as response:
+        assert response.status == 400
+        (error,) = (await response.json())["errors"]
+    assert error["extensions"]["code"] == "BAD_USER_INPUT"
+    assert error["message"] == "The header X-Explain must be 1 or true, or 0 or false."
+
+
+async def test_queries_over_a_socket_are_explained_on_demand(served: Served, socket: Any) -> None:
+    await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(SIGHTINGS)})
+    assert explanation((await received(socket))["payload"])["requests"] == 1
+    assert (await received(socket))["type"] == "complete"
+
+    await socket.send_json({"id": "2", "type": "subscribe", "payload": {"query": SIGHTINGS}})
+    assert "extensions" not in (await received(socket))["payload"]
+
+
+def explaining(query: str) -> dict[str, Any]:
+    return {"query": query, "extensions": {"explain": True}}
+
+
+async def test_what_was_missed_is_explained_to_one_who_goes_on(served: Served, socket: Any) -> None:
+    posts = [post_item(name, "bob") for name in ("one", "two", "three")]
+    await put(served, user_item("ada"), user_item("bob"), *posts)
+    query = 'subscription { homeFeedUpdated(userId: "ada") { post { text author { name } } } }'
+    await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(query)})
+    await served.settle(FEED)
+    await put(served, entry(posts[0]))
+    last = (await received(socket))["payload"]["extensions"]["eventId"]
+    await socket.send_json({"id": "1", "type": "complete"})
+    await put(served, entry(posts[1]))
+
+    again = explaining(query)
+    again["extensions"]["resumeAfter"] = last
+    await socket.send_json({"id": "2", "type": "subscribe", "payload": again})
+    told = [(await received(socket))["payload"]]
+    await put(served, entry(posts[2]))
+    told.append((await received(socket))["payload"])
+    texts = [one["data"]["homeFeedUpdated"]["post"]["text"] for one in told]
+    assert texts == [posts[1]["text"], posts[2]["text"]]
+    assert [explanation(one)["requests"] for one in told] == [3, 2]
+    assert len({last, *(one["extensions"]["eventId"] for one in told)}) == 3
+    assert not any("resync" in one["extensions"] for one in told)
+
+
+@pytest.mark.parametrize("last", ["nobody.0.0", "nobody.123abc.5"])
+async def test_that_what_was_missed_is_not_known_is_told_once_to_one_who_has_it_explained(
+    served: Served, socket: Any, last: str
+) -> None:
+    query = 'subscription { homeFeedUpdated(userId: "ada") { post { text } } }'
+    payload = explaining(query)
+    payload["extensions"]["resumeAfter"] = last
+    await socket.send_json({"id": "1", "type": "subscribe", "payload": payload})
+    told = (await received(socket))["payload"]
+    assert (told["data"], [error["extensions"]["code"] for error in told["errors"]]) == (None, ["RESYNC"])
+    await put(served, user_item("bob"), post_item("one", "bob"))
+    await put(served, entry(post_item("one", "bob")))
+    assert explanation((await received(socket))["payload"])["requests"] == 2
+
+
+@pytest.fixture
+async def socket(served: Served) -> AsyncIterator[Any]:
+    """A connection of a user."""
+    url = served.url.replace("http", "ws") + "/graphql"
+    async with served.http.ws_connect(url, protocols=["graphql-transport-ws"]) as socket:
+        await socket.send_json({"type": "connection_init", "payload": served.headers("ada", Role.USER)})
+        assert (await socket.receive_json(timeout=10))["type"] == "connection_ack"
+        yield socket
+
+
+async def received(socket: Any) -> dict[str, Any]:
+    message: dict[str, Any] = await socket.receive_json(timeout=10)
+    return message
+
+
+# --- Who may ---------------------------------------------------------------------------------------------------------
+
+
+CALLERS = {
+    "nobody": None,
+    "user": Identity("ada", Role.USER),
+    "admin": Identity("root", Role.ADMIN),
+    "system": Identity("poller", Role.SYSTEM),
+}
+
+
+@pytest.mark.parametrize(
+    ("setting", "allowed"),
+    [
+        (Explain.OFF, set()),
+        (Explain.ADMIN, {"admin", "system"}),
+        (Explain.USER, {"user", "admin", "system"}),
+        (Explain.ANYONE, {"nobody", "user", "admin", "system"}),
+    ],
+)
+def test_who_may_have_operations_explained(setting: Explain, allowed: set[str]) -> None:
+    refused: dict[str, type[Exception]] = {}
+    for name, identity in CALLERS.items():
+        try:
+            Explanations(setting).check(Caller(identity))
+        except (Forbidden, Unauthenticated) as refusal:
+            refused[name] = type(refusal)
+
+    assert CALLERS.keys() - refused.keys() == allowed
+    assert refused.pop("nobody", Unauthenticated) is (Forbidden if setting is Explain.OFF else Unauthenticated)
+    assert set(refused.values()) <= {Forbidden}
+
+
+def test_the_setting_is_one_of_four() -> None:
+    assert from_environment({"GATEWAY_EXPLAIN": "anyone"})["explain"] == "anyone"
+    with pytest.raises(Misconfigured, match="GATEWAY_EXPLAIN must be one of off, admin, user, anyone, not 'all'"):
+        from_environment({"GATEWAY_EXPLAIN": "all"})
+
+
+async def test_an_explanation_confirms_nobodys_email(served: Served) -> None:
+    await put_photos(served, user(EVE))
+    query = f"""{{
+      known: photoUser(userId: "{user_id(served, EVE)}") {{ displayName }}
+      right: photosByUser(email: "{EVE}") {{ nodes {{ imageId }} }}
+      wrong: photosByUser(email: "{ADA}") {{ nodes {{ imageId }} }}
+    }}"""
+
+    told = explanation(await ask(served, query, role=Role.USER, email="mallory@example.com"))
+    shown = explanation(await ask(served, query, role=Role.ADMIN))
+
+    [read] = [call["keys"] for call in told["calls"] if "keys" in call]
+    assert read == [{"PK": "USER#<email>", "SK": "USER#<email>"}]
+    values = [call["values"] for call in told["calls"] if "values" in call]
+    assert len(values) == 2
+    assert values[0] == values[1]
+    assert EVE in str(shown)
+
+
+@pytest.mark.parametrize("settings", [None], indirect=True, ids=["by default"])
+async def test_for_those_who_may_not_know_nothing_is_executed(served: Served, proxy: Proxy, socket: Any) -> None:
+    with watched(proxy) as wire:
+        await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(SIGHTINGS)})
+        message = await received(socket)
+        refused = await ask(served, SIGHTINGS, role=Role.USER)
+        unknown = await ask(served, SIGHTINGS, user=None, headers={"Accept": "application/graphql-response+json"})
+
+    assert wire.requests == []
+    assert [error["extensions"]["code"] for error in refused["errors"] + unknown["errors"]] == [
+        "FORBIDDEN",
+        "UNAUTHENTICATED",
+    ]
+    assert "extensions" not in refused
+    assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "FORBIDDEN")
+
+    answer = await served.ask(SIGHTINGS, user="ada")
+    assert answer.errors is None
+    assert [(call.patterns, call.details) for call in answer.calls] == [(("BLIP-1",), None)]
+
+
+async def test_emails_are_told_to_admins_only(served: Served) -> None:
+    await photo_contract.put_in_place(served)
+    query = f'{{ photosByUser(email: "{ADA}") {{ nodes {{ id }} }} photoUser(email: "{ADA}") {{ id }} }}'
+
+    admins = orjson.dumps(explanation(await ask(served, query, email=ADA))).decode()
+    users = orjson.dumps(explanation(await ask(served, query, role=Role.USER, email=ADA))).decode()
+
+    assert ADA in admins
+    assert "@" not in users
+    assert EVE not in users
+
+
+# --- The sums --------------------------------------------------------------------------------------------------------
+
+HALVES = st.integers(0, 400).map(lambda halves: halves / 2)
+FIELDS = st.sampled_from(["a", "a.b", "c", None])
+KEYS = st.lists(st.tuples(FIELDS, st.sampled_from(["feed", "blip"])), min_size=1, max_size=30)
+
+
+def call_of(operation: str, asks: list[TracedRead], units: dict[str, float], began: float = 0.0) -> Call:
+    tables = {ask.table: None for ask in asks}
+    keys = [{"PK": {"S": f"k{number}"}} for number in range(len(asks))]
+    details = CallDetails(tuple(asks), 0, 0, 0, {f"x-{table}": (units.get(table, 0.0), 0.0) for table in tables})
+    request: dict[str, Any] = {"RequestItems": {f"x-{table}": {"Keys": keys} for table in tables}}
+    told = sum(read for read, _ in details.units.values())
+    return Call(operation, PreparedRequest.of(request), started_at=began, units=told, details=details)
+
+
+@given(st.lists(st.tuples(KEYS, HALVES, HALVES), max_size=5), st.lists(FIELDS, max_size=5))
+def test_the_shares_of_the_fields_are_the_whole(
+    batches: list[tuple[list[tuple[str | None, str]], float, float]], hits: list[str | None]
+) -> None:
+    meter = Meter()
+    for keys, feed, blip in batches:
+        asks = [TracedRead(path, "P-1", table) for path, table in keys]
+        meter.calls.append(call_of("BatchGetItem", asks, {"feed": feed, "blip": blip}))
+    meter.hits = [SharedRead(path, "P-1", None) for path in hits]
+
+    told = explanation_of(meter, prefix="x-", estimate=0.0, source=None, hide=str)
+
+    assert told["units"]["read"] == meter.units
+    assert sum(row["units"]["read"] for row in told["fields"]) == meter.units
+    assert sum(row["reads"] for row in told["fields"]) == sum(len(keys) for keys, *_ in batches)
+    assert sum(row["hits"] for row in told["fields"]) == len(hits)
+    assert all(row["units"]["read"] * 2 % 1 == 0 for row in told["fields"])
+
+
+def test_what_is_told_of_very_much_is_bounded_and_says_so() -> None:
+    meter = Meter()
+    for number in range(MAX_CALLS + 7):
+        asks = [TracedRead(f"field{number}", "P-1", "feed") for _ in range(MAX_KEYS + 3)]
+        meter.calls.append(call_of("BatchGetItem", asks, {"feed": 51.5}, began=number))
+
+    told = explanation_of(meter, prefix="x-", estimate=0.0, source=None, hide=str)
+
+    assert len(told["calls"]) == MAX_CALLS
+    assert told["omitted"] == {"calls": 7, "fields": 0}
+    assert told["units"]["read"] == 51.5 * (MAX_CALLS + 7) == sum(row["units"]["read"] for row in told["fields"])
+    assert (len(told["calls"][0]["keys"]), told["calls"][0]["omittedKeys"]) == (MAX_KEYS, 3)
+    assert sum(len(call["keys"]) for call in told["calls"]) == 2000
+    assert told["calls"][0]["tables"] == ["feed"]
+    assert len(orjson.dumps(told)) < 250_000

@@ -1,0 +1,158 @@
+"""The answer to each write of each mutation is lost: it is told as done, done once, and refuses nothing it did itself.
+
+The mutations are those of the contract, and their order is that of `test_executed_anew`.
+"""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from datastore.database import StoreOptions
+from datastore.dynamodb.codec import Item, decode_item
+from datastore.keyspace import TABLES
+from datastore.model.access_patterns import WRITES
+from datastore.model.composite_keys import Key, key_of
+from tests.support import photo_contract
+from tests.support.contract import ASK, BY_GRACE, feed, put_in_place
+from tests.support.executed_anew import OTHERS, PHOTOS, database_of
+from tests.support.fault_proxy import Proxy, Seen, forward, lose_answer, plain
+from tests.support.feed_changes import items_of
+from tests.support.photo_items import ADA
+from tests.support.served import Clock, Served
+
+__all__ = ["feed"]
+
+Place = tuple[str, Key]
+
+
+@pytest.fixture
+def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
+    return replace(store_options, store=proxy.url)
+
+
+class Losing:
+    """Every write loses the answer to its first try. `changed` are the operations whose second try changed an item."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._tables = {database_of(served).prefix + table.name: table for table in TABLES}
+        self._lost: set[str] = set()
+        self.count = 0
+        self.changed: list[str] = []
+
+    async def __call__(self, proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if not seen.operation.startswith(WRITES):
+            return await forward(proxy, seen)
+        places = self._places(seen)
+        if all(key.partition.startswith("LOG#") for _, key in places):
+            return await forward(proxy, seen)  # the log of an earlier request, which is written in the background
+        known = f"{seen.operation} {sorted(places)}"
+        if known not in self._lost:
+            self._lost.add(known)
+            self.count += 1
+            return await lose_answer(proxy, seen)
+        self._lost.discard(known)
+        before = await self._items(places)
+        answer = await forward(proxy, seen)
+        if await self._items(places) != before:
+            self.changed.append(f"{seen.operation} {json.dumps(seen.body)}")
+        return answer
+
+    def _places(self, seen: Seen) -> list[Place]:
+        if "RequestItems" in seen.body:
+            bodies = [
+                {"TableName": name} | body
+                for name, requests in seen.body["RequestItems"].items()
+                for request in requests
+                for body in request.values()
+            ]
+        elif "TransactItems" in seen.body:
+            bodies = [body for action in seen.body["TransactItems"] for body in action.values()]
+        else:
+            bodies = [seen.body]
+        return [self._place(body) for body in bodies]
+
+    def _place(self, body: dict[str, Any]) -> Place:
+        return body["TableName"], key_of(self._tables[body["TableName"]], decode_item(body.get("Key") or body["Item"]))
+
+    async def _items(self, places: list[Place]) -> list[Item]:
+        return [
+            item
+            for name in sorted({name for name, _ in places})
+            for item in await items_of(database_of(self._served), self._tables[name])
+            if (name, key_of(self._tables[name], item)) in places
+        ]
+
+
+async def send(served: Served, name: str, query: str) -> dict[str, Any]:
+    user = "grace" if name in BY_GRACE else "ada"
+    headers = served.headers(user, ASK[name][1], ADA if name in photo_contract.ASK else None)
+    async with served.http.post(f"{served.url}/graphql", json={"query": query}, headers=headers) as response:
+        answer: dict[str, Any] = await response.json()
+    return answer
+
+
+@pytest.mark.parametrize("names", [PHOTOS, OTHERS], ids=["photos", "others"])
+async def test_a_mutation_whose_answers_were_lost_is_done_once_and_told_so(
+    served: Served, clock: Clock, feed: str, proxy: Proxy, names: list[str]
+) -> None:
+    ids = await put_in_place(served, names[0], feed)
+    found: dict[str, tuple[list[dict[str, Any]], list[str]]] = {}
+    counts: dict[str, int] = {}
+    for name in names:
+        if name == "completePhoto":
+            await put_in_place(served, name, feed)  # what was cancelled
+        clock.forward(seconds=2)
+        proxy.always = losing = Losing(served)
+        answer = await send(served, name, ASK[name][0].replace("%s", ids.get(name, "")))
+        proxy.always = None
+        codes = [error["extensions"] for error in answer.get("errors", ())]
+        found[name] = (codes, losing.changed)
+        counts[name] = losing.count
+
+    perhaps: list[dict[str, Any]] = [{"code": "UNAVAILABLE", "retryable": False, "mayHaveBeenApplied": True}]
+    # It answers with what it deleted, which nobody has any more.
+    assert {name: codes for name, (codes, _) in found.items() if codes} == {
+        name: perhaps for name in ("deleteWatch", "deleteLeague") if name in names
+    }
+    assert {name: changed for name, (_, changed) in found.items() if changed} == {}
+    # The mutation reads before it writes, and finds no comment.
+    assert {name for name, count in counts.items() if not count} == {"deleteComment"} & set(names)
+
+
+async def test_a_match_is_registered_deactivated_and_deleted_once(served: Served, feed: str, proxy: Proxy) -> None:
+    await put_in_place(served, "registerActiveMatch", feed)
+    answers = []
+    for name in ("registerActiveMatch", "deactivateMatch", "deleteActiveMatch"):
+        proxy.always = losing = Losing(served)
+        answers.append((await send(served, name, f'mutation {{ it: {name}(id: "m1") {{ fence }} }}'))["data"]["it"])
+        proxy.always = None
+        assert (losing.count, losing.changed) == (1, [])
+
+    assert answers == [{"fence": 1}, {"fence": 2}, None]
+
+
+async def test_what_fails_after_a_write_is_not_called_retryable(served: Served, proxy: Proxy) -> None:
+    """Who sent it again would have it done twice."""
+    watch = 'createWatch(input: {area: "Harbor", category: "%s"}) { category }'
+    both = f"mutation {{ first: {watch % 'Cats'} second: {watch % 'Street Music'} }}"
+
+    async def once(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if seen.operation.startswith(WRITES):
+            proxy.always = plain(429)
+        return await forward(proxy, seen)
+
+    proxy.always = once
+    answer = await served.ask(both, user="ada")
+    proxy.always = plain(429)
+    nothing = await served.ask(both, user="ada")
+    proxy.always = None
+
+    assert answer.errors is not None
+    assert nothing.errors is not None
+    told = answer.errors[0]["extensions"]
+    assert (told["code"], told["retryable"], told["mayHaveBeenApplied"]) == ("THROTTLED", False, True)
+    assert nothing.errors[0]["extensions"]["retryable"] is True

@@ -1,0 +1,242 @@
+"""A process dies after a mutation's writes, and before it keeps the answer: whoever executes it anew changes no more.
+
+The mutations are those of the contract: one that is declared, and not tried here, fails a test.
+"""
+
+import re
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from graphql import GraphQLInputObjectType, get_named_type
+
+from datastore.dynamodb.codec import Item
+from datastore.errors import Unavailable
+from datastore.keyspace import TABLES
+from datastore.keyspace.gateway import answers as keys
+from datastore.keyspace.gateway.table import GATEWAY
+from datastore.model.composite_keys import Key, key_of
+from datastore.model.identity import Role
+from server.operations.runner import Runner
+from tests.support import photo_contract
+from tests.support.contract import ASK, BY_GRACE, feed, put_in_place
+from tests.support.executed_anew import MUTATION, OTHERS, PHOTOS, database_of
+from tests.support.feed_changes import items_of
+from tests.support.photo_items import ADA
+from tests.support.served import Clock, Served
+from tests.support.store_engines import ROOT
+
+__all__ = ["feed"]
+
+# What takes something away takes nothing the second time, and has nothing to answer with.
+NOTHING_THERE = {
+    *("deleteWatch", "deletePost", "deleteComment", "unlikePost", "unfollow", "markNotificationRead", "cancelUpload"),
+    *("deletePhoto", "untagFace", "deleteActiveMatch", "deleteLeague", "unfollowMatch", "removeMatchFollows"),
+    "deleteDevice",
+}
+# Of these the contract's operations take nothing away: nothing is there the first time either.
+NOTHING_THERE_BEFORE = {"deleteComment", "markNotificationRead", "deleteActiveMatch", "unfollowMatch"}
+# What gives an item the same values again, and with them a new version and a new moment.
+MADE_AGAIN = {
+    *("updateUser", "updatePhotoUser", "updatePhoto", "updatePerson", "updateLivestream", "syncFixtures"),
+    *("updateFixture", "archiveFixture", "deactivateMatch", "syncTeams", "updateTeam", "syncTeamSeasons", "putLeague"),
+    *("updateLeague", "followMatch", "updateMatchFollow", "registerDevice", "registerLiveActivity"),
+    *("updateLiveActivityToken", "endLiveActivity", "suspendLiveActivity"),
+}
+VERSIONS, MOMENTS = {"version", "revision", "fence"}, {"updatedAt", "archivedAt", "registeredAt", "sessionStartedAt"}
+
+
+def expects_version(name: str) -> bool:
+    field = MUTATION.fields[name]
+    inputs = [get_named_type(argument.type) for argument in field.args.values()]
+    own = [kind.fields for kind in inputs if isinstance(kind, GraphQLInputObjectType)]
+    return any("expectedVersion" in names for names in (field.args, *own))
+
+
+class Keyed:
+    """A mutation of the contract that is sent with one key, again and again."""
+
+    def __init__(self, served: Served, name: str, query: str, key: str) -> None:
+        self.served = served
+        self._query = query
+        self._key = key
+        self._user = "grace" if name in BY_GRACE else "ada"
+        email = ADA if name in photo_contract.ASK else None
+        self._headers = served.headers(self._user, ASK[name][1], email) | {"Idempotency-Key": key}
+
+    async def send(self) -> dict[str, Any]:
+        async with self.served.http.post(
+            f"{self.served.url}/graphql", json={"query": self._query}, headers=self._headers
+        ) as response:
+            assert "Idempotency-Replayed" not in response.headers
+            answer: dict[str, Any] = await response.json()
+        return answer
+
+    async def lose_its_process(self, clock: Clock) -> None:
+        """Leave the key as a process does that died before it kept the answer, and let its claim end."""
+        place = keys.answer(self._user, self._key)
+        (item,) = [item for item in await items_of(database_of(self.served), GATEWAY) if item["PK"] == place.partition]
+        claim = {name: value for name, value in item.items() if name not in ("body", "coding")}
+        clock.forward(seconds=2)
+        held = {"held_until": (clock() - timedelta(seconds=1)).timestamp()}
+        await self.served.store().write_all(GATEWAY, puts=[claim | held])
+
+
+async def test_a_try_that_came_to_nothing_leaves_what_the_next_makes_its_ids_of(
+    served: Served, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keyed = Keyed(served, "reportSighting", ASK["reportSighting"][0], "full")
+    first = await keyed.send()
+    await keyed.lose_its_process(clock)
+
+    async def refuse(*_: object, **__: object) -> None:
+        raise Unavailable("All turns are taken.")
+
+    with monkeypatch.context() as full:
+        full.setattr(Runner, "_executed", refuse)
+        assert (await keyed.send())["errors"][0]["extensions"]["code"] == "UNAVAILABLE"
+    clock.forward(seconds=1)
+
+    assert await keyed.send() == first
+
+
+async def stored(served: Served) -> dict[tuple[str, Key], Item]:
+    """All there is in the tables, but the keys' own."""
+    return {
+        (table.name, key_of(table, item)): item
+        for table in TABLES
+        if table is not GATEWAY
+        for item in await items_of(database_of(served), table)
+        if item.get("entity") != "LOG"
+    }
+
+
+async def changed_by_the_second(keyed: Keyed, clock: Clock) -> tuple[bool, set[str]]:
+    """Whether it answers otherwise when it is executed anew, and which attributes it changes; "all" of whole items."""
+    first = await keyed.send()
+    assert "errors" not in first, first
+    before = await stored(keyed.served)
+    await keyed.lose_its_process(clock)
+    second = await keyed.send()
+    after = await stored(keyed.served)
+    assert "errors" not in second or second["errors"][0]["extensions"]["code"] == "NOT_FOUND", second
+    changed = set[str]()
+    for place in before.keys() | after.keys():
+        one, other = before.get(place), after.get(place)
+        if one is None or other is None:
+            changed.add("all")
+        else:
+            changed |= {name for name in one.keys() | other.keys() if one.get(name) != other.get(name)}
+    return first != second, changed
+
+
+@pytest.mark.parametrize("names", [PHOTOS, OTHERS], ids=["photos", "others"])
+async def test_a_mutation_whose_process_died_is_executed_anew_as_it_was(
+    served: Served, clock: Clock, feed: str, names: list[str]
+) -> None:
+    ids = await put_in_place(served, names[0], feed)
+    found = {}
+    for name in names:
+        if name == "completePhoto":
+            await put_in_place(served, name, feed)  # what was cancelled
+        query = ASK[name][0].replace("%s", ids.get(name, ""))
+        found[name] = await changed_by_the_second(Keyed(served, name, query, name), clock)
+
+    # The times of what is forgotten by itself follow the clock.
+    assert {name for name, (_, changed) in found.items() if changed - {"ttl"}} == MADE_AGAIN & found.keys()
+    assert set().union(*[changed for _, changed in found.values()]) <= VERSIONS | MOMENTS | {"ttl"}
+    otherwise = {name for name, (is_otherwise, _) in found.items() if is_otherwise}
+    told = {"archiveFixture", "deactivateMatch"}  # their moment, and their fence
+    assert otherwise - told == (NOTHING_THERE - NOTHING_THERE_BEFORE) & found.keys()
+
+
+@pytest.mark.parametrize("names", [PHOTOS, OTHERS], ids=["photos", "others"])
+async def test_an_update_that_goes_by_a_version_is_made_once(
+    served: Served, clock: Clock, feed: str, names: list[str]
+) -> None:
+    await put_in_place(served, names[0], feed)
+    for name in filter(expects_version, names):
+        version = await version_for(served, name)
+        keyed = Keyed(served, name, with_version(name, version), name)
+        assert await changed_by_the_second(keyed, clock) == (False, set()), name
+
+
+def with_version(name: str, version: int) -> str:
+    query = ASK[name][0]
+    where = "(" if "expectedVersion" in MUTATION.fields[name].args else "input: {"
+    return query.replace(where, f"{where}expectedVersion: {version}, ", 1)
+
+
+async def version_for(served: Served, name: str) -> int:
+    """Which one the item has."""
+    refused = await Keyed(served, name, with_version(name, 1_000_000), f"{name}-version").send()
+    return int(refused["errors"][0]["extensions"]["currentVersion"])
+
+
+async def test_each_field_of_a_mutation_makes_the_ids_it_made(served: Served, clock: Clock) -> None:
+    """Whatever becomes of the fields before it."""
+    assert (await served.ask('mutation { createUser(input: {name: "Ada"}) { userId } }', user="ada")).errors is None
+    assert (await served.ask('mutation { createPost(input: {postId: "p", text: "x"}) { text } }', user="ada")).data
+    query = """mutation {
+      one: reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) { sightingId }
+      two: reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) { sightingId reportedAt }
+      addComment(input: {postId: "p", text: "Nice"}) { commentId }
+      createPost(input: {text: "After it"}) { postId }
+    }"""
+    keyed = Keyed(served, "reportSighting", query, "k")
+    first = (await keyed.send())["data"]
+    assert first["one"] != first["two"]
+    assert (await served.ask('mutation { deletePost(postId: "p") { text } }', user="ada")).data
+    before = await stored(served)
+    await keyed.lose_its_process(clock)
+    second = await keyed.send()
+
+    assert [error["path"] for error in second["errors"]] == [["addComment"]]
+    assert await stored(served) == before
+
+
+async def test_what_became_of_it_since_stays(served: Served, clock: Clock) -> None:
+    """Its client had the answer, and went on with it: only its process did not keep it."""
+    await photo_contract.put_in_place(served)
+    person = 'mutation { createPerson(input: {name: "Eve"}) { personId } }'
+    photo = "mutation { createPhoto(input: {contentType: JPEG}) { imageId } }"
+    named, reserved = Keyed(served, "createPerson", person, "a"), Keyed(served, "createPhoto", photo, "b")
+    person_id = (await named.send())["data"]["createPerson"]["personId"]
+    image_id = (await reserved.send())["data"]["createPhoto"]["imageId"]
+    rename = f'mutation {{ updatePerson(input: {{personId: "{person_id}", name: "Eva"}}) {{ name }} }}'
+    assert (await served.ask(rename, user="ada", role=Role.ADMIN)).errors is None
+    objects = served.gateway.objects
+    file = await objects.read(f"incoming/{photo_contract.WAITING}/original", most_bytes=10_000)
+    assert file is not None
+    await objects.write(f"incoming/{image_id}/original", file, content_type="image/jpeg")
+    complete = f'mutation {{ completePhoto(imageId: "{image_id}") {{ width }} }}'
+    assert (await served.ask(complete, user="ada", email=ADA)).errors is None
+
+    before = await stored(served)
+    await named.lose_its_process(clock)
+    await reserved.lose_its_process(clock)
+    assert (await named.send())["data"] == {"createPerson": {"personId": person_id}}
+    (error,) = (await reserved.send())["errors"]
+    assert error["extensions"]["code"] == "CONFLICT"
+    assert await stored(served) == before
+
+
+async def test_a_sighting_that_would_have_expired_is_not_counted_again(served: Served, clock: Clock) -> None:
+    """Its item may be deleted: then nobody can tell whether it was reported."""
+    query = 'mutation { reportSighting(input: {area: "Harbor", category: "Cats", description: "x"}) { sightingId } }'
+    keyed = Keyed(served, "reportSighting", query, "k")
+    await keyed.send()
+    before = await stored(served)
+    clock.forward(minutes=30)
+    await keyed.lose_its_process(clock)
+
+    (error,) = (await keyed.send())["errors"]
+    assert (error["extensions"]["code"], error["extensions"]["mayHaveBeenApplied"]) == ("CONFLICT", True)
+    assert await stored(served) == before
+
+
+def test_what_is_not_the_same_the_second_time_is_told() -> None:
+    told = (ROOT / "docs" / "edge.md").read_text()
+    for beginning, names in (("is answered as if", NOTHING_THERE), ("is made again", MADE_AGAIN)):
+        (row,) = [line for line in told.splitlines() if line.startswith(f"| {beginning}")]
+        assert set(re.findall(r"`(\w+)`", row)) & MUTATION.fields.keys() == names

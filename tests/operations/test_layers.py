@@ -1,0 +1,133 @@
+"""Imports point one way."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from tests.support.layers import MAY_IMPORT
+from tests.support.store_engines import ROOT
+
+# What a layer must know nothing of.
+FOREIGN = {
+    "datastore": {"strawberry", "graphql", "starlette", "uvicorn"},
+    "pipelines": {"strawberry", "graphql", "starlette", "uvicorn"},
+    "resolvers": {"starlette", "uvicorn", "aiohttp", "boto3", "botocore"},
+    "schema": {"starlette", "uvicorn", "aiohttp", "boto3", "botocore"},
+    "server": {"boto3", "botocore"},
+}
+
+# What of the datastore makes calls, and reads their answers.
+MAKING = (
+    "dynamodb.batch_write",
+    "dynamodb.client",
+    "dynamodb.codec",
+    "dynamodb.expressions",
+    "dynamodb.http1",
+    "dynamodb.prepared_request",
+    "dynamodb.record_decoder",
+    "dynamodb.request_templates",
+    "dynamodb.sigv4",
+    "keyspace",
+    "session.pagination",
+    "session.point_reads",
+)
+
+
+def sources(layer: str) -> list[Path]:
+    folder = ROOT / layer
+    return sorted(folder.rglob("*.py")) if folder.is_dir() else [ROOT / f"{layer}.py"]
+
+
+def imported(source: Path) -> set[str]:
+    """The top-level names a file imports, also inside functions."""
+    names = set()
+    for node in ast.walk(ast.parse(source.read_text())):
+        if isinstance(node, ast.Import):
+            names |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            names.add(node.module.partition(".")[0])
+    return names
+
+
+@pytest.mark.parametrize("layer", MAY_IMPORT)
+def test_a_layer_imports_only_what_stands_to_its_right(layer: str) -> None:
+    allowed = MAY_IMPORT[layer] | {layer}
+
+    wrong = {
+        (str(source.relative_to(ROOT)), name)
+        for source in sources(layer)
+        for name in imported(source) & MAY_IMPORT.keys()
+        if name not in allowed
+    }
+
+    assert sources(layer)
+    assert wrong == set()
+
+
+@pytest.mark.parametrize("layer", FOREIGN)
+def test_a_layer_does_not_know_what_it_must_not(layer: str) -> None:
+    wrong = {
+        (str(source.relative_to(ROOT)), name) for source in sources(layer) for name in imported(source) & FOREIGN[layer]
+    }
+
+    assert wrong == set()
+
+
+def test_the_server_does_not_know_how_calls_to_dynamodb_are_made() -> None:
+    making = {f"datastore.{name}" for name in MAKING}
+    known = {
+        name
+        for source in sources("server")
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        for name in (node.module or "", *[f"{node.module}.{alias.name}" for alias in node.names])
+    }
+
+    assert "datastore.errors" in known
+    assert not [name for name in known if any(name == made or name.startswith(f"{made}.") for made in making)]
+
+
+# The mechanisms of the datastore, which know no table, and what knows tables.
+MECHANISMS = ("change_streams", "dynamodb", "errors", "model", "queues", "session", "tasks")
+OF_SYSTEMS = ("earthquakes", "feeds", "gateway", "keyspace", "matches", "photos", "sightings")
+# A consumer's leases, marks and dead letters are in one table for all streams, which the feed's pages declare.
+IN_THE_TABLE_OF_CONSUMERS = {
+    ("datastore/change_streams/dead_letters.py", "datastore.keyspace.feeds.pipeline"),
+    ("datastore/change_streams/exactly_once.py", "datastore.keyspace.feeds.pipeline"),
+    ("datastore/change_streams/leases.py", "datastore.keyspace.feeds.pipeline"),
+}
+
+
+def modules_imported(source: Path) -> set[str]:
+    """The modules and names that a file imports, by their full names."""
+    return {
+        f"{node.module}.{alias.name}"
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+
+
+def test_mechanisms_know_no_table() -> None:
+    found = {
+        (str(source.relative_to(ROOT)), name)
+        for mechanism in MECHANISMS
+        for source in sources(f"datastore/{mechanism}")
+        for name in modules_imported(source)
+        if name.split(".")[:1] == ["datastore"] and name.split(".")[1] in OF_SYSTEMS
+    }
+
+    assert found == IN_THE_TABLE_OF_CONSUMERS
+
+
+def test_a_package_of_mechanisms_has_twelve_modules_at_most() -> None:
+    """A reader takes them in at a glance."""
+    crowded = {
+        folder.name: len(modules)
+        for folder in (ROOT / "datastore").iterdir()
+        if folder.name in MECHANISMS and folder.is_dir()
+        if len(modules := [path for path in folder.glob("*.py") if path.name != "__init__.py"]) > 12
+    }
+
+    assert crowded == {}

@@ -1,0 +1,54 @@
+"""docs/operations.md, the dashboard and the alerts, held to what the code has."""
+
+import re
+
+from datastore.model.identity import Role
+from tests.support.operations import named, rules, told
+from tests.support.served import Served
+from tests.support.store_engines import ROOT
+
+PAGE = (ROOT / "docs" / "operations.md").read_text()
+CODES = re.compile(r'^    code = "([A-Z_]+)"$', re.M)
+
+
+async def test_every_figure_in_the_dashboard_and_in_alerts_is_told_by_a_gateway(served: Served) -> None:
+    """Those of the bus by one that has a bus: see test_compose.py."""
+    headers = {"Authorization": f"Bearer {served.token('me', Role.ADMIN)}"}
+    async with served.http.get(f"{served.url}/metrics", headers=headers) as response:
+        page = await response.text()
+
+    assert {"gateway_operations_total", "stream_lag_seconds", "process_open_fds"} <= named()
+    assert {name for name in named() if not name.startswith("gateway_bus_")} <= told(page)
+
+
+def codes() -> set[str]:
+    folders = ("edge", "schema", "resolvers", "datastore", "pipelines", "commands")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*.py")]
+    return {code for path in files for code in CODES.findall(path.read_text())}
+
+
+def test_every_code_of_an_error_has_a_section_in_the_runbook() -> None:
+    runbook = PAGE.partition("\n## Runbook\n")[2].partition("\n## ")[0]
+    assert "INTERNAL" in codes()
+    assert codes() <= set(re.findall(r"^### ([A-Z_]+)$", runbook, re.M))
+
+
+def test_every_alert_is_told_of_and_each_that_is_told_of_is_there() -> None:
+    section = PAGE.partition("\n## Alerts\n")[2].partition("\n## ")[0]
+    told = re.findall(r"^\| `(\w+)` \|", section, re.M)
+    assert told == [rule["alert"] for rule in rules()]
+
+
+def test_every_alert_says_what_it_is_about_and_how_urgent_that_is() -> None:
+    for rule in rules():
+        assert rule["labels"]["severity"] in ("page", "ticket"), rule["alert"]
+        assert rule["annotations"]["summary"].endswith("."), rule["alert"]
+
+
+def test_an_alert_of_a_single_event_counts_the_first_one_too() -> None:
+    """To Prometheus a series that was not there before has not increased."""
+    single = [rule["expr"] for rule in rules() if re.search(r"\bincrease\(", rule["expr"])]
+    assert len(single) == 6
+    for expression in single:
+        for figure, window in re.findall(r"increase\((.+?)\[(\w+)\]\)", expression):
+            assert f"({figure} unless {figure} offset {window})" in re.sub(r"\s+", " ", expression)

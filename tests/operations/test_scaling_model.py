@@ -1,0 +1,136 @@
+"""The model of how the gateway scales: its arithmetic, where its constants come from, and the page that shows a run."""
+
+import inspect
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from benchmarks import scaling_check, scaling_constants, scaling_model
+from benchmarks.scaling_check import Checked
+from benchmarks.scaling_check import text as checked_text
+from benchmarks.scaling_model import Load, ProcessCosts, dollars, limits, process_cpu
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+CONSTANTS = [
+    constant
+    for name, constant in inspect.getmembers(scaling_constants, inspect.isfunction)
+    if constant.__module__ == scaling_constants.__name__
+]
+# 200 matches: 100 ticks a second, of which one of 15 finds a ball.
+VIEWERS = Load("viewers", viewers=10_000, matches=200)
+QUERIES = Load("queries", queries=10_000, workload="W1")
+
+
+def test_what_live_matches_take_of_dynamodb() -> None:
+    changed, unchanged = 200 / 30, 100 - 200 / 30
+    assert (VIEWERS.changed, VIEWERS.unchanged) == pytest.approx((changed, unchanged))
+    assert scaling_model.write_units(VIEWERS) == pytest.approx(19.5 * changed + 3.0 * unchanged)
+    assert scaling_model.write_units(VIEWERS) == pytest.approx(410)
+    # 4,500 bytes are two times 4 KB, each half a unit, for each of 10,000 viewers once in half an hour.
+    assert scaling_model.read_units(VIEWERS) == pytest.approx(2.4 * changed + 1.9 * unchanged + 10_000 / 1800)
+    assert scaling_model.stream_reads(VIEWERS) == 5 * 4 * 4
+    assert dollars(VIEWERS) == pytest.approx(
+        {
+            "writes": 410 * 2_628_000 * 0.625e-6,
+            "reads": (2.4 * changed + 1.9 * unchanged + 10_000 / 1800) * 2_628_000 * 0.125e-6,
+            "streams": 80 * 2_628_000 * 0.02 / 100_000,
+        }
+    )
+
+
+def test_what_viewers_take_of_gateways_and_of_the_bus() -> None:
+    changes = 200 / 30 + 0.2 * (100 - 200 / 30)
+    own = 5 * 0.0027 + changes * 0.1104e-3 + 200 / 30 * 1.07e-3
+    shared = 10_000 / 30 * 5.84e-6 + 10_000 * 3.2e-6
+    # Two for the sockets, 5,000 each, and a spare one.
+    assert scaling_model.gateways(VIEWERS) == 3
+    assert scaling_model.gateway_cpu(VIEWERS) == pytest.approx(3 * own + shared)
+    assert scaling_model.bus_bytes(VIEWERS) == pytest.approx(3 * changes * 9000)
+    assert scaling_model.bus_cpu(VIEWERS) == pytest.approx(3 * (5 * 0.0012 + changes * 0.0372e-3))
+    assert scaling_model.log_seconds(VIEWERS) == pytest.approx(16_000_000 / (changes * 9000))
+    assert scaling_model.burst_seconds(VIEWERS) == pytest.approx(10_000 / 3 * 5.84e-6)
+    assert scaling_model.poller_cpu(VIEWERS) == pytest.approx(
+        200 / 30 * 0.00476 + (100 - 200 / 30) * 0.00197 + 0.02051 / 5
+    )
+
+
+def test_one_process_relays_a_table() -> None:
+    """The number of gateways does not matter."""
+    name = "changes of a table a second, relayed by one process"
+    for matches in (200, 20_000):
+        load = Load("viewers", viewers=10_000, matches=matches)
+        (share,) = [limit.share for limit in limits(load) if limit.name == name]
+        assert share == pytest.approx(load.changes / 2000)
+
+
+def test_what_queries_take() -> None:
+    # 2.14 CPUs, half of one in each, and a spare one.
+    assert scaling_model.gateways(QUERIES) == 6
+    assert scaling_model.gateway_cpu(QUERIES) == pytest.approx(2.14)
+    assert scaling_model.read_units(QUERIES) == 5000
+    assert (scaling_model.write_units(QUERIES), scaling_model.stream_reads(QUERIES)) == (0, 0)
+    assert sum(dollars(QUERIES).values()) == pytest.approx(5000 * 2_628_000 * 0.125e-6)
+
+
+def test_nothing_takes_next_to_nothing() -> None:
+    nothing = Load("nothing")
+    assert scaling_model.gateways(nothing) == 2
+    assert {limit.share for limit in limits(nothing)} == {0.0}
+    assert sum(dollars(nothing).values()) == 0
+
+
+def test_what_breaks_first_stands_first() -> None:
+    for load in scaling_model.LOADS:
+        shares = [limit.share for limit in limits(load)]
+        assert shares == sorted(shares, reverse=True)
+    shares_of = {limit.name: limit.share for limit in limits(Load("", viewers=1_000_000, matches=200))}
+    assert shares_of["readers of a shard, without a bus"] == 201 / 2
+    assert shares_of["CPU of the bus's Redis"] > 1
+
+
+def test_listings_of_processes_without_a_bus_stay_below_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Three gateways list five tables: 28 shards in one call each 300 s, and the children of four shards each 4 hours.
+    assert scaling_model.listing_calls(VIEWERS) == pytest.approx(3 * 5 * (1 / 300 + 4 / 14_400))
+    assert scaling_model.listing_calls(QUERIES) == 0
+    monkeypatch.setattr(scaling_constants, "shards_of_a_table", lambda: 100)
+    monkeypatch.setattr(scaling_model, "gateways", lambda _: 12)
+    # 700 shards in seven calls.
+    assert scaling_model.listing_calls(VIEWERS) == pytest.approx(12 * 5 * (7 / 300 + 100 / 14_400))
+    assert scaling_model.listing_calls(VIEWERS) < scaling_constants.listings_of_an_account()
+
+
+def test_a_process_takes_what_it_reads_executes_sends_and_keeps() -> None:
+    assert scaling_model.process_cpu(1000, 10) == pytest.approx(0.0153 + 10 * 1.07e-3 + 1000 * (3.2e-6 + 10 * 5.84e-6))
+
+
+def test_a_run_is_compared_with_the_model() -> None:
+    right, wrong = Checked(1000, 10, 9.1), Checked(10_000, 1, 20.0)
+    assert (round(right.model, 1), right.holds, wrong.holds) == (8.8, True, False)
+    lines = [*checked_text([right, wrong])]
+    first, second = lines[3:5]
+    assert first.split() == ["1000", "10", "9.1", "8.8", "0.96"]
+    assert second.split() == ["10000", "1", "20.0", "10.7", "0.53"]
+
+
+def test_the_costs_of_a_process_are_those_that_explain_its_runs() -> None:
+    costs = ProcessCosts(event=1e-3, delivery=6e-6, socket=3e-6, reading=0.015)
+    rests = tuple(costs.reading + viewers * costs.socket for viewers in scaling_check.AT_REST)
+    runs = [process_cpu(*run, costs) for run in (scaling_check.FEW, scaling_check.SELDOM, scaling_check.MANY)]
+
+    assert scaling_check.costs_of((rests[0], rests[1]), *runs) == pytest.approx(costs)
+
+
+@pytest.mark.parametrize("constant", CONSTANTS, ids=lambda constant: constant.__name__)
+def test_each_constant_names_its_source(constant: Callable[..., object]) -> None:
+    """A page or a file that is there, or an address; what is only assumed stands under that heading."""
+    told, source = constant.__doc__ or "", inspect.getsource(scaling_constants)
+    pages = "".join(page.read_text() for page in DOCS.glob("*.md"))
+    assert [section for section in re.findall(r'"([^"]+)"', told) if section not in pages] == []
+    assumed = source.index(f"def {constant.__name__}(") > source.index("# --- Assumed")
+    assert assumed or re.search(r'"|https://|docs/|Docs/|\.py|declaration|declared|same page', told)
+
+
+def test_the_page_shows_what_the_model_says() -> None:
+    assert "\n".join(scaling_model.text()) in (DOCS / "scaling.md").read_text()

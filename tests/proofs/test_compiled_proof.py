@@ -1,0 +1,222 @@
+"""Compiled execution does what graphql-core does, over generated schemas; and a fault would be found."""
+
+import asyncio
+import gc
+import os
+import warnings
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from inspect import isawaitable
+from typing import Any
+
+import pytest
+from graphql import build_schema, execute, parse
+from graphql.execution import Executor
+
+from jit import CompiledExecutor
+from jit.execution import PendingField
+from tests.support import random_sharing
+from tests.support.broken_executors import FAULTS, LosesTasks
+from tests.support.executor_proof import REFERENCE, described, left_behind, reduced, situations, told_apart
+from tests.support.executor_runs import Seen, Situation
+from tests.support.random_values import CALM
+
+
+class Compiled(CompiledExecutor):
+    """Compiles what it sees, were it only once."""
+
+    compile_after = 1
+
+
+EXAMPLES = int(os.environ.get("COMPILED_EXAMPLES", "160"))
+FIRST = int(os.environ.get("COMPILED_FIRST", "0"))
+# By then a fault is found, whichever it is.
+ENOUGH = 200
+
+
+# graphql-core forgets to await a coroutine here and there, and that is told of with the next collection.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:coroutine .* was never awaited"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def swept() -> Iterator[None]:
+    """What the collector would find in the module after this one is found here."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        gc.collect()
+
+
+@cache
+def known(seed: int) -> tuple[Situation, Seen]:
+    (situation,) = situations(seed, 1)
+    return situation, situation.run(REFERENCE)
+
+
+def first_told_apart(executor: type[Executor[Any]], first: int, count: int) -> Situation | None:
+    for seed in range(first, first + count):
+        situation, expected = known(seed)
+        if told_apart(situation, expected, executor):
+            return situation
+    return None
+
+
+def first_to_leave(executor: type[Executor[Any]], first: int, count: int) -> Situation | None:
+    return next((made for made in situations(first, count) if left_behind(made, executor)), None)
+
+
+def test_graphql_core_is_not_told_from_itself() -> None:
+    assert first_told_apart(REFERENCE, 0, 40) is None
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.__name__)
+def test_a_fault_is_found(fault: type[Executor[Any]]) -> None:
+    assert first_told_apart(fault, 0, ENOUGH) is not None
+
+
+def test_who_leaves_resolvers_behind_is_found() -> None:
+    assert first_to_leave(LosesTasks, 0, 60) is not None
+    assert first_to_leave(REFERENCE, 0, 60) is None
+
+
+def test_compiled_execution_is_not_told_from_graphql_core() -> None:
+    for seed in range(FIRST, FIRST + EXAMPLES):
+        (situation,) = situations(seed, 1)
+        if seed % 2:  # what it has learned from values that were right must not mislead it
+            replace(situation, temper=CALM).run(Compiled)
+        found = told_apart(situation, situation.run(REFERENCE), Compiled)
+
+        assert not found, described(reduced(situation, Compiled), Compiled)
+
+
+def test_compiled_execution_leaves_nothing_behind_when_it_is_cancelled() -> None:
+    for situation in situations(FIRST, EXAMPLES // 2):
+        left = left_behind(situation, Compiled)
+
+        assert not left, f"{left}\n{described(situation, Compiled)}"
+
+
+async def test_what_is_resolved_once_for_several_places_is_answered_as_if_it_were_not() -> None:
+    for seed in range(FIRST, FIRST + EXAMPLES // 4):
+        found = await random_sharing.told_apart(seed)
+
+        assert found is None, found
+
+
+async def test_who_follows_what_is_given_up_already_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(PendingField, "forget", lambda _: None)
+
+    for seed in range(ENOUGH):
+        if await random_sharing.told_apart(seed):
+            return
+    pytest.fail("It was not told from graphql-core.")
+
+
+async def test_a_resolver_may_change_what_it_is_given() -> None:
+    schema = build_schema("input In { a: [Int] } type Query { f(l: [Int], in: In): [String] }")
+    seen: list[str] = []
+
+    def change(_: Any, info: Any, **args: Any) -> list[str]:
+        seen.append(repr(args))
+        args["l"].append(9)
+        args["in"]["a"].append(9)
+        return []
+
+    schema.type_map["Query"].fields["f"].resolve = change  # type: ignore[attr-defined]
+    for text in ("{ f(l: [1], in: {a: [2]}) }", "query ($v: Int = 1) { f(l: [$v], in: {a: [2]}) }"):
+        document = parse(text)
+        for _ in range(3):
+            execute(schema, document, executor_class=Compiled)
+    assert seen == ["{'l': [1], 'in': {'a': [2]}}"] * 6
+
+
+async def test_an_awaitable_that_was_cancelled_before_ends_the_operation() -> None:
+    schema = build_schema("type Query { a: Query b: Int }")
+
+    async def later(*_: Any) -> dict[str, Any]:
+        await asyncio.sleep(0)
+        cancelled = asyncio.get_running_loop().create_future()
+        cancelled.cancel()
+        return {"b": cancelled}
+
+    schema.type_map["Query"].fields["a"].resolve = later  # type: ignore[attr-defined]
+    for executor in (REFERENCE, Compiled):
+        result: Any = execute(schema, parse("{ a { b } }"), executor_class=executor)
+        with pytest.raises(asyncio.CancelledError):
+            await asyncio.wait_for(result, 5)
+
+
+async def test_coroutines_of_a_list_that_is_null_are_let_go() -> None:
+    schema = build_schema("type Query { f: [Int!] }")
+    complaints: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, told: complaints.append(told))
+
+    async def one() -> int:
+        return 1
+
+    async def fails() -> int:
+        raise ValueError("nobody asks")
+
+    def items(*_: Any) -> list[Any]:
+        return [one(), ValueError("no"), one(), asyncio.ensure_future(fails())]
+
+    schema.type_map["Query"].fields["f"].resolve = items  # type: ignore[attr-defined]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result: Any = execute(schema, parse("{ f }"), executor_class=Compiled)
+        result = await result if isawaitable(result) else result
+        for _ in range(3):
+            await asyncio.sleep(0)
+        gc.collect()
+
+    assert not complaints
+    assert (result.data, [error.path for error in result.errors]) == ({"f": None}, [["f", 1]])
+
+
+SLOW = "slow"  # a task that nobody but who gives up the list ends
+
+
+@pytest.mark.parametrize(
+    ("items", "is_cancelled"),
+    [
+        (["fails", SLOW], True),  # what was awaited failed
+        (["null", SLOW], True),
+        ([{"g": "fails"}, SLOW], True),
+        ([{"g": "null"}, SLOW], True),
+        ([{"g": 1}, "fails", SLOW], True),
+        ([SLOW, "fails"], True),
+        ([ValueError("no"), SLOW], False),  # nothing was awaited yet
+        ([None, SLOW], False),
+        ([{"g": ValueError("no")}, SLOW], False),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("executor", [REFERENCE, Compiled])
+async def test_who_is_cancelled_with_a_list_that_is_null(
+    executor: type[Executor[Any]], items: list[Any], is_cancelled: bool
+) -> None:
+    schema = build_schema("type Query { f: [Query!] g: Int! }")
+    task: asyncio.Future[Any] = asyncio.ensure_future(asyncio.sleep(60))
+
+    async def awaited(what: str) -> Any:
+        if what == "fails":
+            raise ValueError("no")
+
+    def given(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: given(part) for key, part in value.items()}
+        return task if value == SLOW else awaited(value) if isinstance(value, str) else value
+
+    schema.type_map["Query"].fields["f"].resolve = lambda *_: list(map(given, items))  # type: ignore[attr-defined]
+    result: Any = execute(schema, parse("{ f { g } }"), executor_class=executor)
+    result = await result if isawaitable(result) else result
+    for _ in range(3):
+        await asyncio.sleep(0)
+
+    assert result.data == {"f": None}
+    assert task.cancelled() is is_cancelled
+    task.cancel()

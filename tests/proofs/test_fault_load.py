@@ -1,0 +1,194 @@
+"""A mixed load on a store of which one try in five fails: what is acknowledged is there once, and nothing is made up.
+
+`make faults` runs it at full length.
+"""
+
+import asyncio
+import os
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
+
+import pytest
+
+from datastore.database import Database, StoreOptions
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.retry.budget import RETRY_COST, RetryBudget
+from datastore.matches.cricket import Match
+from datastore.matches.fixtures import Fixtures
+from datastore.model.identity import Role
+from datastore.session.read_cache import ReadCaches
+from server.settings import Settings
+from tests.support.earthquake_samples import quake, store
+from tests.support.fault_mix import FIFTH, FaultMix, Only
+from tests.support.fault_proxy import Proxy
+from tests.support.load_facts import everything
+from tests.support.load_operations import QUAKES
+from tests.support.mixed_load import Fact, Load
+from tests.support.photo_items import photo, put, user
+from tests.support.served import NOON, Clock, Served
+
+OPERATIONS = int(os.environ.get("FAULT_OPERATIONS", "1500"))
+SEED = int(os.environ.get("FAULT_SEED", "8"))
+ACTORS = 16
+STORM_EACH = 1500
+
+WRITING = Only(("PutItem", "UpdateItem", "DeleteItem", "TransactWriteItems", "BatchWriteItem"))
+# Whether what it happens to may have been done.
+FINAL = {
+    "throttled": False,
+    "answer lost": True,
+    "500 after it was done": True,
+    "cut body": True,
+    "wrong checksum": True,
+}
+
+pytestmark = pytest.mark.timeout(60 + OPERATIONS / 20)
+# This share of its answers may be errors, which are those of storms.
+MOST_ERRORS = 0.08
+SYNC = "mutation ($teams: [TeamInput!]!) { syncTeams(teams: $teams) { teamId } }"
+
+
+class Hurrying(Clock):
+    """Twenty times as fast as time: who waits for a lease of a minute waits three seconds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._began = time.monotonic()
+
+    def __call__(self) -> datetime:
+        return NOON + timedelta(seconds=20 * (time.monotonic() - self._began))
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Hurrying()
+
+
+@pytest.fixture
+async def proxy(engine: str) -> AsyncIterator[Proxy]:
+    async with Proxy(engine, remembers=False) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
+    return StoreOptions(store=proxy.url, prefix=store_options.prefix)
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return replace(settings, shared_reads=True)
+
+
+def client_of(served: Served) -> Client:
+    assert served.gateway.database is not None
+    return served.gateway.database.client
+
+
+@pytest.fixture
+async def load(served: Served) -> Load:
+    # What reads share is kept as long as in production, however fast clocks are.
+    client_of(served).shared = ReadCaches()
+    load = Load(served, actors=ACTORS, seed=SEED)
+    matches = [Match("m1", "L", "IPL", home_team_id="10", away_team_id="20", start_time=NOON + timedelta(days=1))]
+    await Fixtures(served.store(), NOON).sync(matches)
+    await store(served, *[quake(f"us{number}", timedelta(minutes=number + 1)) for number in range(QUAKES)])
+    for actor in load.actors:
+        await put(served, user(actor.email), photo(actor.photo, actor.email))
+        answer = await served.ask('mutation { createUser(input: {name: "x"}) { userId } }', user=actor.name)
+        assert answer.errors is None
+        team = {"teamId": f"t-{actor.name}", "name": "First", "code": "T"}
+        answer = await served.ask(SYNC, {"teams": [team]}, user="job", role=Role.SYSTEM)
+        assert answer.errors is None
+        load.truth.acknowledged(("team", f"t-{actor.name}"), "First")
+    return load
+
+
+async def test_under_a_fifth_of_faults_all_that_is_acknowledged_is_there_once(
+    served: Served, load: Load, proxy: Proxy, database: Database
+) -> None:
+    mix = FaultMix(FIFTH, SEED)
+    proxy.always = mix
+    proxy.reached.clear()
+    began = time.monotonic()
+
+    storms = asyncio.create_task(_storms(served, load, mix))
+    await load.run(OPERATIONS)
+    await storms
+
+    mix.times = 0
+    _tell(served, load, proxy, mix, time.monotonic() - began)
+    _all_is_right(load, await everything(database))
+    assert min(mix.done[name] for name in ("throttled", "500", "reset", "answer lost", "corrupted")) > 10
+    assert load.told.failed < MOST_ERRORS * sum(load.told.operations.values())
+    assert load.told.reads_unsure == 0
+    client = client_of(served)
+    assert client.budget.tokens > 0.8 * client.budget.capacity
+    assert not any(breaker.tripped for breaker in client.breakers.values())
+
+
+async def test_a_write_that_is_not_tried_again_is_told_as_what_it_is(
+    served: Served, load: Load, proxy: Proxy, database: Database
+) -> None:
+    """One fault at a time, and hardly a try that is repeated."""
+    client, told = client_of(served), load.told
+    client.breakers["tables"].budget, load.keyed = RetryBudget(RETRY_COST), 0.0
+
+    for name, may_be_applied in FINAL.items():
+        mix = proxy.always = FaultMix({name: 0.5}, SEED, WRITING)
+        unsure, failed = told.unsure, told.failed
+        await load.run(8 * ACTORS)
+        mix.times = 0
+        client.reset_breakers()
+        _all_is_right(load, await everything(database))
+        assert told.failed > failed
+        assert (told.unsure > unsure) is may_be_applied, name
+
+
+def _all_is_right(load: Load, stored: dict[Fact, Any]) -> None:
+    assert load.told.undeclared == []
+    assert load.told.wrong == []
+    for kind in {fact[0] for fact in load.truth.may_be}:
+        assert load.truth.wrong(kind, stored) == []
+
+
+async def _storms(served: Served, load: Load, mix: FaultMix) -> None:
+    """Now and then nearly all fails, until retries are not paid for any more; or the store is away for a moment."""
+    client, tables = client_of(served), client_of(served).breakers["tables"]
+
+    def share(least: float) -> bool:
+        return load.done >= STORM_EACH * least
+
+    for number in range(OPERATIONS // STORM_EACH):
+        await _until(partial(share, number + 0.4))
+        mix.times, refused = 4.0, client.budget.refused
+        await _until(partial(lambda before: client.budget.refused > before, refused))
+        mix.times = 1.0
+        await _until(partial(share, number + 0.7))
+        mix.away, opened = True, tables.times_opened
+        await _until(partial(lambda before: tables.times_opened > before, opened))
+        mix.away = False
+        await _until(lambda: not tables.tripped)
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(300):
+        while not holds():  # noqa: ASYNC110 - what it waits for has no event
+            await asyncio.sleep(0.02)
+
+
+def _tell(served: Served, load: Load, proxy: Proxy, mix: FaultMix, seconds: float) -> None:
+    """Figures for whoever runs it at full length (with `-s`)."""
+    client, told = client_of(served), load.told
+    asked, tries = sum(told.operations.values()), sum(proxy.reached.values())
+    print(f"\n{asked} requests in {seconds:.0f} s, {told.asked_again} of them asked again under their key")
+    print(f"errors by code: {dict(Counter([code for (_, code), n in told.codes.items() for _ in range(n)]))}")
+    print(f"writes that may have been applied: {told.unsure}")
+    print(f"tries that reached the store: {tries}, {tries / asked:.2f} a request; faults: {dict(mix.done)}")
+    print(f"tokens left {client.budget.tokens}, tries not repeated for want of tokens {client.budget.refused}")
+    print(f"breakers opened: { {name: breaker.times_opened for name, breaker in client.breakers.items()} }")

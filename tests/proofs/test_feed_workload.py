@@ -1,0 +1,218 @@
+"""A random workload on the feed comes to what a model computes from its operations, whatever befalls the pipeline.
+
+FEED_OPERATIONS, FEED_USERS, FEED_KILLS and FEED_SEED make it larger, or another one: see `make workload`.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import random
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+
+from datastore.change_streams.leases import Leases
+from datastore.change_streams.shards.shard_reader import ShardCursor, shards_of, stream_of
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.database import StoreOptions
+from datastore.keyspace.feeds.table import FEED
+from pipelines.consumer.batches import BatchProcessor
+from pipelines.consumer.handlers import Handler
+from pipelines.consumer.metrics import StreamMetrics
+from pipelines.consumer.redrive import Redrive
+from tests.support import feed_process
+from tests.support.consumers import AT_ONCE, SOON
+from tests.support.feed_changes import items_of
+from tests.support.feed_workload import STEP, Workload, before, compare, settled
+from tests.support.feed_workload_steps import OPERATIONS, PATIENCE, buried, handlers_of, pipeline
+from tests.support.forking import CONTEXT
+from tests.support.served import Clock, Served
+
+USERS = int(os.environ.get("FEED_USERS", "20"))
+KILLS = int(os.environ.get("FEED_KILLS", "4"))
+BETWEEN_KILLS = OPERATIONS / KILLS / 100  # seconds: some hundred operations are done in one
+FAN_OUT_BOUND = 1 if OPERATIONS < 5000 else 4  # small, so that authors are promoted in time
+SEED = int(os.environ.get("FEED_SEED", "4"))
+pytestmark = pytest.mark.timeout(2 * PATIENCE)
+FAILURES = 0.2  # the share of calls of a handler that fail
+BAD_EACH = 150  # one of so many changes fails nearly always
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """It begins so long ago that the workload, which takes hours or days by it, ends before now."""
+    clock = Clock()
+    clock.now = before(OPERATIONS * STEP)
+    return clock
+
+
+@pytest.fixture
+async def workload(served: Served, clock: Clock) -> Workload:
+    workload = Workload(served, clock, users=USERS, seed=SEED)
+    await workload.enter()
+    return workload
+
+
+async def test_all_that_is_counted_listed_and_told_equals_the_model(served: Served, workload: Workload) -> None:
+    async with pipeline(served):
+        await workload.run(OPERATIONS)
+        await wait(served)
+
+    await compare(workload)
+    assert await buried(served) == []
+
+
+async def test_a_pipeline_that_is_killed_again_and_again_loses_and_doubles_nothing(
+    served: Served, workload: Workload, store_options: StoreOptions
+) -> None:
+    killing = asyncio.create_task(_killed_at_random(served, store_options, random.Random(SEED)))
+
+    await workload.run(OPERATIONS)
+    last, killed_at_work = await killing
+    try:
+        await wait(served)
+    finally:
+        last.kill()
+
+    assert killed_at_work == KILLS
+    await compare(workload)
+    assert await buried(served) == []
+
+
+async def test_handlers_that_fail_at_random_lose_and_double_nothing(served: Served, workload: Workload) -> None:
+    chance = random.Random(SEED)
+    handlers = [Failing(handler, chance) for handler in handlers_of(served)]
+
+    async with pipeline(served, handlers):
+        await workload.run(OPERATIONS)
+        await wait(served)
+    replay = Redrive(handlers_of(served), served.store, feed_process.utc_now)
+    letters = await buried(served)
+    for letter in letters:
+        assert await replay.replay(letter) is None
+    # What the letters led to comes over the stream like all else.
+    async with pipeline(served):
+        await wait(served)
+
+    assert letters
+    assert min(handler.failed for handler in handlers) > 5
+    await compare(workload)
+    assert await buried(served) == []
+
+
+async def test_two_who_handle_everything_at_once_and_authors_of_many_followers_come_to_the_same(
+    served: Served, workload: Workload
+) -> None:
+    """As if the consumer and a Lambda function were set up for one stream."""
+    async with pipeline(served, handlers_of(served, FAN_OUT_BOUND)):
+        async with second_reader(served, handlers_of(served, FAN_OUT_BOUND)):
+            await workload.run(OPERATIONS)
+        await wait(served)
+
+    assert served.gateway.database is not None
+    items = await items_of(served.gateway.database, FEED)
+    assert [item for item in items if "merged_since" in item]
+    await compare(workload)
+    assert await buried(served) == []
+
+
+async def test_a_workload_may_have_few_users(served: Served, clock: Clock) -> None:
+    for users in (1, 2):
+        workload = Workload(served, clock, users=users, seed=SEED)
+        await workload.enter()
+        await workload.run(12)
+
+        assert sum(workload.done.values()) == 12
+
+
+class Failing:
+    """A handler that fails at random, before it did anything or when it had done all; with some changes, each time."""
+
+    def __init__(self, handler: Handler, chance: random.Random) -> None:
+        self.name = handler.name
+        self.failed = 0
+        self._handler = handler
+        self._chance = chance
+
+    async def handle(self, changes: Sequence[Change]) -> None:
+        self._fail_at_random(changes)
+        await self._handler.handle(changes)
+        self._fail_at_random(changes)
+
+    def _fail_at_random(self, changes: Sequence[Change]) -> None:
+        is_bad = any(int(change.sequence) % BAD_EACH == 0 for change in changes) and self._chance.random() < 0.9
+        if is_bad or self._chance.random() < FAILURES:
+            self.failed += 1
+            raise RuntimeError("by chance")
+
+
+@asynccontextmanager
+async def second_reader(served: Served, handlers: Sequence[Handler]) -> AsyncIterator[None]:
+    """One more who reads the whole stream, without a lease, now ahead and now behind."""
+    assert served.gateway.database is not None
+    client, prefix = served.gateway.database.client, served.gateway.database.prefix
+    batches = BatchProcessor(
+        handlers, served.store, feed_process.utc_now, StreamMetrics(), retries=AT_ONCE, outage=SOON
+    )
+    stream = await stream_of(client, FEED.name, prefix)
+    (shard,) = await shards_of(client, stream)
+    cursor = ShardCursor(client, stream, shard.id, None)
+    chance = random.Random(SEED)
+    ending = asyncio.Event()
+
+    async def read() -> None:
+        while True:
+            page = await cursor.read(chance.randint(1, 100))
+            if page.records:
+                await batches.handle(FEED.name, page.records)
+            elif ending.is_set():
+                return
+            await asyncio.sleep(0 if ending.is_set() else chance.choice((0, 0.02, 0.3)))
+
+    reading = asyncio.create_task(read())
+    try:
+        yield
+        ending.set()
+        await reading
+    finally:
+        reading.cancel()
+        await asyncio.wait([reading])
+
+
+async def wait(served: Served) -> None:
+    assert served.gateway.database is not None
+    await settled(served.gateway.database.client, served.store, served.gateway.database.prefix, PATIENCE)
+
+
+async def _killed_at_random(
+    served: Served, options: StoreOptions, chance: random.Random
+) -> tuple[multiprocessing.process.BaseProcess, int]:
+    """Kills one instance after another, with -9, once it reads the stream. The last, and how many held the lease."""
+    process = await _started(options)
+    killed_at_work = 0
+    for _ in range(KILLS):
+        async with asyncio.timeout(20):
+            while not await _holds_the_lease(served, process):  # noqa: ASYNC110 - it is over the wire
+                await asyncio.sleep(0.01)
+        await asyncio.sleep(chance.uniform(0, BETWEEN_KILLS))
+        killed_at_work += await _holds_the_lease(served, process)
+        process.kill()
+        process = await _started(options)
+    return process, killed_at_work
+
+
+async def _holds_the_lease(served: Served, process: multiprocessing.process.BaseProcess) -> bool:
+    """Whether it reads the engine's one shard."""
+    assert served.gateway.database is not None
+    stream = await stream_of(served.gateway.database.client, FEED.name, served.gateway.database.prefix)
+    owner = feed_process.instance_of(process.pid)
+    return [lease.owner for lease in await Leases(served.store(), stream, "nobody", feed_process.utc_now()).all()] == [
+        owner
+    ]
+
+
+async def _started(options: StoreOptions) -> multiprocessing.process.BaseProcess:
+    process = CONTEXT.Process(target=feed_process.run, args=(options.store, options.prefix), daemon=True)
+    await asyncio.to_thread(process.start)
+    return process

@@ -1,0 +1,117 @@
+"""A deployment at half of the load it can take: what its processes hold stays as it is, and is given back in the end.
+
+`make soak` runs it for a quarter of an hour.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.support.deployment import GATEWAYS, Deployment, until
+from tests.support.kills import Size, deployed
+from tests.support.mixed_load import Load
+from tests.support.remote import Received, Spread
+from tests.support.vital_signs import VitalSigns
+
+SECONDS = float(os.environ.get("SOAK_SECONDS", "5"))
+FULL_SECONDS = min(20.0, SECONDS / 2)
+EVERY_SECONDS = min(5.0, SECONDS / 10)
+# How many blocks more a gateway may hold in the end: for connections that come and go, and for each request. What leaks
+# is one or more for each. In the short form operations are still compiled meanwhile.
+NOISE, EACH = 1500 if SECONDS >= 60 else 8000, 0.1
+# On a busy machine a request may be late.
+MOST_ERRORS = 0.01
+# What processes may grow by in a minute; the engine keeps its stream, and maps its database.
+MOST_A_MINUTE = {"RSS MB": 2.0, "descriptors": 2.0, "sockets": 2.0, "threads": 0.5, "tasks": 2.0}
+SIZE = Size(actors=24, viewers=int(os.environ.get("SOAK_VIEWERS", "20")), feed=True)
+pytestmark = pytest.mark.timeout(120 + 2 * SECONDS)
+
+
+class Paced(Spread):
+    """Posts so many a second at the most, in even steps; with None, as many as there are."""
+
+    per_second: float | None = None
+    _next = 0.0
+
+    @asynccontextmanager
+    async def post(self, url: str, *, json: Any, headers: Mapping[str, str]) -> AsyncIterator[Received]:
+        if self.per_second is not None:
+            self._next = max(self._next + 1 / self.per_second, time.monotonic() - 1)
+            await asyncio.sleep(self._next - time.monotonic())
+        async with super().post(url, json=json, headers=headers) as received:
+            yield received
+
+
+@dataclass(frozen=True)
+class Held:
+    """What gateways hold while no request is under way, after so many of each."""
+
+    asked: float
+    blocks: Mapping[str, int]
+
+
+async def looked(deployment: Deployment, spread: Spread) -> Held:
+    return Held(spread.asked / len(GATEWAYS), {name: await deployment.blocks(name) for name in GATEWAYS})
+
+
+async def work_for(load: Load, seconds: float, spread: Paced) -> float:
+    """How many requests a second were answered."""
+    began, asked = time.monotonic(), spread.asked
+    while time.monotonic() - began < seconds:
+        await load.run(SIZE.actors * 4)
+    return (spread.asked - asked) / (time.monotonic() - began)
+
+
+async def test_at_half_load_nothing_grows_that_is_not_given_back(tmp_path: Path) -> None:
+    async with (
+        deployed(tmp_path, SECONDS + FULL_SECONDS, SIZE, lease_seconds=10.0, clock_times=1.0, keep_little=True) as (
+            world,
+            database,
+        ),
+        aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as http,
+    ):
+        load, spread = world.load, Paced(http, world.deployment.urls, 30)
+        world.served.http = spread
+        signs = VitalSigns(world.deployment, http)
+        await signs.look()
+        full = await work_for(load, FULL_SECONDS, spread)
+        spread.per_second = full / 2
+        during = VitalSigns(world.deployment, http)
+        watching = asyncio.create_task(during.watch(EVERY_SECONDS))
+        held = [await looked(world.deployment, spread)]
+        for _ in range(2):
+            half = await work_for(load, SECONDS / 2, spread)
+            held.append(await looked(world.deployment, spread))
+        watching.cancel()
+        await asyncio.wait([watching])
+        for viewer in world.viewers:
+            await viewer.has_seen_all()
+            viewer.check()
+        print(f"\n{full:.0f} requests a second are all there are; at {half:.0f} a second for {SECONDS:.0f} s:")
+        print(f"errors {dict(load.told.codes)}, lost connections {spread.lost}\n{during.told()}")
+        print("\n".join(map(str, held)))
+        await world.check_facts(database)
+        assert spread.lost == 0
+        assert load.told.failed <= MOST_ERRORS * spread.asked
+        if SECONDS >= 300:  # before that it is noise
+            grown = {place: during.trend(*place).per_minute for place in during.samples if place[1] in MOST_A_MINUTE}
+            assert {place: by for place, by in grown.items() if by > MOST_A_MINUTE[place[1]]} == {}
+        for name in GATEWAYS:
+            assert held[2].blocks[name] - held[1].blocks[name] < NOISE + EACH * (held[2].asked - held[1].asked)
+        await http.close()
+        async with aiohttp.ClientSession() as alone:
+            await until(lambda: _is_all_given_back(signs, VitalSigns(world.deployment, alone)))
+
+
+async def _is_all_given_back(before: VitalSigns, after: VitalSigns) -> bool:
+    """As many tasks as before there was a load, but for the one or two of a connection that is asked for this."""
+    await after.look()
+    return all(after.trend(name, "tasks").last <= before.trend(name, "tasks").last + 2 for name in GATEWAYS)

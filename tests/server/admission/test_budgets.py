@@ -1,0 +1,537 @@
+"""Budgets of callers: a token bucket in read units, in this process and in Redis, which behave alike."""
+
+import asyncio
+import os
+import uuid
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as examples
+from hypothesis import strategies as st
+
+from datastore.errors import Throttled
+from datastore.keyspace.sightings import BLIP
+from datastore.model.identity import Identity, Role
+from server.admission.budgets import Buckets, Budget, CallersBudgets, LocalBuckets
+from server.admission.client_address import payer
+from server.admission.redis_budgets import CONNECTIONS, RedisBuckets
+from server.admission.settings import Capacity
+from server.documents.cost.analysis import Estimated
+from server.operations.lifecycle import LEAST_UNITS, OverBudget
+from server.operations.outcome import Allowance, Stage
+from server.operations.request import Caller
+from server.settings import Settings
+from tests.support.fault_proxy import until
+from tests.support.served import Answer, Served
+from tests.support.sighting_subscriptions import foreign_sighting, raw_put
+from tests.support.virtual_time import VirtualLoop, in_virtual_time
+
+REDIS = os.environ.get("GATEWAY_TEST_REDIS_URL", "redis://127.0.0.1:6379/0")
+NEARLY = 1e-6
+
+
+class Ticking:
+    """Seconds that pass when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1_000_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+async def redis_buckets() -> AsyncIterator[Callable[..., RedisBuckets]]:
+    """Makes buckets in Redis, with a prefix of their own each."""
+    made: list[RedisBuckets] = []
+
+    def make(**how: Any) -> RedisBuckets:
+        made.append(RedisBuckets(**{"url": REDIS, "prefix": f"test:{uuid.uuid4().hex}:", "patience": 2.0, **how}))
+        return made[-1]
+
+    probe = make()
+    await probe.charge("probe", Budget(1, 1), 1)
+    if not probe.is_there:
+        await probe.aclose()
+        reason = f"Redis is needed at {REDIS}."
+        if os.environ.get("REQUIRE_REDIS") == "1":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    yield make
+    for buckets in made:
+        await buckets.aclose()
+
+
+# --- One bucket -------------------------------------------------------------------------------------------------------
+
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("charge"), st.floats(0, 150)),
+        st.tuples(st.just("settle"), st.floats(-60, 150)),
+        st.tuples(st.just("settle"), st.just(5_000.0)),
+        st.tuples(st.just("wait"), st.floats(0, 20)),
+    ),
+    max_size=20,
+)
+
+
+async def follow(buckets: Buckets, clock: Ticking, key: str, taken: list[tuple[str, float]]) -> None:
+    """Compare with the words of the documentation: it fills up, never beyond its size, and a debt is paid off."""
+    budget = Budget(100, 7)
+    balance = 100.0
+    admitted = 0.0
+    for kind, amount in taken:
+        if kind == "wait":
+            clock.now += amount
+            balance = min(100, balance + 7 * amount)
+        elif kind == "settle":
+            balance = max(-1000, min(100, balance - amount))
+            assert await buckets.settle(key, budget, amount) == pytest.approx(balance, abs=NEARLY)
+        elif abs(balance - min(amount, 100)) > NEARLY:  # else rounding decides
+            fits = balance >= min(amount, 100)
+            balance -= amount if fits else 0
+            admitted += amount if fits else 0
+            expected: Any = (fits, pytest.approx(balance, abs=NEARLY))
+            assert await buckets.charge(key, budget, amount) == expected
+
+
+@examples(max_examples=200)
+@given(taken=steps)
+def test_a_bucket_of_this_process(taken: list[tuple[str, float]]) -> None:
+    clock = Ticking()
+    asyncio.run(follow(LocalBuckets(clock), clock, "key", taken))
+
+
+@examples(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(taken=steps)
+async def test_a_bucket_in_redis(redis_buckets: Callable[..., RedisBuckets], taken: list[tuple[str, float]]) -> None:
+    clock = Ticking()
+    buckets = redis_buckets(clock=clock)
+    await follow(buckets, clock, uuid.uuid4().hex, taken)
+    assert buckets.is_there
+
+
+async def most_at_once(buckets: list[Buckets], clock: Ticking) -> float:
+    """What many who charge at the same time are let have, some of it after half the bucket has flowed in again."""
+    budget = Budget(100, 10)
+    had = 0.0
+    for _ in range(2):
+        charges = [one.charge("key", budget, 7) for one in buckets for _ in range(40)]
+        had += 7 * sum(admitted for admitted, _ in await asyncio.gather(*charges))
+        clock.now += 5
+    return had
+
+
+async def test_many_at_once_get_no_more_than_there_is() -> None:
+    clock = Ticking()
+    assert await most_at_once([LocalBuckets(clock)], clock) == 7 * (150 // 7)
+
+
+async def test_many_at_once_in_several_processes_get_no_more_than_there_is(
+    redis_buckets: Callable[..., RedisBuckets],
+) -> None:
+    clock, prefix = Ticking(), f"test:{uuid.uuid4().hex}:"
+    buckets: list[Buckets] = [redis_buckets(clock=clock, prefix=prefix) for _ in range(3)]
+    assert await most_at_once(buckets, clock) == 7 * (150 // 7)
+
+
+async def test_full_buckets_are_not_kept() -> None:
+    clock = Ticking()
+    buckets = LocalBuckets(clock)
+    budget = Budget(100, 10)
+    for number in range(100):
+        await buckets.charge(f"{number}", budget, 50)
+    await buckets.charge("late", budget, 90)
+    assert len(buckets) == 101
+    clock.now += 6
+    for _ in range(60):
+        await buckets.charge("late", budget, 0)
+    assert len(buckets) == 1
+    await buckets.settle("late", budget, -1000)
+    assert len(buckets) == 0
+
+
+async def test_there_are_only_so_many_buckets() -> None:
+    buckets = LocalBuckets(Ticking(), most=10)
+    for number in range(1000):
+        await buckets.charge(f"{number}", Budget(100, 10), 50)
+    assert len(buckets) == 10
+
+
+async def test_a_bucket_in_redis_goes_when_it_is_full(redis_buckets: Callable[..., RedisBuckets]) -> None:
+    buckets = redis_buckets(prefix="")
+    key = uuid.uuid4().hex
+    await buckets.charge(key, Budget(100, 10), 50)
+    assert 5_000 < await buckets._redis.pttl(key) <= 6_000
+    await buckets.settle(key, Budget(100, 10), -50)
+    assert not await buckets._redis.exists(key)
+
+
+async def test_who_leaves_while_redis_takes_his_charge_gets_it_back(
+    redis_buckets: Callable[..., RedisBuckets], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    buckets, budget = redis_buckets(clock=Ticking()), Budget(100, 1)
+    take, taken, may_go_on = buckets._take, asyncio.Event(), asyncio.Event()
+
+    async def slow(**what: Any) -> Any:
+        answer = await take(**what)
+        taken.set()
+        await may_go_on.wait()
+        return answer
+
+    monkeypatch.setattr(buckets, "_take", slow)
+    leaving = [
+        asyncio.create_task(asking)
+        for asking in (buckets.charge("a", budget, 60), buckets.charge("b", budget, 60), buckets.settle("b", budget, 5))
+    ]
+    await taken.wait()
+    for task in leaving:
+        task.cancel()
+    await asyncio.wait(leaving)
+    may_go_on.set()
+    await until(lambda: not buckets._asking)
+    assert await buckets.charge("a", budget, 0) == (True, 100)
+    # What was done is paid for, by whoever.
+    assert await buckets.charge("b", budget, 0) == (True, 95)
+
+
+@pytest.mark.parametrize(
+    ("kept", "left"), [("-inf", -1000), ("-1e308", -1000), ("nan", -1000), ("1e308", 100), ("inf", 100), ("x", 100)]
+)
+async def test_a_bucket_that_somebody_spoilt(
+    redis_buckets: Callable[..., RedisBuckets], kept: str, left: float
+) -> None:
+    buckets, budget = redis_buckets(clock=Ticking(), prefix=""), Budget(100, 7)
+    key = uuid.uuid4().hex
+    await buckets._redis.hset(key, mapping={"balance": kept, "at": "1000000"})
+    assert await buckets.charge(key, budget, 0) == (left >= 0, left)
+    assert await buckets.settle(key, budget, 0) == left
+    await buckets._redis.delete(key)
+
+
+async def test_a_key_of_others_is_no_reason_to_leave_redis(redis_buckets: Callable[..., RedisBuckets]) -> None:
+    buckets, budget = redis_buckets(clock=Ticking(), prefix=""), Budget(100, 1)
+    key, other = uuid.uuid4().hex, uuid.uuid4().hex
+    await buckets._redis.set(key, "not a bucket", px=10_000)
+    assert await buckets.charge(key, budget, 60) == about(True, 40)
+    assert await buckets.charge(key, budget, 60) == about(False, 40)
+    assert buckets.is_there
+    assert await buckets.charge(other, budget, 60) == (True, 40)
+    assert await buckets._redis.exists(other)
+
+
+def test_a_loop_that_is_held_up_is_no_fault_of_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work() -> None:
+        loop = asyncio.get_running_loop()
+        assert isinstance(loop, VirtualLoop)
+        buckets, connections = RedisBuckets(REDIS, patience=0.1), asyncio.Semaphore(CONNECTIONS)
+        seconds = 0.01
+
+        async def take(**_: Any) -> tuple[int, str]:
+            async with connections:
+                await asyncio.sleep(seconds)
+            return 1, "40"
+
+        def hold_up() -> None:
+            loop.now += 0.15
+
+        monkeypatch.setattr(buckets, "_take", take)
+        charging = [asyncio.create_task(buckets.charge(f"{number}", Budget(100, 1), 60)) for number in range(80)]
+        loop.call_later(0.005, hold_up)
+        assert await asyncio.gather(*charging) == [(True, 40)] * 80
+        assert buckets.is_there
+        seconds = 0.11  # late by itself: it is given up
+        assert await buckets.charge("late", Budget(100, 1), 60) == (True, 40)
+        assert not buckets.is_there
+        await buckets.aclose()
+
+    in_virtual_time(work)
+
+
+# --- Without Redis ----------------------------------------------------------------------------------------------------
+
+
+class Port:
+    """A way to Redis that can be cut."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        self.cut = False
+        self.asked = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: list[asyncio.StreamWriter] = []
+
+    async def start(self) -> None:
+        server = await asyncio.start_server(self._carry, "127.0.0.1", self.port)
+        self.port = server.sockets[0].getsockname()[1]
+        self._server = server
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        there, back = await asyncio.open_connection("127.0.0.1", 6379)
+        self._writers += [writer, back]
+        await asyncio.gather(self._pass(reader, back), self._pass(there, writer), return_exceptions=True)
+
+    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            self.asked += 1
+            if not self.cut:
+                writer.write(data)
+
+    async def stop(self) -> None:
+        self._server.close()
+        for writer in self._writers:
+            writer.close()
+
+
+async def test_without_redis_budgets_count_in_the_process_until_it_is_back(
+    redis_buckets: Callable[..., RedisBuckets], caplog: pytest.LogCaptureFixture
+) -> None:
+    port = Port()
+    await port.start()
+    url = f"redis://127.0.0.1:{port.port}"
+    buckets = redis_buckets(url=url, patience=0.5, retry_seconds=0.01, clock=Ticking())
+    budget = Budget(100, 10)
+    assert await buckets.charge("key", budget, 60) == (True, 40)
+
+    port.cut = True  # connections stay, and nothing is heard any more
+    buckets._patience = 0.02
+    assert await buckets.charge("key", budget, 70) == about(True, 30)
+    asked = port.asked
+    for _ in range(20):
+        assert await buckets.charge("key", budget, 70) == about(False, 30)
+    assert not buckets.is_there
+    assert port.asked - asked <= 5, "nobody but the ping asks Redis"
+
+    port.cut = False
+    buckets._patience = 2.0
+    async with asyncio.timeout(5):
+        while not buckets.is_there:  # noqa: ASYNC110 - it comes back by itself
+            await asyncio.sleep(0.01)
+    assert await buckets.charge("key", budget, 30) == (True, 10)
+    await buckets.aclose()
+    await port.stop()
+    assert len([record for record in caplog.records if "Redis" in record.getMessage()]) == 1
+
+
+def about(admitted: bool, balance: float) -> Any:
+    """The clock goes on."""
+    return admitted, pytest.approx(balance, abs=1)
+
+
+async def test_a_connection_that_closes_as_it_is_made_is_no_redis() -> None:
+    """uvloop tells of a write on it by a RuntimeError, which the client lets through."""
+
+    async def closed(**_: object) -> None:
+        raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
+
+    buckets = RedisBuckets("redis://127.0.0.1:1", retry_seconds=10)
+    buckets._take = closed  # type: ignore[assignment]
+
+    assert await buckets.charge("ada", Budget(10, 1), 4) == (True, 6.0)
+    assert not buckets.is_there
+    await buckets.aclose()
+
+
+async def test_where_there_is_no_redis_nobody_is_refused() -> None:
+    buckets = RedisBuckets("redis://127.0.0.1:1", retry_seconds=10)
+    assert await buckets.charge("key", Budget(100, 10), 60) == (True, 40)
+    assert await buckets.settle("key", Budget(100, 10), 60) == pytest.approx(-20, abs=1)
+    assert not buckets.is_there
+    await buckets.aclose()
+
+
+# --- Callers ----------------------------------------------------------------------------------------------------------
+
+
+def test_whom_a_budget_belongs_to() -> None:
+    ada = Identity("ada", Role.USER)
+    assert payer(Caller(ada, "192.0.2.1")) == payer(Caller(ada, "192.0.2.2"))
+    assert payer(Caller(None, "192.0.2.1")) != payer(Caller(None, "192.0.2.2"))
+    assert payer(Caller(None, "2001:db8:1:2::1")) == payer(Caller(None, "2001:db8:1:2:3:4:5:6"))
+    assert payer(Caller(None, "2001:db8:1:2::1")) != payer(Caller(None, "2001:db8:1:3::1"))
+    assert payer(Caller(None, "::ffff:192.0.2.1")) == payer(Caller(None, "192.0.2.1"))
+    # A user whose name is an address does not share its budget.
+    assert payer(Caller(Identity("192.0.2.1", Role.USER))) != payer(Caller(None, "192.0.2.1"))
+
+
+async def spent(budgets: CallersBudgets, caller: Caller) -> float:
+    """How many units of 100 each a caller gets."""
+    for number in range(1000):
+        try:
+            await budgets.charge(caller, 100)
+        except OverBudget:
+            return number * 100
+    return float("inf")
+
+
+async def test_what_each_kind_of_caller_may_spend() -> None:
+    capacity = Capacity(budget_units=400, anonymous_budget_units=200)
+    budgets = CallersBudgets(LocalBuckets(Ticking()), capacity)
+    assert await spent(budgets, Caller(None, "192.0.2.1")) == 200
+    assert await spent(budgets, Caller(Identity("ada", Role.USER))) == 400
+    assert await spent(budgets, Caller(Identity("root", Role.ADMIN))) == 4000
+    assert await spent(budgets, Caller(Identity("poller", Role.SYSTEM))) == float("inf")
+    off = CallersBudgets(LocalBuckets(Ticking()), Capacity(budget_units=0, anonymous_budget_units=0))
+    assert await spent(off, Caller(None, "192.0.2.1")) == float("inf")
+
+
+async def test_who_is_over_budget_is_told_how_long_to_wait() -> None:
+    clock = Ticking()
+    capacity = Capacity(budget_units=1000, budget_units_per_second=30)
+    budgets = CallersBudgets(LocalBuckets(clock), capacity)
+    ada = Caller(Identity("ada", Role.USER))
+    await budgets.charge(ada, 950)
+    with pytest.raises(Throttled) as refusal:
+        await budgets.charge(ada, 200)
+    assert str(refusal.value) == (
+        "Your budget of 1,000 read units, 30 more each second, does not suffice: "
+        "this may cost 200, and 50 are left. Try again in 5 s."
+    )
+    assert refusal.value.extensions == {"code": "THROTTLED", "retryAfter": 5, "retryable": True}
+    clock.now += 5
+    await budgets.charge(ada, 200)
+
+
+async def test_what_costs_more_than_a_whole_budget_waits_until_it_is_full() -> None:
+    clock = Ticking()
+    budgets = CallersBudgets(LocalBuckets(clock), Capacity(budget_units=100, budget_units_per_second=10))
+    ada = Caller(Identity("ada", Role.USER))
+    allowance = await budgets.charge(ada, 300)
+    assert allowance is not None
+    assert (allowance.remaining, allowance.reset) == (-200, 30)
+    clock.now += 29
+    with pytest.raises(Throttled):
+        await budgets.charge(ada, 300)
+    clock.now += 1
+    await budgets.charge(ada, 300)
+
+
+# --- Over the wire ----------------------------------------------------------------------------------------------------
+
+READ = '{ sightings(area: "Harbor", first: 5) { edges { node { sightingId } } } }'
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    capacity = Capacity(
+        budget_units=2,
+        budget_units_per_second=0.01,
+        anonymous_budget_units=1,
+        anonymous_budget_units_per_second=0.01,
+    )
+    return replace(settings, capacity=capacity)
+
+
+async def until_refused(served: Served, **who: Any) -> tuple[Answer, int]:
+    """The answer that is no more than a refusal, and how many came before it."""
+    for number in range(100):
+        answer = await served.ask(READ, **who)
+        if answer.status != 200:
+            return answer, number
+        assert answer.made == ["Query blip"]
+        assert answer.headers["ratelimit-limit"] == ("2" if who else "1")
+    raise AssertionError("Nothing was refused.")
+
+
+async def test_who_is_over_budget_costs_nothing(served: Served) -> None:
+    answer, before = await until_refused(served, user="ada")
+    assert before > 1
+    assert (answer.status, answer.codes, answer.made) == (429, ["THROTTLED"], [])
+    assert answer.data is None
+    assert int(answer.headers["retry-after"]) == (answer.errors or [])[0]["extensions"]["retryAfter"] > 0
+    assert answer.headers["ratelimit-limit"] == "2"
+    assert int(answer.headers["ratelimit-remaining"]) < 2
+    assert int(answer.headers["ratelimit-reset"]) > 0
+
+    # Over a WebSocket it is the operation that fails.
+    listener = await served.listen(READ, user="ada")
+    message = await listener.message()
+    assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "THROTTLED")
+
+    # Others have budgets of their own, and services none.
+    assert (await served.ask(READ, user="bob")).status == 200
+    assert (await served.ask(READ, user="ada", role=Role.SYSTEM)).status == 200
+    answer, before = await until_refused(served)
+    assert before >= 1
+    assert "This address's budget of 1 read units" in (answer.errors or [])[0]["message"]
+
+
+async def test_what_was_not_used_is_given_back(served: Served) -> None:
+    for _ in range(3):
+        # A document that fails for a wrong argument reads nothing: its work costs a quarter.
+        answer = await served.ask('{ sightings(area: "Atlantis") { edges { node { sightingId } } } }', user="ada")
+        assert (answer.codes, answer.made) == (["BAD_USER_INPUT"], [])
+    assert left(served) == pytest.approx(2 - 3 * 0.25, abs=0.05)
+
+
+def left(served: Served) -> float:
+    buckets = served.gateway.edge.admission.budgets._buckets
+    assert isinstance(buckets, LocalBuckets)
+    ((_, balance, _),) = buckets._buckets.values()
+    return balance
+
+
+@pytest.mark.parametrize(
+    ("text", "units"),
+    [
+        ("{ areas }", 0.25),
+        ("{ nothing }", 0.25),
+        ("{ areas }" + " " * 1_024, 0.5),
+        ("{ nothing " + " " * 3_072 + "}", 1.0),
+        ("{ __schema { types { name } } }", 0.5),
+    ],
+)
+async def test_work_that_reads_nothing_is_paid_for(served: Served, text: str, units: float) -> None:
+    answer = await served.ask(text, user="ada")
+
+    assert answer.made == []
+    assert left(served) == pytest.approx(2 - units, abs=0.05)
+
+
+async def test_who_owes_has_nothing_made_ready(served: Served) -> None:
+    answers = [await served.ask("{ nothing " + " " * 3_072 + "}", user="ada") for _ in range(4)]
+
+    assert [answer.status for answer in answers] == [200, 200, 200, 429]
+    assert answers[-1].codes == ["THROTTLED"]
+    assert int(answers[-1].headers["retry-after"]) > 0
+
+
+async def test_a_subscription_that_overdraws_its_budget_far_ends(served: Served) -> None:
+    listener = await served.listen("subscription { sightingReported { reporter { reportTotal } } }", user="ada")
+    await served.settle(BLIP)
+    for number in range(30):
+        raw_put(served, foreign_sighting(f"{number}"))
+    events = 0
+    while (message := await listener.message())["type"] == "next":
+        events += 1
+    assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "THROTTLED")
+    assert "overdrew your budget" in message["payload"][0]["message"]
+    # Half a unit each: what it had, and as much again.
+    assert 4 <= events <= 9
+    # It is no operation that was refused.
+    assert (served.reports[-1].stage, served.reports[-1].events) == (Stage.EXECUTION, events)
+
+
+async def test_what_a_subscription_paid_to_begin_is_given_back_once(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also when its first event overdraws the budget."""
+    settled: list[float] = []
+
+    async def overdrawn(caller: Caller, units: float) -> Allowance:
+        settled.append(units)
+        return Allowance(2, -3, 1)
+
+    monkeypatch.setattr(served.gateway.edge.admission.budgets, "settle", overdrawn)
+    monkeypatch.setattr(served.gateway.edge.documents, "estimate", lambda *_: Estimated(1.0, 1.0))
+    listener = await served.listen("subscription { sightingReported { reporter { reportTotal } } }", user="ada")
+    await served.settle(BLIP)
+    raw_put(served, foreign_sighting("0"))
+    assert [(await listener.message())["type"] for _ in range(2)] == ["next", "error"]
+    await until(lambda: bool(served.reports))
+    (report,) = served.reports
+    assert (report.price, report.estimate) == (0.5, 1)
+    assert sum(settled) == pytest.approx(report.price + LEAST_UNITS - report.estimate)

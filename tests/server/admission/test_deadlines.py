@@ -1,0 +1,69 @@
+"""Deadlines that share one timer end what `asyncio.timeout` would, and nothing else."""
+
+import asyncio
+
+import pytest
+
+from server.admission.deadlines import Deadlines
+from tests.support.virtual_time import in_virtual_time
+
+
+async def work(deadlines: Deadlines, seconds: float) -> str:
+    try:
+        with deadlines.limited():
+            await asyncio.sleep(seconds)
+    except TimeoutError:
+        return "late"
+    return "done"
+
+
+def test_each_has_its_own_time() -> None:
+    async def work_of_several() -> None:
+        deadlines, loop = Deadlines(10), asyncio.get_running_loop()
+        first = asyncio.create_task(work(deadlines, 500))
+        await asyncio.sleep(6)
+        second = asyncio.create_task(work(deadlines, 500))
+        assert await work(deadlines, 0) == "done"
+        assert (await first, loop.time()) == ("late", 10)
+        assert not second.done()
+        assert (await second, loop.time()) == ("late", 16)
+        # Whoever comes after a time without any is seen to again.
+        await asyncio.sleep(4)
+        assert (await work(deadlines, 500), loop.time()) == ("late", 30)
+        assert (await work(deadlines, 9), loop.time()) == ("done", 39)
+
+    in_virtual_time(work_of_several)
+
+
+async def test_to_be_cancelled_is_not_to_be_late() -> None:
+    task = asyncio.create_task(work(Deadlines(5), 5))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+def test_who_is_cancelled_in_the_moment_of_being_late_stays_cancelled() -> None:
+    async def cancelled() -> None:
+        task = asyncio.create_task(work(Deadlines(10), 500))
+        await asyncio.sleep(0)
+        asyncio.get_running_loop().call_later(10, task.cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    in_virtual_time(cancelled)
+
+
+async def test_what_is_caught_within_is_no_timeout() -> None:
+    deadlines = Deadlines(5)
+    with pytest.raises(ValueError, match="of its own"), deadlines.limited():
+        raise ValueError("of its own")
+    with deadlines.limited():
+        try:
+            async with asyncio.timeout(0.001):
+                await asyncio.sleep(5)
+        except TimeoutError:
+            pass
+    task = asyncio.current_task()
+    assert task is not None
+    assert not task.cancelling()

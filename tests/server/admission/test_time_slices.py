@@ -1,0 +1,88 @@
+"""Work that takes long leaves turns of the event loop to everything else."""
+
+import asyncio
+from contextlib import AbstractContextManager, suppress
+
+import pytest
+
+from datastore.keyspace.sightings import BLIP
+from server.admission.time_slices import TimeSlices
+from tests.support.served import Served
+from tests.support.sighting_subscriptions import foreign_sighting, raw_put
+
+
+class Working:
+    """Seconds that pass while something works."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+async def test_tasks_that_work_long_are_spread_over_turns_of_the_loop() -> None:
+    clock = Working()
+    slices = TimeSlices(0.02, clock)
+    turns: list[int] = []
+    done = 0
+
+    async def work() -> None:
+        nonlocal done
+        if slices.is_used_up:
+            await slices.turn()
+        with slices.used():
+            clock.now += 0.015
+        done += 1
+
+    tasks = [asyncio.create_task(work()) for _ in range(10)]
+    while not all(task.done() for task in tasks):
+        before = done
+        await asyncio.sleep(0)
+        turns.append(done - before)
+
+    assert max(turns) == 2
+    assert done == 10
+
+
+async def test_the_time_of_work_that_fails_counts() -> None:
+    clock = Working()
+    slices = TimeSlices(0.02, clock)
+
+    with suppress(ValueError), slices.used():
+        clock.now += 0.05
+        raise ValueError
+
+    assert slices.is_used_up
+    await slices.turn()
+    assert not slices.is_used_up
+
+
+async def test_events_for_many_subscribers_are_made_in_several_turns(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made_in_this_turn = most_in_a_turn = 0
+    loop = asyncio.get_running_loop()
+    original = TimeSlices.used
+
+    def used(slices: TimeSlices) -> AbstractContextManager[None]:
+        nonlocal made_in_this_turn
+        made_in_this_turn += 1
+        return original(slices)
+
+    def count() -> None:
+        """Look at the beginning of each turn of the loop."""
+        nonlocal made_in_this_turn, most_in_a_turn
+        most_in_a_turn, made_in_this_turn = max(most_in_a_turn, made_in_this_turn), 0
+        loop.call_soon(count)
+
+    listeners = [await served.listen(f"subscription {{sightingReported {{c{number}: area}}}}") for number in range(8)]
+    await served.settle(BLIP)
+    monkeypatch.setattr(served.gateway.edge.runner._slices, "_seconds", 1e-9)  # each event uses up its turn
+    monkeypatch.setattr(TimeSlices, "used", used)
+    loop.call_soon(count)
+    raw_put(served, foreign_sighting("0"))
+    events = [await listener.message() for listener in listeners]
+
+    assert {event["type"] for event in events} == {"next"}
+    assert most_in_a_turn == 1

@@ -1,0 +1,506 @@
+"""Trusted documents: named by id on every transport, from a file or the table, and alone where they are enforced."""
+
+import asyncio
+import json
+import logging
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graphql import get_introspection_query
+from hypothesis import given
+from hypothesis import strategies as st
+
+import schema as api
+from datastore.errors import Unavailable
+from datastore.gateway.persisted_documents import KnownDocuments
+from datastore.keyspace.gateway.documents import PATTERNS
+from datastore.model.identity import Role
+from server.documents.document_cache import Documents
+from server.documents.persisted import trusted
+from server.documents.persisted.manifest import ManifestProblem, plain_id, read_manifest, sha256_of
+from server.documents.persisted.trusted import KEPT, KNOWN_SECONDS, UNKNOWN_SECONDS, DocumentTable, ManifestFile
+from server.documents.settings import TABLE, DocumentSettings, DocumentsMode, document_settings
+from server.operations.request import Caller
+from server.settings import Misconfigured, Settings, from_environment
+from tests.support.command_line import refused_in_a_line, run_here
+from tests.support.served import NOON, Clock, Served
+from tests.support.transports import TRANSPORTS, Transport, codes, over, persisted
+
+AREAS = "query Areas { areas }"
+CATEGORIES = "query Categories { categories }"
+TYPENAME = "{ __typename }"
+ANSWER = {"data": {"areas": ["Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside"]}}
+HASH = sha256_of(AREAS)
+NAMED = {"areas": AREAS}
+ANYBODY = Caller(None)
+APOLLO = {
+    "format": "apollo-persisted-query-manifest",
+    "version": 1,
+    "operations": [{"id": HASH, "body": AREAS, "name": "Areas", "type": "query"}],
+}
+TWICE = [{"id": "a", "body": AREAS}, {"id": "a", "body": CATEGORIES}]
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps(NAMED | {sha256_of(CATEGORIES): CATEGORIES}))
+    return path
+
+
+@pytest.fixture
+def mode() -> DocumentsMode:
+    return DocumentsMode.ENFORCE
+
+
+@pytest.fixture
+def settings(settings: Settings, manifest: Path, mode: DocumentsMode) -> Settings:
+    return replace(settings, documents=DocumentSettings(mode, str(manifest)))
+
+
+# Every transport
+
+
+@pytest.mark.parametrize("transport", TRANSPORTS)
+async def test_where_they_are_enforced_only_registered_documents_run(served: Served, transport: Transport) -> None:
+    by_name = await over(served, transport, documentId="areas")
+    by_hash = await over(served, transport, documentId=f"sha256:{HASH}")
+    as_apollo_names_it = [await over(served, transport, **persisted(name)) for name in (HASH, "areas")]
+    in_full = await over(served, transport, query=AREAS)
+    unknown = await over(served, transport, documentId="nothing")
+    unknown_hash = await over(served, transport, **persisted(sha256_of(TYPENAME)))
+
+    assert [by_name, by_hash, *as_apollo_names_it, in_full] == [ANSWER] * 5
+    assert codes(unknown) == codes(unknown_hash) == ["NOT_FOUND"]
+    for user, role in [(None, Role.USER), ("ada", Role.USER), ("poller", Role.SYSTEM)]:
+        # Not even parsed: what is no GraphQL is refused alike.
+        for text in (TYPENAME, "{", f"{AREAS} "):
+            refused = await over(served, transport, user, role, query=text)
+            assert codes(refused) == ["FORBIDDEN"]
+            assert "registered" in refused["errors"][0]["message"]
+            assert "data" not in refused
+    for introspection in (TYPENAME, get_introspection_query()):
+        assert "errors" not in await over(served, transport, "root", Role.ADMIN, query=introspection)
+
+
+async def test_hashes_of_texts_are_not_learnt_where_documents_are_enforced(served: Served) -> None:
+    by_admin = await over(served, "POST", "root", Role.ADMIN, query=TYPENAME, **persisted(sha256_of(TYPENAME)))
+
+    assert by_admin == {"data": {"__typename": "Query"}}
+    assert codes(await over(served, "POST", **persisted(sha256_of(TYPENAME)))) == ["NOT_FOUND"]
+
+
+async def test_an_id_that_is_not_that_of_the_text_beside_it_is_refused(served: Served) -> None:
+    both = await over(served, "POST", query=AREAS, documentId="areas")
+    both_as_apollo_names_it = await over(served, "POST", query=AREAS, **persisted("areas"))
+    of_another = await over(served, "POST", query=CATEGORIES, documentId="areas")
+    hash_of_another = await over(served, "POST", query=CATEGORIES, **persisted(HASH))
+    two_ids = await over(served, "POST", documentId=sha256_of(CATEGORIES), **persisted(HASH))
+    too_long = await over(served, "POST", documentId="x" * 257)
+
+    assert both == both_as_apollo_names_it == ANSWER
+    refused = [of_another, hash_of_another, two_ids, too_long]
+    assert [codes(answer) for answer in refused] == [["BAD_USER_INPUT"]] * 4
+    assert [answer["errors"][0]["extensions"]["field"] for answer in refused] == [
+        "documentId",
+        "extensions.persistedQuery.sha256Hash",
+        "documentId",
+        "documentId",
+    ]
+
+
+async def test_a_subscription_is_named_by_its_id_too(served: Served, manifest: Path) -> None:
+    _write(manifest, {"quakes": "subscription { earthquakeDetected { eventId } }"})
+    served.gateway.edge.known.load()
+
+    async with served.http.ws_connect(
+        served.url.replace("http", "ws") + "/graphql", protocols=["graphql-transport-ws"]
+    ) as socket:
+        await socket.send_json({"type": "connection_init"})
+        await socket.receive_json(timeout=10)
+        await socket.send_json({"id": "1", "type": "subscribe", "payload": {"query": "subscription { liveScores }"}})
+        refused = await socket.receive_json(timeout=10)
+        await socket.send_json({"id": "1", "type": "subscribe", "payload": {"documentId": "quakes"}})
+        await socket.send_json({"type": "ping"})
+        answered = await socket.receive_json(timeout=10)
+
+    assert (refused["type"], refused["payload"][0]["extensions"]["code"]) == ("error", "FORBIDDEN")
+    assert answered == {"type": "pong"}
+
+
+# Modes
+
+
+class TestWithoutBypass:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return replace(settings, documents=replace(settings.documents, admin_bypass=False))
+
+    async def test_admins_are_held_to_it_too(self, served: Served) -> None:
+        for transport in TRANSPORTS:
+            assert codes(await over(served, transport, "root", Role.ADMIN, query=TYPENAME)) == ["FORBIDDEN"]
+            assert await over(served, transport, "root", Role.ADMIN, documentId="areas") == ANSWER
+
+
+class TestPreferred:
+    @pytest.fixture
+    def mode(self) -> DocumentsMode:
+        return DocumentsMode.PREFER
+
+    async def test_others_run_too(self, served: Served) -> None:
+        assert await over(served, "POST", documentId="areas") == ANSWER
+        assert await over(served, "POST", query=TYPENAME) == {"data": {"__typename": "Query"}}
+        assert codes(await over(served, "POST", documentId="nothing")) == ["NOT_FOUND"]
+        assert codes(await over(served, "POST", **persisted(sha256_of(TYPENAME)))) == ["PERSISTED_QUERY_NOT_FOUND"]
+
+    async def test_a_name_that_is_no_longer_registered_is_not_remembered_as_a_hash(
+        self, served: Served, manifest: Path
+    ) -> None:
+        assert await over(served, "POST", query=AREAS, **persisted("areas")) == ANSWER
+        _write(manifest, {})
+        served.gateway.edge.known.load()
+
+        assert codes(await over(served, "POST", **persisted("areas"))) == ["PERSISTED_QUERY_NOT_FOUND"]
+
+    async def test_a_registered_hash_is_known_before_anybody_sent_its_text(self, served: Served) -> None:
+        assert await over(served, "POST", **persisted(HASH)) == ANSWER
+
+
+class TestLogged:
+    @pytest.fixture
+    def mode(self) -> DocumentsMode:
+        return DocumentsMode.LOG
+
+    async def test_each_document_that_is_not_registered_is_told_of_once(
+        self, served: Served, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        with caplog.at_level(logging.WARNING, "server.documents.persisted.registry"):
+            for query in (TYPENAME, AREAS, TYPENAME, "query Mine { __typename }"):
+                answer = await over(served, "POST", query=query, operationName="Mine" if "Mine" in query else None)
+                assert "errors" not in answer
+
+        told = [record.getMessage() for record in caplog.records]
+        assert [sha256_of(TYPENAME) in line for line in told] == [True, False]
+        assert [line.endswith(end) for line, end in zip(told, ["operation '-'", "operation 'Mine'"], strict=True)]
+        assert served.gateway.metrics.registry.get_sample_value("gateway_unregistered_operations_total") == 3
+
+
+class TestOff:
+    @pytest.fixture
+    def mode(self) -> DocumentsMode:
+        return DocumentsMode.OFF
+
+    async def test_no_id_is_known(self, served: Served) -> None:
+        assert codes(await over(served, "POST", documentId="areas")) == ["NOT_FOUND"]
+        assert await over(served, "POST", query=AREAS) == ANSWER
+        assert codes(await over(served, "POST", documentId=HASH, query=CATEGORIES)) == ["BAD_USER_INPUT"]
+
+
+# The file
+
+
+def test_both_forms_of_a_manifest_are_read() -> None:
+    assert read_manifest(json.dumps(NAMED).encode()) == NAMED
+    assert read_manifest(json.dumps(APOLLO).encode()) == {HASH: AREAS}
+    assert read_manifest(json.dumps({f"sha256:{HASH}": AREAS}).encode()) == {HASH: AREAS}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("{", "it is not valid JSON: unexpected end of data (line 1, column 2)"),
+        ("[]", "it is not an object of ids and texts"),
+        ({"format": "other", "version": 1}, "its format is neither"),
+        (APOLLO | {"version": 2}, "its format is neither"),
+        (APOLLO | {"operations": {}}, "its operations are not a list"),
+        (APOLLO | {"operations": ["x"]}, "one of its operations is not an object"),
+        (APOLLO | {"operations": [{"id": 1, "body": AREAS}]}, "'1' is no id"),
+        (
+            APOLLO | {"operations": [{"id": "a", "body": AREAS}, {"id": "a", "body": CATEGORIES}]},
+            "a: it stands for two",
+        ),
+        ({"": AREAS}, "'' is no id"),
+        ({"x" * 257: AREAS}, "is no id"),
+        ({"areas": 5}, "areas: its text is no string"),
+        ({HASH: CATEGORIES}, f"{HASH}: the SHA-256 of its text is {sha256_of(CATEGORIES)}"),
+    ],
+    ids=lambda value: value[:30] if isinstance(value, str) else "",
+)
+def test_a_manifest_that_cannot_be_used_says_why(content: Any, words: str) -> None:
+    raw = content if isinstance(content, str) else json.dumps(content)
+
+    with pytest.raises(ManifestProblem) as raised:
+        read_manifest(raw.encode())
+
+    assert words in str(raised.value)
+
+
+@given(st.dictionaries(st.text(min_size=1, max_size=64).filter(lambda name: plain_id(name) == name), st.text()))
+def test_a_manifest_of_names_is_read_as_it_was_written(texts: dict[str, str]) -> None:
+    assert read_manifest(json.dumps({name: text for name, text in texts.items() if name != "format"}).encode()) == {
+        name: text for name, text in texts.items() if name != "format"
+    }
+
+
+@pytest.fixture(scope="module")
+def documents() -> Documents:
+    return Documents(api.build())
+
+
+def test_documents_that_are_not_valid_make_the_start_fail(tmp_path: Path, documents: Documents) -> None:
+    path = _write(tmp_path / "m.json", {"good": AREAS, "bad": "{ nothing }", "worse": "{"})
+
+    with pytest.raises(Misconfigured) as raised:
+        ManifestFile(path, documents).load()
+
+    told = str(raised.value)
+    assert "bad: Cannot query field 'nothing' on type 'Query'; worse: Syntax Error" in told
+    assert "good" not in told
+    with pytest.raises(Misconfigured, match=r"none\.json cannot be read: No such file"):
+        ManifestFile(tmp_path / "none.json", documents).load()
+
+
+def test_a_start_with_a_bad_manifest_is_told_in_a_line(tmp_path: Path) -> None:
+    path = _write(tmp_path / "m.json", {"bad": "{ nothing }"})
+
+    started = run_here("serve", "--memory", "--port", "1", GATEWAY_DOCUMENTS=str(path), GATEWAY_DOCUMENTS_MODE="strict")
+
+    refused_in_a_line(started, 2, "GATEWAY_DOCUMENTS_MODE must be off, log, prefer, enforce, not 'strict'.")
+
+
+async def test_documents_of_a_manifest_are_ready_however_many_others_come(served: Served) -> None:
+    documents = served.gateway.edge.documents
+    ready = documents.prepare(AREAS)
+
+    for number in range(300):
+        documents.prepare(f"{{ __typename }} # {number}")
+
+    assert documents.prepare(AREAS) is ready
+
+
+async def test_a_changed_file_is_read_again_and_a_broken_one_is_not(
+    tmp_path: Path, documents: Documents, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trusted, "LOOK_EVERY_SECONDS", 0.01)
+    path = _write(tmp_path / "m.json", {"areas": AREAS})
+    source = ManifestFile(path, documents)
+    source.load()
+
+    _write(path, {"areas": "{ nothing }"})
+    watching = asyncio.create_task(source.watch())
+    async with asyncio.timeout(5):
+        while "Cannot query" not in caplog.text:  # noqa: ASYNC110 - files tell nobody
+            await asyncio.sleep(0.01)
+    watching.cancel()
+    assert await source.text("areas", ANYBODY) == AREAS
+    assert "Cannot query field 'nothing'" in caplog.text
+
+    caplog.clear()
+    source.look()
+    assert caplog.text == ""  # it was told once
+
+    path.unlink()
+    source.look()
+    assert "its documents stay as they were" in caplog.text
+
+    _write(path, {"categories": CATEGORIES})
+    source.look()
+    assert (await source.text("areas", ANYBODY), await source.text("categories", ANYBODY)) == (None, CATEGORIES)
+    assert (await source.holds(AREAS, ANYBODY), await source.holds(CATEGORIES, ANYBODY)) == (False, True)
+
+
+def _write(path: Path, content: Any) -> Path:
+    before = path.stat().st_mtime_ns if path.exists() else 0
+    path.write_text(json.dumps(content))
+    os.utime(path, ns=(before + 10**9, before + 10**9))  # file systems' clocks are coarse
+    return path
+
+
+# The table
+
+
+class TestTable:
+    @pytest.fixture
+    def settings(self, settings: Settings) -> Settings:
+        return replace(settings, documents=DocumentSettings(DocumentsMode.ENFORCE, TABLE))
+
+    async def test_documents_in_the_table_run_by_id_and_by_text(self, served: Served, clock: Clock) -> None:
+        assert codes(await over(served, "POST", documentId="areas")) == ["NOT_FOUND"]
+        known = KnownDocuments(served.store())
+        await known.put("areas", AREAS, NOON)
+        await known.put(HASH, AREAS, NOON)
+
+        soon = codes(await over(served, "POST", documentId="areas"))
+        clock.forward(seconds=UNKNOWN_SECONDS)
+        by_name = [await over(served, transport, documentId="areas") for transport in TRANSPORTS]
+
+        assert soon == ["NOT_FOUND"]  # it was asked for a moment ago
+        assert by_name == [ANSWER] * 4
+        assert await over(served, "POST", query=AREAS) == ANSWER
+        assert codes(await over(served, "POST", query=CATEGORIES)) == ["FORBIDDEN"]
+
+        await known.delete("areas")
+        assert await over(served, "POST", documentId="areas") == ANSWER
+        clock.forward(seconds=KNOWN_SECONDS)
+        assert codes(await over(served, "POST", documentId="areas")) == ["NOT_FOUND"]
+
+    async def test_they_may_hold_more_than_those_of_strangers(self, served: Served) -> None:
+        """But not cost more."""
+        large = "{" + " ".join(f"a{number}: __typename" for number in range(400)) + "}"
+        one = 'sightings(area: "Harbor", first: 100) {nodes {reporter {userId}}}'
+        costly = "{" + " ".join(f"a{number}: {one}" for number in range(60)) + "}"
+        known = KnownDocuments(served.store())
+        for name, text in {"large": large, "costly": costly}.items():
+            await known.put(name, text, NOON)
+            await known.put(sha256_of(text), text, NOON)
+
+        by_name, in_full = [
+            await over(served, "POST", documentId="large"),
+            await over(served, "POST", query=large),
+        ]
+        refused = await over(served, "POST", documentId="costly")
+
+        assert by_name == in_full
+        assert len(by_name["data"]) == 400
+        assert codes(refused) == ["BAD_USER_INPUT"]
+        assert refused["errors"][0]["extensions"]["limit"] == 2_000
+
+
+async def test_an_id_never_stands_for_another_text(served: Served) -> None:
+    known = KnownDocuments(served.store())
+
+    first = await known.put("a#b", AREAS, NOON)
+    again = await known.put("a#b", AREAS, NOON)
+    other = await known.put("a#b", CATEGORIES, NOON)
+
+    assert (first.text, again.text, other.text) == (AREAS, AREAS, AREAS)
+    assert [(found.document_id, found.text) async for found in known.all()] == [("a#b", AREAS)]
+    assert (await known.delete("a#b"), await known.delete("a#b")) == (True, False)
+    assert await known.by_id("a#b") is None
+
+
+def test_what_documents_ask_the_table_is_declared() -> None:
+    assert [(pattern.id, pattern.operations, pattern.fields) for pattern in PATTERNS] == [
+        ("GW-D1", ("GetItem", "BatchGetItem"), ()),
+        ("GW-D2", ("PutItem",), ()),
+        ("GW-D3", ("Query",), ()),
+        ("GW-D4", ("DeleteItem",), ()),
+    ]
+
+
+@pytest.fixture
+def reads() -> list[str]:
+    return []
+
+
+@pytest.fixture
+def kept() -> dict[str, str]:
+    return {"known": AREAS}
+
+
+class Time:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def table(reads: list[str], kept: dict[str, str], time: Time) -> DocumentTable:
+    async def read(document_id: str) -> str | None:
+        reads.append(document_id)
+        if "away" in kept:
+            raise Unavailable("The store is away.")
+        return kept.get(document_id)
+
+    return DocumentTable(read, time)
+
+
+async def test_what_is_read_is_kept_for_a_while(table: DocumentTable, reads: list[str], time: Time) -> None:
+    for now in (0.0, UNKNOWN_SECONDS - 0.1, UNKNOWN_SECONDS, KNOWN_SECONDS - 0.1, KNOWN_SECONDS):
+        time.now = now
+        assert await table.text("known", ANYBODY) == AREAS
+        assert await table.text("unknown", ANYBODY) is None
+
+    assert (reads.count("known"), reads.count("unknown")) == (2, 3)
+
+
+async def test_while_the_store_is_away_what_was_known_stays_good(
+    table: DocumentTable, kept: dict[str, str], time: Time
+) -> None:
+    assert await table.text("known", ANYBODY) == AREAS
+    kept["away"] = ""
+    time.now = 10 * KNOWN_SECONDS
+
+    assert await table.text("known", ANYBODY) == AREAS
+    with pytest.raises(Unavailable):
+        await table.text("unknown", ANYBODY)
+
+
+async def test_invented_ids_drive_no_known_document_out(table: DocumentTable, reads: list[str]) -> None:
+    await table.text("known", ANYBODY)
+    for number in range(KEPT + 10):
+        await table.text(f"invented {number}", ANYBODY)
+    reads.clear()
+
+    assert await table.text("known", ANYBODY) == AREAS
+    assert reads == []
+    await table.text("invented 0", ANYBODY)  # the first to go
+    assert reads == ["invented 0"]
+
+
+async def test_a_document_that_many_ask_for_is_read_once(table: DocumentTable, reads: list[str]) -> None:
+    first, *others = [asyncio.create_task(table.text("known", ANYBODY)) for _ in range(50)]
+    await asyncio.sleep(0)
+    first.cancel()
+
+    assert await asyncio.gather(*others) == [AREAS] * 49
+    assert reads == ["known"]
+
+
+# Settings
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, DocumentSettings()),
+        ({"GATEWAY_DOCUMENTS": "m.json"}, DocumentSettings(DocumentsMode.PREFER, "m.json")),
+        (
+            {"GATEWAY_DOCUMENTS": "table", "GATEWAY_DOCUMENTS_MODE": "enforce"},
+            DocumentSettings(DocumentsMode.ENFORCE, "table"),
+        ),
+        (
+            {"GATEWAY_DOCUMENTS_ADMIN_BYPASS": "off", "GATEWAY_APQ": "off"},
+            DocumentSettings(admin_bypass=False, automatic=False),
+        ),
+    ],
+    ids=str,
+)
+def test_the_environment_says_which_documents_are_known(
+    environment: dict[str, str], expected: DocumentSettings
+) -> None:
+    assert document_settings(environment) == expected
+    assert from_environment(environment).get("documents", DocumentSettings()) == expected
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"GATEWAY_DOCUMENTS_MODE": "enforce"}, "Set GATEWAY_DOCUMENTS beside GATEWAY_DOCUMENTS_MODE=enforce"),
+        ({"GATEWAY_DOCUMENTS_MODE": "strict"}, "GATEWAY_DOCUMENTS_MODE must be off, log, prefer, enforce"),
+        ({"GATEWAY_APQ": "yes"}, "GATEWAY_APQ must be on or off, not 'yes'."),
+    ],
+    ids=str,
+)
+def test_a_mistake_in_the_environment_is_told(environment: dict[str, str], words: str) -> None:
+    with pytest.raises(Misconfigured, match=words):
+        from_environment(environment)

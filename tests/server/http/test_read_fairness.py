@@ -1,0 +1,146 @@
+"""What peers send is read by turns and at a pace: none of them keeps the process to itself."""
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from server.admission.connection_limits import Connections
+from server.admission.read_fairness import TURN_BYTES, FairReader, RateLimit, TokenBucket
+from server.admission.settings import Capacity, unlimited
+from server.websocket.connection import WebSocketConnection
+from server.websocket.limits import SocketLimits
+from tests.support.toy_sockets import Peer, serving, unexpected, until, upgrade, world
+
+PING = bytes([0x89, 0x80, 0, 0, 0, 0])
+LISTEN = "subscription { held }"
+
+
+@pytest.fixture
+async def turn() -> AsyncIterator[Callable[[], int]]:
+    """The number of the event loop's turn."""
+    loop, turns = asyncio.get_running_loop(), [0]
+
+    def begin() -> None:
+        if turns[-1] >= 0:
+            turns.append(turns[-1] + 1)
+            loop.call_soon(begin)
+
+    begin()
+    yield lambda: turns[-1]
+    turns.append(-1)
+
+
+@asynccontextmanager
+async def raw(port: int) -> AsyncIterator[asyncio.StreamWriter]:
+    """A socket whose frames are the test's to make."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(upgrade("here"))
+    await reader.readuntil(b"\r\n\r\n")
+    try:
+        yield writer
+    finally:
+        writer.transport.abort()
+
+
+async def test_few_frames_are_handled_in_one_turn_however_many_come(
+    monkeypatch: pytest.MonkeyPatch, turn: Callable[[], int]
+) -> None:
+    handled: Counter[int] = Counter()
+    monkeypatch.setattr(WebSocketConnection, "_pong", lambda _self, _data: handled.update([turn()]))
+    anything, patient = Connections(unlimited()), SocketLimits()
+    async with serving(connections=anything, limits=patient) as edge, raw(edge.port) as one, raw(edge.port) as other:
+        one.write(PING * 20_000)
+        other.write(PING * 20_000)
+        await until(lambda: handled.total() == 40_000)
+    assert max(handled.values()) <= TURN_BYTES // len(PING) + 1
+
+
+async def test_a_peer_that_is_too_fast_waits_and_the_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    handled: list[WebSocketConnection] = []
+    monkeypatch.setattr(WebSocketConnection, "_pong", lambda self, _data: handled.append(self))
+    slow = Connections(Capacity(websocket_messages=200, websocket_messages_per_second=0.01))
+    async with serving(connections=slow, limits=SocketLimits()) as edge, raw(edge.port) as flood:
+        flood.write(PING * 100_000)
+        await until(lambda: len(handled) >= 200)
+        async with edge.ready() as peer:
+            await peer.subscribe("1", "{ hello }")
+            assert await peer.next("1") == {"data": {"hello": "world"}}
+        assert len(handled) < 200 + TURN_BYTES
+        fast = handled[0]
+        assert not fast.transport.is_reading()
+        assert len(fast._unread) < 300_000
+        fast.transport.abort()
+
+
+async def test_what_had_to_wait_is_read_in_its_order(caplog: pytest.LogCaptureFixture) -> None:
+    brisk = Connections(Capacity(websocket_messages=10, websocket_messages_per_second=5_000))
+    async with serving(connections=brisk) as edge, edge.ready() as peer:
+        await asyncio.gather(*[peer.send(type="ping", payload={"n": n}) for n in range(300)])
+        assert [(await pong(peer))["payload"]["n"] for _ in range(300)] == list(range(300))
+    assert not unexpected(caplog)
+
+
+async def test_a_hundred_subscriptions_at_once_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    waits: list[float] = []
+    paced = TokenBucket.wait
+
+    def wait(self: TokenBucket, count: int) -> float:
+        waits.append(paced(self, count))
+        return waits[-1]
+
+    monkeypatch.setattr(TokenBucket, "wait", wait)
+    async with serving(limits=SocketLimits(), connections=Connections()) as edge, edge.ready() as peer:
+        for n in range(100):
+            await peer.subscribe(str(n), LISTEN)
+        await until(lambda: world.opened == 100)
+    assert waits
+    assert not any(waits)
+
+
+async def pong(peer: Peer) -> Any:
+    while (message := json.loads(await peer.connection.recv()))["type"] != "pong":
+        pass
+    return message
+
+
+def test_a_pace() -> None:
+    now = 0.0
+    paced = TokenBucket(RateLimit(10, 2), lambda: now)
+    assert paced.wait(10) == 0
+    assert paced.wait(3) == 1.5
+    now = 1.5
+    assert paced.wait(0) == 0
+    now = 1000
+    assert paced.wait(12) == 1
+    assert TokenBucket(RateLimit(), lambda: now).wait(10**9) == 0
+
+
+async def test_turns_go_round_and_survive_one_that_fails() -> None:
+    turns, order = FairReader(10), list[str]()
+    loop = asyncio.get_running_loop()
+    told: list[object] = []
+    loop.set_exception_handler(lambda _loop, context: told.append(context["exception"]))
+
+    def take(name: str, again: int) -> None:
+        def read(_most: int) -> int:
+            order.append(name)
+            if again:
+                take(name, again - 1)
+            return 10
+
+        turns.ask(read)
+
+    def fail(_most: int) -> int:
+        raise OSError("it is broken")
+
+    take("a", 2)
+    turns.ask(fail)
+    take("b", 1)
+    await until(lambda: len(order) == 5)
+    assert "".join(order) == "ababa"
+    assert [str(problem) for problem in told] == ["it is broken"]

@@ -1,0 +1,304 @@
+"""Readers of streams that stop reading, or hardly do, over real sockets: what they are told, and when they are gone."""
+
+import asyncio
+import json
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from graphql import EnumValueNode, NullValueNode, build_schema
+from websockets.frames import Frame, Opcode
+
+from datastore.keyspace import PATTERNS
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.queues import OverflowPolicy
+from server.admission.connection_limits import Connections, Patience
+from server.documents.document_cache import Documents
+from server.http.endpoint import GraphQLHTTP
+from server.http.media_types import EVENTS
+from server.http.protocol import UVICORN_OPTIONS
+from server.http.sse import EventStreams, StreamLimits
+from server.operations.runner import Runner
+from server.settings import Settings
+from tests.support.earthquake_samples import put_raw
+from tests.support.served import Served
+from tests.support.toy_sockets import AT_LAST, QUICK, SCHEMA, Toy, identify, until, upgrade, world
+from tests.support.toy_sockets import serving as serving_sockets
+
+# With what the system and the transports keep, this is more than waits for a reader who does not read.
+SIZE, MANY = 20_000, 60
+WAITING_BYTES = 10 * SIZE
+
+
+def asked(query: str, after: str | None) -> Any:
+    return {"query": query, "extensions": {} if after is None else {"resumeAfter": after}}
+
+
+class Plain:
+    """A client whose connection buffers next to nothing, and that reads when it is told to."""
+
+    def __init__(self, port: int) -> None:
+        self.port = port
+
+    async def connect(self) -> None:
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", self.port))
+        self.reader, self.writer = await asyncio.open_connection(sock=connection, limit=4096)
+
+    async def subscribe(self, query: str, after: str | None = None) -> None:
+        raise NotImplementedError
+
+    async def payload(self) -> Any:
+        """The next event, or how it is over."""
+        raise NotImplementedError
+
+    async def dribble(self) -> None:
+        """Read a few bytes."""
+        await self.reader.readexactly(16)
+
+    async def close(self) -> None:
+        self.writer.close()
+        with suppress(OSError):
+            await self.writer.wait_closed()
+
+
+class OverSocket(Plain):
+    async def subscribe(self, query: str, after: str | None = None) -> None:
+        self.writer.write(upgrade("here"))
+        await self.reader.readuntil(b"\r\n\r\n")
+        self.say({"type": "connection_init"})
+        assert await self.message() == {"type": "connection_ack"}
+        self.say({"id": "1", "type": "subscribe", "payload": asked(query, after)})
+
+    def say(self, message: Any) -> None:
+        self.writer.write(Frame(Opcode.TEXT, json.dumps(message).encode()).serialize(mask=True))
+
+    async def message(self) -> Any:
+        while True:
+            opcode, length = await self.reader.readexactly(2)
+            if length > 125:
+                length = int.from_bytes(await self.reader.readexactly(2 if length == 126 else 8))
+            data = await self.reader.readexactly(length)
+            if opcode & 15 == 8:
+                return {"closed": int.from_bytes(data[:2])}
+            message = json.loads(data)
+            if message["type"] != "ping":
+                return message
+
+    async def payload(self) -> Any:
+        message = await self.message()
+        return message["payload"] if "payload" in message else {"over": message["closed"]}
+
+
+class OverEvents(Plain):
+    async def subscribe(self, query: str, after: str | None = None) -> None:
+        body = json.dumps(asked(query, after)).encode()
+        head = f"POST /graphql HTTP/1.1\r\nhost: x\r\naccept: {EVENTS}\r\ncontent-type: application/json\r\n"
+        self.writer.write(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+
+    async def payload(self) -> Any:
+        while True:  # a chunk has a whole event
+            size = b"" if self.reader.at_eof() else await self.reader.readuntil(b"\r\n")
+            if size.strip().isalnum() and all(byte in b"0123456789abcdef" for byte in size.strip()):
+                chunk = await self.reader.readexactly(int(size, 16) + 2)
+                if b"event: next" in chunk:
+                    payload = json.loads(chunk.partition(b"data: ")[2])
+                    code = payload.get("errors", [{}])[0].get("extensions", {}).get("code")
+                    return payload if code is None else {"over": code}
+
+
+@asynccontextmanager
+async def sockets(**limits: float) -> AsyncIterator[Plain]:
+    how: dict[str, Any] = {"ping_every": 600, "send_timeout": AT_LAST, "waiting_bytes": WAITING_BYTES, **limits}
+    async with serving_sockets(limits=replace(QUICK, **how)) as served:
+        reader = OverSocket(served.port)
+        await reader.connect()
+        try:
+            yield reader
+        finally:
+            await reader.close()
+
+
+@asynccontextmanager
+async def streams(send_timeout: float = AT_LAST) -> AsyncIterator[Plain]:
+    world.begin()
+    running = EventStreams(StreamLimits(heartbeat=600, send_timeout=600), world.clock)
+    runner = Runner(Documents(SCHEMA), Toy, deadline=2, waiting_bytes=WAITING_BYTES)
+    app = GraphQLHTTP(runner, identify, streams=running)
+    config = uvicorn.Config(app, port=0, log_config=None, lifespan="off", **UVICORN_OPTIONS)
+    config.load()
+    server = uvicorn.Server(config)
+    server.lifespan = config.lifespan_class(config)
+    server.lifespan.state.update(Connections(patience=Patience(silent_seconds=send_timeout)).told())
+    await server.startup()
+    reader = OverEvents(server.servers[0].sockets[0].getsockname()[1])
+    await reader.connect()
+    try:
+        yield reader
+    finally:
+        await reader.close()
+        await until(lambda: len(running) == 0)
+        assert world.held == 0
+        await server.shutdown()
+
+
+EITHER = pytest.mark.parametrize("serving", [sockets, streams])
+
+
+async def unread(reader: Plain, policy: OverflowPolicy, buffer: int = 100) -> None:
+    """So many events have come that the reader has not read."""
+    await reader.subscribe(f'subscription {{ numbers(whenSlow: "{policy}", buffer: {buffer}, size: {SIZE}) }}')
+    await until(lambda: world.held == 1)
+    for number in range(MANY):
+        world.numbers.put_nowait(number)
+    await until(lambda: world.told >= MANY - 1 or world.held == 0)
+
+
+async def read(reader: Plain) -> list[tuple[int, dict[str, int]]]:
+    """The numbers that came, with what was told of others, up to the last one, or how it was over."""
+    told: list[tuple[int, dict[str, int]]] = []
+    async with asyncio.timeout(AT_LAST):
+        while not told or told[-1][0] != MANY - 1:
+            payload = await reader.payload()
+            if "over" in payload:
+                return [*told, (-1, payload)]
+            told.append((int(payload["data"]["numbers"].split()[0]), payload.get("extensions", {})))
+    return told
+
+
+@EITHER
+async def test_of_a_buffer_the_newest_come_and_the_first_tells_how_many_do_not(serving: Any) -> None:
+    async with serving() as reader:
+        await unread(reader, OverflowPolicy.BUFFER, 5)
+        told = await read(reader)
+    sent = len(told) - 5
+    assert 0 < sent < MANY - 10
+    missing = MANY - 5 - sent
+    assert told[:sent] == [(number, {}) for number in range(sent)]
+    assert told[sent:] == [(MANY - 5, {"dropped": missing}), *[(number, {}) for number in range(MANY - 4, MANY)]]
+
+
+@EITHER
+async def test_of_the_latest_each_key_comes_and_tells_what_it_stands_for(serving: Any) -> None:
+    async with serving() as reader:
+        await unread(reader, OverflowPolicy.LATEST)
+        told = await read(reader)
+    sent = len(told) - 3
+    assert 0 < sent < MANY - 10
+    assert [number for number, _ in told] == [*range(sent), MANY - 3, MANY - 2, MANY - 1]
+    for number, extensions in told[sent:]:
+        assert extensions == {
+            "conflated": len(range(sent, number)) - len([0 for n in range(sent, number) if n % 3 != number % 3])
+        }
+
+
+@EITHER
+async def test_who_asks_for_all_gets_all_up_to_the_end(serving: Any) -> None:
+    async with serving() as reader:
+        await unread(reader, OverflowPolicy.CLOSE)
+        told = await read(reader)
+    assert told.pop()[1] == {"over": 4410 if serving is sockets else "SLOW_SUBSCRIBER"}
+    assert told == [(number, {}) for number in range(len(told))]
+    # What waits is left when it is over: it comes after the last that was sent.
+    assert 0 < len(told) < MANY - 5
+
+
+@EITHER
+@pytest.mark.parametrize("policy", OverflowPolicy)
+async def test_who_stops_reading_is_gone_soon(serving: Any, policy: OverflowPolicy) -> None:
+    async with serving(send_timeout=0.3) as reader:
+        await unread(reader, policy, 5)
+        await until(lambda: world.held == 0)
+
+
+@EITHER
+async def test_who_does_not_read_is_gone_although_nothing_waits(serving: Any) -> None:
+    """All that there is was written at once: only that it is not read tells."""
+    async with serving(send_timeout=0.3) as reader:
+        await reader.subscribe('subscription { numbers(whenSlow: "close", size: 1000000) }')
+        await until(lambda: world.held == 1)
+        world.numbers.put_nowait(1)
+        await until(lambda: world.held == 0)
+
+
+@EITHER
+async def test_who_reads_a_few_bytes_at_a_time_is_gone_as_soon(serving: Any) -> None:
+    async with serving(send_timeout=0.5) as reader:
+        await unread(reader, OverflowPolicy.LATEST)
+        async with asyncio.timeout(AT_LAST):
+            while world.held:
+                with suppress(asyncio.IncompleteReadError, ConnectionError):
+                    await reader.dribble()
+                await asyncio.sleep(0.02)
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return replace(settings, capacity=replace(settings.capacity, waiting_bytes=20_000))
+
+
+@pytest.mark.parametrize("transport", [OverSocket, OverEvents])
+async def test_who_was_too_slow_goes_on_and_misses_nothing(served: Served, transport: type[Plain]) -> None:
+    query, last, had, cuts = "subscription { earthquakeDetected { eventId place } }", None, list[str](), 0
+    names = [f"q{number:03}" for number in range(70)]
+    while not had or had[-1] != names[-1]:
+        reader = transport(int(served.url.rpartition(":")[2]))
+        await reader.connect()
+        await reader.subscribe(query, last)
+        if last is None:
+            await served.settle(EARTHQUAKES)
+            for name in names:
+                await put_raw(served, name, place="x" * 5000)
+            await until(lambda: followers(served) == 0)
+        async with asyncio.timeout(AT_LAST):
+            while "over" not in (payload := await reader.payload()):
+                had.append(payload["data"]["earthquakeDetected"]["eventId"])
+                last = payload["extensions"]["eventId"]
+                if had[-1] == names[-1]:
+                    break
+            else:
+                assert payload["over"] in (4410, "SLOW_SUBSCRIBER")
+                cuts += 1
+        await reader.close()
+    assert had == names
+    assert cuts > 0
+
+
+def followers(served: Served) -> int:
+    assert served.gateway.services is not None
+    return served.gateway.services.changes.followers(EARTHQUAKES)
+
+
+def test_each_subscription_declares_what_becomes_of_who_is_slow_and_the_schema_tells() -> None:
+    schema = build_schema(Path("schema/api.graphql").read_text())
+    assert schema.subscription_type is not None
+    fields = schema.subscription_type.fields
+    declared = {name: one for one in PATTERNS if one.when_slow is not None for name in one.fields}
+    assert declared.keys() == fields.keys()
+    for name, field in fields.items():
+        pattern = declared[name]
+        assert f"when slow {pattern.policy.name}" in (field.description or "")
+        if pattern.chooses:
+            defaults = {name: one.ast_node and one.ast_node.default_value for name, one in field.args.items()}
+            assert isinstance(defaults["whenSlow"], EnumValueNode)
+            assert defaults["whenSlow"].value == pattern.policy.name
+            assert isinstance(defaults["buffer"], NullValueNode | None)
+        else:
+            assert not {"whenSlow", "buffer"} & field.args.keys()
+            assert pattern.policy is OverflowPolicy.CLOSE
+
+
+@pytest.mark.parametrize(
+    ("given", "says"), [("whenSlow: BUFFER, buffer: 0", "between 1 and 1000"), ("buffer: 5", "BUFFER")]
+)
+async def test_a_buffer_has_bounds_and_its_policy(served: Served, given: str, says: str) -> None:
+    listener = await served.listen(f"subscription {{ earthquakeDetected({given}) {{ eventId }} }}")
+    [error] = (await listener.message())["payload"]["errors"]
+    assert (error["extensions"]["code"], error["extensions"]["field"]) == ("BAD_USER_INPUT", "buffer")
+    assert says in error["message"]

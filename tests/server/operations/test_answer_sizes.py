@@ -1,0 +1,326 @@
+"""Answers are bounded in values and characters and paid for by their size, and so is what subscriptions keep."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+from starlette.types import Message
+
+from datastore.errors import Throttled, Unavailable
+from datastore.keyspace.sightings import BLIP
+from datastore.model.identity import Role
+from server.admission.quotas import KeyedQuota
+from server.admission.settings import Capacity
+from server.documents.variables import characters_in
+from server.http.body import Bodies
+from server.http.headers import Headers
+from server.http.refusals import ClientGone, Refused
+from server.operations.lifecycle import ANSWER_BYTES_PER_UNIT, FREE_EVENT_BYTES, LEAST_UNITS, VALUES_PER_UNIT, Request
+from server.operations.outcome import MAX_ANSWER_CHARACTERS, Allowance, is_too_large
+from server.operations.request import Caller, Operation, Transport
+from server.settings import Settings
+from tests.support.fault_proxy import until
+from tests.support.served import Answer, Served
+from tests.support.sighting_subscriptions import foreign_sighting, raw_put
+
+SIGHTING = (
+    "area category description confidence freshness reportedAt expiresAt reporter {trustTier streakDays reportTotal}"
+)
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return replace(settings, capacity=Capacity(budget_units_per_second=0.01))
+
+
+LIVE_SCORES = " ".join(f"a{number}: liveScore {{...L}}" for number in range(60))
+LIVE_SCORE = "innings {runs wickets overs} batting {runs balls fours sixes} bowling {runs} recentBalls {label runs}"
+
+
+def pages(fields: int) -> str:
+    """A query for so many pages of sightings, and its variable `n` for their size."""
+    asked = " ".join(f's{number}: sightings(area: "Harbor", first: $n) {{nodes {{...F}}}}' for number in range(fields))
+    return f"query ($n: Int) {{{asked}}} fragment F on Sighting {{{SIGHTING}}}"
+
+
+def wide(names: int) -> str:
+    """A subscription with so many names for one field."""
+    fields = " ".join(f"a{number}: description" for number in range(names))
+    return f"subscription {{sightingReported {{{fields}}}}}"
+
+
+async def prepared(served: Served, text: str, variables: dict[str, Any] | None = None, **more: Any) -> Request:
+    request = await served.gateway.edge.runner.prepare(Operation(text, variables, **more), Caller(None), Transport.HTTP)
+    assert isinstance(request, Request)
+    return request
+
+
+# --- Values -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "variables", "values"),
+    [
+        ("{areas}", {}, 1),
+        ("{areas a: areas b: areas}", {}, 3),
+        ('{sightings(area: "Harbor", first: 100) {nodes {area category}}}', {}, 1 + 100 * 2),
+        ("query ($n: Int) {sightings(first: $n) {nodes {area}}}", {"n": 40}, 1 + 40),
+        ("query ($n: Int = 7) {sightings(first: $n) {nodes {area}}}", {}, 1 + 7),
+        ("query ($n: Int) {sightings(first: $n) {nodes {area}}}", {"n": 10**9}, 1 + 100),
+        ("query ($s: Boolean!) {areas @skip(if: $s) categories}", {"s": True}, 1),
+        ("query ($s: Boolean!) {areas @skip(if: $s) categories}", {"s": False}, 2),
+        ("{liveMatches {liveScore {innings {runs} batting {runs}}}}", {}, 1 + 10 * (1 + 1 + 5 + 1 + 5)),
+        ("{photos(first: 10) {nodes {user {photos(first: 20) {nodes {id}}}}}}", {}, 1 + 10 * (1 + 1 + 20)),
+        ("{a: areas ...F} fragment F on Query {b: areas ... on Query {c: areas}}", {}, 3),
+    ],
+)
+async def test_values_are_counted_by_the_sizes_of_pages_and_lists(
+    served: Served, text: str, variables: dict[str, Any], values: float
+) -> None:
+    text = text.replace("sightings(first", 'sightings(area: "Harbor", first')
+
+    assert (await prepared(served, text, variables)).values == values
+
+
+async def test_an_answer_of_too_many_values_is_refused_before_anything_is_read(served: Served) -> None:
+    allowed = await served.ask(pages(20), {"n": 20})
+    refused = await served.ask(pages(24), {"n": 100})
+
+    assert allowed.errors is None
+    assert refused.errors is not None
+    (error,) = refused.errors
+    assert error["extensions"]["code"] == "BAD_USER_INPUT"
+    assert (error["extensions"]["measure"], error["extensions"]["limit"]) == ("values", 25_000)
+    assert error["extensions"]["estimate"] > 20_000
+    assert "at most 25,000 are allowed" in error["message"]
+    assert (refused.data, refused.made) == (None, [])
+
+
+async def test_values_are_charged_in_advance(served: Served) -> None:
+    request = await prepared(served, pages(10), {"n": 100})
+
+    assert request.values / VALUES_PER_UNIT > request.least
+    assert request.charged >= request.values / VALUES_PER_UNIT
+
+
+# --- Bytes ------------------------------------------------------------------------------------------------------------
+
+
+def spent(answer: Answer) -> float:
+    return float(answer.headers["ratelimit-limit"]) - float(answer.headers["ratelimit-remaining"])
+
+
+async def test_what_an_answer_keeps_of_its_estimate_goes_by_its_bytes(served: Served) -> None:
+    text = "{__schema {types {name fields {name}}}}"
+
+    answer = await served.ask(text, user="ada")
+
+    size = len(orjson.dumps(answer.data))
+    assert size > ANSWER_BYTES_PER_UNIT
+    assert spent(answer) == pytest.approx(size / ANSWER_BYTES_PER_UNIT, abs=1)
+
+
+async def test_json_is_paid_for_by_its_size_whatever_it_holds(served: Served) -> None:
+    body = {"query": "{areas}", "extensions": {"unknown": [{}] * 50_000}}
+
+    async with served.http.post(
+        f"{served.url}/graphql", json=body, headers=served.headers("ada", Role.USER)
+    ) as response:
+        assert (await response.json())["data"]["areas"]
+
+    left = float(response.headers["ratelimit-remaining"])
+    assert float(response.headers["ratelimit-limit"]) - left == pytest.approx(0.25 * (1 + 200_000 // 16_384), abs=1)
+
+
+def test_the_same_text_counts_wherever_it_stands() -> None:
+    text = "x" * 1_000
+    least = MAX_ANSWER_CHARACTERS // 1_000
+
+    assert not is_too_large({"nodes": [{"a": text, "n": 1, "none": None}] * least})
+    assert is_too_large({"nodes": [{"a": text, "b": [text]}] * (least // 2 + 1)})
+    assert not is_too_large(None)
+
+
+@pytest.mark.parametrize("unmeasured", [1, 2_000], ids=["many values", "few values"])
+async def test_an_answer_of_too_many_characters_is_refused(
+    served: Served, monkeypatch: pytest.MonkeyPatch, unmeasured: int
+) -> None:
+    monkeypatch.setattr("server.operations.outcome.MAX_ANSWER_CHARACTERS", 50)
+    monkeypatch.setattr("server.operations.runner.MAX_ANSWER_CHARACTERS", 50)
+    monkeypatch.setattr("server.operations.runner.UNMEASURED_VALUES", unmeasured)
+
+    answer = await served.ask("{areas categories}")
+
+    assert answer.errors is not None
+    assert answer.errors[0]["extensions"]["measure"] == "answerCharacters"
+    assert answer.data is None
+
+
+# --- Subscriptions ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("names", [1, 90])
+async def test_large_events_are_paid_for_by_their_size(
+    served: Served, monkeypatch: pytest.MonkeyPatch, names: int
+) -> None:
+    settled: list[float] = []
+
+    async def settle(_caller: Caller, units: float) -> Allowance:
+        settled.append(units)
+        return Allowance(5_000, 5_000, 0)
+
+    monkeypatch.setattr(served.gateway.edge.admission.budgets, "settle", settle)
+    listener = await served.listen(wide(names), user="ada")
+    await served.settle(BLIP)
+    raw_put(served, foreign_sighting("0", description="z" * 280))
+    raw_put(served, foreign_sighting("1", description="z" * 280))
+    event = await listener.message()
+    assert (await listener.message())["type"] == "next"
+
+    size = len(orjson.dumps(event["payload"]))
+    charged = (await prepared(served, wide(names))).charged
+    assert event["type"] == "next"
+    # The second event is paid for once it was sent, the first one before that.
+    await until(lambda: size < FREE_EVENT_BYTES or len(settled) == 2)
+    paid = charged + sum(settled)
+    assert paid == pytest.approx(max(0.25, 2 * (size - FREE_EVENT_BYTES) / ANSWER_BYTES_PER_UNIT), abs=0.1)
+
+
+@pytest.mark.parametrize(("texts", "executions"), [((1, 1), 1), ((1, 2), 2)], ids=["the same", "different"])
+async def test_each_execution_of_an_event_is_paid_for_once_by_those_who_share_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch, texts: tuple[int, int], executions: int
+) -> None:
+    settled: list[float] = []
+
+    async def settle(_caller: Caller, units: float) -> Allowance:
+        settled.append(units)
+        return Allowance(5_000, 5_000, 0)
+
+    monkeypatch.setattr(served.gateway.edge.admission.budgets, "settle", settle)
+    listeners = [await served.listen(wide(names), user="ada") for names in texts]
+    await served.settle(BLIP, executions)
+    for number in range(12):
+        raw_put(served, foreign_sighting(str(number)))
+    for listener in listeners:
+        assert [(await listener.message())["type"] for _ in range(12)] == ["next"] * 12
+        await listener.socket.close()
+    await until(lambda: len(served.reports) == 2)
+
+    charged = sum([(await prepared(served, wide(names))).charged for names in texts])
+    # Each subscription costs the least that any operation does, and that pays for its first event.
+    assert charged + sum(settled) == pytest.approx((len(texts) + 11 * executions) * LEAST_UNITS)
+
+
+async def test_a_subscription_keeps_the_variables_that_it_declares_and_no_extensions(served: Served) -> None:
+    text = "subscription ($area: String) {sightingReported(area: $area) {area}}"
+    variables = {"area": "Harbor", "other": "x" * 100_000}
+
+    request = await prepared(served, text, variables, extensions={"other": "x" * 100_000})
+
+    assert request.asked.variables == {"area": "Harbor"}
+    assert request.asked.extensions is None
+
+
+def test_characters_of_variables_are_counted_in_names_lists_and_objects() -> None:
+    assert characters_in({"ab": ["cd", {"e": "fgh", "i": 1}], "j": None, "k": True}) == 2 + 2 + 1 + 3 + 1 + 1 + 1
+
+
+@pytest.mark.parametrize(
+    "large",
+    [
+        "subscription {sightingReported {area}} #" + "x" * 3 * 4_096,
+        f'subscription {{matchUpdates(matchId: "m1") {{{LIVE_SCORES}}}}} fragment L on LiveScore {{{LIVE_SCORE}}}',
+    ],
+    ids=["characters", "values"],
+)
+async def test_a_large_subscription_takes_more_places(
+    served: Served, monkeypatch: pytest.MonkeyPatch, large: str
+) -> None:
+    monkeypatch.setattr(served.gateway.edge.runner._streams, "_places", KeyedQuota("subscriptions", 100, 4))
+    first = await served.listen(large, user="ada")
+    second = await served.listen("subscription {sightingReported {area}}", user="ada")
+    refused = await second.message()
+
+    assert first is not None
+    assert refused["type"] == "error"
+    assert refused["payload"][0]["extensions"]["code"] == "THROTTLED"
+
+
+def test_places_are_taken_and_given_back_in_their_number() -> None:
+    places = KeyedQuota("places", 10, 6)
+
+    places.take("a", 6)
+    with pytest.raises(Throttled):
+        places.take("a")
+    with pytest.raises(Unavailable):
+        places.take("b", 5)
+    places.take("b", 4)
+    places.leave("a", 6)
+
+    assert (places.total, places.of("a"), places.of("b")) == (4, 0, 4)
+
+
+# --- Bodies -----------------------------------------------------------------------------------------------------------
+
+JSON = Headers([(b"content-type", b"application/json")])
+
+
+class Arriving:
+    """A body that arrives in pieces, as ASGI has it; the rest is withheld until `go_on`."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self.pieces = [*pieces]
+        self.waits = asyncio.Event()
+        self.go_on = asyncio.Event()
+
+    async def receive(self) -> Message:
+        if not self.pieces:
+            self.waits.set()
+            await self.go_on.wait()
+            return {"type": "http.request", "body": b"", "more_body": False}
+        return {"type": "http.request", "body": self.pieces.pop(0), "more_body": True}
+
+
+@pytest.fixture
+def bodies() -> Iterator[Bodies]:
+    bodies = Bodies(most_held=250, most_held_for_each=150)
+    yield bodies
+    assert bodies.held.total == 0
+
+
+async def test_bodies_under_way_are_bounded_for_each_address_and_in_all(bodies: Bodies) -> None:
+    held = [Arriving(b"x" * 100), Arriving(b"x" * 100)]
+    reading = [
+        asyncio.create_task(bodies.received(JSON, one.receive, f"192.0.2.{number}")) for number, one in enumerate(held)
+    ]
+    for one in held:
+        await one.waits.wait()
+
+    with pytest.raises(Refused) as same:
+        await bodies.received(JSON, Arriving(b"x" * 100).receive, "192.0.2.0")
+    with pytest.raises(Refused) as all_held:
+        await bodies.received(JSON, Arriving(b"x" * 100).receive, "192.0.2.9")
+    for one in held:
+        one.go_on.set()
+
+    assert (same.value.status, same.value.error.code) == (429, "THROTTLED")
+    assert (all_held.value.status, all_held.value.error.code) == (503, "UNAVAILABLE")
+    assert await asyncio.gather(*reading) == [b"x" * 100] * 2
+
+
+async def test_a_body_that_is_given_up_is_held_no_more(bodies: Bodies) -> None:
+    one = Arriving(b"x" * 100)
+    reading = asyncio.create_task(bodies.received(JSON, one.receive, "192.0.2.1"))
+    await one.waits.wait()
+    assert bodies.held.total == 100
+    reading.cancel()
+    await asyncio.wait([reading])
+
+    async def gone() -> Message:
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(ClientGone):
+        await bodies.received(JSON, gone, "192.0.2.1")

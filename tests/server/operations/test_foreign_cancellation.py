@@ -1,0 +1,76 @@
+"""What a resolver waits for may be cancelled: that is an error of this operation, and all who asked are answered."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from datastore.feeds.posts import Posts
+from datastore.matches.match_follows import MatchFollows
+from tests.support.match_updates import advance, begun
+from tests.support.served import Served
+from tests.support.shared_subscriptions import FOLLOWED, REPORTED, all_end, follow, leave
+
+__all__ = ["all_end"]  # subscriptions that are cut off leave nothing behind either
+POST = '{ post(id: "p") { postId } }'
+
+
+async def cut(*_: object, **__: object) -> Any:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("asked", range(1, 4))
+async def test_a_query(served: Served, monkeypatch: pytest.MonkeyPatch, asked: int) -> None:
+    """Executed as it is at first, and compiled as it is then."""
+    monkeypatch.setattr(Posts, "visible", cut)
+    for _ in range(asked):
+        answer = await served.ask(POST)
+    assert (answer.data, answer.codes) == (None, ["INTERNAL"])
+    assert served.reports[-1].codes == ["INTERNAL"]
+
+
+async def test_a_query_on_a_socket(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as broken:
+        broken.setattr(Posts, "visible", cut)
+        listener = await served.listen(POST)
+        message = await listener.message()
+    assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "INTERNAL")
+
+
+@pytest.mark.parametrize("alone", [False, True])
+async def test_an_event(served: Served, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
+    """Whether it is made for one alone or for all with the same rights: the others go on."""
+    await begun(served, "m1")
+    if alone:
+        monkeypatch.setattr("server.subscriptions.manager._asked", lambda _: None)
+    ada, again, bob = [await follow(served, FOLLOWED, user) for user in ("ada", "ada", "bob")]
+    for viewer in (ada, again, bob):
+        await viewer.next()
+    read = MatchFollows.by_key
+
+    async def cut_for_ada(follows: MatchFollows, match_id: str, user_id: str) -> Any:
+        return await (cut() if user_id == "ada" else read(follows, match_id, user_id))
+
+    monkeypatch.setattr(MatchFollows, "by_key", cut_for_ada)
+    await advance(served)
+    assert (await bob.next())["matchUpdates"]["version"] == 2
+    assert [await ada.end(), await again.end()] == ["INTERNAL"] * 2
+    assert not bob.last
+    leave(bob)
+    async with asyncio.timeout(10):
+        while served.gateway.edge.admission.subscriptions.total:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+async def test_a_source(served: Served, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
+    if alone:
+        monkeypatch.setattr("server.subscriptions.manager._asked", lambda _: None)
+
+    async def broken(*_: object, **__: object) -> AsyncIterator[Any]:
+        yield await cut()
+
+    monkeypatch.setattr("resolvers.sightings.sightings.follow", broken)
+    viewers = [await follow(served, REPORTED, user) for user in ("ada", "bob")]
+    assert [await viewer.end() for viewer in viewers] == ["INTERNAL"] * 2

@@ -1,0 +1,490 @@
+"""Idempotency-Key, over the wire and on the real engine: executed once, answered alike, whatever happens in between."""
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+
+from datastore.database import StoreOptions
+from datastore.model.identity import Role
+from datastore.session.metering import WRITE_UNIT_COST
+from runtime.container import Gateway
+from server.admission.settings import Capacity
+from server.settings import Settings
+from tests.support.fault_proxy import QUICK, Proxy, Seen, forward, hang, lose_answer, plain, refuse, until
+from tests.support.served import SECRET, Clock, Served, call_name, listening
+from tests.support.store_engines import free_port, make_tables
+
+REPORT = """
+mutation Report($area: String!, $text: String!) {
+  reportSighting(input: {area: $area, category: "Cats", description: $text}) { sightingId }
+}
+"""
+CONFIRM = 'mutation { confirmSighting(area: "Harbor", sightingId: "none") { sightingId } }'
+TOTAL = '{ userProfile(userId: "%s") { reportTotal } }'
+JSON, GRAPHQL = "application/json", "application/graphql-response+json"
+FIRST = ["GetItem blip", "PutItem gateway", "TransactWriteItems blip", "UpdateItem gateway"]
+
+
+@pytest.fixture
+def settings() -> Settings:
+    budgets = Capacity(budget_units=1000, budget_units_per_second=0.001)
+    return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, explain="user", capacity=budgets)
+
+
+@dataclass
+class Got:
+    """What came over the wire, and the calls that were made for it."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str] = field(repr=False)
+    made: list[str] = field(default_factory=list)
+
+    @property
+    def replayed(self) -> bool:
+        return self.headers.get("idempotency-replayed") == "true"
+
+    @property
+    def codes(self) -> list[str]:
+        return [error["extensions"]["code"] for error in orjson.loads(self.body).get("errors", ())]
+
+    @property
+    def data(self) -> Any:
+        return orjson.loads(self.body)["data"]
+
+
+async def send(
+    served: Served,
+    key: str | None,
+    query: str = REPORT,
+    variables: dict[str, Any] | None = None,
+    *,
+    user: str | None = "ada",
+    role: Role = Role.USER,
+    email: str | None = None,
+    accept: str = JSON,
+    **body: Any,
+) -> Got:
+    """POST a mutation with a key."""
+    served.reports.clear()
+    headers = {**served.headers(user, role, email), "Accept": accept}
+    if key is not None:
+        headers["Idempotency-Key"] = key
+    variables = {"area": "Harbor", "text": "A cat"} if variables is None else variables
+    asked = {"query": query, "variables": variables, **body}
+    async with served.http.post(f"{served.url}/graphql", json=asked, headers=headers) as response:
+        content = await response.read()
+    made = sorted(call_name(call) for report in served.reports for call in report.latest)
+    return Got(response.status, content, dict(response.headers), made)
+
+
+async def reported(served: Served, user: str = "ada") -> int:
+    """How many sightings a user has reported."""
+    answer = await served.ask(TOTAL % user)
+    profile = answer.data["userProfile"]
+    return int(profile["reportTotal"]) if profile else 0
+
+
+async def test_the_first_answer_is_given_again(served: Served) -> None:
+    first = await send(served, "k1")
+    assert (first.status, first.codes, first.replayed, first.made) == (200, [], False, FIRST)
+    for _ in range(3):
+        again = await send(served, "k1")
+        assert (again.status, again.body, again.replayed, again.made) == (200, first.body, True, ["PutItem gateway"])
+    assert await reported(served) == 1
+
+
+async def test_the_log_tells_replays_from_others(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="gateway.operations"):
+        await send(served, "k1")
+        await send(served, "k1")
+    assert ["replayed=True" in line for line in caplog.messages if "name=Report" in line] == [False, True]
+    assert b'gateway_operation_units_to_estimate_count{type="mutation"} 1.0' in await figures(served)
+
+
+async def figures(served: Served) -> bytes:
+    headers = served.headers("ops", Role.ADMIN)
+    async with served.http.get(f"{served.url}/metrics", headers=headers) as response:
+        return await response.read()
+
+
+async def test_without_a_key_nothing_is_kept(served: Served) -> None:
+    first, second = await send(served, None), await send(served, None)
+    assert first.made == second.made == ["GetItem blip", "TransactWriteItems blip"]
+    assert first.body != second.body
+    assert await reported(served) == 2
+
+
+async def test_a_key_on_a_query_means_nothing(served: Served) -> None:
+    """Clients that send a header with everything are served; even one that is no key."""
+    for key in ("k1", "", "no key"):
+        got = await send(served, key, TOTAL % "ada", {}, user=None)
+        assert (got.status, got.codes, got.made) == (200, [], ["GetItem blip"])
+
+
+@pytest.mark.parametrize(
+    "key", ["", '""', "a b", "a, b", "é", "x" * 256, "a\tb", '"' + "x" * 256 + '"'], ids=lambda key: repr(key)[:12]
+)
+async def test_what_is_no_key_is_refused_before_anything_is_done(served: Served, key: str) -> None:
+    got = await send(served, key, accept=GRAPHQL)
+    assert (got.status, got.codes, got.made) == (400, ["BAD_USER_INPUT"], [])
+    assert b"Idempotency-Key must have 1 to 255 visible ASCII characters" in got.body
+
+
+async def test_keys_may_be_long_odd_and_quoted(served: Served) -> None:
+    """The draft has a quoted string, many clients send it bare: it is the same key."""
+    for number, key in enumerate(("x" * 255, "!#%&/\\~", "ANSWER#ada#1"), 1):
+        first = await send(served, key)
+        assert first.codes == []
+        assert (await send(served, f'"{key}"')).body == first.body
+        assert await reported(served) == number
+
+
+async def test_keys_are_their_callers_own(served: Served) -> None:
+    mine, theirs = await send(served, "k1", user="ada"), await send(served, "k1", user="bob")
+    assert not theirs.replayed
+    assert mine.body != theirs.body
+    # Users whose names run into the key are told apart.
+    await send(served, "c", user="a#b")
+    assert not (await send(served, "b#c", user="a")).replayed
+
+    nobody = await send(served, "k1", user=None, accept=GRAPHQL)
+    assert (nobody.status, nobody.codes, nobody.made) == (401, ["UNAUTHENTICATED"], [])
+
+
+async def test_another_request_with_the_same_key_is_refused(served: Served) -> None:
+    await send(served, "k1")
+    two = REPORT + "\nquery Other { areas }"
+    for other in (
+        await send(served, "k1", variables={"area": "Harbor", "text": "Two cats"}, accept=GRAPHQL),
+        await send(served, "k1", variables={"area": "Harbor", "text": "A cat", "more": 1}, accept=GRAPHQL),
+        await send(served, "k1", two, operationName="Report", accept=GRAPHQL),
+        await send(served, "k1", CONFIRM, {}, accept=GRAPHQL),
+    ):
+        assert (other.status, other.codes, other.replayed) == (422, ["IDEMPOTENCY_MISMATCH"], False)
+        assert other.made == ["PutItem gateway"]
+    assert (await send(served, "k1", variables={"text": "Two cats", "area": "Harbor"})).status == 200
+    assert (await send(served, "k1", variables={"text": "A cat", "area": "Harbor"})).replayed
+    assert await reported(served) == 1
+
+
+ENTER = 'mutation Enter { createPhotoUser(input: {displayName: "Ada"}) { userId email } }'
+RIGHTS: list[tuple[Role, str | None]] = [
+    (Role.USER, "ada@example.com"),
+    (Role.ADMIN, "ada@example.com"),
+    (Role.SYSTEM, "ada@example.com"),
+    (Role.USER, "eve@example.com"),
+    (Role.USER, "\u212ada@example.com"),
+    (Role.USER, None),
+]
+
+
+@pytest.mark.parametrize("first", range(len(RIGHTS)))
+async def test_an_answer_is_given_again_to_the_same_rights_alone(served: Served, first: int) -> None:
+    role, email = RIGHTS[first]
+    given = await send(served, "k1", ENTER, {}, role=role, email=email, accept=GRAPHQL)
+
+    for at, (other_role, other_email) in enumerate(RIGHTS):
+        again = await send(served, "k1", ENTER, {}, role=other_role, email=other_email, accept=GRAPHQL)
+        if at == first:
+            assert (again.body, again.replayed) == (given.body, True)
+        else:
+            assert (again.status, again.codes, again.replayed) == (422, ["IDEMPOTENCY_MISMATCH"], False)
+            assert b"of another role or email" in again.body
+        assert again.made == ["PutItem gateway"]
+
+
+async def test_twins_with_other_rights_do_not_wait_for_one_answer(served: Served) -> None:
+    user, admin = await asyncio.gather(
+        send(served, "k1", ENTER, {}, email="ada@example.com", accept=GRAPHQL),
+        send(served, "k1", ENTER, {}, email="ada@example.com", role=Role.ADMIN, accept=GRAPHQL),
+    )
+
+    assert sorted([user.status, admin.status]) == [200, 422]
+
+
+async def test_two_operations_of_one_document_are_two_requests(served: Served) -> None:
+    both = "\n".join(REPORT.replace("Report", name, 1) for name in ("One", "Two"))
+    assert (await send(served, "k1", both, operationName="One")).codes == []
+    assert (await send(served, "k1", both, operationName="Two")).codes == ["IDEMPOTENCY_MISMATCH"]
+
+
+async def test_answers_are_kept_for_a_day(served: Served, clock: Clock) -> None:
+    first = await send(served, "k1")
+    clock.forward(hours=23, minutes=59)
+    assert (await send(served, "k1")).body == first.body
+    clock.forward(minutes=1)
+    # Expired by the clock: DynamoDB deletes it days later.
+    again = await send(served, "k1", variables={"area": "Midtown", "text": "Another one"})
+    assert (again.codes, again.replayed, again.made) == ([], False, FIRST)
+    assert await reported(served) == 2
+
+
+async def test_refusals_that_would_be_the_same_again_are_kept(served: Served) -> None:
+    first = await send(served, "k1", CONFIRM, {}, accept=GRAPHQL)
+    assert first.codes == ["NOT_FOUND"]
+    again = await send(served, "k1", CONFIRM, {}, accept=GRAPHQL)
+    assert (again.status, again.body, again.replayed) == (first.status, first.body, True)
+
+
+async def test_a_key_is_free_again_when_nothing_was_executed(served: Served) -> None:
+    wrong = await send(served, "k1", variables={"area": "Harbor"}, accept=GRAPHQL)
+    assert (wrong.status, wrong.codes) == (400, ["BAD_USER_INPUT"])
+    assert wrong.made == ["DeleteItem gateway", "PutItem gateway"]
+    assert (await send(served, "k1")).codes == []
+
+
+async def test_what_was_done_in_part_is_not_done_again(served: Served) -> None:
+    """The first field is done, the second fails, and takes all data with it."""
+    both = REPORT.replace("}\n}", '}\n  confirmSighting(area: "Harbor", sightingId: "none") { sightingId }\n}')
+    first = await send(served, "k1", both)
+    assert (first.data, first.codes) == (None, ["NOT_FOUND"])
+    assert (await send(served, "k1", both)).body == first.body
+    assert await reported(served) == 1
+
+
+async def test_a_socket_and_http_share_keys(served: Served) -> None:
+    first = await send(served, "k1")
+    async with served.http.ws_connect(f"{served.url}/graphql", protocols=["graphql-transport-ws"]) as socket:
+        await socket.send_json({"type": "connection_init", "payload": served.headers("ada", Role.USER)})
+        assert (await socket.receive_json())["type"] == "connection_ack"
+
+        async def subscribe(key: Any) -> Any:
+            asked = {"query": REPORT, "variables": {"area": "Harbor", "text": "A cat"}}
+            payload = {**asked, "extensions": {"idempotencyKey": key}}
+            await socket.send_json({"id": "1", "type": "subscribe", "payload": payload})
+            message = await socket.receive_json(timeout=5)
+            if message["type"] == "next":
+                assert (await socket.receive_json())["type"] == "complete"
+            return message["payload"]
+
+        assert await subscribe("k1") == orjson.loads(first.body)
+        own = await subscribe("k2")
+        assert orjson.loads((await send(served, "k2")).body) == own
+        for key in (5, ["k1"], "", "a b"):
+            assert [error["extensions"]["code"] for error in await subscribe(key)] == ["BAD_USER_INPUT"]
+    assert await reported(served) == 2
+
+
+async def test_extensions_carry_a_key_over_http_too(served: Served) -> None:
+    first = await send(served, None, extensions={"idempotencyKey": "k1"})
+    assert (await send(served, "k1")).body == first.body
+
+
+async def test_an_explanation_is_of_the_first_request_alone(served: Served) -> None:
+    served.http.headers["X-Explain"] = "1"
+    first, again = await send(served, "k1"), await send(served, "k1")
+    del served.http.headers["X-Explain"]
+    plain = await send(served, "k1")
+    explained = orjson.loads(first.body)
+    assert explained.pop("extensions")["dynamodb"]
+    assert orjson.loads(plain.body) == explained
+    assert plain.body == again.body
+
+
+async def test_a_replay_is_not_paid_for_as_if_it_was_executed(served: Served) -> None:
+    def left(got: Got) -> int:
+        return int(got.headers["ratelimit-remaining"])
+
+    unkept = left(await send(served, None))
+    (report,) = served.reports
+    # Writes cost more than reads, as in the estimate.
+    assert report.price > report.units
+    assert unkept == round(1000 - report.price)
+    first = left(await send(served, "k1"))
+    assert first < unkept
+    # The put that fails on its condition is billed by what is kept, and reported by nobody: here a write unit.
+    assert left(await send(served, "k1")) == first - WRITE_UNIT_COST
+    assert (served.reports[-1].units, served.reports[-1].price) == (0, WRITE_UNIT_COST)
+    assert left(await send(served, "k2")) < first
+
+
+async def test_a_client_that_leaves_finds_its_answer(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A mutation with a key goes on; one without is stopped."""
+    assert served.gateway.database is not None
+    client = served.gateway.database.client
+    begun, may_go_on = asyncio.Event(), asyncio.Event()
+    call = client.call
+
+    async def slow(operation: str, *given: Any, **more: Any) -> dict[str, Any]:
+        if operation == "TransactWriteItems":
+            begun.set()
+            await may_go_on.wait()
+        return await call(operation, *given, **more)
+
+    monkeypatch.setattr(client, "call", slow)
+    for key in ("k1", None):
+        asking = asyncio.create_task(send(served, key))
+        await begun.wait()
+        begun.clear()
+        asking.cancel()
+        await asyncio.wait([asking])
+    await until(lambda: any("CANCELLED" in report.codes for report in served.reports))
+    may_go_on.set()
+    got = await send(served, "k1")
+    assert (got.codes, got.replayed) == ([], True)
+    assert await reported(served) == 1
+
+
+# Two processes
+
+
+@pytest.fixture
+async def pair(
+    request: pytest.FixtureRequest, proxy: Proxy, store_options: StoreOptions, clock: Clock
+) -> AsyncIterator[tuple[Served, Served]]:
+    """Two gateways on the same tables, behind a proxy that misbehaves on demand; a test may say the first deadline."""
+    deadlines = (getattr(request, "param", 30.0), 30.0)
+    async with AsyncExitStack() as stack:
+        running = []
+        for deadline in deadlines:
+            settings = Settings(secret=SECRET, port=free_port(), poll_interval=0.02, deadline_seconds=deadline)
+            gateway = Gateway(settings, replace(store_options, store=proxy.url), now=clock)
+            await stack.enter_async_context(gateway.running(jobs=False))
+            assert gateway.database is not None
+            gateway.database.client._backoff = QUICK
+            await stack.enter_async_context(listening(gateway))
+            http = await stack.enter_async_context(aiohttp.ClientSession())
+            running.append(Served(gateway, settings.url, http, clock))
+        assert running[0].gateway.database is not None
+        await make_tables(running[0].gateway.database)
+        proxy.seen.clear()
+        yield running[0], running[1]
+
+
+async def test_fifty_twins_are_one_write_and_fifty_equal_answers(pair: tuple[Served, Served], proxy: Proxy) -> None:
+    answers = await asyncio.gather(*[send(pair[number % 2], "k1") for number in range(50)])
+    assert {answer.status for answer in answers} == {200}
+    assert len({answer.body for answer in answers}) == 1
+    assert answers[0].codes == []
+    assert [answer.replayed for answer in answers].count(False) == 1
+    made = Counter(proxy.operations())
+    assert made["TransactWriteItems"] == made["UpdateItem"] == 1
+    # One of each process asks the store, the others wait for that one.
+    assert made["PutItem"] == 2
+    assert await reported(pair[0]) == 1
+
+
+async def test_twins_with_other_bodies_are_told_apart(pair: tuple[Served, Served]) -> None:
+    texts = ["A cat", "A dog"] * 10
+    sent = [
+        send(pair[number // 2 % 2], "k1", variables={"area": "Harbor", "text": text}, accept=GRAPHQL)
+        for number, text in enumerate(texts)
+    ]
+    answers = await asyncio.gather(*sent)
+    statuses = {
+        text: {answer.status for answer, of in zip(answers, texts, strict=True) if of == text} for text in texts
+    }
+    assert sorted(map(tuple, statuses.values())) == [(200,), (422,)]
+    assert await reported(pair[0]) == 1
+
+
+@pytest.mark.parametrize("seed", range(2))
+async def test_lost_and_throttled_calls_make_no_second_sighting(
+    pair: tuple[Served, Served], proxy: Proxy, seed: int
+) -> None:
+    """Clients that repeat until they are told that it is done, or cannot be, to either process and at once."""
+    chance = random.Random(seed)
+    throttled = refuse(400, "ProvisionedThroughputExceededException")
+
+    async def faulty(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        # Seldom enough that no call fails at all of its tries: an answer has to be kept in the end.
+        fault = chance.choice((*[forward] * 6, lose_answer, throttled))
+        return await fault(proxy, seen)
+
+    proxy.always = faulty
+
+    async def insist(user: str) -> set[bytes]:
+        """What is told in the end; in between a client may be told to come again."""
+        final: set[bytes] = set()
+        for _ in range(20):
+            for got in await asyncio.gather(*[send(served, "k", user=user) for served in pair]):
+                errors = orjson.loads(got.body).get("errors", ())
+                if not any(error["extensions"].get("retryable") for error in errors):
+                    final.add(got.body)
+            if final:
+                break
+        return final
+
+    users = [f"user{number}" for number in range(6)]
+    told = await asyncio.gather(*map(insist, users))
+    proxy.always = None
+    for user, final in zip(users, told, strict=True):
+        kept = await send(pair[1], "k", user=user)
+        assert kept.replayed
+        assert final == {kept.body}
+        # It was done, or it is said that it may have been.
+        assert kept.codes in ([], ["UNAVAILABLE"], ["TIMEOUT"], ["THROTTLED"])
+        errors = orjson.loads(kept.body).get("errors", ())
+        assert all(error["extensions"]["mayHaveBeenApplied"] for error in errors)
+        assert await reported(pair[0], user) <= 1
+        assert kept.codes or await reported(pair[0], user) == 1
+
+
+async def test_a_store_that_fails_half_way_makes_no_second_sighting(pair: tuple[Served, Served], proxy: Proxy) -> None:
+    """What may be tried again by itself may not be where something was written before it."""
+
+    async def no_queries(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        return await (plain(503) if seen.operation == "Query" else forward)(proxy, seen)
+
+    proxy.always = no_queries
+    confirmed = 'confirmSighting(area: "Harbor", sightingId: "none") { sightingId }'
+    both = REPORT.replace("}\n}", "}\n  " + confirmed + "\n}")
+    first = await send(pair[0], "both", both)
+    alone = await send(pair[0], "alone", CONFIRM, {})
+    assert first.codes == alone.codes == ["UNAVAILABLE"]
+    proxy.always = None
+    assert (await send(pair[1], "both", both)).body == first.body
+    assert (await send(pair[1], "alone", CONFIRM, {})).codes == ["NOT_FOUND"]
+    assert await reported(pair[0]) == 1
+
+
+@pytest.mark.parametrize("pair", [0.3], indirect=True)
+@pytest.mark.parametrize("key", ["k", None])
+async def test_a_deadline_that_passes_after_a_write_says_so(
+    pair: tuple[Served, Served], proxy: Proxy, key: str | None
+) -> None:
+    """And with a key it goes on saying so, instead of writing it twice."""
+
+    async def written_in_silence(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if seen.operation == "TransactWriteItems":
+            await proxy.ask(seen)
+            return await hang(proxy, seen)
+        return await forward(proxy, seen)
+
+    proxy.always = written_in_silence
+    first = await send(pair[0], key, accept=GRAPHQL)
+    (error,) = orjson.loads(first.body)["errors"]
+    assert error["extensions"] == {"code": "TIMEOUT", "retryable": False, "mayHaveBeenApplied": True}
+    proxy.always = None
+    if key is not None:
+        again = await send(pair[1], key, accept=GRAPHQL)
+        assert (again.status, again.body, again.replayed) == (first.status, first.body, True)
+    assert await reported(pair[1]) == 1
+
+
+@pytest.mark.parametrize("pair", [0.3], indirect=True)
+async def test_a_deadline_that_passes_before_a_write_leaves_the_key_free(
+    pair: tuple[Served, Served], proxy: Proxy
+) -> None:
+    async def no_reads(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        return await (hang if seen.operation == "GetItem" else forward)(proxy, seen)
+
+    proxy.always = no_reads
+    first = await send(pair[0], "k")
+    assert first.codes == ["TIMEOUT"]
+    assert b"mayHaveBeenApplied" not in first.body
+    proxy.always = None
+    again = await send(pair[1], "k")
+    assert (again.codes, again.replayed) == ([], False)
+    assert await reported(pair[1]) == 1

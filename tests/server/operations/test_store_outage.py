@@ -1,0 +1,79 @@
+"""A store that is gone, or hangs: what probes, clients and operators are told, and that it is found again."""
+
+from dataclasses import replace
+
+import pytest
+
+from datastore.database import StoreOptions
+from datastore.dynamodb.client import Client
+from datastore.model.identity import Role
+from tests.support.fault_proxy import Proxy, hang, until
+from tests.support.served import Answer, Served
+
+BREAKER = 'gateway_dynamodb_breaker{endpoint="tables"}'
+OPENINGS = 'gateway_dynamodb_breaker_openings_total{endpoint="tables"}'
+
+
+@pytest.fixture
+def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
+    return replace(store_options, store=proxy.url)
+
+
+@pytest.fixture
+def client(served: Served) -> Client:
+    """The gateway's own."""
+    assert served.gateway.database is not None
+    return served.gateway.database.client
+
+
+async def ready(served: Served) -> tuple[int, str]:
+    async with served.http.get(f"{served.url}/readyz") as response:
+        return response.status, (await response.json())["store"]
+
+
+async def quake(served: Served) -> Answer:
+    return await served.ask('{ earthquake(eventId: "us1") { eventId } }')
+
+
+async def figure(served: Served, name: str) -> float:
+    async with served.http.get(f"{served.url}/metrics", headers=served.headers("root", Role.ADMIN)) as response:
+        lines = (await response.text()).splitlines()
+    return float(next(line for line in lines if line.startswith(name)).rpartition(" ")[2])
+
+
+async def test_a_store_that_is_gone_is_told_and_found_again(served: Served, client: Client, proxy: Proxy) -> None:
+    assert await ready(served) == (200, "ok")
+    await proxy.go_away()
+    assert await ready(served) == (503, "unreachable")
+    tries = proxy.reached.total()
+    answer = await quake(served)
+
+    assert answer.data == {"earthquake": None}
+    assert [error["extensions"] for error in answer.errors or ()] == [
+        {"code": "UNAVAILABLE", "retryable": True, "retryAfter": 1}
+    ]
+    assert answer.calls == []
+    assert (await figure(served, BREAKER), await figure(served, OPENINGS)) == (2, 1)
+    assert proxy.reached.total() == tries
+
+    await proxy.come_back()
+    await until(lambda: not client.breakers["tables"].tripped)
+    assert await ready(served) == (200, "ok")
+    assert (await quake(served)).errors is None
+    assert await figure(served, BREAKER) == 0
+
+
+async def test_a_store_that_hangs_is_not_ready_until_it_answers(served: Served, proxy: Proxy) -> None:
+    proxy.always = hang
+    assert await ready(served) == (503, "unreachable")
+    proxy.always = None
+    assert await ready(served) == (200, "ok")
+
+
+async def test_what_is_left_to_repeat_tries_with_is_told(served: Served, client: Client) -> None:
+    full = await figure(served, "gateway_dynamodb_retry_tokens")
+    client.budget.take(client.budget.tokens - 3)
+    client.budget.take(5)
+
+    assert (full, await figure(served, "gateway_dynamodb_retry_tokens")) == (500, 3)
+    assert await figure(served, "gateway_dynamodb_retries_refused_total") == 1

@@ -1,0 +1,252 @@
+"""Places of subscriptions that are told nothing for long: they are told anew, and nothing is missed after them."""
+
+import asyncio
+import os
+import random
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from datastore.change_streams.replay.resume_token import UNKNOWN
+from datastore.change_streams.replay.signed_resume_ids import ResumeRequest
+from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.matches.cricket import CricketEvent, CricketEventKind
+from server.settings import Settings
+from server.subscriptions.event_execution import EventExecutor
+from tests.support.earthquake_samples import put_raw
+from tests.support.match_updates import advance, begun
+from tests.support.resume import told_all, write_until
+from tests.support.resuming_clients import Client, OverEvents, OverSocket
+from tests.support.served import Served
+
+CUTS = int(os.environ.get("RESUME_CUTS", "15"))
+STRONG = "subscription { earthquakeDetected(minMagnitude: 6) { eventId } }"
+MATCH = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot } }'
+SLOW_MATCH = 'subscription { matchUpdates(matchId: "m1", minIntervalMs: 15) { version conflated isSnapshot } }'
+TRANSPORTS = pytest.mark.parametrize("transport", [OverSocket, OverEvents])
+
+
+@pytest.fixture
+def settings(settings: Settings) -> Settings:
+    return replace(settings, heartbeat_seconds=0.01)
+
+
+async def cut_at_places(
+    client: Client, url: str, over: asyncio.Event, has_all: Callable[[], bool], take: Callable[[Any], None]
+) -> None:
+    """Read on one connection after another, each cut at a place that came without an event, until there were enough.
+
+    Then `over` is set, and it is read on until it has all.
+    """
+    chance = random.Random(11)
+    cuts = 0
+
+    async def read() -> None:
+        nonlocal cuts
+        begun, wait = client.last is not None, chance.choice([1, 1, 2])
+        async with client.connected(url) as events:
+            async for payload in events:
+                if not payload.get("begun"):
+                    take(payload)
+                    begun = True
+                elif begun:
+                    cuts += 1
+                    wait -= 1
+                if wait == 0 or (over.is_set() and has_all()):
+                    return
+
+    async with asyncio.timeout(30):
+        while not (over.is_set() and has_all()):
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.5):
+                    await read()
+            if cuts >= CUTS:
+                over.set()
+
+
+@TRANSPORTS
+async def test_each_strong_earthquake_comes_once_to_one_who_is_cut_at_places(
+    served: Served, transport: type[Client]
+) -> None:
+    over, had = asyncio.Event(), list[str]()
+    client = transport(served.http, STRONG, {})
+    async with client.connected(served.url) as events:
+        assert await anext(events) == {"begun": True}
+
+    def take(payload: Any) -> None:
+        had.append(payload["data"]["earthquakeDetected"]["eventId"])
+
+    async def write(number: int) -> None:
+        await put_raw(served, f"q{number}", mag=7.5 if number % 4 == 0 else 2.5)
+
+    writing = asyncio.create_task(write_until(over, write))
+
+    def expected() -> list[str]:
+        return [f"q{number}" for number in range(0, writing.result(), 4)]
+
+    await cut_at_places(client, served.url, over, lambda: writing.done() and had[-1:] == expected()[-1:], take)
+    assert had == expected()
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("query", [MATCH, SLOW_MATCH])
+async def test_each_version_counts_once_to_one_who_is_cut_at_places(
+    served: Served, transport: type[Client], query: str
+) -> None:
+    """Another match of the same table is played much faster."""
+    await begun(served, "m1", "m2")
+    over, versions, written = asyncio.Event(), list[int](), [1]
+    client = transport(served.http, query, {})
+
+    def take(payload: Any) -> None:
+        assert "resync" not in payload["extensions"]
+        update = payload["data"]["matchUpdates"]
+        assert update["isSnapshot"] == (not versions)
+        assert not versions or update["version"] == versions[-1] + 1 + update.get("conflated", 0)
+        versions.append(update["version"])
+
+    async def write(number: int) -> None:
+        name = "m1" if number % 4 == 0 else "m2"
+        kind = CricketEventKind.FOUR if number % 3 else CricketEventKind.WICKET
+        state = await advance(served, name, CricketEvent(f"{name}:{number}", kind, "…"))
+        if name == "m1":
+            written[0] = state.version
+
+    writing = asyncio.create_task(write_until(over, write))
+
+    await cut_at_places(client, served.url, over, lambda: writing.done() and versions[-1] == written[0], take)
+    assert len(versions) > 5
+
+
+async def pings(served: Served, query: str, extensions: Any, happen: Callable[[], Awaitable[Any]]) -> list[Any]:
+    """What the pings said once it had begun, and then while it happened and for ten more."""
+    async with served.http.ws_connect(
+        served.url.replace("http", "ws") + "/graphql", protocols=["graphql-transport-ws"]
+    ) as socket:
+        await socket.send_json({"type": "connection_init"})
+        assert (await socket.receive_json(timeout=10))["type"] == "connection_ack"
+        for id in ("1", "2"):
+            payload = {"query": query, "extensions": extensions}
+            await socket.send_json({"id": id, "type": "subscribe", "payload": payload})
+        # Who answers no ping meanwhile would be taken for one who has gone.
+        settling = asyncio.ensure_future(served.settle(EARTHQUAKES))
+        told: list[Any] = []
+        rest = 10
+        happening: asyncio.Task[Any] | None = None
+        while rest:
+            message = await socket.receive_json(timeout=10)
+            assert message["type"] == "ping", message
+            await socket.send_json({"type": "pong"})
+            told.append(message.get("payload"))
+            if happening is None:
+                if not settling.done():
+                    continue
+                settling.result()
+                if not extensions or sum(len(one["resume"]) for one in told if one) >= 2:
+                    happening = asyncio.ensure_future(happen())
+            else:
+                rest = rest - 1 if happening.done() and told[-1] is None else 10
+        return told
+
+
+async def test_a_ping_tells_places_that_have_moved_on_and_no_others(served: Served) -> None:
+    async def happen() -> None:
+        for number in range(3):
+            await put_raw(served, f"q{number}", mag=2.5)
+
+    told = await pings(served, STRONG, {"resumeAfter": None}, happen)
+    places = {id: [one["resume"][id] for one in told if one and id in one["resume"]] for id in ("1", "2")}
+    assert told[-10:] == [None] * 10
+    for ids in places.values():
+        assert 2 <= len(ids) == len(set(ids)) <= 4  # where it began, and at most one for each change
+    assert places["1"][-1] == places["2"][-1]
+
+
+async def test_who_did_not_ask_for_places_is_told_none(served: Served) -> None:
+    told = await pings(served, STRONG, {}, lambda: put_raw(served, "q1", mag=2.5))
+    assert set(told) == {None}
+
+
+@TRANSPORTS
+async def test_no_place_is_told_while_an_event_is_being_made(
+    served: Served, transport: type[Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_go_on, really = asyncio.Event(), EventExecutor.made
+
+    async def made(*arguments: Any) -> Any:
+        if arguments[2] is not None:
+            await may_go_on.wait()
+        return await really(*arguments)
+
+    monkeypatch.setattr(EventExecutor, "made", made)
+    client = transport(served.http, STRONG, {})
+    async with client.connected(served.url) as events:
+        assert await anext(events) == {"begun": True}
+        coming = asyncio.ensure_future(anext(events))
+        await put_raw(served, "q1", mag=7.5)
+        await put_raw(served, "q2", mag=2.5)
+        await told_all(served)
+        await asyncio.wait([coming], timeout=0.1)  # ten heartbeats
+        assert not coming.done()
+        may_go_on.set()
+        assert (await coming)["data"] == {"earthquakeDetected": {"eventId": "q1"}}
+        assert await anext(events) == {"begun": True}
+    await put_raw(served, "q3", mag=7.5)
+    async with client.connected(served.url) as events:
+        assert (await anext(events))["data"] == {"earthquakeDetected": {"eventId": "q3"}}
+
+
+async def test_more_places_than_a_ping_takes_are_told_by_the_next(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.websocket.operation.PLACES_PER_PING", 1)
+
+    async def happen() -> None:
+        await put_raw(served, "q1", mag=2.5)
+
+    told = [one["resume"] for one in await pings(served, STRONG, {"resumeAfter": None}, happen) if one]
+    assert {len(one) for one in told} == {1}
+    assert {id for one in told[2:] for id in one} == {"1", "2"}
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("query", [STRONG, SLOW_MATCH])
+async def test_who_goes_on_and_misses_nothing_is_told_places_too(
+    served: Served, transport: type[Client], query: str
+) -> None:
+    await begun(served, "m1", "m2")
+    client = transport(served.http, query, {})
+    async with client.connected(served.url) as events:
+        await anext(events)
+    last = client.last
+    async with client.connected(served.url) as events, asyncio.timeout(10):
+        coming = asyncio.ensure_future(anext(events))
+        await put_raw(served, "q1", mag=2.5)
+        await advance(served, "m2")
+        assert await coming == {"begun": True}
+    assert client.last is not None
+    assert client.last != last
+    assert client.last.partition("~")[2] == str(last).partition("~")[2]
+
+
+def test_no_place_is_told_before_the_client_knows_that_it_has_missed_something() -> None:
+    following = SimpleNamespace(
+        is_too_old=True,
+        is_at_rest=True,
+        is_behind=False,
+        waiting=0,
+        number=5,
+        told_until=5,
+        place=None,
+        last_place=None,
+    )
+    progress = SubscriptionProgress(ResumeRequest(UNKNOWN, ""))
+    progress.begin(cast(Any, following), 5, tells_first=False)
+    assert progress.standing is None
+    progress.told_resync()
+    assert progress.standing == ResumePosition(5, cast(Any, None))

@@ -1,0 +1,389 @@
+"""Those of a group who come back: who pays for them, what waits meanwhile, and when they are as the others are."""
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, cast
+
+import aiohttp
+import pytest
+
+from datastore.change_streams.replay.backfill import Backfill
+from datastore.change_streams.replay.resume_token import UNKNOWN, ResumeToken, key_of
+from datastore.change_streams.replay.signed_resume_ids import ResumeIds, ResumeRequest
+from datastore.change_streams.shards.stream_reader import ChangesLost
+from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
+from datastore.errors import SlowSubscriber, Throttled
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.feeds.table import FEED
+from datastore.model.identity import Role
+from datastore.queues import ByteBudget, QueueLimits
+from resolvers.matches.join_filters import ScoresJoinFilter
+from resolvers.matches.match_update import LiveScores
+from resolvers.matches.version_sequence import VersionSequence
+from server.http.sse import EventStreams, StreamLimits
+from server.operations.billing import MISSED_EVENT_UNITS, Billing
+from server.operations.lifecycle import Report
+from server.operations.outcome import Outcome, Stage, failure
+from server.operations.request import Caller
+from server.subscriptions.broadcast_group import BroadcastGroup
+from server.subscriptions.group_member import GroupMember
+from server.subscriptions.manager import SubscriptionManager
+from server.subscriptions.replay import ReplaySet, ReplaySource
+from tests.support.active_matches import matches, state
+from tests.support.earthquake_samples import put_raw
+from tests.support.match_updates import advance, begun
+from tests.support.notifications import notification_item
+from tests.support.resume import QUAKES, told_all
+from tests.support.resuming_clients import OverSocket
+from tests.support.served import SECRET, Served
+
+SCORES = "subscription { liveScores { isSnapshot ended updates { matchId version } } }"
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not is_so():  # noqa: ASYNC110 - it is nobody's event
+            await asyncio.sleep(0.005)
+
+
+def group_of(served: Served) -> BroadcastGroup:
+    (group,) = served.gateway.edge.runner._streams._groups.values()
+    return group
+
+
+@pytest.mark.parametrize("alone", [True, False])
+async def test_who_comes_back_and_leaves_pays_for_it_and_nobody_else(
+    served: Served, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    paid, reads, may_go_on = Counter[str | None](), asyncio.Event(), asyncio.Event()
+    really = Backfill.read
+
+    async def settle(_: Billing, request: Any, units: float) -> None:
+        paid[request.caller.identity and request.caller.identity.user_id] += cast(int, units)
+
+    async def read(*arguments: Any) -> Any:
+        reads.set()
+        await may_go_on.wait()
+        return await really(*arguments)
+
+    monkeypatch.setattr(Billing, "settle", settle)
+    monkeypatch.setattr(Billing, "settles", lambda _, units: units != 0)
+    monkeypatch.setattr(Backfill, "read", read)
+    for number in range(5):
+        await put_raw(served, f"q{number}")
+    stays = await served.listen(QUAKES, user="victim")
+    await served.settle(EARTHQUAKES)
+    await put_raw(served, "last")
+    await stays.event()
+    streams = served.gateway.edge.runner._streams
+    assert served.gateway.services is not None
+    log = next(iter(served.gateway.services.changes._tables.values())).log
+    (key,) = log.last_place.positions
+    if alone:
+        await stays.socket.close()
+        await until(lambda: not streams._groups)
+    client = OverSocket(served.http, QUAKES, served.headers("eve", Role.USER))
+    before = ResumeToken.at(key_of(log.stream, ""), 1, {key: "1"})
+    client.last = ResumeIds(SECRET.encode()).sealer(b"earthquakeDetected?{}")(before, "")
+    async with client.connected(served.url):
+        await asyncio.wait_for(reads.wait(), 10)
+        group = group_of(served)
+    await until(lambda: len(group._members) == (not alone))
+    may_go_on.set()
+    await until(lambda: not group._returning and not streams._tasks)
+    assert paid["eve"] > 9
+    assert paid["victim"] < 1
+
+
+async def test_one_comes_to_be_as_the_others_although_a_match_left_meanwhile(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begun(served, "m1", "m2")
+    stays = await served.listen(SCORES)
+    await stays.event()
+    client = OverSocket(served.http, SCORES, {})
+    async with client.connected(served.url) as events:
+        await anext(events)
+    await advance(served, "m2")
+    await told_all(served)
+    inside, may_go_on, really = asyncio.Event(), asyncio.Event(), BroadcastGroup.tell_missed
+
+    async def tell_missed(group: BroadcastGroup, members: list[GroupMember], told: Any) -> None:
+        inside.set()
+        await may_go_on.wait()
+        await really(group, members, told)
+
+    monkeypatch.setattr(BroadcastGroup, "tell_missed", tell_missed)
+    versions, ended = dict[str, int](), list[str]()
+    async with client.connected(served.url) as events:
+        await asyncio.wait_for(inside.wait(), 10)
+        await matches(served).rest("m1", (await state(served, "m1")).fence)
+        await told_all(served)
+        may_go_on.set()
+        while not ended or versions["m2"] < 5:
+            scores = (await anext(events))["data"]["liveScores"]
+            versions |= {update["matchId"]: update["version"] for update in scores["updates"]}
+            ended += scores["ended"]
+            if ended and versions["m2"] < 5:
+                await advance(served, "m2")
+        group = group_of(served)
+        await until(lambda: not group._returning)
+        assert not any(member.is_waiting for member in group._members)
+    assert ended == ["m1"]
+
+
+def test_what_left_before_one_came_so_far_is_reached() -> None:
+    sequence = VersionSequence(cast(Any, None), lambda _: True, {"m1": 4, "m2": 7}, only_live=True)
+    since = ScoresJoinFilter(sequence.seen)
+    assert not since.is_reached({"m2": 7}, {})
+    assert not since.is_reached({"m2": 7}, {"m1": 3})
+    assert not since.is_reached({"m1": 3, "m2": 7}, {})
+    assert since.is_reached({"m1": 4, "m2": 7}, {})
+    assert since.is_reached({"m2": 8}, {"m1": 4})
+    since.go_on({"m2": 8})
+    assert not since.is_news(LiveScores(False, [], ["m1"]))
+
+
+class Alone:
+    """A group of one, and who listens."""
+
+    def __init__(self, at: int = 0, most_bytes: int = 0) -> None:
+        self.keeping = QueueLimits()
+        self.at = at
+        self.room = ByteBudget(most_bytes)
+        self.told: list[Outcome | None] = []
+        self.finished: Outcome | None = None
+        self.member = GroupMember(self, cast(Any, _Anyone()), cast(Any, self))
+
+    def standing(self) -> ResumePosition:
+        return ResumePosition(self.at, UNKNOWN)
+
+    def leave(self, _: GroupMember) -> None: ...
+
+    def deliver(self, outcome: Outcome, _: Any) -> None:
+        self.told.append(outcome)
+
+    def finish(self, outcome: Outcome | None) -> None:
+        self.finished = outcome
+
+
+class _Anyone:
+    class report:
+        events = sent = 0
+
+    class request:
+        class caller:
+            identity = None
+
+    def note(self, _: Outcome) -> None: ...
+    def leave(self) -> None: ...
+
+
+def event(number: int) -> Outcome:
+    outcome = Outcome({"number": number})
+    outcome.mark(f"a.b.{number}", number)
+    return outcome
+
+
+def test_who_is_further_than_this_process_is_told_no_older_place() -> None:
+    group = Alone(at=95)
+    group.member.stay_away()
+    group.member.wait()
+    group.member.go_on(100, {})
+    assert group.member.standing() is None
+    group.at = 100
+    assert group.member.standing() == group.standing()
+
+
+def test_what_waits_for_one_who_joins_takes_the_room_of_its_reader() -> None:
+    size = len(event(1).body)
+    group = Alone(most_bytes=size * 3)
+    group.member.wait()
+    for number in range(3):
+        group.member.offer(None, event(number), None)
+    assert group.room.used == size * 3
+    group.member.offer(None, event(3), None)
+    assert group.member.is_over
+    assert group.finished is not None
+    assert group.finished.code == SlowSubscriber.code
+    assert group.room.used == 0
+
+
+async def test_nothing_waits_for_one_who_is_told_it_otherwise(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    stays = await served.listen(QUAKES)
+    await served.settle(EARTHQUAKES)
+    client = OverSocket(served.http, QUAKES, {})
+    async with client.connected(served.url) as events:
+        await anext(events)
+        await put_raw(served, "q0")
+        await anext(events)
+        await stays.event()
+    await put_raw(served, "q1")
+    await stays.event()
+    inside, may_go_on, really = asyncio.Event(), asyncio.Event(), BroadcastGroup.tell_missed
+
+    async def tell_missed(group: BroadcastGroup, members: list[GroupMember], told: Any) -> None:
+        inside.set()
+        await may_go_on.wait()
+        await really(group, members, told)
+
+    monkeypatch.setattr(BroadcastGroup, "tell_missed", tell_missed)
+    monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 3)
+    async with client.connected(served.url) as events:
+        await asyncio.wait_for(inside.wait(), 10)
+        for number in range(2, 8):
+            await put_raw(served, f"q{number}")
+            await stays.event()
+        may_go_on.set()
+        had = [(await anext(events))["data"]["earthquakeDetected"]["eventId"] for _ in range(7)]
+        await put_raw(served, "q8")
+        had.append((await anext(events))["data"]["earthquakeDetected"]["eventId"])
+    assert had == [f"q{number}" for number in range(1, 9)]
+
+
+async def test_who_comes_once_others_have_all_is_told_by_itself() -> None:
+    def missed() -> ReplaySource:
+        context = type(
+            "Context", (), {"progress": SubscriptionProgress(ResumeRequest(UNKNOWN, "")), "close": lambda self: None}
+        )()
+        return ReplaySource(cast(Any, None), cast(Any, None), context)
+
+    returning = ReplaySet(cast(Any, type("Home", (), {"keep": lambda self, members: None})()), cast(Any, None))
+    first, second, third = missed(), missed(), missed()
+    returning.add(Alone().member, first, now=False)
+    returning.add(Alone().member, second, now=False)
+    assert len(returning) == 1
+    first.progress.here()
+    returning.add(Alone().member, third, now=False)
+    assert len(returning) == 2
+
+
+async def test_who_cannot_be_told_how_things_stand_is_told_that_and_others_are_not(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begun(served, "m1")
+    stays = await served.listen(SCORES)
+    await stays.event()
+    really, failed = GroupMember.begin, list[GroupMember]()
+
+    def begin(member: GroupMember, *arguments: Any) -> None:
+        if not failed:
+            failed.append(member)
+            raise RuntimeError("broken")
+        really(member, *arguments)
+
+    monkeypatch.setattr(GroupMember, "begin", begin)
+    told = await (await served.listen(SCORES)).message()
+    assert told["type"] == "error"
+    assert told["payload"][0]["extensions"]["code"] == "INTERNAL"
+    assert (await (await served.listen(SCORES)).event())["liveScores"]["isSnapshot"]
+    await advance(served)
+    assert (await stays.event())["liveScores"]["updates"] == [{"matchId": "m1", "version": 2}]
+
+
+async def test_a_subscription_that_we_are_behind_with_does_not_end_the_socket(served: Served) -> None:
+    stays = await served.listen(QUAKES)
+    await served.settle(EARTHQUAKES)
+    (member,) = group_of(served)._members
+    member.stop(SlowSubscriber("This subscription fell behind.", behind=1))
+    told = await stays.message()
+    assert told["type"] == "error"
+    assert told["payload"][0]["extensions"]["code"] == "SLOW_SUBSCRIBER"
+    await stays.socket.send_json({"id": "2", "type": "subscribe", "payload": {"query": "{ __typename }"}})
+    assert (await stays.message())["payload"] == {"data": {"__typename": "Query"}}
+
+
+async def test_a_stream_that_may_go_on_later_is_not_told_to_be_complete(served: Served) -> None:
+    """Its client comes again after the last place that it was told."""
+    headers = {"accept": "text/event-stream"}
+    async with served.http.post(f"{served.url}/graphql", json={"query": QUAKES}, headers=headers) as response:
+        await served.settle(EARTHQUAKES)
+        told = b""
+        while b"id:" not in told:
+            told += await response.content.readany()
+        assert served.gateway.services is not None
+        (followed,) = served.gateway.services.changes._tables.values()
+        followed.source.problem = ChangesLost("lost")
+        followed.log.lost(followed.source.problem)
+        told += await asyncio.wait_for(response.content.read(), 10)
+    assert b'"UNAVAILABLE"' in told
+    assert b"complete" not in told
+    assert told.count(b"id:") == 1
+
+
+@pytest.mark.parametrize("ends_soon", [True, False])
+async def test_who_may_not_yet_be_told_when_to_come_again(ends_soon: bool) -> None:
+    sent = b""
+
+    async def outcomes() -> AsyncGenerator[Outcome, None]:
+        yield failure(Throttled("Too much.", retryAfter=2), Stage.ADMISSION)
+
+    async def send(message: Any) -> None:
+        nonlocal sent
+        sent += message.get("body", b"")
+
+    streams = EventStreams(StreamLimits())
+    await streams.serve(outcomes(), Caller(None, "::1"), asyncio.Event().wait, send, ends_soon=ends_soon)  # type: ignore[arg-type]
+    assert (b"complete" in sent) == (b"id:" in sent) == ends_soon
+    assert (b"retry: 2000" in sent) != ends_soon
+
+
+async def test_all_places_are_told_though_an_operation_hangs(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = OverSocket(served.http, QUAKES, {})
+    async with first.connected(served.url) as events:
+        await anext(events)
+    stays = await served.listen(SCORES)
+    await stays.event()
+    for id, after in (("2", None), ("3", first.last)):
+        payload = {"query": QUAKES, "extensions": {"resumeAfter": after}}
+        await stays.socket.send_json({"id": id, "type": "subscribe", "payload": payload})
+    await until(lambda: len(served.gateway.edge.runner._streams._groups) == 2)
+    quakes = [*served.gateway.edge.runner._streams._groups.values()][1]
+    await until(lambda: len(quakes._members) == 2 and not quakes._returning and quakes._progress.begun.is_set())
+
+    async def hang(*_: Any) -> None:
+        hangs.set()
+        await asyncio.Event().wait()
+
+    hangs = asyncio.Event()
+    monkeypatch.setattr(SubscriptionManager, "follow", hang)
+    await stays.socket.send_json({"id": "4", "type": "subscribe", "payload": {"query": QUAKES}})
+    await asyncio.wait_for(hangs.wait(), 10)
+    await served.gateway.edge.end_streams(random.Random(8), 0.1)
+    told = dict[str, str]()
+    while (message := await stays.socket.receive()).type is aiohttp.WSMsgType.TEXT:
+        told |= message.json().get("payload", {}).get("resume", {})
+    assert stays.socket.close_code == 1012
+    assert told.keys() == {"2", "3"}
+
+
+@pytest.mark.parametrize("query", [QUAKES, 'subscription { notificationReceived(userId: "ada") { notificationId } }'])
+async def test_each_event_that_was_missed_costs_something(
+    served: Served, monkeypatch: pytest.MonkeyPatch, query: str
+) -> None:
+    async def write(number: int) -> None:
+        await put_raw(served, f"q{number}")
+        await served.store().write_all(FEED, puts=[notification_item(f"n{number}")])
+
+    client = OverSocket(served.http, query, served.headers("ada", Role.USER))
+    async with client.connected(served.url) as events:
+        await anext(events)
+        await write(0)
+        await anext(events)
+    for number in range(30):
+        await write(number + 1)
+    await told_all(served)
+    charged: list[float] = []
+
+    def count(_: Report, calls: Any, price: float, among: int, knows_all: bool) -> float:
+        charged.append(price)
+        return 0.0
+
+    monkeypatch.setattr(Report, "_count", count)
+    async with client.connected(served.url) as events:
+        for _ in range(30):
+            await anext(events)
+    await served.gateway.edge.runner._streams.aclose()
+    assert 30 * MISSED_EVENT_UNITS <= sum(charged) < 30 * MISSED_EVENT_UNITS + 1

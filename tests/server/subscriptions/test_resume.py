@@ -1,0 +1,469 @@
+"""Subscribers that were cut off go on where they were: no gap, nothing twice, and only what they may be told now."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from datastore.change_streams.replay import signed_resume_ids as resume_ids
+from datastore.change_streams.replay.resume_token import UNKNOWN
+from datastore.change_streams.replay.signed_resume_ids import ResumeIds, ResumeRequest
+from datastore.feeds.home_feeds import source_item
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.feeds.table import FEED
+from datastore.matches.cricket import CricketEvent, CricketEventKind
+from datastore.model.composite_keys import Key
+from datastore.model.identity import Role
+from datastore.model.timestamps import iso
+from server.http.sse import EventStreams, StreamLimits
+from server.operations.outcome import Outcome
+from server.operations.request import Caller
+from server.subscriptions.event_execution import EventExecutor
+from tests.support.command_line import Process, serving
+from tests.support.earthquake_samples import put_raw
+from tests.support.fault_proxy import until
+from tests.support.feed_items import post_item
+from tests.support.home_feeds import entry
+from tests.support.livestreams import announce, at
+from tests.support.match_updates import advance, begun
+from tests.support.notifications import notification_item
+from tests.support.resume import CUTS, MATCH, QUAKES, TRANSPORTS, cut_at_random, other, told_all, write_until
+from tests.support.resuming_clients import Client, OverSocket
+from tests.support.served import NOON, SECRET, Served
+from tests.support.sightings import report
+
+__all__ = ["other"]  # fixtures
+
+
+RECEIVED = 'subscription { notificationReceived(userId: "%s") { notificationId } }'
+ARRIVALS = 'subscription { homeFeedUpdated(userId: "ada") { postId } }'
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_versions_are_contiguous_however_often_one_is_cut_off(
+    served: Served, other: Served, transport: type[Client], processes: int
+) -> None:
+    await begun(served, "m1")
+    over, versions, snapshots, written = asyncio.Event(), list[int](), list[int](), [1]
+    client = transport(served.http, MATCH, {})
+
+    def take(payload: Any) -> None:
+        if payload.get("begun"):
+            return
+        assert "resync" not in payload["extensions"], payload
+        update = payload["data"]["matchUpdates"]
+        versions.append(update["version"])
+        snapshots.extend([update["version"]] * update["isSnapshot"])
+
+    async def write(_: int) -> None:
+        written[0] = (await advance(served)).version
+
+    writing = asyncio.create_task(write_until(over, write))
+    urls = [served.url, other.url][:processes]
+
+    # The writer continues until then, so `has_all` gets the changes that it waits for.
+    await cut_at_random(client, urls, lambda: len(versions) > CUTS, take)
+    over.set()
+    await writing
+    async with client.connected(urls[0]) as events, asyncio.timeout(10):
+        while versions[-1] < written[0]:
+            take(await anext(events))
+    first = versions[0]
+    assert versions == [*range(first, first + len(versions))]
+    assert snapshots == [first]
+    assert len(versions) > CUTS
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("processes", [1, 2])
+async def test_each_earthquake_comes_once_however_often_one_is_cut_off(
+    served: Served, other: Served, transport: type[Client], processes: int
+) -> None:
+    over, had = asyncio.Event(), list[str]()
+    client = transport(served.http, QUAKES, {})
+    async with client.connected(served.url) as events:
+        assert await anext(events) == {"begun": True}
+        await put_raw(served, "q0")
+        had.append((await anext(events))["data"]["earthquakeDetected"]["eventId"])
+
+    def take(payload: Any) -> None:
+        if not payload.get("begun"):
+            had.append(payload["data"]["earthquakeDetected"]["eventId"])
+
+    writing = asyncio.create_task(write_until(over, lambda number: put_raw(served, f"q{number + 1}")))
+    urls = [served.url, other.url][:processes]
+    await cut_at_random(client, urls, lambda: True, take)
+    over.set()
+    last = await writing
+    if had[-1] != f"q{last}":
+        async with client.connected(urls[-1]) as events, asyncio.timeout(10):
+            while had[-1] != f"q{last}":
+                take(await anext(events))
+    assert had == [f"q{number}" for number in range(last + 1)]
+    assert len(had) > CUTS
+
+
+@TRANSPORTS
+async def test_a_place_that_is_not_known_is_one_resync(served: Served, transport: type[Client]) -> None:
+    await begun(served, "m1")
+    for query, last in ((MATCH, "nobody.0.0~7"), (QUAKES, "nobody.123abc.5")):
+        client = transport(served.http, query, {})
+        client.last = last
+        async with client.connected(served.url) as events:
+            told = await anext(events)
+            if query is MATCH:
+                assert told["extensions"].pop("resync")
+                assert told["data"]["matchUpdates"] == {"version": 1, "isSnapshot": True}
+                await advance(served)
+                told = await anext(events)
+                assert told["data"]["matchUpdates"] == {"version": 2, "isSnapshot": False}
+            else:
+                assert told["data"] is None
+                assert [error["extensions"]["code"] for error in told["errors"]] == ["RESYNC"]
+                await put_raw(served, "q1")
+                told = await anext(events)
+                assert told["data"] == {"earthquakeDetected": {"eventId": "q1"}}
+            assert told["extensions"].keys() == {"eventId"}
+
+
+async def test_the_id_of_another_subscription_is_refused(served: Served) -> None:
+    client = OverSocket(served.http, QUAKES, {})
+    await begun(served, "m1")
+    match = OverSocket(served.http, MATCH, {})
+    async with match.connected(served.url) as events:
+        await anext(events)
+        await advance(served)
+        await anext(events)
+    assert match.last is not None
+    client.last = match.last.partition("~")[0]
+    other_match = OverSocket(served.http, MATCH.replace("m1", "m2"), {})
+    other_match.last = match.last
+    for one in (client, other_match):
+        async with one.connected(served.url) as events:
+            refused = (await anext(events))["payload"][0]["extensions"]
+            assert refused == {"code": "BAD_USER_INPUT", "field": "resumeAfter"}
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("last", ["nonsense", "a.b", "A.b.c", "a.b.-1", "a.b.c.d", "a" * 5000])
+async def test_what_is_no_id_is_refused_by_name(served: Served, transport: type[Client], last: str) -> None:
+    await begun(served, "m1")
+    client = transport(served.http, MATCH, {})
+    client.last = last
+    async with client.connected(served.url) as events:
+        told = await anext(events)
+    errors = told["payload"] if "payload" in told else told["errors"]
+    assert errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "field": "resumeAfter"}
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("alter", [lambda id: id + "x", lambda id: id[:-3] + "zzz", lambda id: id[:30] + id[34:]])
+async def test_an_id_that_was_altered_is_refused_by_name(
+    served: Served, transport: type[Client], alter: Callable[[str], str]
+) -> None:
+    """Without a signature the gateway would accept a later position and send nothing."""
+    client = transport(served.http, QUAKES, {})
+    async with client.connected(served.url) as events:
+        await anext(events)
+        await put_raw(served, "q0")
+        await anext(events)
+    assert client.last is not None
+    client.last = alter(client.last)
+    async with client.connected(served.url) as events:
+        told = await anext(events)
+    errors = told["payload"] if "payload" in told else told["errors"]
+    assert errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "field": "resumeAfter"}
+
+
+@TRANSPORTS
+@pytest.mark.parametrize("query", [QUAKES, RECEIVED % "ada"])
+async def test_what_a_subscription_never_says_that_one_knew_is_no_id_of_it(
+    served: Served, transport: type[Client], query: str
+) -> None:
+    client = transport(served.http, query, served.headers("ada", Role.USER))
+    async with client.connected(served.url) as events:
+        await anext(events)
+    assert client.last is not None
+    client.last += "~7"
+    async with client.connected(served.url) as events:
+        told = await anext(events)
+    errors = told["payload"] if "payload" in told else told["errors"]
+    assert errors[0]["extensions"] == {"code": "BAD_USER_INPUT", "field": "resumeAfter"}
+
+
+@pytest.mark.parametrize("break_", ["\n", "\r", "\0", " "])
+async def test_no_event_can_be_slipped_in_by_an_id(served: Served, break_: str) -> None:
+    user = "ada"
+    last = f"a.b.c~x{break_}{break_}event: next{break_}data: forged{break_}{break_}"
+    asked = {"query": ARRIVALS, "extensions": {"resumeAfter": last}}
+    headers = {**served.headers(user, Role.USER), "accept": "text/event-stream"}
+    async with served.http.post(f"{served.url}/graphql", json=asked, headers=headers) as response:
+        told = await response.text()
+    assert "forged" not in told
+    assert "BAD_USER_INPUT" in told
+
+
+async def test_an_id_with_a_break_is_never_sent() -> None:
+    sent: list[Any] = []
+
+    async def outcomes() -> AsyncGenerator[Outcome, None]:
+        outcome = Outcome({"a": 1})
+        outcome.mark("a.b.c~x\n\ndata: forged", 1)
+        yield outcome
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await EventStreams(StreamLimits()).serve(outcomes(), Caller(None, "::1"), asyncio.Event().wait, send)  # type: ignore[arg-type]
+    body = b"".join(message.get("body", b"") for message in sent)
+    assert b"\ndata: forged" not in body
+    assert b"INTERNAL" in body
+
+
+async def test_equal_subscribers_that_go_on_join_the_others(served: Served) -> None:
+    client, groups = OverSocket(served.http, QUAKES, {}), served.gateway.edge.runner._streams._groups
+    stays = await served.listen(QUAKES)
+    await served.settle(EARTHQUAKES)
+    async with client.connected(served.url) as events:
+        await anext(events)
+        await put_raw(served, "q1")
+        await anext(events)
+    await put_raw(served, "q2")
+    async with client.connected(served.url) as events:
+        assert (await anext(events))["data"] == {"earthquakeDetected": {"eventId": "q2"}}
+        await put_raw(served, "q3")
+        assert (await anext(events))["data"] == {"earthquakeDetected": {"eventId": "q3"}}
+        (group,) = groups.values()
+        assert len(group._members) == 2
+        await until(lambda: not group._returning)
+        await until(lambda: all(member.is_plain for member in group._members))
+    for name in ("q1", "q2", "q3"):
+        assert await stays.event() == {"earthquakeDetected": {"eventId": name}}
+
+
+# Each subscription, and the rights there are when one comes back
+
+
+async def missed(
+    served: Served,
+    query: str,
+    happen: Callable[[], Awaitable[Any]],
+    before: Callable[[], Awaitable[Any]] | None = None,
+    *,
+    user: str = "ada",
+    again: str | None = None,
+) -> AsyncGenerator[Any, None]:
+    """What is told first to one who comes back, as `again` if it is said, after this happened. `before`: one event."""
+    client = OverSocket(served.http, query, served.headers(user, Role.USER))
+    async with client.connected(served.url) as events:
+        await anext(events)
+        if before is not None:
+            await before()
+            await anext(events)
+    await happen()
+    await told_all(served)
+    client.headers = dict(served.headers(again or user, Role.USER))
+    async with client.connected(served.url) as events:
+        async for payload in events:
+            yield payload
+
+
+async def test_notifications_come_that_were_missed_and_nobody_elses(served: Served) -> None:
+    async def happen() -> None:
+        for owner, name in (("eve", "hers"), ("ada", "mine")):
+            await served.store().write_all(FEED, puts=[notification_item(name, owner)])
+
+    first = served.store().write_all(FEED, puts=[notification_item("first")])
+    async with aclosing(missed(served, RECEIVED % "ada", happen, lambda: first)) as told:
+        assert (await anext(told))["data"]["notificationReceived"]["notificationId"].endswith("mine")
+
+
+async def test_who_may_not_be_told_is_not_told_what_was_missed_either(served: Served) -> None:
+    async def nothing() -> None: ...
+
+    async with aclosing(missed(served, RECEIVED % "ada", nothing, again="eve")) as told:
+        errors = (await anext(told))["errors"]
+    assert [error["extensions"]["code"] for error in errors] == ["FORBIDDEN"]
+
+
+async def test_authors_that_were_left_meanwhile_stay_silent(served: Served) -> None:
+    async def write(*items: Any) -> None:
+        for item in items:
+            await served.store().write_all(FEED, puts=[item])
+
+    left, gone, new = [source_item("ada", name, iso(NOON)) for name in ("left", "gone", "new")]
+    await write(left, source_item("ada", "big", iso(NOON)))
+    soon = NOON + timedelta(seconds=1)
+
+    async def happen() -> None:
+        await write(post_item("x", "left", soon), gone, post_item("y", "gone", soon))
+        for source in (left, gone):
+            await served.store().write_all(FEED, deletes=[Key(source["PK"], source["SK"])])
+        await write(entry(post_item("first", "big", soon)), post_item("second", "big", soon), new)
+        await write(post_item("third", "new", soon))
+
+    async with aclosing(missed(served, ARRIVALS, happen, lambda: write(post_item("first", "big", soon)))) as told:
+        posts = [(await anext(told))["data"]["homeFeedUpdated"]["postId"] for _ in range(2)]
+    assert posts == ["second", "third"]
+
+
+ALERTS = 'subscription { watchAlerts(userId: "ada") { category } }'
+
+
+async def test_alerts_come_that_were_missed_for_the_watches_there_are(served: Served) -> None:
+    create = 'mutation ($c: String!) { createWatch(input: {area: "Harbor", category: $c}) { watchId } }'
+    cats = (await served.ask(create, {"c": "Cats"}, user="ada")).data["createWatch"]["watchId"]
+    await served.ask(create, {"c": "Sneakers"}, user="ada")
+
+    async def happen() -> None:
+        await report(served, area="Harbor", category="Cats", user="bob")
+        delete = 'mutation ($id: ID!) { deleteWatch(area: "Harbor", category: "Cats", watchId: $id) { watchId } }'
+        await served.ask(delete, {"id": cats}, user="ada")
+        art = (await served.ask(create, {"c": "Street Art"}, user="ada")).data["createWatch"]["watchId"]
+        await report(served, area="Harbor", category="Street Art", user="bob")
+        await served.ask(delete.replace("Cats", "Street Art"), {"id": art}, user="ada")
+        await report(served, area="Harbor", category="Sneakers", user="bob")
+
+    before = partial(report, served, area="Harbor", category="Cats", user="bob")
+    async with aclosing(missed(served, ALERTS, happen, before)) as told:
+        assert (await anext(told))["data"] == {"watchAlerts": {"category": "Sneakers"}}
+
+
+ENGAGEMENT = 'subscription { postEngagement(postId: "p") { likeCount } }'
+
+
+async def test_a_post_that_may_be_seen_no_longer_is_not_told_of(served: Served) -> None:
+    """Its author follows it, too: there is a group, and what was missed is made for both."""
+    await served.store().write_all(FEED, puts=[post_item("p", "bob")])
+    stays = await served.listen(ENGAGEMENT, user="bob")
+    await stays.event()
+
+    async def happen() -> None:
+        await served.store().write_all(FEED, puts=[post_item("p", "bob", visibility="private") | {"likes": 2}])
+
+    async with aclosing(missed(served, ENGAGEMENT, happen)) as told:
+        said = await anext(told)
+    errors = said["payload"] if "payload" in said else said["errors"]
+    assert [error["extensions"]["code"] for error in errors] == ["NOT_FOUND"]
+    assert await stays.event() == {"postEngagement": {"likeCount": 2}}
+
+
+LIVESTREAMS = "subscription { livestreamChanged { title state } }"
+
+
+async def test_a_livestream_that_began_and_one_that_was_announced_meanwhile_are_told(served: Served) -> None:
+    await announce(served, title="Soon", startTime=at(minutes=1), endTime=None)
+
+    async def happen() -> None:
+        served.clock.forward(minutes=2)
+        await announce(served, title="New", startTime=at(days=1), endTime=None)
+
+    before = partial(announce, served, title="Before", startTime=at(days=1), endTime=None)
+    async with aclosing(missed(served, LIVESTREAMS, happen, before)) as told:
+        events = [(await anext(told))["data"]["livestreamChanged"] for _ in range(2)]
+    expected = [{"title": "New", "state": "UPCOMING"}, {"title": "Soon", "state": "LIVE"}]
+    assert sorted(events, key=lambda event: event["title"]) == expected
+
+
+SCORES = "subscription { liveScores(minIntervalMs: 60000) { isSnapshot updates { matchId version conflated } } }"
+
+
+async def test_scores_that_waited_while_one_was_cut_off_are_not_lost(served: Served) -> None:
+    await begun(served, "m1", "m2")
+    client = OverSocket(served.http, SCORES, {})
+    async with client.connected(served.url) as events:
+        assert (await anext(events))["data"]["liveScores"]["isSnapshot"]
+        await advance(served, "m1")  # this waits for a minute
+        await advance(served, "m2", CricketEvent("m2:1", CricketEventKind.WICKET, "WICKET!"))
+        told = (await anext(events))["data"]["liveScores"]["updates"]
+        assert told == [{"matchId": "m2", "version": 2, "conflated": 0}]
+    await advance(served, "m2")
+    async with client.connected(served.url) as events:
+        told = [(await anext(events))["data"]["liveScores"] for _ in range(2)]
+    assert [scores["isSnapshot"] for scores in told] == [False, False]
+    assert [update for scores in told for update in scores["updates"]] == [
+        {"matchId": "m1", "version": 2, "conflated": 0},
+        {"matchId": "m2", "version": 3, "conflated": 0},
+    ]
+
+
+async def test_more_matches_than_an_id_can_tell_of_are_told_anew(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(resume_ids, "LONGEST_RESUME", 80)
+    await begun(served, *[f"match-{number}" for number in range(5)])
+    client = OverSocket(served.http, SCORES, {})
+    for _ in range(2):
+        async with client.connected(served.url) as events:
+            told = (await anext(events))["data"]["liveScores"]
+            assert told["isSnapshot"]
+            assert len(told["updates"]) == 5
+        assert ResumeIds(SECRET.encode()).open(client.last, b"liveScores?{}") == ResumeRequest(UNKNOWN, "")
+
+
+async def test_a_herd_that_comes_back_is_told_what_was_missed_once_for_all(
+    served: Served, other: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clients = [OverSocket(served.http, QUAKES, {}) for _ in range(20)]
+    async with clients[0].connected(served.url) as events:
+        await anext(events)
+        await put_raw(served, "q0")
+        await anext(events)
+    for client in clients:
+        client.last = clients[0].last
+    for number in range(3):
+        await put_raw(served, f"q{number + 1}")
+    made, really = list[Any](), EventExecutor.made
+
+    async def counted(maker: EventExecutor, member: Any, told: Any, standing: Any) -> Any:
+        made.append(told)
+        return await really(maker, member, told, standing)
+
+    monkeypatch.setattr(EventExecutor, "made", counted)
+
+    async def had(client: Client) -> list[str]:
+        async with client.connected(other.url) as events:
+            return [(await anext(events))["data"]["earthquakeDetected"]["eventId"] for _ in range(3)]
+
+    assert await asyncio.gather(*map(had, clients)) == [["q1", "q2", "q3"]] * 20
+    assert len(made) <= 6  # once, and for those who came late once more
+
+
+REPORT = 'mutation { reportSighting(input: {area: "Harbor", category: "Cats", description: "A tabby"}) { sightingId } }'
+REPORTED = "subscription { sightingReported { sightingId } }"
+
+
+@TRANSPORTS
+async def test_a_process_that_was_killed_is_gone_on_from_with_the_next_on_its_data(
+    tmp_path: Path, transport: type[Client]
+) -> None:
+    folder = tmp_path / "data"
+    with serving(folder) as first:
+        token = first.token()
+
+        def report(gateway: Process) -> Any:
+            return gateway.data(REPORT, token)["reportSighting"]
+
+        async with aiohttp.ClientSession() as http:
+            client = transport(http, REPORTED, {})
+            async with client.connected(first.url) as events:
+                await anext(events)
+                expected = [await asyncio.to_thread(report, first)]
+                told = [await anext(events)]
+            expected.append(await asyncio.to_thread(report, first))
+            first.process.kill()
+            first.process.wait()
+            with serving(folder, "--no-demo") as second:
+                expected.append(await asyncio.to_thread(report, second))
+                async with client.connected(second.url) as events:
+                    told += [await anext(events), await anext(events)]
+                    expected.append(await asyncio.to_thread(report, second))
+                    told.append(await anext(events))
+    assert [one["data"]["sightingReported"] for one in told] == expected

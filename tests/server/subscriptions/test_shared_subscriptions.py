@@ -1,0 +1,624 @@
+"""Equal subscriptions: made once, told to all, and nobody is told what was made for another."""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from itertools import pairwise
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from datastore.change_streams.shards.stream_reader import ChangesLost
+from datastore.errors import SlowSubscriber
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
+from datastore.keyspace.sightings import BLIP
+from datastore.matches.live_state import LiveScore
+from datastore.matches.match_follows import MatchFollows
+from datastore.model.identity import Role
+from datastore.queues import OverflowPolicy
+from datastore.session.metering import Meter
+from resolvers.matches.join_filters import ScoresJoinFilter
+from resolvers.matches.match_update import LiveScores, MatchUpdate
+from resolvers.shared import event_source as subscribing
+from resolvers.shared.context import Context
+from server.operations.lifecycle import Report, Request
+from server.operations.outcome import Outcome, domain_error
+from server.operations.request import Operation, Transport
+from server.subscriptions.manager import SubscriptionManager
+from tests.support.active_matches import begin
+from tests.support.contract import every_call
+from tests.support.feed_items import following_item, post_item
+from tests.support.feed_subscriptions import put as put_post
+from tests.support.feed_subscriptions import remove as remove_post
+from tests.support.match_updates import advance, begun, nobody_follows, play_out
+from tests.support.served import Served, call_name
+from tests.support.shared_subscriptions import (
+    FOLLOWED,
+    REPORTED,
+    Heard,
+    all_end,
+    caller,
+    follow,
+    groups,
+    leave,
+    prepared,
+    runner,
+)
+from tests.support.sightings import report as report_sighting
+
+__all__ = ["all_end"]  # fixtures
+
+
+SCORE = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot liveScore { version } } }'
+WITH_MATCH = 'subscription { matchUpdates(matchId: "m1") { version match { round } } }'
+SCORES = "subscription { liveScores { isSnapshot ended updates { matchId version isSnapshot liveScore { version } } } }"
+COUNTS = 'subscription { postEngagement(postId: "p", whenSlow: CLOSE) { likeCount } }'
+
+
+# --- Once for all -----------------------------------------------------------------------------------------------------
+
+
+async def test_fifty_viewers_cost_what_one_does(served: Served) -> None:
+    await begun(served, "m1", round="Final")
+    viewers = [await follow(served, WITH_MATCH, f"user-{number}") for number in range(50)]
+    assert {(await viewer.next())["matchUpdates"]["version"] for viewer in viewers} == {1}
+    served.reports.clear()
+
+    with every_call(served) as calls:
+        await advance(served)
+        told = [await viewer.next() for viewer in viewers]
+
+    assert told == [{"matchUpdates": {"version": 2, "match": {"round": "Final"}}}] * 50
+    assert [call_name(call) for call in calls].count("GetItem cricket-fixtures") == 1
+    assert len({id(viewer.outcomes[-1]) for viewer in viewers}) == 1
+    assert groups(served) == 1
+    assert served.gateway.services is not None
+    assert served.gateway.services.changes.followers(ACTIVE_MATCHES) == 50
+
+    leave(*viewers)
+    await runner(served).aclose()
+    await nobody_follows(served)
+    assert [(report.events, report.codes, report.calls >= 1) for report in served.reports] == [(2, [], True)] * 50
+    assert sum(report.sent for report in served.reports) == sum(
+        len(outcome.body) for viewer in viewers for outcome in viewer.outcomes
+    )
+    # Each has paid a part of what was read.
+    assert len({report.price for report in served.reports if report.price}) == 1
+    assert all(0 < report.price < 0.5 for report in served.reports)
+
+
+async def test_what_is_asked_otherwise_is_another(served: Served) -> None:
+    await begun(served, "m1", "m2")
+    query = "subscription($id: ID!) { matchUpdates(matchId: $id) { matchId } }"
+
+    async def of(**variables: Any) -> Heard:
+        operation = Operation(query, variables)
+        request = await runner(served).prepare(operation, caller("ada"), Transport.WEBSOCKET)
+        assert isinstance(request, Request)
+        heard = Heard()
+        heard.following = await runner(served).follow(request, heard)
+        return heard
+
+    viewers = [await of(id="m1"), await of(id="m2"), await of(id="m1")]
+    assert [(await viewer.next())["matchUpdates"]["matchId"] for viewer in viewers] == ["m1", "m2", "m1"]
+    assert groups(served) == 2
+    leave(*viewers)
+
+
+async def test_over_all_transports_it_is_one(served: Served) -> None:
+    listener = await served.listen(REPORTED)
+    heard = await follow(served, REPORTED)
+    stream = runner(served).stream(await prepared(served, REPORTED, caller("ada")))
+    assert (await anext(stream)).is_place
+    pulled = asyncio.ensure_future(anext(stream))
+    await served.settle(BLIP, 3)
+    assert groups(served) == 1
+
+    sighting = await report_sighting(served)
+
+    expected = {"sightingReported": {"sightingId": sighting["sightingId"]}}
+    assert [await listener.event(), await heard.next(), (await pulled).data] == [expected] * 3
+    await stream.aclose()
+    leave(heard)
+    await listener.socket.close()
+    async with asyncio.timeout(5):
+        while groups(served):  # noqa: ASYNC110 - it is over the wire
+            await asyncio.sleep(0.01)
+
+
+async def test_whoever_begins_what_another_has_just_begun_joins_him(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begun(served, "m1")
+    accounts, put_down, both = runner(served).accounts, list[Any](), asyncio.Barrier(2)
+    source, measure = SubscriptionManager._source, accounts.measure
+
+    def noted(report: Report, meter: Meter) -> float:
+        put_down.append(meter)
+        return measure(report, meter)
+
+    async def at_once(streams: SubscriptionManager, request: Request, context: Any) -> Any:
+        made = await source(streams, request, context)
+        monkeypatch.setattr(context, "close", lambda: put_down.append("closed"))
+        await both.wait()
+        return made
+
+    with monkeypatch.context() as patched:
+        patched.setattr(accounts, "measure", noted)
+        patched.setattr(SubscriptionManager, "_source", at_once)
+        viewers = await asyncio.gather(follow(served, SCORE), follow(served, SCORE))
+        assert put_down[0] == "closed"
+        assert len(put_down) == 2
+    assert groups(served) == 1
+    assert [(await viewer.next())["matchUpdates"]["version"] for viewer in viewers] == [1, 1]
+    leave(*viewers)
+
+
+async def test_who_owes_nothing_has_left_at_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    streams = runner(served)._streams
+    monkeypatch.setattr(runner(served).accounts, "_budgets", None)
+    await begun(served, "m1")
+    viewers = [await follow(served, SCORE) for _ in range(3)]
+    for viewer in viewers:
+        await viewer.next()
+    await streams.aclose()  # the event is paid for
+    served.reports.clear()
+
+    leave(*viewers)
+
+    assert [(report.events, report.calls > 0) for report in served.reports] == [(1, True)] * 3
+    assert not streams._tasks
+
+
+# --- To each what they may know ---------------------------------------------------------------------------------------
+
+
+async def test_nobody_is_told_what_was_made_for_another(served: Served) -> None:
+    await begun(served, "m1")
+    for user in ("ada", "bob"):
+        await served.ask('mutation { followMatch(matchId: "m1", teamId: "10") { matchId } }', user=user)
+    before = [await follow(served, FOLLOWED, user) for user in ("ada", "eve", "bob", "ada")]
+    for viewer in before:
+        await viewer.next()
+
+    stranger = await follow(served, FOLLOWED)
+    viewers = [*before, await follow(served, FOLLOWED, "eve")]
+    await viewers[-1].next()
+    assert (await stranger.next())["matchUpdates"]["match"] == {"isFollowed": None}
+    assert [error["extensions"]["code"] for error in stranger.outcomes[0].described] == ["UNAUTHENTICATED"]
+
+    follows = {"ada": await is_followed(served, "ada"), "eve": await is_followed(served, "eve")}
+    users = ("ada", "eve", "bob", "ada", "eve")
+    for version in (2, 3):
+        await advance(served)
+        for user, viewer in zip(users, viewers, strict=True):
+            update = (await viewer.next())["matchUpdates"]
+            assert update == {"version": version, "match": {"isFollowed": follows["ada" if user != "eve" else "eve"]}}
+        assert (await stranger.next())["matchUpdates"]["match"] == {"isFollowed": None}
+    assert follows == {"ada": True, "eve": False}
+    leave(*viewers, stranger)
+
+
+async def is_followed(served: Served, user: str) -> bool:
+    answer = await served.ask('{ match(id: "m1") { isFollowed } }', user=user)
+    return bool(answer.data["match"]["isFollowed"])
+
+
+async def test_the_same_user_with_other_rights_is_another(served: Served) -> None:
+    """One who may see all of a post for followers, and one who may not any more."""
+    post, follow_bob = post_item("p", "bob", visibility="followers"), following_item("ada", "bob")
+    await put_post(served, post, follow_bob)
+    viewers = [
+        await follow(served, COUNTS, "ada"),
+        await follow(served, COUNTS, "ada", Role.ADMIN),
+        await follow(served, COUNTS, "bob"),
+    ]
+    stranger = await follow(served, COUNTS, "eve")
+    assert [(await viewer.next())["postEngagement"]["likeCount"] for viewer in viewers] == [0, 0, 0]
+    assert await stranger.end() == "NOT_FOUND"
+    assert stranger.outcomes == []
+
+    await remove_post(served, follow_bob)
+    await put_post(served, post | {"likes": 1})
+
+    assert await viewers[0].end() == "FORBIDDEN"
+    assert [(await viewer.next())["postEngagement"]["likeCount"] for viewer in viewers[1:]] == [1, 1]
+    assert len(viewers[0].outcomes) == 1
+    leave(*viewers)
+
+
+async def test_what_is_for_everybody_is_made_once_for_all_users(served: Served) -> None:
+    await put_post(served, post_item("p", "bob"))
+    viewers = [await follow(served, COUNTS, f"user-{number}") for number in range(5)]
+    for viewer in viewers:
+        await viewer.next()
+
+    with every_call(served) as calls:
+        await put_post(served, post_item("p", "bob") | {"likes": 1})
+        assert [(await viewer.next())["postEngagement"]["likeCount"] for viewer in viewers] == [1] * 5
+
+    assert len({id(viewer.outcomes[-1]) for viewer in viewers}) == 1
+    assert "GetItem feed" not in [call_name(call) for call in calls]
+    leave(*viewers)
+
+
+async def test_a_source_that_asks_too_late_who_asks_tells_nobody(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault of ours: better no event than another's."""
+    tell = subscribing.follow
+
+    async def curious(context: Context, *given: Any, **named: Any) -> Any:
+        async for event in tell(context, *given, **named):
+            assert context.identity is not None
+            yield event
+
+    monkeypatch.setattr("resolvers.sightings.sightings.follow", curious)
+    viewers = [await follow(served, REPORTED, user) for user in ("ada", "bob")]
+    await served.settle(BLIP, 2)
+
+    await report_sighting(served)
+
+    assert [await viewer.end() for viewer in viewers] == ["INTERNAL"] * 2
+    assert [viewer.outcomes for viewer in viewers] == [[], []]
+
+
+# --- Who joins --------------------------------------------------------------------------------------------------------
+
+
+async def test_whoever_joins_whenever_is_told_every_version_once(served: Served) -> None:
+    chance = random.Random(1)
+    ids = ["m1", "m2"]
+    instance = await begin(served, *ids, balls=2)
+    first = await follow(served, SCORES)
+    playing = asyncio.create_task(play_out(instance, *ids))
+    viewers = [first]
+    single: list[Heard] = []
+    while not playing.done() and len(viewers) < 40:
+        viewers.append(await follow(served, SCORES, chance.choice([None, "ada", "bob"])))
+        single.append(await follow(served, SCORE))
+        await asyncio.sleep(chance.random() * 0.05)
+    await playing
+    last = (
+        await served.ask(
+            '{ m1: match(id: "m1") { liveScore { version } } m2: match(id: "m2") { liveScore { version } } }'
+        )
+    ).data
+    until = {id: last[id]["liveScore"]["version"] for id in ids}
+
+    for viewer in viewers:
+        seen: dict[str, list[Any]] = {id: [] for id in ids}
+        while {id: updates[-1]["version"] if updates else 0 for id, updates in seen.items()} != until:
+            for update in (await viewer.next())["liveScores"]["updates"]:
+                seen[update["matchId"]].append(update)
+        for updates in seen.values():
+            check_versions(updates)
+    for viewer in single:
+        told = [(await viewer.next())["matchUpdates"]]
+        while told[-1]["version"] < until["m1"]:
+            told.append((await viewer.next())["matchUpdates"])
+        check_versions(told)
+    assert len({viewer.outcomes[0].body for viewer in viewers}) >= 3
+    assert groups(served) == 2
+    leave(*viewers, *single)
+
+
+def check_versions(updates: list[Any]) -> None:
+    """A snapshot, then every version once."""
+    assert [update["isSnapshot"] for update in updates] == [True] + [False] * (len(updates) - 1)
+    for before, after in pairwise(updates):
+        assert after["version"] == before["version"] + 1
+
+
+def _update(match_id: str, version: int, *, is_snapshot: bool) -> MatchUpdate:
+    return MatchUpdate(match_id, "L", version, cast(LiveScore, None), is_snapshot)
+
+
+@given(st.data())
+@settings(max_examples=60, deadline=None)
+def test_what_is_passed_over_is_what_one_knew(data: st.DataObject) -> None:
+    """Matches that go on, leave and come back; one joins at a moment, and reads how they stand at a later one."""
+    steps = data.draw(
+        st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(["next", "next", "leave"])), max_size=25)
+    )
+    joined = data.draw(st.integers(0, len(steps)))
+    read = data.draw(st.integers(joined, len(steps)))
+    versions = {"a": 1, "b": 1}
+    live = {"a": 1}
+    since: ScoresJoinFilter | None = None
+    snapshot: dict[str, int] = {}
+    events: list[LiveScores] = []
+    states = [dict(live)]
+    for id, what in steps:
+        if what == "leave":
+            events.append(LiveScores(False, [], [id] if live.pop(id, None) else []))
+        else:
+            is_back = id not in live
+            versions[id] += not is_back
+            live[id] = versions[id]
+            events.append(LiveScores(False, [_update(id, live[id], is_snapshot=is_back)]))
+        states.append(dict(live))
+
+    told: dict[str, int] = {}
+    for at, event in enumerate(events):
+        if at == joined:
+            since = ScoresJoinFilter(states[at])
+            snapshot = states[read]
+            since.begin(
+                LiveScores(True, [MatchUpdate(id, "L", v, cast(LiveScore, None), True) for id, v in snapshot.items()])
+            )
+            told = dict(snapshot)
+        if since is None or not (event.ended or event.updates) or not since.is_news(event):
+            continue
+        for id in event.ended:
+            assert told.pop(id)
+        for update in event.updates:
+            if update.is_snapshot:
+                assert update.version >= told.get(update.match_id, 0)
+            else:
+                assert update.version == told[update.match_id] + 1
+            told[update.match_id] = update.version
+    if since is not None:
+        assert told == live
+        assert not steps or since.is_settled or read == len(steps)
+
+
+async def test_those_who_join_while_it_is_read_are_told_what_is_read_next(served: Served) -> None:
+    await begun(served, "m1")
+    first = await follow(served, SCORE)
+    await first.next()
+
+    with every_call(served) as calls:
+        viewers = [await follow(served, SCORE, f"user-{number}") for number in range(20)]
+        assert {(await viewer.next())["matchUpdates"]["version"] for viewer in viewers} == {1}
+
+    # One for the first of them, one for those who came meanwhile.
+    assert [call_name(call) for call in calls].count("GetItem active-matches") <= 3
+    leave(first, *viewers)
+
+
+# --- Who leaves, and who is slow --------------------------------------------------------------------------------------
+
+
+async def test_who_leaves_while_an_event_is_told_is_told_no_more(served: Served) -> None:
+    viewers: list[Heard] = []
+
+    def push_the_next(heard: Heard) -> None:
+        at = viewers.index(heard)
+        if at == 1:
+            leave(viewers[1], viewers[2])
+
+    viewers += [await follow(served, REPORTED, heard=Heard(push_the_next)) for _ in range(4)]
+    await served.settle(BLIP, 4)
+    await report_sighting(served)
+    for viewer in (viewers[0], viewers[1], viewers[3]):
+        await viewer.next()
+    await report_sighting(served)
+    await viewers[3].next()
+
+    assert [len(viewer.outcomes) for viewer in viewers] == [2, 1, 0, 2]
+    assert [viewer.last for viewer in viewers] == [[]] * 4
+    leave(*viewers)
+
+
+async def test_a_listener_that_fails_is_nobody_elses_trouble(served: Served) -> None:
+    def fail(_: Heard) -> None:
+        raise RuntimeError("broken inside")
+
+    broken = await follow(served, REPORTED, heard=Heard(fail))
+    other = await follow(served, REPORTED)
+    await served.settle(BLIP, 2)
+
+    for _ in range(2):
+        await report_sighting(served)
+        await other.next()
+
+    assert await broken.end() == "INTERNAL"
+    assert len(broken.outcomes) == 1
+    leave(other)
+
+
+async def test_who_does_not_read_is_disconnected_and_holds_up_nobody(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 3)
+    await put_post(served, post_item("p", "bob"))
+    latest = COUNTS.replace("CLOSE", "LATEST")
+    slow = runner(served).stream(await prepared(served, COUNTS, caller("ada")))
+    slower = runner(served).stream(await prepared(served, latest, caller("ada")))
+    quick = await follow(served, COUNTS)
+    quick_latest = await follow(served, latest)
+    assert (await anext(slow)).data == (await anext(slower)).data == {"postEngagement": {"likeCount": 0}}
+    assert quick.following is not None
+    assert quick_latest.following is not None
+    assert [quick.following.keeping.policy, quick_latest.following.keeping.policy] == [
+        OverflowPolicy.CLOSE,
+        OverflowPolicy.LATEST,
+    ]
+    await quick.next()
+
+    for likes in range(1, 6):
+        await put_post(served, post_item("p", "bob") | {"likes": likes})
+        assert await quick.next() == {"postEngagement": {"likeCount": likes}}
+    while (await quick_latest.next())["postEngagement"]["likeCount"] < 5:
+        pass
+
+    (error,) = (await anext(slow)).errors
+    assert isinstance(domain_error(error), SlowSubscriber)
+    assert (await anext(slower)).data == {"postEngagement": {"likeCount": 5}}
+    await slow.aclose()
+    await slower.aclose()
+    await runner(served).aclose()
+    # What a newer one took the place of was not sent, nor what waited for one that was disconnected.
+    told = [(report.events, report.codes) for report in served.reports]
+    assert told == [(2, ["SLOW_SUBSCRIBER"]), (2, [])]
+    leave(quick, quick_latest)
+
+
+async def come_back(served: Served, query: str, after: str, *users: str) -> list[AsyncGenerator[Outcome, None]]:
+    """Readers of streams who go on after the same event, and have had the next."""
+    asked = [await prepared(served, query, caller(user)) for user in users]
+    for request in asked:
+        request.asked.resume_after = after
+    readers = [runner(served).stream(request) for request in asked]
+    await asyncio.gather(*map(anext, readers))
+    return readers
+
+
+async def missed_by_others(served: Served, many: int) -> tuple[Heard, str]:
+    """Who was told of events, and the id of one after which so many more have come."""
+    present = await follow(served, REPORTED)
+    await served.settle(BLIP)
+    for _ in range(1 + many):
+        await report_sighting(served)
+        await present.next()
+    event_id = present.outcomes[0].event_id
+    assert event_id is not None
+    return present, event_id
+
+
+async def test_a_replay_is_as_fast_as_the_slowest_of_those_who_read_it(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 3)
+    present, after = await missed_by_others(served, 12)
+    quick, slow = await come_back(served, REPORTED, after, "ada", "bob")
+
+    everything: list[str | None] = [None] * 11
+
+    async def read(reader: AsyncGenerator[Outcome, None], turns: int) -> list[str | None]:
+        told: list[str | None] = []
+        for _ in range(11):
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            told.append((await anext(reader)).code)
+        return told
+
+    async with asyncio.timeout(5):
+        told = await asyncio.gather(read(quick, 0), read(slow, 50))
+    assert list(told) == [everything] * 2
+    await quick.aclose()
+    await slow.aclose()
+    leave(present)
+
+
+async def test_who_reads_nothing_of_a_replay_holds_up_the_others_for_a_while(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 3)
+    monkeypatch.setattr("server.subscriptions.backpressure.MOST_BEHIND_SECONDS", 0.05)
+    present, after = await missed_by_others(served, 12)
+    reader, idle = await come_back(served, REPORTED, after, "ada", "bob")
+    async with asyncio.timeout(5):
+        assert [(await anext(reader)).code for _ in range(11)] == [None] * 11
+    (error,) = (await anext(idle)).errors
+    assert isinstance(domain_error(error), SlowSubscriber)
+    await reader.aclose()
+    await idle.aclose()
+    leave(present)
+
+
+# --- What fails -------------------------------------------------------------------------------------------------------
+
+
+async def test_an_event_that_cannot_be_read_is_an_event_and_a_source_that_fails_ends_all(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begun(served, "m1")
+    viewers = [await follow(served, WITH_MATCH, user) for user in ("ada", "bob")]
+    for viewer in viewers:
+        await viewer.next()
+
+    def broken(_: object) -> None:
+        raise RuntimeError("broken inside")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("resolvers.shared.context.Context.fixtures", property(broken))
+        await advance(served)
+        assert [await viewer.next() for viewer in viewers] == [{"matchUpdates": {"version": 2, "match": None}}] * 2
+    assert [outcome.code for viewer in viewers for outcome in viewer.outcomes] == [None, "INTERNAL"] * 2
+    await advance(served)
+    for viewer in viewers:
+        await viewer.next()
+
+    assert served.gateway.services is not None
+    served.reports.clear()
+    served.gateway.services.changes._hub.end(ACTIVE_MATCHES.name, ChangesLost("Some may have been missed."))
+
+    assert [await viewer.end() for viewer in viewers] == [ChangesLost.code] * 2
+    await runner(served).aclose()
+    assert [report.codes for report in served.reports] == [["INTERNAL", ChangesLost.code]] * 2
+    # Whoever comes now begins anew.
+    again = await follow(served, WITH_MATCH)
+    assert (await again.next())["matchUpdates"]["version"] == 3
+    leave(again)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize("stuck", ["ada", "bob"])
+async def test_an_event_that_hangs_for_one_ends_with_a_timeout_for_him_alone(
+    served: Served, monkeypatch: pytest.MonkeyPatch, stuck: str, alone: bool
+) -> None:
+    """Whether he is the first for whom it is made, and whether it is shared at all."""
+    await begun(served, "m1")
+    read, given_up = MatchFollows.by_key, list[str]()
+
+    async def hanging(follows: MatchFollows, match_id: str, user_id: str) -> Any:
+        if user_id == stuck:
+            try:
+                await asyncio.sleep(60)
+            finally:
+                given_up.append(user_id)
+        return await read(follows, match_id, user_id)
+
+    if alone:
+        monkeypatch.setattr("server.subscriptions.manager._asked", lambda _: None)
+    viewers = {user: await follow(served, FOLLOWED, user) for user in ("ada", "bob")}
+    again = await follow(served, FOLLOWED, stuck)
+    for viewer in (*viewers.values(), again):
+        await viewer.next()
+
+    async def time_is_up(for_so_many: int) -> None:
+        under_way = runner(served)._deadlines._under_way
+        async with asyncio.timeout(10):
+            while len(under_way) != for_so_many:  # noqa: ASYNC110 - it has no event
+                await asyncio.sleep(0.001)
+        for one in tuple(under_way):
+            one.expire()
+
+    monkeypatch.setattr(MatchFollows, "by_key", hanging)
+    other = viewers["bob" if stuck == "ada" else "ada"]
+    for version in (2, 3, 4):  # it holds up none of those that come next
+        await advance(served)
+        assert (await other.next())["matchUpdates"]["version"] == version
+    await time_is_up(2 if alone else 1)
+    assert [await viewers[stuck].end(), await again.end()] == ["TIMEOUT"] * 2
+    late = await follow(served, FOLLOWED, stuck)
+    await time_is_up(1)
+    assert await late.end() == "TIMEOUT"
+    await advance(served)
+    assert (await other.next())["matchUpdates"]["version"] == 5
+    assert not other.last
+    assert set(given_up) == {stuck}
+    leave(other)
+    async with asyncio.timeout(10):
+        while served.gateway.edge.admission.subscriptions.total:  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0.001)
+
+
+async def test_what_ends_by_itself_ends_for_all(served: Served) -> None:
+    await put_post(served, post_item("p", "bob"))
+    viewers = [await follow(served, COUNTS, user) for user in ("ada", "bob")]
+    for viewer in viewers:
+        await viewer.next()
+
+    await remove_post(served, post_item("p", "bob"))
+
+    assert [await viewer.end() for viewer in viewers] == [None, None]
+    assert served.gateway.services is not None
+    async with asyncio.timeout(5):
+        while served.gateway.services.changes.followers(FEED):  # noqa: ASYNC110 - it is over the wire
+            await asyncio.sleep(0.01)

@@ -1,0 +1,149 @@
+"""The public npm client graphql-ws, with the gateway and its real engine."""
+
+import asyncio
+from typing import Any
+
+import aiohttp
+
+from datastore.database import StoreOptions
+from datastore.keyspace.sightings import BLIP
+from datastore.model.identity import Role
+from runtime.container import Gateway
+from server.settings import Settings
+from server.websocket.limits import SocketLimits
+from tests.support.node_client import run, running
+from tests.support.served import Clock, Served, listening
+from tests.support.store_engines import make_tables
+from tests.support.toy_sockets import Served as Toys
+from tests.support.toy_sockets import serving
+
+REPORT = """mutation ($description: String!) {
+  reportSighting(input: { area: "Harbor", category: "Cats", description: $description }) { sightingId }
+}"""
+
+
+def address(served: Served) -> str:
+    return served.url.replace("http", "ws") + "/graphql"
+
+
+async def report(served: Served, description: str) -> None:
+    answer = await served.ask(REPORT, {"description": description}, user="bob")
+    assert answer.errors is None
+
+
+def reported(description: str) -> dict[str, Any]:
+    return {"data": {"sightingReported": {"description": description}}}
+
+
+def without_id(event: dict[str, Any]) -> dict[str, Any]:
+    """An event, which has an id and tells nothing else beside its data."""
+    extensions = event.pop("extensions")
+    assert extensions.keys() == {"eventId"}
+    return event
+
+
+async def test_operations_over_a_lazy_socket(served: Served) -> None:
+    async with running(
+        "graphql-ws.js", scenario="operations", url=address(served), token=served.token("ada")
+    ) as client:
+        assert await client.said() == {"idle": []}
+        assert await client.said() == {"data": {"areas": list(served.gateway.settings.areas)}}
+        refused = await client.said()
+        assert refused["data"] is None
+        assert refused["errors"][0]["path"] == ["requestLogs"]
+        assert refused["errors"][0]["extensions"]["code"] == "FORBIDDEN"
+        for _ in ("syntax", "validation"):
+            (error,) = await client.said()
+            assert error["extensions"]["code"] == "BAD_USER_INPUT"
+        await served.settle(BLIP)
+        await client.tell("go")
+        assert [without_id(event) for event in await client.said()] == [
+            reported(description) for description in ("one", "two", "three")
+        ]
+        assert await client.said() == {"stillServed": True}
+        events = (await client.said())["events"]
+        assert events[0] == "connected"
+        assert set(events[1::2]) == {"closed 1000"}
+        await client.everything()
+
+
+async def test_an_eager_socket_kept_alive_by_pings(served: Served) -> None:
+    said = await run("graphql-ws.js", scenario="eager", url=address(served))
+    assert said == ["connected", "alive", {"closed": 1000}]
+
+
+async def test_a_token_renewed_without_connecting_again(served: Served, clock: Clock) -> None:
+    tokens = served.gateway.edge.tokens
+    short, long = (tokens.issue("ada", Role.USER, lifetime=seconds) for seconds in (600, 1800))
+    async with running("graphql-ws.js", scenario="renewal", url=address(served), token=short) as client:
+        await served.settle(BLIP)
+        await report(served, "before")
+        assert without_id(await client.said()) == reported("before")
+        await client.tell(long)
+        assert await client.said() == {"pong": {}}
+        clock.forward(seconds=900)
+        await report(served, "after")
+        assert without_id(await client.said()) == reported("after")
+        await client.tell(served.token("bob"))
+        closed = await client.said()
+        assert closed["closed"] == 4403
+        assert closed["reason"].startswith("Forbidden: the new token is not of the user who connected")
+
+
+async def test_a_client_connects_again_when_the_server_was_restarted(
+    settings: Settings, store_options: StoreOptions, clock: Clock
+) -> None:
+    gateway = Gateway(settings, store_options, now=clock)
+    async with gateway.running(), aiohttp.ClientSession() as http:
+        served = Served(gateway, settings.url, http, clock)
+        assert gateway.database is not None
+        await make_tables(gateway.database)
+        async with running("graphql-ws.js", scenario="restart", url=address(served)) as client:
+            async with listening(gateway):
+                assert await client.said() == "connected"
+                await served.settle(BLIP)
+            assert await client.said() == {"closed": 1001}
+            async with listening(gateway):
+                while (said := await client.said()) != "connected":
+                    assert said == {"closed": 1006}  # nobody listened yet
+                await served.settle(BLIP)
+                await report(served, "again")
+                assert without_id(await client.said()) == reported("again")
+
+
+async def ping_everybody(server: Toys) -> None:
+    """Again and again, as if the time for it had come each time."""
+    while True:
+        for socket in tuple(server.edge._sockets):
+            if socket._acknowledged and not socket._over:
+                socket.ping()
+        await asyncio.sleep(0.05)
+
+
+async def test_close_codes_and_who_connects_again() -> None:
+    """Those who are to be in time have all the time; those who never say something are at servers of their own."""
+    patient = SocketLimits(init_timeout=600, ping_every=600, unanswered_pings=1)
+    hasty = SocketLimits(init_timeout=0.2)
+    async with serving(limits=patient) as usual, serving(limits=patient) as pinging, serving(limits=hasty) as at_once:
+        pings = asyncio.create_task(ping_everybody(pinging))
+        (found,) = await run("close-codes.js", url=usual.url, urls={"noPongs": pinging.url, "noInit": at_once.url})
+        pings.cancel()
+    fault = found["ourFault"].pop("reason")
+    assert fault.startswith("Internal server error ")
+    assert found == {
+        way: {"code": code, "name": name, "attempts": attempts} | ({"reason": reason} if reason else {})
+        for way, (code, name, attempts, reason) in {
+            "garbage": (4400, "BadRequest", 1, "Invalid message: not an object"),
+            "binary": (4400, "BadRequest", 1, "Invalid message: binary, and not text"),
+            "tooLarge": (1009, None, 1, "a frame of 65,537 bytes, where the message may have 65,536 more"),
+            "twoInits": (4429, "TooManyInitialisationRequests", 1, "Too many initialisation requests"),
+            "sameId": (4409, "SubscriberAlreadyExists", 1, "Subscriber for 1 already exists"),
+            "beforeTheAck": (4401, "Unauthorized", 1, "Unauthorized"),
+            "noInit": (4408, "ConnectionInitialisationTimeout", 2, "Connection initialisation timeout"),
+            "noSubprotocol": (4406, "SubprotocolNotAcceptable", 1, "Subprotocol not acceptable"),
+            "wrongToken": (4403, "Forbidden", 2, "Forbidden: The token's signature is wrong."),
+            "keysCannotBeFetched": (1013, None, 2, "The keys cannot be fetched."),
+            "ourFault": (4500, "InternalServerError", 1, None),
+            "noPongs": (4411, None, 2, "1 pings went unanswered"),
+        }.items()
+    }

@@ -1,0 +1,641 @@
+"""graphql-transport-ws, spoken with a real server by well-behaved and other peers."""
+
+import asyncio
+import json
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from graphql.language import OperationType
+from hypothesis import given
+from hypothesis import strategies as st
+
+from datastore.errors import NotFound
+from server.admission.connection_limits import Connections
+from server.admission.quotas import KeyedQuota
+from server.admission.settings import unlimited
+from server.documents.document_cache import Document, KnownText
+from server.operations.request import Caller, Operation
+from server.websocket.connection import WebSocketConnection
+from server.websocket.endpoint import SUBPROTOCOL
+from server.websocket.limits import SocketLimits
+from server.websocket.messages import ProtocolError, read_message, requested_operation
+from tests.support.toy_sockets import NOW, QUICK, Peer, Served, serving, unexpected, until, upgrade, world
+from tests.support.websocket import deaf, masked_frame
+
+
+@pytest.fixture
+async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Served]:
+    async with serving() as served:
+        yield served
+    assert not unexpected(caplog)
+
+
+async def test_a_query_and_a_mutation(edge: Served) -> None:
+    async with edge.ready() as peer:
+        for id, query, data in (
+            ("q", "{ hello }", {"hello": "world"}),
+            ("m", "mutation { change }", {"change": "changed"}),
+        ):
+            await peer.subscribe(id, query)
+            assert await peer.next(id) == {"data": data}
+            assert await peer.receive() == {"type": "complete", "id": id}
+
+
+async def test_a_subscription(edge: Served) -> None:
+    async with edge.ready() as peer:
+        query = "subscription A($to: Int!) { count(to: $to) } subscription B { held }"
+        await peer.subscribe("1", query, variables={"to": 2}, operationName="A", extensions={})
+        assert [await peer.next("1") for _ in range(2)] == [{"data": {"count": 0}}, {"data": {"count": 1}}]
+        assert await peer.receive() == {"type": "complete", "id": "1"}
+
+
+async def test_an_id_can_be_used_again_when_its_operation_is_over(edge: Served) -> None:
+    async with edge.ready() as peer:
+        for _ in range(20):
+            await peer.subscribe("1", "{ hello }")
+            await peer.next("1")
+            assert (await peer.receive())["type"] == "complete"
+
+
+async def test_every_event_sees_a_fresh_context_of_its_own_moment(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription { events { number loaded moment again: loaded } }")
+        await asyncio.sleep(0.05)
+        world.now += 1000
+        world.go.set()
+        for number in range(3):
+            then = NOW + 1001 + number
+            event = {"number": number, "loaded": then, "moment": then, "again": then}
+            assert await peer.next("1") == {"data": {"events": event}}
+        assert (await peer.receive())["type"] == "complete"
+
+
+async def test_every_operation_has_a_context_of_its_own(edge: Served) -> None:
+    async with edge.ready() as peer:
+        for expected in (NOW + 1, NOW + 2):
+            await peer.subscribe("1", "{ twice }")
+            assert await peer.next("1") == {"data": {"twice": expected}}
+            await peer.receive()
+    assert world.contexts == 2
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        b"\x00",
+        b'{"type": "ping"}',
+        "",
+        "{",
+        "null",
+        "[]",
+        "1",
+        '"ping"',
+        "{}",
+        '{"type": 1}',
+        '{"type": null}',
+        '{"type": ["ping"]}',
+        '{"type": "nonsense"}',
+        '{"type": "next", "id": "1", "payload": {}}',
+        '{"type": "connection_ack"}',
+        '{"type": "start", "id": "1", "payload": {"query": "{ hello }"}}',
+        '{"type": "connection_init", "payload": 1}',
+        '{"type": "connection_init", "payload": []}',
+        '{"type": "ping", "payload": "x"}',
+        '{"type": "pong", "payload": false}',
+        '{"type": "complete"}',
+        '{"type": "complete", "id": 1}',
+        '{"type": "complete", "id": ""}',
+        '{"type": "subscribe", "payload": {"query": "{ hello }"}}',
+        '{"type": "subscribe", "id": "", "payload": {"query": "{ hello }"}}',
+        '{"type": "subscribe", "id": "1"}',
+        '{"type": "subscribe", "id": "1", "payload": []}',
+        '{"type": "subscribe", "id": "1", "payload": {}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": null}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": ["{ hello }"], "documentId": "a"}}',
+        '{"type": "subscribe", "id": "1", "payload": {"documentId": ""}}',
+        '{"type": "subscribe", "id": "1", "payload": {"documentId": 1}}',
+        '{"type": "subscribe", "id": "%s", "payload": {"query": "{ hello }"}}' % ("x" * 257),
+        '{"type": "subscribe", "id": null, "payload": {"query": "{ hello }"}}',
+        '{"type": "subscribe", "id": ["1"], "payload": {"query": "{ hello }"}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "variables": []}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "variables": "{}"}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "operationName": 1}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "extensions": []}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "variables": {"n": NaN}}}',
+        '{"type": "subscribe", "id": "1", "payload": {"query": "{ hello }", "variables": {"n": %s}}}' % ("9" * 5000),
+        '{"type": "subscribe", "id": "\\ud800", "payload": {"query": "{ hello }"}}',
+        '{"type": "ping"}\x00',
+        "[" * 50_000,
+        '{"type":"ping","payload":' + '{"a":' * 5000 + "1" + "}" * 5001,
+    ],
+)
+async def test_malformed_messages(edge: Served, message: str | bytes) -> None:
+    for initialise in (False, True):
+        async with edge.peer() as connection:
+            if initialise:
+                await connection.send('{"type": "connection_init"}')
+                await connection.recv()
+            await connection.send(message)
+            code, reason = await Peer(connection).closed()
+            assert code == 4400
+            assert reason.startswith("Invalid message: ")
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=8,
+)
+TYPES = st.sampled_from(["connection_init", "ping", "pong", "subscribe", "complete", "next", ""])
+FIELDS = st.fixed_dictionaries(
+    {},
+    optional={
+        "query": JSON | st.just("{ hello }"),
+        "variables": JSON,
+        "operationName": JSON,
+        "extensions": JSON,
+        "documentId": JSON,
+    },
+)
+MESSAGES = st.fixed_dictionaries({}, optional={"type": TYPES | JSON, "id": JSON, "payload": FIELDS | JSON})
+
+
+@given(MESSAGES.map(json.dumps) | JSON.map(json.dumps) | st.text(max_size=40))
+def test_a_message_is_well_formed_or_4400(text: str) -> None:
+    code = 0
+    try:
+        message = read_message(text)
+        if message.type == "subscribe":
+            requested_operation(message)
+    except ProtocolError as broken:
+        code = broken.farewell.code
+    assert code == 4400 or (code == 0 and isinstance(json.loads(text), dict))
+
+
+async def test_text_that_is_not_utf8(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.connection.send(b"\xff\xfe", text=True)
+        assert (await peer.closed())[0] == 1007
+
+
+async def test_messages_hold_64_kilobytes_however_many_frames_they_come_in(edge: Served) -> None:
+    ping = '{"type": "ping", "payload": {"a": "%s"}}'
+    largest = ping % ("x" * (65_536 - len(ping) + 2))
+    for message in (largest, [largest[:30_000], largest[30_000:]]):
+        async with edge.ready() as peer:
+            await peer.connection.send(message)
+            assert (await peer.receive())["type"] == "pong"
+    for message in (largest + " ", [largest, " "]):
+        async with edge.ready() as peer:
+            await peer.connection.send(message)
+            assert (await peer.closed())[0] == 1009
+
+
+async def test_a_peer_hears_that_its_message_is_too_large_when_it_has_sent_it(edge: Served) -> None:
+    size = 5_000_000
+    for _ in range(5):
+        reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+        writer.write(upgrade("x"))
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(bytes([0x81, 0x80 | 127]) + size.to_bytes(8, "big") + bytes(4) + b"x" * size)
+        await writer.drain()
+        async with asyncio.timeout(3):
+            frame = await reader.read()
+        assert (frame[0], frame[2:4]) == (0x88, (1009).to_bytes(2, "big"))
+        writer.close()
+
+
+async def test_a_message_comes_in_no_more_frames_than_it_may(edge: Served) -> None:
+    hello = json.dumps({"type": "connection_init"})
+    for frames, code in ((1000, None), (1100, 1009)):
+        async with edge.peer() as connection:
+            await connection.send([hello, *[""] * frames])
+            if code is None:
+                assert json.loads(await connection.recv()) == {"type": "connection_ack"}
+            else:
+                assert await Peer(connection).closed() == (code, "a message in more than 1,024 frames")
+
+
+async def test_pings_of_a_peer_that_does_not_read_are_not_all_answered() -> None:
+    ping = bytes([0x89, 0x80 | 125, 0, 0, 0, 0]) + bytes(125)
+    anything = Connections(unlimited())
+    async with (
+        serving(limits=SocketLimits(ping_every=600, send_timeout=600), connections=anything) as edge,
+        deaf(edge, "subscription { held }") as ask,
+    ):
+        for _ in range(60):
+            await ask(ping * 1000)
+        await ask({"type": "subscribe", "id": "2", "payload": {"query": "subscription { held }"}})
+        await until(lambda: world.opened == 2)
+        (connection,) = edge.server.server_state.connections
+        assert connection.transport.get_write_buffer_size() < 1_000_000
+
+
+async def test_messages_are_not_compressed(edge: Served) -> None:
+    async with edge.ready(compression="deflate") as peer:
+        assert not peer.connection.protocol.extensions
+
+
+async def test_malformed_messages_leave_nothing_behind(edge: Served) -> None:
+    async def shout(message: str) -> None:
+        async with edge.peer() as connection:
+            await connection.send(message)
+            assert (await Peer(connection).closed())[0] == 4400
+
+    async def rounds(count: int) -> None:
+        for _ in range(count):
+            await asyncio.gather(*[shout(message) for message in ("[" * 65_000, "9" * 65_000, '{"a":' * 13_000)])
+
+    await rounds(10)
+    before = resident_pages()
+    await rounds(30)
+    assert (resident_pages() - before) * os.sysconf("SC_PAGE_SIZE") < 4_000_000
+
+
+def resident_pages() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+
+async def test_what_the_protocol_does_not_name_is_passed_over(edge: Served) -> None:
+    async with edge.peer() as connection:
+        peer = Peer(connection)
+        await peer.send(type="ping", id="1", payload=None)
+        assert await peer.receive() == {"type": "pong"}
+        await peer.send(type="pong", payload=None)
+        await peer.send(type="complete", id="never begun", payload=[1])
+        await peer.send(type="connection_init", id=5, payload=None, more={"a": 1})
+        assert await peer.receive() == {"type": "connection_ack"}
+        payload = {"query": "{ hello }", "variables": None, "operationName": None, "extensions": None, "more": [1]}
+        await peer.send(type="subscribe", id="1", payload=payload, more=1)
+        assert await peer.next("1") == {"data": {"hello": "world"}}
+
+
+class Known:
+    """Documents by id."""
+
+    def plain(self, asked: Operation) -> KnownText | None:
+        return None
+
+    async def text_of(self, asked: Operation, caller: Caller) -> KnownText:
+        known = asked.document_id or (asked.extensions or {}).get("persistedQuery", {}).get("sha256Hash")
+        if known != "hello":
+            raise NotFound("There is no such document.")
+        return KnownText("{ hello }")
+
+    async def accepted(self, asked: Operation, document: Document) -> None:
+        assert document.operation(None).kind is OperationType.QUERY
+
+
+async def test_documents_by_id_and_by_hash() -> None:
+    persisted = {"version": 1, "sha256Hash": "hello"}
+    async with serving(Known()) as edge, edge.ready() as peer:
+        for payload in ({"documentId": "hello"}, {"extensions": {"persistedQuery": persisted}}):
+            await peer.send(type="subscribe", id="1", payload=payload)
+            assert await peer.next("1") == {"data": {"hello": "world"}}
+            assert (await peer.receive())["type"] == "complete"
+        await peer.send(type="subscribe", id="1", payload={"documentId": "other"})
+        message = await peer.receive()
+        assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "NOT_FOUND")
+        await peer.send(type="subscribe", id="1", payload={"operationName": "Hello", "extensions": {}})
+        assert await peer.closed() == (4400, "Invalid message: Send `query`, or `documentId`.")
+
+
+@pytest.mark.parametrize(
+    ("query", "variables"),
+    [
+        ("", None),
+        ("{", None),
+        ("{ nope }", None),
+        ("subscription { nope }", None),
+        ("subscription { count held }", None),
+        ("{ hello \0 }", None),
+        ("query A { hello } query B { me }", None),
+        ("subscription A { count } subscription B { held }", None),
+        ("fragment F on Query { hello }", None),
+        ("subscription { count(to: " + "9" * 5000 + ") }", None),
+        ("{" + "a{" * 4000, None),
+        ("subscription ($to: Int!) { count(to: $to) }", {"to": "x"}),
+        ("subscription ($to: Int!) { count(to: $to) }", {}),
+        ("subscription ($to: Int!) { count(to: $to) }", {"to": [[[[[1]]]]]}),
+    ],
+)
+async def test_a_faulty_operation_ends_itself_and_not_the_socket(edge: Served, query: str, variables: Any) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", query, variables=variables)
+        message = await peer.receive()
+        assert (message["type"], message["id"]) == ("error", "1")
+        assert message["payload"]
+        assert all(error["extensions"]["code"] == "BAD_USER_INPUT" for error in message["payload"])
+        await peer.subscribe("1", "{ hello }")
+        assert await peer.next("1") == {"data": {"hello": "world"}}
+
+
+async def test_an_unknown_operation_name(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription A { count }", operationName="B")
+        assert (await peer.receive())["type"] == "error"
+
+
+async def test_errors_of_an_event_come_with_the_event(edge: Served) -> None:
+    async with edge.ready() as peer:
+        world.go.set()
+        await peer.subscribe("1", "subscription { events { failing } }")
+        payload = await peer.next("1")
+        assert payload["data"] == {"events": {"failing": None}}
+        assert payload["errors"][0]["extensions"] == {"code": "NOT_FOUND"}
+
+
+@pytest.mark.parametrize(("how", "code"), [("domain", "NOT_FOUND"), ("bug", "INTERNAL")])
+async def test_an_event_source_that_fails_ends_with_an_error(edge: Served, how: str, code: str) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", f'subscription {{ failing(how: "{how}") }}')
+        await peer.next("1")
+        message = await peer.receive()
+        assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", code)
+        assert "swordfish" not in str(message)
+        await peer.subscribe("1", "{ hello }")
+        await peer.next("1")
+
+
+async def test_a_subscription_that_may_not_begin(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription { refused }")
+        message = await peer.receive()
+        assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "UNAUTHENTICATED")
+
+
+async def test_queries_have_a_deadline() -> None:
+    async with serving(deadline=0.05) as edge, edge.ready() as peer:
+        await peer.subscribe("1", "{ slow }")
+        message = await peer.receive()
+        assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "TIMEOUT")
+
+
+async def test_a_source_that_falls_behind_ends_its_operation_and_not_the_socket(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", 'subscription { failing(how: "slow") }')
+        while (message := await peer.receive())["type"] == "next":
+            pass
+        assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "SLOW_SUBSCRIBER")
+        await peer.subscribe("2", "{ hello }")
+        assert (await peer.receive())["id"] == "2"
+
+
+async def test_subscribing_before_the_ack(edge: Served) -> None:
+    async with edge.peer() as connection:
+        peer = Peer(connection)
+        await peer.subscribe("1", "{ hello }")
+        assert await peer.closed() == (4401, "Unauthorized")
+
+
+async def test_a_second_init(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.send(type="connection_init")
+        assert await peer.closed() == (4429, "Too many initialisation requests")
+
+
+async def test_no_init() -> None:
+    async with serving(limits=SocketLimits(init_timeout=0.05)) as edge, edge.peer() as connection:
+        assert await Peer(connection).closed() == (4408, "Connection initialisation timeout")
+
+
+@pytest.mark.parametrize("offered", [None, ["graphql-ws"], ["chat", "graphql-ws"]])
+async def test_other_subprotocols(edge: Served, offered: Any) -> None:
+    async with edge.peer(subprotocols=offered) as connection:
+        assert connection.subprotocol is None
+        assert await Peer(connection).closed() == (4406, "Subprotocol not acceptable")
+
+
+async def test_ours_among_other_subprotocols(edge: Served) -> None:
+    async with edge.ready(subprotocols=["graphql-ws", SUBPROTOCOL]) as peer:
+        assert peer.connection.subprotocol == SUBPROTOCOL
+
+
+async def test_an_id_in_use(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        await peer.next("1")
+        await peer.subscribe("1", "{ hello }")
+        assert await peer.closed() == (4409, "Subscriber for 1 already exists")
+
+
+async def test_one_operation_too_many(edge: Served) -> None:
+    async with edge.ready() as peer:
+        for id in "123":
+            await peer.subscribe(id, "subscription { held }")
+            await peer.next(id)
+        await peer.subscribe("4", "{ hello }")
+        message = await peer.receive()
+        assert (message["type"], message["id"]) == ("error", "4")
+        await peer.send(type="complete", id="1")
+        await peer.subscribe("4", "{ hello }")
+        await peer.next("4")
+
+
+async def test_complete_releases_the_event_source_at_once(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        await peer.next("1")
+        assert world.held == 1
+        await peer.send(type="complete", id="1")
+        await until(lambda: world.held == 0)
+        await peer.send(type="complete", id="unknown")
+        await peer.subscribe("1", "{ slow }")
+        await until(lambda: world.held == 1)
+        await peer.send(type="complete", id="1")
+        await until(lambda: world.held == 0)
+        await peer.subscribe("1", "{ hello }")
+        assert await peer.next("1") == {"data": {"hello": "world"}}
+
+
+async def test_nothing_of_an_operation_comes_after_its_complete_was_read(edge: Served) -> None:
+    async with edge.ready() as peer:
+        for _ in range(10):
+            await peer.subscribe("1", "subscription { flood(size: 10) }")
+            await peer.next("1")
+            await peer.send(type="complete", id="1")
+            await peer.send(type="ping")
+            while (message := await peer.receive()) != {"type": "pong"}:
+                assert message["type"] == "next"
+            await peer.subscribe("1", "{ hello }")
+            assert await peer.next("1") == {"data": {"hello": "world"}}
+            assert await peer.receive() == {"type": "complete", "id": "1"}
+
+
+async def test_a_result_that_nobody_waits_for_any_more_is_not_sent(edge: Served) -> None:
+    async with edge.ready() as peer:
+        for id in ("1", "2", "3"):
+            await peer.subscribe(id, "{ hello }")
+            await peer.send(type="complete", id=id)
+        await peer.send(type="ping")
+        assert await peer.receive() == {"type": "pong"}
+
+
+async def test_a_peer_that_does_not_read_has_no_more_waiting_for_it_than_may_be_open(edge: Served) -> None:
+    async with deaf(edge, "subscription { flood }") as ask:
+        await until(lambda: world.opened == 1)
+        tasks = len(asyncio.all_tasks())
+        for number in range(40):
+            await ask({"type": "subscribe", "id": f"q{number}", "payload": {"query": "{"}})
+            await asyncio.sleep(0.002)
+        assert len(asyncio.all_tasks()) < tasks + QUICK.max_operations
+
+
+async def test_an_event_source_that_resists_is_not_heard_after_complete(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription { stubborn }")
+        await peer.next("1")
+        await peer.send(type="complete", id="1")
+        await peer.subscribe("1", "subscription { held }")
+        assert await peer.next("1") == {"data": {"held": 0}}
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(peer.receive(), 0.1)
+
+
+async def test_pings_are_answered_with_their_payload(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.send(type="ping")
+        assert await peer.receive() == {"type": "pong"}
+        await peer.send(type="ping", payload={"a": [1]})
+        assert await peer.receive() == {"type": "pong", "payload": {"a": [1]}}
+        await peer.send(type="pong", payload={"unasked": True})
+        await peer.subscribe("1", "{ hello }")
+        await peer.next("1")
+
+
+async def test_a_peer_that_does_not_answer_pings_goes() -> None:
+    limits = SocketLimits(init_timeout=1.0, ping_every=0.03)
+    async with serving(limits=limits) as edge, edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        assert await peer.closed() == (4411, "2 pings went unanswered")
+
+
+async def test_a_peer_that_leaves_while_it_is_identified(edge: Served) -> None:
+    async with edge.peer() as connection:
+        await connection.send('{"type": "connection_init", "payload": {"Authorization": "Bearer hanging"}}')
+        await asyncio.sleep(0.05)
+
+
+async def test_a_peer_that_does_not_read_is_dropped(edge: Served) -> None:
+    async with deaf(edge, "subscription { flood }"):
+        await until(lambda: world.opened == 1)
+        await until(lambda: not edge.server.server_state.connections and not edge.edge._sockets)
+
+
+GOODBYE = b"\x88\x80\0\0\0\0"
+
+
+@pytest.mark.parametrize("goodbye", [GOODBYE, b""])
+@pytest.mark.parametrize("query", ["subscription { flood }", "subscription { flood(size: 60000) }"])
+async def test_a_peer_that_says_goodbye_and_does_not_read_is_dropped(
+    goodbye: bytes, query: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its places are taken until it has gone, and given back once."""
+    monkeypatch.setattr("server.websocket.connection.CLOSE_SECONDS", 0.2)
+    watched, places = Connections(), KeyedQuota("WebSockets", 10, 10)
+    async with serving(connections=watched, places=places, limits=SocketLimits()) as edge:
+        async with deaf(edge, query) as send:
+            await until(lambda: world.opened == 1)
+            await asyncio.sleep(0.05)
+            assert (watched.open, places.total) == (1, 1)
+            await send(goodbye)
+            await until(lambda: world.held == 0)
+            await asyncio.sleep(0.05)
+            assert (watched.open, places.total) == (1, 1)
+            await until(lambda: not edge.server.server_state.connections)
+            await until(lambda: not places.total)
+        assert (watched.open, places.total) == (0, 0)
+
+
+async def test_a_peer_that_said_goodbye_may_read_to_the_end(edge: Served) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", edge.port, limit=4096)
+    subscribe = json.dumps({"type": "subscribe", "id": "1", "payload": {"query": "subscription { flood }"}})
+    writer.write(upgrade("x") + masked_frame('{"type": "connection_init"}') + masked_frame(subscribe))
+    await until(lambda: world.opened == 1)
+    await asyncio.sleep(0.05)
+    writer.write(GOODBYE)
+    await until(lambda: world.held == 0)
+    said = await reader.read()
+    assert len(said) > 200_000
+    assert said.endswith(b"}}}\x88\x00")
+    writer.close()
+
+
+async def test_a_peer_that_reads_slowly_gets_everything(edge: Served) -> None:
+    async with edge.ready(max_queue=1) as peer:
+        await peer.subscribe("1", "subscription { flood }")
+        for _ in range(50):
+            assert len((await peer.next("1"))["data"]["flood"]) == 200_000
+            await asyncio.sleep(0.002)
+
+
+@pytest.mark.parametrize("query", ["subscription { held }", "{ slow }", "subscription { flood }"])
+async def test_a_peer_that_vanishes_takes_its_operations_along(edge: Served, query: str) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", query)
+        await until(lambda: world.held == 1)
+        peer.connection.transport.abort()
+        await until(lambda: world.held == 0 and not edge.edge._sockets)
+
+
+async def test_vanishing_before_anything_is_said(edge: Served) -> None:
+    for data in (upgrade("x"), upgrade("x") + masked_frame('{"type": "connection_init"}'), upgrade("x")[:50]):
+        _, writer = await asyncio.open_connection("127.0.0.1", edge.port)
+        writer.write(data)
+        await writer.drain()
+        writer.transport.abort()
+
+
+async def test_the_server_says_that_it_goes() -> None:
+    async with serving() as edge, edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        await peer.next("1")
+        await edge.edge.close()
+        assert await peer.closed() == (1001, "The server is shutting down")
+
+
+async def test_uvicorn_says_it_too() -> None:
+    async with serving() as edge, edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        await peer.next("1")
+        for connection in tuple(edge.server.server_state.connections):
+            assert isinstance(connection, WebSocketConnection)
+            connection.shutdown()
+        assert await peer.closed() == (1001, "The server is shutting down")
+
+
+@pytest.mark.parametrize("told", [False, True])
+@pytest.mark.parametrize("goodbye", [None, GOODBYE, b""])
+async def test_a_deaf_peer_does_not_hold_up_the_shutdown(
+    told: bool, goodbye: bytes | None, edge: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.websocket.connection.GOODBYE_SECONDS", 0.1)
+    async with deaf(edge, "subscription { flood }") as send:
+        await until(lambda: world.opened == 1)
+        if goodbye is not None:
+            await asyncio.sleep(0.05)
+            await send(goodbye)
+            await until(lambda: world.held == 0)
+        if told:
+            await edge.edge.close()
+        for connection in tuple(edge.server.server_state.connections):
+            connection.shutdown()
+        await until(lambda: not edge.server.server_state.connections and world.held == 0)
+
+
+async def test_many_sockets_at_once_and_operations_interleaved(edge: Served) -> None:
+    async def one() -> None:
+        async with edge.ready() as peer:
+            for id in ("a", "b"):
+                await peer.subscribe(id, "subscription { count(to: 20) }")
+            got = [await peer.receive() for _ in range(42)]
+        for id in ("a", "b"):
+            numbers = [
+                message["payload"]["data"]["count"] for message in got if message["id"] == id and "payload" in message
+            ]
+            assert numbers == list(range(20))
+
+    await asyncio.gather(*(one() for _ in range(20)))

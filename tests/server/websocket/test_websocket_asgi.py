@@ -1,0 +1,97 @@
+"""Sockets on a server that is not ours, which has nothing but ASGI's messages to carry them."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from server.websocket.limits import SocketLimits
+from server.websocket.protocol import UVICORN_WS_OPTIONS
+from tests.support.toy_sockets import Peer, Served, serving, unexpected, until, world
+from tests.support.websocket import deaf
+
+ELSEWHERE = {**UVICORN_WS_OPTIONS, "ws": "websockets-sansio"}
+
+
+@pytest.fixture
+async def edge(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Served]:
+    async with serving(server_options=ELSEWHERE) as served:
+        yield served
+    assert not unexpected(caplog)
+
+
+async def test_operations(edge: Served) -> None:
+    async with edge.ready({"Authorization": "Bearer ann"}) as peer:
+        await peer.subscribe("1", "{ me }")
+        assert await peer.next("1") == {"data": {"me": "ann"}}
+        assert await peer.receive() == {"type": "complete", "id": "1"}
+        await peer.subscribe("1", "subscription { count(to: 40) }")
+        assert [(await peer.next("1"))["data"]["count"] for _ in range(40)] == list(range(40))
+        assert (await peer.receive())["type"] == "complete"
+        await peer.subscribe("1", "{ nope }")
+        assert (await peer.receive())["type"] == "error"
+        await peer.send(type="ping", payload={"a": 1})
+        assert await peer.receive() == {"type": "pong", "payload": {"a": 1}}
+
+
+@pytest.mark.parametrize("message", [b"\x00", "{"])
+async def test_malformed_messages(edge: Served, message: Any) -> None:
+    async with edge.ready() as peer:
+        await peer.connection.send(message)
+        assert (await peer.closed())[0] == 4400
+
+
+async def test_how_a_socket_ends(edge: Served) -> None:
+    async with edge.peer() as connection:
+        assert await Peer(connection).closed() == (4408, "Connection initialisation timeout")
+    async with edge.peer(subprotocols=None) as connection:
+        assert await Peer(connection).closed() == (4406, "Subprotocol not acceptable")
+
+
+async def test_messages_wait_while_the_peer_is_identified(edge: Served) -> None:
+    async with edge.peer() as connection:
+        peer = Peer(connection)
+        await peer.send(type="connection_init", payload={"Authorization": "Bearer ann"})
+        await peer.subscribe("1", "{ me }")
+        assert await peer.receive() == {"type": "connection_ack"}
+        assert await peer.next("1") == {"data": {"me": "ann"}}
+
+
+async def test_a_peer_that_reads_slowly_gets_everything(edge: Served) -> None:
+    async with edge.ready(max_queue=1) as peer:
+        await peer.subscribe("1", "subscription { flood }")
+        for _ in range(50):
+            assert len((await peer.next("1"))["data"]["flood"]) == 200_000
+            await asyncio.sleep(0.001)
+
+
+async def test_a_peer_that_does_not_read_is_dropped(edge: Served) -> None:
+    async with deaf(edge, "subscription { flood }"):
+        await until(lambda: world.opened == 1)
+        await until(lambda: not edge.edge._sockets and not world.held)
+
+
+async def test_a_peer_that_vanishes_takes_its_operations_along(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        await until(lambda: world.held == 1)
+        peer.connection.transport.abort()
+        await until(lambda: world.held == 0 and not edge.edge._sockets)
+
+
+async def test_the_server_says_that_it_goes() -> None:
+    async with serving(server_options=ELSEWHERE, limits=SocketLimits()) as edge, edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        await peer.next("1")
+        await edge.edge.close()
+        assert await peer.closed() == (1001, "The server is shutting down")
+
+
+async def test_a_cancelled_server_task_leaves_nothing() -> None:
+    async with serving(server_options=ELSEWHERE) as edge, edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        await peer.next("1")
+        for task in tuple(edge.server.server_state.tasks):
+            task.cancel()
+        assert (await peer.closed())[0] == 1001

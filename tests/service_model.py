@@ -1,6 +1,0 @@
-"""botocore's model of DynamoDB. The module reads it on import, so that forked processes share it."""
-
-from request_rules import CHECKED, shape
-
-for operation in CHECKED:
-    shape(operation)

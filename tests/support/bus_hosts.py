@@ -1,0 +1,139 @@
+"""Processes that share a bus, as far as a change feed is concerned, and what they follow."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from datetime import datetime
+from typing import Any
+
+from datastore.change_streams.change_feed import ChangeFeed
+from datastore.change_streams.change_subscription import ChangeSubscription
+from datastore.change_streams.relay.bus import Bus
+from datastore.change_streams.shards.shard_reader import Wire
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.keyspace.sightings import BLIP
+from datastore.queues import QueueLimits
+from tests.support.redis_server import RedisServer
+
+KEYS = 7
+
+
+class Counting:
+    """The wire, and how often streams were read over it."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self.reads = 0
+
+    async def call(self, operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
+        self.reads += operation == "GetRecords"
+        return await self._wire.call(operation, payload, timeout=timeout)
+
+    def now(self) -> datetime:
+        return self._wire.now()
+
+
+class Process:
+    """What a process has of its own: a wire, a bus, and a feed."""
+
+    def __init__(self, wire: Wire, prefix: str, url: str, patience: float, lease_seconds: float) -> None:
+        self.wire = Counting(wire)
+        self.bus = Bus(url, prefix, patience=patience, lease_seconds=lease_seconds)
+        self.problems: list[Exception] = []
+        self.feed = ChangeFeed(
+            self.wire,
+            prefix=prefix,
+            poll_interval=0.01,
+            discover_interval=0.2,
+            bus=self.bus,
+            linger=0,
+            on_error=lambda _, problem: self.problems.append(problem),
+        )
+
+    @property
+    def source(self) -> Any:
+        (source,) = self.bus._sources
+        return source
+
+    async def close(self) -> None:
+        await self.feed.aclose()
+
+    async def vanish(self) -> None:
+        """As a process does that is killed: nothing is given up, nothing said."""
+        self.bus.is_away = True
+        await self.close()
+
+
+class Hosts:
+    """Processes, and a table that they follow."""
+
+    def __init__(self, wire: Wire, prefix: str, redis: RedisServer, stack: AsyncExitStack) -> None:
+        self._wire = wire
+        self._prefix = prefix
+        self._redis = redis
+        self._stack = stack
+        self._written = 0
+
+    def process(self, *, patience: float = 5.0, lease_seconds: float = 60.0) -> Process:
+        process = Process(self._wire, self._prefix, self._redis.url, patience, lease_seconds)
+        self._stack.push_async_callback(process.close)
+        return process
+
+    async def follow(self, process: Process) -> ChangeSubscription[int]:
+        return await self._stack.enter_async_context(
+            process.feed.follow(BLIP, number_of, keeping=QueueLimits(most=100_000))
+        )
+
+    async def write(self, many: int = 1) -> list[int]:
+        """The numbers of changes that were acknowledged."""
+        numbers = [*range(self._written, self._written + many)]
+        self._written += many
+        for number in numbers:
+            item = {"PK": {"S": f"k{number % KEYS}"}, "SK": {"S": "x"}, "n": {"N": str(number)}}
+            await self._wire.call("PutItem", {"TableName": self._prefix + BLIP.name, "Item": item}, timeout=10)
+        return numbers
+
+
+def number_of(change: Change) -> int:
+    assert change.new is not None
+    number: int = change.new["n"]
+    return number
+
+
+async def take(events: ChangeSubscription[int], many: int) -> list[int]:
+    async with asyncio.timeout(20):
+        return [await anext(events) for _ in range(many)]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - plain values
+            await asyncio.sleep(0.01)
+
+
+def direct(*processes: Process) -> bool:
+    return all(process.source.is_direct for process in processes)
+
+
+def on_bus(*processes: Process) -> bool:
+    """Whether all of them read the bus, and one relays."""
+    sources = [process.source for process in processes]
+    return all(one.place is not None for one in sources) and sum(one.is_relaying for one in sources) == 1
+
+
+async def reads_settle(*processes: Process) -> None:
+    """Wait until only one of them reads the table's stream."""
+    async with asyncio.timeout(20):
+        while await _readers(processes) != 1:
+            pass
+
+
+async def _readers(processes: Sequence[Process]) -> int:
+    """How many have read while streams were read twenty times."""
+    before = [process.wire.reads for process in processes]
+
+    def more() -> list[int]:
+        return [process.wire.reads - was for process, was in zip(processes, before, strict=True)]
+
+    await until(lambda: sum(more()) >= 20 and on_bus(*processes))
+    return sum(reads > 1 for reads in more())

@@ -1,0 +1,35 @@
+"""Steps and data of the tests of changes."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from datastore.change_streams.shards.stream_reader import Change
+
+
+def number_of(change: Change) -> int:
+    assert change.new is not None
+    number: int = change.new["n"]
+    return number
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(8):
+        while not condition():  # noqa: ASYNC110 - the conditions are plain values, some set by threads
+            await asyncio.sleep(0.002)
+
+
+class Numbers:
+    """A sink that keeps the changes' numbers."""
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def begin(self, *_: Any) -> None: ...
+    def start(self, *_: Any) -> None: ...
+    def answered(self, *_: Any) -> None: ...
+
+    def tell(self, shard: str, change: Change, **_: Any) -> None:
+        self.told.append(number_of(change))
+
+    def lost(self, problem: Exception) -> None: ...

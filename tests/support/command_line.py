@@ -1,0 +1,224 @@
+"""Commands as processes of their own, and a gateway that `serve` started, for tests of both."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+from typer.testing import CliRunner
+
+from gateway import cli
+from tests.support.forking import Forked
+from tests.support.store_engines import ROOT, free_port
+
+STRONG = "{ earthquakes(minMagnitude: 4.5, first: 100) { nodes { eventId magnitude } } }"
+ONE = '{ earthquake(eventId: "%s") { eventId magnitude place } }'
+WATCHES = '{ watches(userId: "demo") { area category } }'
+COMMANDS: list[list[str]] = [
+    [],
+    ["serve"],
+    ["seed"],
+    ["ingest"],
+    ["ingest", "earthquakes"],
+    ["documents"],
+    ["documents", "check"],
+    ["documents", "put"],
+    ["documents", "list"],
+    ["documents", "delete"],
+    ["documents", "extract"],
+    ["tables"],
+    ["tables", "create"],
+    ["tables", "describe"],
+    ["tables", "export"],
+    ["token"],
+    ["schema"],
+    ["pipeline"],
+    ["pipeline", "feed"],
+    ["pipeline", "earthquakes"],
+    ["pipeline", "search"],
+    ["search"],
+    ["search", "rebuild"],
+    ["search", "status"],
+    ["statistics"],
+    ["statistics", "rebuild"],
+    ["photos"],
+    ["photos", "strip"],
+    ["dlq"],
+    ["dlq", "list"],
+    ["dlq", "replay"],
+]
+
+
+def surroundings(**given: str) -> dict[str, str]:
+    """The environment without anything that sets the gateway up."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("GATEWAY_", "AWS_"))}
+    return kept | {"COLUMNS": "250", "NO_COLOR": "1", "AWS_EC2_METADATA_DISABLED": "true"} | given
+
+
+def run(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command to its end, in a process of its own."""
+    with TemporaryDirectory() as folder:
+        out, err = Path(folder, "out"), Path(folder, "err")
+        process = Forked("gateway.py", [*map(str, arguments)], surroundings(**environment), stdout=out, stderr=err)
+        try:
+            status = process.wait(40)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(arguments, status, out.read_text(), err.read_text())
+
+
+def run_anew(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """The same by an interpreter that is started for it, as a user does."""
+    return subprocess.run(
+        [sys.executable, "gateway.py", *map(str, arguments)],
+        cwd=ROOT,
+        env=surroundings(**environment),
+        capture_output=True,
+        text=True,
+        timeout=40,
+    )
+
+
+def run_here(*arguments: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """A command that does no work of its own, without the second a process takes to start."""
+    unset = dict.fromkeys(os.environ.keys() - surroundings().keys(), None)
+    done = CliRunner().invoke(
+        cli, [str(argument) for argument in arguments], env=unset | surroundings(**environment), prog_name="gateway.py"
+    )
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return subprocess.CompletedProcess(arguments, done.exit_code, done.stdout, done.stderr)
+
+
+def refused(done: subprocess.CompletedProcess[str], status: int, words: str) -> None:
+    """It ended with this status and said why, and nothing on stdout."""
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+    assert done.returncode == status
+    assert done.stdout == ""
+
+
+def refused_in_a_line(done: subprocess.CompletedProcess[str], status: int, words: str) -> None:
+    refused(done, status, words)
+    assert len(done.stderr.splitlines()) == 1
+    assert done.stderr.startswith("Error: ")
+
+
+class Process:
+    """A gateway that serves in a process of its own."""
+
+    def __init__(self, process: Forked | subprocess.Popen[bytes], url: str, folder: Path) -> None:
+        self.process = process
+        self.url = url
+        self.folder = folder
+
+    @property
+    def told(self) -> str:
+        return self.folder.with_suffix(".log").read_text()
+
+    def get(self, path: str, accept: str = "*/*") -> tuple[int, str, str]:
+        """Status, content type and body."""
+        return _fetch(Request(self.url + path, headers={"Accept": accept}))
+
+    def ask(self, query: str, token: str | None = None, variables: dict[str, Any] | None = None) -> dict[str, Any]:
+        headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {token}"} if token else {})
+        body = json.dumps({"query": query, "variables": variables}).encode()
+        answer: dict[str, Any] = json.loads(_fetch(Request(self.url + "/graphql", body, headers))[2])
+        return answer
+
+    def data(self, query: str, token: str | None = None) -> Any:
+        answer = self.ask(query, token)
+        assert "errors" not in answer, answer
+        return answer["data"]
+
+    def token(self, name: str = "Demo user") -> str:
+        """A token as it was told at the start."""
+        return next(line.split()[-1] for line in self.told.splitlines() if line.startswith(f"{name} token"))
+
+    def stop(self, number: int) -> float:
+        """How long the process took to end."""
+        began = time.monotonic()
+        self.process.send_signal(number)
+        self.process.wait(25)
+        return time.monotonic() - began
+
+
+def _fetch(request: Request) -> tuple[int, str, str]:
+    try:
+        with urlopen(request, timeout=20) as response:
+            return response.status, response.headers["Content-Type"], response.read().decode()
+    except HTTPError as problem:
+        with problem:
+            return problem.code, problem.headers["Content-Type"], problem.read().decode()
+
+
+def serving(folder: Path, *arguments: str, **environment: str) -> AbstractContextManager[Process]:
+    """`serve` with its data in this folder, until it is left."""
+
+    def start(surrounded: dict[str, str], log: Path) -> Forked:
+        return Forked("gateway.py", ["serve", *arguments], surrounded, stdout=Path(os.devnull), stderr=log)
+
+    return _serving(start, folder, environment)
+
+
+def serving_anew(folder: Path, *arguments: str, **environment: str) -> AbstractContextManager[Process]:
+    """The same by an interpreter that is started for it, as a user does."""
+
+    def start(surrounded: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "gateway.py", "serve", *arguments]
+        with log.open("wb") as file:
+            return subprocess.Popen(command, cwd=ROOT, env=surrounded, stdout=subprocess.DEVNULL, stderr=file)
+
+    return _serving(start, folder, environment)
+
+
+@contextmanager
+def _serving(
+    start: Callable[[dict[str, str], Path], Forked | subprocess.Popen[bytes]],
+    folder: Path,
+    environment: dict[str, str],
+) -> Iterator[Process]:
+    port, log = free_port(), folder.with_suffix(".log")
+    log.write_bytes(b"")
+    given = {"GATEWAY_PORT": str(port), "GATEWAY_DATA_DIR": str(folder)} | environment
+    process = start(surroundings(**given), log)
+    try:
+        gateway = Process(process, f"http://127.0.0.1:{port}", folder)
+        _until(lambda: "Stop with" in gateway.told or process.poll() is not None, 50)
+        assert process.poll() is None, gateway.told
+        yield gateway
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _until(holds: Callable[[], object], seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < deadline, "It takes too long."
+        time.sleep(0.02)
+
+
+def feed(path: Path, *ids: str) -> Path:
+    """A feed with these events, and one without a magnitude."""
+    events = [_event(name, 5.5) for name in ids] + [_event("unmeasured", None)]
+    path.write_text(json.dumps({"type": "FeatureCollection", "metadata": {}, "features": events}))
+    return path
+
+
+def _event(name: str, magnitude: float | None) -> dict[str, Any]:
+    properties = {"mag": magnitude, "place": "Near the test", "time": 1_760_000_000_000, "updated": 1_760_000_000_000}
+    return {
+        "type": "Feature",
+        "id": name,
+        "properties": properties | {"type": "earthquake", "net": "us"},
+        "geometry": {"type": "Point", "coordinates": [12.5, 41.9, 10.0]},
+    }

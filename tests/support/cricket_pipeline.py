@@ -1,0 +1,34 @@
+"""A pipeline of a test's own: pollers on a gateway's tables, ticked by hand or running."""
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from datastore.session.store import Store
+from pipelines.matches.live.orchestrator import MatchOrchestrator
+from pipelines.matches.live.poller import LiveChange, ScorePoller
+from pipelines.matches.providers.provider import Provider
+from tests.support.served import Served
+
+
+class Instance:
+    """One instance of the pipeline, without live activities: `changes` are what it wrote, `repeated` told again."""
+
+    def __init__(self, served: Served, provider: Provider, name: str = "one", **options: Any) -> None:
+        self.name = name
+        self.changes: list[LiveChange] = []
+        self.repeated: list[LiveChange] = []
+        self.ended: list[str] = []
+        lock = {"lock_seconds": options["lock_seconds"]} if "lock_seconds" in options else {}
+        now: Callable[[], Any] = options.pop("now", served.clock)
+        self.poller = ScorePoller(provider, served.store, name, now, self._changed, **lock)
+        self.orchestrator = MatchOrchestrator(
+            provider, self.poller, served.store, name, now, self._ended, **{"linger": timedelta(0), **options}
+        )
+
+    async def _changed(self, _: Store, change: LiveChange) -> None:
+        is_new = change.active.changed or change.active.events
+        (self.changes if is_new else self.repeated).append(change)
+
+    async def _ended(self, active: Any) -> None:
+        self.ended.append(active.match_id)

@@ -1,0 +1,50 @@
+"""One instance of the pipeline in a process of its own, for tests that kill it: it plays a match by the clock."""
+
+import asyncio
+import random
+import sys
+import uuid
+from datetime import UTC, date, datetime, timedelta
+
+from datastore.database import StoreOptions, open_database
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from pipelines.demo.match import demo_match
+from pipelines.matches.pipeline import CricketPipeline, PollIntervals
+from pipelines.matches.providers.cricsheet.reader import read
+from pipelines.matches.providers.recordings import Recording
+from pipelines.matches.providers.replay import ReplayProvider
+from pipelines.matches.push.push_delivery import LoggedDelivery
+from tests.support.process_clock import process_clock
+
+
+def recording(match_id: str) -> Recording:
+    return read(demo_match(random.Random(5), 1, date(2026, 6, 25)), match_id=match_id)
+
+
+def utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+async def main(engine: str, prefix: str, match_id: str, instance_id: str, *numbers: str) -> None:
+    """The last three numbers are those of the pipeline's clock, if it has one of its own; the provider's is right."""
+    start, speed, lock_seconds = map(float, numbers[:3])
+    now = process_clock(*numbers[3:]) if numbers[3:] else utc_now
+    starts = {match_id: datetime.fromtimestamp(start, UTC)}
+    provider = ReplayProvider([recording(match_id)], now=utc_now, speed=speed, start_times=starts)
+    async with open_database(StoreOptions(store=engine, prefix=prefix)) as database:
+
+        def open_store() -> Store:
+            return Store(database.client, prefix=prefix, deadline=Deadline(20), token=lambda: str(uuid.uuid4()))
+
+        pace = PollIntervals(
+            tick_seconds=0.05, reconcile_seconds=0.1, lock_seconds=lock_seconds, linger=timedelta(hours=1)
+        )
+        pipeline = CricketPipeline(provider, open_store, LoggedDelivery(), instance_id=instance_id, now=now, pace=pace)
+        async with pipeline.open():
+            print("Ready", flush=True)
+            await pipeline.orchestrator.run()
+
+
+if __name__ == "__main__":
+    asyncio.run(main(*sys.argv[1:]))

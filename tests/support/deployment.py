@@ -1,0 +1,296 @@
+"""A whole deployment as processes of this machine, each of which may be killed, paused, or have a wrong clock."""
+
+import asyncio
+import itertools
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+import aiohttp
+
+from datastore.database import Database, StoreOptions, open_database
+from datastore.engine.access_key import VARIABLE, bearing
+from datastore.engine.directory import EngineDirectory
+from datastore.objects.factory import LOCAL_FOLDER
+from tests.support.command_line import surroundings
+from tests.support.feed_process import instance_of
+from tests.support.forking import Forked
+from tests.support.process_clock import ProcessClock
+from tests.support.served import SECRET
+from tests.support.store_engines import free_port, make_tables, new_prefix
+
+READY_SECONDS = 40.0
+ENGINE_KEY = "k" * 32
+GATEWAYS = ("gateway-1", "gateway-2")
+FEEDS = ("feed-1", "feed-2")
+CRICKETS = ("cricket-1", "cricket-2")
+# Nobody's load is refused, and yet each operation is charged.
+BUDGET = {"GATEWAY_BUDGET_UNITS": "10000000", "GATEWAY_BUDGET_UNITS_PER_SECOND": "1000000"}
+UNBOUND = {"GATEWAY_MAX_LAG_SECONDS": "0", "GATEWAY_MAX_CONCURRENT_PER_CALLER": "0"}
+MATCH = "m2"
+METRICS_TOKEN = "of-the-figures-alone"
+
+
+class Process(Protocol):
+    """What `Forked` and `Popen` have in common."""
+
+    @property
+    def pid(self) -> int: ...
+    def poll(self) -> int | None: ...
+    def kill(self) -> None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
+
+
+class Part:
+    """One process of a deployment. `instance` names it in leases and locks; each start has another."""
+
+    def __init__(
+        self, start: Callable[[str], Process], ready: Callable[["Part"], Awaitable[bool]], clock: ProcessClock
+    ) -> None:
+        self._start = start
+        self._ready = ready
+        self._numbers = itertools.count()
+        self.clock = clock
+        self.instance = ""
+        self.process: Process | None = None
+
+    async def begin(self) -> None:
+        """Returns when it does its work."""
+        self.begin_unheard()
+        await until(lambda: self._ready(self))
+
+    def begin_unheard(self) -> None:
+        self.instance = f"{id(self)}-{next(self._numbers)}"
+        self.process = self._start(self.instance)
+
+    def kill(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait(20)
+
+    def pause(self) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        assert self.process is not None
+        os.kill(self.process.pid, signal.SIGCONT)
+
+
+async def until(holds: Callable[[], Awaitable[bool]], seconds: float = READY_SECONDS) -> float:
+    """How long it took. What is asked may fail meanwhile by what it talks to."""
+    began = time.monotonic()
+    while not await holds():
+        assert time.monotonic() - began < seconds, "It takes too long."
+        await asyncio.sleep(0.02)
+    return time.monotonic() - began
+
+
+class Deployment:
+    """`lease_seconds` is how long leases and locks of pipelines and of the bus live; the match is played by real time.
+
+    What gateways keep has small bounds if they are to `keep_little`; with `short_uploads` reservations of photos last
+    two minutes, and the janitor comes three times a second.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        http: aiohttp.ClientSession,
+        *,
+        lease_seconds: float,
+        match_speed: float,
+        clock_times: float = 1.0,
+        off: Mapping[str, float] | None = None,
+        keep_little: bool = False,
+        short_uploads: bool = False,
+    ) -> None:
+        self.folder = folder
+        self.prefix = new_prefix()
+        self.ports = {name: free_port() for name in ("engine", "redis", *GATEWAYS)}
+        self.clock = ProcessClock(time.time(), clock_times)
+        self.store = f"http://127.0.0.1:{self.ports['engine']}"
+        self.urls = [f"http://127.0.0.1:{self.ports[name]}" for name in GATEWAYS]
+        self._http = http
+        self._lease = str(lease_seconds)
+        self._match_speed = str(match_speed)
+        self._off = off or {}
+        self._keeping = {"KEEPS_LITTLE": "1"} if keep_little else {}
+        self._keeping |= {"SHORT_UPLOADS": "1"} if short_uploads else {}
+        self._match_began = ""
+        self.parts: dict[str, Part] = {
+            "redis": self._part("redis", self._start_redis, self._redis_answers),
+            "engine": self._part("engine", self._start_engine, self._engine_answers),
+        }
+        for name in GATEWAYS:
+            self.parts[name] = self._part(name, self._start_gateway, self._gateway_answers)
+        for name in FEEDS:
+            self.parts[name] = self._part(name, self._start_feed, _is_there)
+        for name in CRICKETS:
+            self.parts[name] = self._part(name, self._start_cricket, self._says_ready)
+
+    def _part(
+        self,
+        name: str,
+        start: Callable[[str, ProcessClock, str], Process],
+        ready: Callable[[str, Part], Awaitable[bool]],
+    ) -> Part:
+        # Locks of matches are counted by the clock, and so live as long as they are said to.
+        times = 1.0 if name in CRICKETS else self.clock.times
+        clock = ProcessClock(self.clock.began, times, self._off.get(name, 0.0))
+        return Part(
+            lambda instance: start(name, clock, instance),
+            lambda part: ready(name, part),
+            clock,
+        )
+
+    # How each is started
+
+    def _start_redis(self, name: str, clock: ProcessClock, instance: str) -> Process:
+        binary = shutil.which("redis-server")
+        assert binary is not None, "redis-server is needed."
+        command = [binary, "--port", str(self.ports[name]), "--save", "", "--bind", "127.0.0.1"]
+        return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+    def _start_engine(self, name: str, clock: ProcessClock, instance: str) -> Process:
+        own = ["--port", str(self.ports[name]), "--data-dir", str(self.folder / "engine"), "--prefix", self.prefix]
+        return self._forked("gateway.py", name, ["engine", *own], {})
+
+    def _start_gateway(self, name: str, clock: ProcessClock, instance: str) -> Process:
+        environment = {
+            "GATEWAY_PORT": str(self.ports[name]),
+            "GATEWAY_DATA_DIR": str(self.folder),
+            "GATEWAY_SECRET": SECRET,
+            "GATEWAY_STORE": self.store,
+            "GATEWAY_TABLE_PREFIX": self.prefix,
+            "GATEWAY_REDIS_URL": f"redis://127.0.0.1:{self.ports['redis']}",
+            "GATEWAY_BUS": f"redis://127.0.0.1:{self.ports['redis']}",
+            "GATEWAY_METRICS_TOKEN": METRICS_TOKEN,
+            "GATEWAY_POLL_INTERVAL_SECONDS": "0.05",
+            "BUS_LEASE_SECONDS": self._lease,
+            "BLOCKS_FILE": str(self._blocks_file(name)),
+        }
+        arguments = [*clock.arguments, "serve", "--no-demo"]
+        return self._forked(
+            "tests/support/gateway_process.py", name, arguments, environment | BUDGET | UNBOUND | self._keeping
+        )
+
+    def _start_feed(self, name: str, clock: ProcessClock, instance: str) -> Process:
+        arguments = [self.store, self.prefix, self._lease, *clock.arguments]
+        return self._forked("tests/support/feed_process.py", name, arguments, {})
+
+    def _start_cricket(self, name: str, clock: ProcessClock, instance: str) -> Process:
+        numbers = [self._match_began, self._match_speed, self._lease]
+        arguments = [self.store, self.prefix, MATCH, instance, *numbers, *clock.arguments]
+        return self._forked("tests/support/cricket_process.py", instance, arguments, {})
+
+    def _forked(self, script: str, log: str, arguments: list[str], environment: dict[str, str]) -> Forked:
+        told = self.folder / f"{log}.log"
+        return Forked(
+            script, arguments, surroundings(**{VARIABLE: ENGINE_KEY}, **environment), stdout=told, stderr=told
+        )
+
+    # Whether each does its work
+
+    async def _redis_answers(self, name: str, part: Part) -> bool:
+        try:
+            _, writer = await asyncio.open_connection("127.0.0.1", self.ports[name])
+        except OSError:
+            return False
+        writer.close()
+        return True
+
+    async def _engine_answers(self, name: str, part: Part) -> bool:
+        try:
+            bears = {"Authorization": bearing(ENGINE_KEY)}
+            async with self._http.get(self.store, headers=bears, timeout=aiohttp.ClientTimeout(2)) as response:
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    async def _gateway_answers(self, name: str, part: Part) -> bool:
+        url = f"http://127.0.0.1:{self.ports[name]}/readyz"
+        try:
+            async with self._http.get(url, timeout=aiohttp.ClientTimeout(3)) as response:
+                return response.status == 200
+        except (aiohttp.ClientError, TimeoutError):
+            return False
+
+    async def _says_ready(self, name: str, part: Part) -> bool:
+        told = self.folder / f"{part.instance}.log"
+        return told.exists() and "Ready" in told.read_text()
+
+    # What is known of them
+
+    def instances_of_feed(self) -> set[str]:
+        """The owners of leases that live."""
+        return {instance_of(process.pid) for name in FEEDS if (process := self.parts[name].process)}
+
+    def engine_child(self) -> int:
+        """The id of the engine's own process, which `gateway.py engine` starts."""
+        return EngineDirectory(self.folder / "engine").read_record().pid
+
+    async def figure(self, http: aiohttp.ClientSession, name: str, figure: str) -> float:
+        """What a gateway tells of itself at /metrics."""
+        url = f"http://127.0.0.1:{self.ports[name]}/metrics"
+        async with http.get(url, headers={"Authorization": f"Bearer {METRICS_TOKEN}"}) as response:
+            text = await response.text()
+        found = re.search(rf"^{figure} (\S+)$", text, re.M)
+        assert found is not None, text
+        return float(found[1])
+
+    async def blocks(self, name: str) -> int:
+        """How many blocks of memory a gateway holds that are no garbage."""
+        file, process = self._blocks_file(name), self.parts[name].process
+        assert process is not None
+        file.unlink(missing_ok=True)
+        os.kill(process.pid, signal.SIGUSR2)
+
+        async def is_told() -> bool:
+            return file.exists()
+
+        await until(is_told)
+        return int(file.read_text())
+
+    def _blocks_file(self, name: str) -> Path:
+        return self.folder / f"{name}.blocks"
+
+    @property
+    def objects(self) -> Path:
+        """Where the gateways keep files of photos."""
+        return self.folder / LOCAL_FOLDER
+
+    async def begin_match(self) -> None:
+        """It is played by the clock from now on, and the pipeline polls it."""
+        self._match_began = str(time.time())
+        for name in CRICKETS:  # the first is to poll it
+            await self.parts[name].begin()
+
+    @asynccontextmanager
+    async def running(self, prepare: Callable[[Database], Awaitable[None]]) -> AsyncIterator[Database]:
+        """All of it; `prepare` is awaited once there are tables, before gateways and the feed's pipeline begin."""
+        (self.folder / "engine").mkdir(mode=0o700)
+        before = os.environ.get(VARIABLE)
+        os.environ[VARIABLE] = ENGINE_KEY
+        try:
+            await asyncio.gather(*[self.parts[name].begin() for name in ("redis", "engine")])
+            async with open_database(StoreOptions(store=self.store, prefix=self.prefix)) as database:
+                await make_tables(database)
+                await prepare(database)
+                await asyncio.gather(*[self.parts[name].begin() for name in (*GATEWAYS, *FEEDS)])
+                yield database
+        finally:
+            for part in self.parts.values():
+                part.kill()
+            os.environ.pop(VARIABLE) if before is None else os.environ.update({VARIABLE: before})
+
+
+async def _is_there(name: str, part: Part) -> bool:
+    return part.process is not None and part.process.poll() is None

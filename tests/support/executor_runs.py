@@ -1,0 +1,300 @@
+"""One operation by one executor over a world of chance, and everything that can be seen of it."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import warnings
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from dataclasses import dataclass, field
+from inspect import isawaitable
+from typing import Any, NamedTuple
+
+from graphql import DocumentNode, ExecutionResult, execute, subscribe
+from graphql.execution import ExecutionHooks, Executor
+
+from tests.support.random_schemas import Info, World
+from tests.support.random_values import Temper, Values, source_of
+from tests.support.virtual_time import Stuck, in_virtual_time
+
+Path = tuple[str | int, ...]
+
+# As many as a resolver takes that waits for nothing but its turns.
+TURNS = 25
+
+
+@dataclass(frozen=True)
+class Call:
+    """A resolver that was called: for which event, where, when, and what it was told."""
+
+    event: int
+    path: Path
+    when: float
+    told: tuple[Any, ...]
+
+
+@dataclass
+class Operation:
+    """What is executed, and how."""
+
+    text: str
+    document: DocumentNode
+    variables: dict[str, Any]
+    name: str | None
+    kind: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+class Told(NamedTuple):
+    """What a client, and who reads the logs, can see of an error; and where it happened, whatever path it brought."""
+
+    message: str
+    path: Path
+    locations: tuple[tuple[int, int], ...]
+    original: str
+    extensions: str
+    kind: str
+    position: Path
+
+
+@dataclass
+class Result:
+    data: Any
+    errors: list[Told] | None
+
+
+@dataclass
+class Seen:
+    """What was seen of an operation: its results, one for each event, the calls in their order, and what stayed."""
+
+    results: list[Result] = field(default_factory=list)
+    raised: str | None = None
+    at_once: bool = False  # there was nothing to await
+    calls: list[Call] = field(default_factory=list)
+    finished: float = 0
+    unfinished: set[str] = field(default_factory=set)  # resolvers that still run when the result is there
+    tasks: int = 0
+    # The same after some turns of the loop: nobody cancels what a list that is null held, and who is sooner done with
+    # the rest is not to blame that it has not ended yet.
+    staying: set[str] = field(default_factory=set)
+    staying_tasks: int = 0
+    batches: int = 0
+    hooks: int = 0
+    complaints: list[str] = field(default_factory=list)  # coroutines never awaited, exceptions never looked at
+
+
+class Run(Values):
+    """The context of one operation: the resolvers ask it for their answers, and it takes notes."""
+
+    def __init__(self, world: World, seed: int, temper: Temper) -> None:
+        super().__init__(world, seed, temper)
+        self.seen = Seen()
+        self.event = 0
+        self.root: Any = None
+
+    def note(self, info: Info, args: Mapping[str, Any]) -> str:
+        path = tuple(info.path.as_list())
+        types, step = [], info.path
+        while step is not None:
+            types.append(step.typename)
+            step = step.prev  # type: ignore[assignment]
+        values = info.variable_values
+        told = (
+            info.parent_type.name,
+            info.field_name,
+            repr(sorted(args.items())),
+            str(info.return_type),
+            tuple(types),
+            tuple(node.loc.start for node in info.field_nodes if node.loc),
+            repr(getattr(values, "coerced", values)),
+            info.operation.name and info.operation.name.value,
+            info.context is self,
+            info.root_value is self.root,
+            info.schema is self.world.schema,
+            tuple(sorted(info.fragments)),
+        )
+        self.seen.calls.append(Call(self.event, path, asyncio.get_running_loop().time(), told))
+        return "/".join(map(str, (self.event, *path)))
+
+    def answer(self, info: Info, args: Mapping[str, Any]) -> Any:
+        key = self.note(info, args)
+        chance = self.chance(key)
+        if not self.world.awaits or chance.random() < 0.4:
+            return self.outcome(chance, info.return_type, key)
+        if chance.random() < 0.1:
+            shared = f"shared {info.return_type} {chance.randrange(2)}"
+            return self.load(shared, lambda: self.outcome(self.chance(shared), info.return_type, shared, lasting=True))
+        return self.later(chance, key, lambda: self.outcome(chance, info.return_type, key))
+
+    async def answer_later(self, info: Info, args: Mapping[str, Any]) -> Any:
+        key = self.note(info, args)
+        chance = self.chance(key)
+        if chance.random() < 0.3:
+            return self.outcome(chance, info.return_type, key)
+        return await self.later(chance, key, lambda: self.outcome(chance, info.return_type, key))
+
+    def root_value(self, kind: str) -> Any:
+        """Who stands at the root; each event has one of its own."""
+        root = self.world.schema.type_map[kind.capitalize()]
+        key = f"{self.event}/root"
+        self.root = source_of(self, self.chance(key), root, key)  # type: ignore[arg-type]
+        return self.root
+
+    def events(self, info: Info, args: Mapping[str, Any]) -> Any:
+        key = self.note(info, args)
+        chance = self.chance(f"events {key}")
+        if chance.random() < self.temper.wrong:
+            return 7
+        if chance.random() < self.temper.failure:
+            raise self._failure(chance, key)
+        return self._events(chance.choice((1, 2, 3)))
+
+    async def events_later(self, info: Info, args: Mapping[str, Any]) -> Any:
+        await asyncio.sleep(0)
+        return self.events(info, args)
+
+    async def _events(self, count: int) -> AsyncIterator[Any]:
+        for self.event in range(1, count + 1):
+            chance = self.chance(f"event {self.event}")
+            if self.world.awaits:
+                await asyncio.sleep(chance.randint(0, 2))
+            if chance.random() < self.temper.failure / 2:
+                raise ValueError(f"no event {self.event}")
+            yield self.root_value("subscription")
+
+
+Execute = Callable[[Run, Operation, type[Executor[Any]]], Coroutine[Any, Any, None]]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """A world, an operation in it, and how its resolvers behave: what is executed by each executor in turn."""
+
+    world: World
+    operation: Operation
+    seed: int
+    temper: Temper
+
+    def run(self, executor: type[Executor[Any]]) -> Seen:
+        """What happens. Coroutines that were never awaited are found in what is young when it is over."""
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            gc.disable()
+            try:
+                gc.collect(0)
+                warned.clear()
+                seen = self._seen(executor, _run)
+                gc.collect(0)
+            finally:
+                gc.enable()
+            seen.complaints += [str(warning.message) for warning in warned]
+        return seen
+
+    def cancelled(self, executor: type[Executor[Any]]) -> Seen:
+        """What happens when the operation's task is cancelled somewhere on its way: the same way for all executors."""
+        return self._seen(executor, _cancel)
+
+    def _seen(self, executor: type[Executor[Any]], execute: Execute) -> Seen:
+        run = Run(self.world, self.seed, self.temper)
+        try:
+            _, run.seen.complaints = in_virtual_time(lambda: execute(run, self.operation, executor))
+        except Stuck:
+            run.seen.raised = "Stuck"
+        return run.seen
+
+
+async def _cancel(run: Run, operation: Operation, executor: type[Executor[Any]]) -> None:
+    task = asyncio.ensure_future(_executed(run, operation, executor))
+    chance = run.chance("cancel")
+    for _ in range(chance.randint(1, 12)):
+        await asyncio.sleep(chance.choice((0, 0, 0, 1)))
+    task.cancel()
+    await asyncio.wait([task])
+    run.seen.raised = "CancelledError" if task.cancelled() else None
+    run.seen.unfinished = set(run.open)
+    run.seen.tasks = len(asyncio.all_tasks()) - 1
+
+
+async def _run(run: Run, operation: Operation, executor: type[Executor[Any]]) -> None:
+    seen = run.seen
+    try:
+        if operation.kind == "subscription":
+            await _subscribed(run, operation, executor)
+        else:
+            seen.results.append(await _executed(run, operation, executor))
+    except (Exception, asyncio.CancelledError) as error:
+        seen.raised = f"{type(error).__name__} {error}"
+    seen.finished = asyncio.get_running_loop().time()
+    seen.unfinished = set(run.open)
+    seen.tasks = len(asyncio.all_tasks()) - 1
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+    seen.staying = set(run.open)
+    seen.staying_tasks = len(asyncio.all_tasks()) - 1
+    seen.batches = run.batches
+    await asyncio.sleep(100)
+
+
+def told(result: ExecutionResult) -> Result:
+    """Without the errors themselves: their tracebacks hold all that was forgotten to be awaited."""
+    if result.errors is None:
+        return Result(result.data, None)
+    return Result(
+        result.data,
+        [
+            Told(
+                error.message,
+                tuple(error.path or ()),
+                tuple(error.locations or ()),
+                type(error.original_error).__name__,
+                repr(error.extensions),
+                type(error).__name__,
+                tuple(getattr(error, "position", error.path) or ()),
+            )
+            for error in result.errors
+        ],
+    )
+
+
+async def _executed(run: Run, operation: Operation, executor: type[Executor[Any]]) -> Result:
+    result = start(run, operation, executor)
+    run.seen.at_once = not isawaitable(result)
+    return told(await result if isawaitable(result) else result)
+
+
+def start(run: Run, operation: Operation, executor: type[Executor[Any]]) -> Any:
+    """What graphql-core's `execute` answers: a result, or an awaitable of it."""
+
+    def finished(_: Any) -> None:
+        run.seen.hooks += 1
+
+    return execute(
+        run.world.schema,
+        operation.document,
+        run.root_value(operation.kind),
+        run,
+        operation.variables,
+        operation.name,
+        executor_class=executor,
+        hooks=ExecutionHooks(async_work_finished=finished) if operation.options.get("hooks") else None,
+        hide_suggestions=operation.options.get("hide_suggestions", False),
+    )
+
+
+async def _subscribed(run: Run, operation: Operation, executor: type[Executor[Any]]) -> None:
+    source: Any = subscribe(
+        run.world.schema,
+        operation.document,
+        run.root_value(operation.kind),
+        run,
+        operation.variables,
+        operation.name,
+        executor_class=executor,
+    )
+    if isawaitable(source):
+        source = await source
+    if isinstance(source, ExecutionResult):
+        run.seen.results.append(told(source))
+        return
+    async for result in source:
+        run.seen.results.append(told(result))

@@ -1,0 +1,30 @@
+"""Steps and data of the tests of explain."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from datastore.model.identity import Role
+from tests.support import contract as contract
+from tests.support.served import Served
+
+
+async def ask(
+    served: Served,
+    query: str,
+    user: str | None = "ada",
+    role: Role = Role.ADMIN,
+    email: str | None = None,
+    headers: Mapping[str, str] = {},
+) -> dict[str, Any]:
+    """The whole answer to an operation that is to be explained."""
+    sent = served.headers(user, role, email) | {"X-Explain": "1", **headers}
+    async with served.http.post(f"{served.url}/graphql", json={"query": query}, headers=sent) as response:
+        assert response.headers["Cache-Control"] == "no-store"
+        answer: dict[str, Any] = await response.json()
+        return answer
+
+
+def explanation(answer: dict[str, Any]) -> dict[str, Any]:
+    assert "errors" not in answer, answer["errors"]
+    told: dict[str, Any] = answer["extensions"]["dynamodb"]
+    return told

@@ -1,0 +1,84 @@
+"""Items of the feed as its tables keep them, and changes of them made by hand."""
+
+import itertools
+from datetime import datetime
+from typing import Any
+
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.dynamodb.codec import Item
+from datastore.keyspace.feeds import comments, follows, likes, posts, users
+from datastore.keyspace.feeds.table import FEED
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import iso
+from tests.support.served import NOON
+
+_sequence = itertools.count(1)
+
+
+def user_item(user_id: str) -> Item:
+    return _keyed(users.user(user_id), name=user_id.title(), created_at=iso(NOON))
+
+
+def post_item(post_id: str, author: str = "ada", at: datetime = NOON, visibility: str = "public", **more: Any) -> Item:
+    """`more` are tags and mentions, lists."""
+    return _keyed(
+        posts.post(post_id),
+        GSI1PK=posts.by_author(author),
+        GSI1SK=posts.position(at, post_id),
+        author_id=author,
+        created_at=iso(at),
+        visibility=visibility,
+        text="Hello",
+        likes=0,
+        comments=0,
+        **more,
+    )
+
+
+def tombstone(post: Item) -> Item:
+    """What is left of a post that was deleted."""
+    kept = {name: post[name] for name in ("PK", "SK", "author_id", "created_at")}
+    return {**kept, "deleted_at": iso(NOON), "expiresAt": 1}
+
+
+def like_item(post: Item, user: str = "bob", at: datetime = NOON) -> Item:
+    return _keyed(likes.like(_id(post), user), created_at=iso(at), **_of_post(post))
+
+
+def comment_item(post: Item, comment_id: str, user: str = "bob", at: datetime = NOON, **more: Any) -> Item:
+    """`more` is mentions, a list."""
+    key = comments.comment(_id(post), comment_id)
+    return _keyed(key, user_id=user, created_at=iso(at), text="Hi", text_len=2, **_of_post(post), **more)
+
+
+def following_item(follower: str, followee: str, since: datetime = NOON) -> Item:
+    return _keyed(follows.following(follower, followee), since=iso(since))
+
+
+def inserted(item: Item) -> Change:
+    return _change("INSERT", None, item)
+
+
+def removed(item: Item, *, by_ttl: bool = False) -> Change:
+    return _change("REMOVE", item, None, by_ttl)
+
+
+def modified(old: Item, new: Item) -> Change:
+    return _change("MODIFY", old, new)
+
+
+def _change(kind: Any, old: Item | None, new: Item | None, by_ttl: bool = False) -> Change:
+    keys = {name: (new or old or {})[name] for name in ("PK", "SK")}
+    return Change(FEED.name, kind, keys, old, new, f"{next(_sequence):021}", NOON, by_ttl)
+
+
+def _id(post: Item) -> str:
+    return posts.post_parts(Key(post["PK"], post["SK"]))
+
+
+def _of_post(post: Item) -> Item:
+    return {"post_author": post["author_id"], "post_visibility": post["visibility"]}
+
+
+def _keyed(key: Key, **attributes: Any) -> Item:
+    return {"PK": key.partition, "SK": key.sort, **attributes}

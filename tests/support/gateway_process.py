@@ -1,0 +1,57 @@
+"""`gateway.py` with a clock of its own (see `process_clock`): the clock's three numbers, then its own arguments.
+
+At SIGUSR2 it writes how many blocks of memory Python has given out, garbage not counted, to the file that `BLOCKS_FILE`
+names. With `KEEPS_LITTLE` what it keeps has small bounds, which are reached soon; `BUS_LEASE_SECONDS` is how long its
+leases of the bus live; with `SHORT_UPLOADS` uploads expire, and are tidied away, soon.
+"""
+
+import gc
+import os
+import signal
+import sys
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from datastore.change_streams.relay.bus import Bus
+from datastore.change_streams.replay.history import History
+from datastore.photos import reservation_expiry as releases
+from datastore.session.optimistic_locking import PUT_VERSIONS
+from gateway import cli
+from pipelines.photos import janitor
+from resolvers.photos import uploads
+from runtime.container import Gateway
+from server.security import jwt as identity
+from tests.support.process_clock import process_clock
+
+
+def main(*arguments: str) -> None:
+    _defaults_of(Gateway)["now"] = process_clock(*arguments[:3])
+    if seconds := os.environ.get("BUS_LEASE_SECONDS"):
+        _defaults_of(Bus)["lease_seconds"] = float(seconds)
+    if os.environ.get("KEEPS_LITTLE"):
+        identity.CACHED_TOKENS = PUT_VERSIONS._capacity = _defaults_of(History)["most_changes"] = 20
+    if os.environ.get("SHORT_UPLOADS"):
+        releases.LIFETIME = vars(uploads)["LIFETIME"] = timedelta(minutes=2)
+        janitor.EVERY_SECONDS = 0.3
+    signal.signal(signal.SIGUSR2, lambda *_: _tell_blocks())
+    sys.argv = ["gateway.py", *arguments[3:]]
+    cli()
+
+
+def _defaults_of(made: type[Any]) -> dict[str, Any]:
+    defaults: dict[str, Any] | None = made.__init__.__kwdefaults__
+    assert defaults is not None
+    return defaults
+
+
+def _tell_blocks() -> None:
+    gc.collect()
+    file = Path(os.environ["BLOCKS_FILE"])
+    draft = file.with_suffix(".draft")
+    draft.write_text(str(sys.getallocatedblocks()))
+    draft.replace(file)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,46 @@
+"""Steps and data of the tests of going on."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from datastore.change_streams.shards.checkpoints import Reached
+from datastore.change_streams.shards.stream_reader import Change, StreamReader
+from datastore.keyspace.sightings import BLIP
+from tests.support.bus_hosts import number_of
+from tests.support.scripted_stream import Script
+
+
+class Heard:
+    """A sink that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.numbers: list[int] = []
+        self.problems: list[Exception] = []
+
+    def begin(self, *_: Any) -> None: ...
+    def start(self, *_: Any) -> None: ...
+    def answered(self, *_: Any) -> None: ...
+
+    def tell(self, shard: str, change: Change, **_: Any) -> None:
+        self.numbers.append(number_of(change))
+
+    def lost(self, problem: Exception) -> None:
+        self.problems.append(problem)
+
+
+class Going:
+    """A reader of a scripted stream that begins at the positions, or at the end of the stream without positions."""
+
+    def __init__(self, script: Script, start: Mapping[str, str] | None) -> None:
+        self.heard = Heard()
+        self.told: list[Exception] = []
+        self.reader = StreamReader(
+            script,
+            "",
+            0.001,
+            0.02,
+            lambda _, problem: self.told.append(problem),
+            BLIP,
+            self.heard,
+            None if start is None else Reached(script.arn, start),
+        )

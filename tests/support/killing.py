@@ -1,0 +1,176 @@
+"""Kills processes of a deployment at random moments, starts them again, and times how long it takes to recover."""
+
+import asyncio
+import os
+import random
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from statistics import median
+
+import aiohttp
+
+from datastore.change_streams.leases import Leases
+from datastore.change_streams.shards.shard_reader import stream_of
+from datastore.errors import DomainError
+from datastore.keyspace.feeds.table import FEED
+from datastore.matches.active_matches import ActiveMatches
+from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, MATCH, Deployment, until
+from tests.support.remote import Remote
+
+# As a service manager does.
+RESTART_SECONDS = 0.1
+
+
+@dataclass(frozen=True)
+class Outage:
+    """From the kill until what was killed did its work again, by the monotonic clock."""
+
+    began: float
+    ended: float
+
+    @property
+    def seconds(self) -> float:
+        return self.ended - self.began
+
+    def overlaps(self, other: "Outage") -> bool:
+        return self.began < other.ended and other.began < self.ended
+
+
+class Killer:
+    """Kills each kind `kills` times, as often as `pause` says in seconds, all kinds at the same time."""
+
+    def __init__(self, deployment: Deployment, served: Remote, http: aiohttp.ClientSession, seed: int) -> None:
+        self.deployment = deployment
+        self.served = served
+        self.http = http
+        self.outages: dict[str, list[Outage]] = defaultdict(list)
+        self._seed = seed
+        self._kinds: dict[str, Callable[[random.Random], Awaitable[Callable[[], Awaitable[bool]]]]] = {
+            "engine": self._engine,
+            "engine's service": self._service,
+            "gateway": self._gateway,
+            "feed pipeline": self._feed,
+            "cricket pipeline": self._cricket,
+            "Redis": self._redis,
+        }
+
+    async def run(self, kills: int, pause: float) -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for kind in self._kinds:
+                tasks.create_task(self._kill_again_and_again(kind, kills, pause))
+
+    async def _kill_again_and_again(self, kind: str, kills: int, pause: float) -> None:
+        chance = random.Random(f"{self._seed} {kind}")
+        for _ in range(kills):
+            await asyncio.sleep(chance.uniform(0, 2 * pause))
+            began = time.monotonic()
+            await until(await self._kinds[kind](chance), 120)
+            self.outages[kind].append(Outage(began, time.monotonic()))
+
+    def alone(self, kind: str) -> Iterator[Outage]:
+        """Those during which nothing of another kind was down."""
+        others = [outage for other, outages in self.outages.items() if other != kind for outage in outages]
+        return (outage for outage in self.outages[kind] if not any(map(outage.overlaps, others)))
+
+    def told(self) -> str:
+        lines = [f"{'killed':<18} {'times':>5} {'median s':>9} {'p90 s':>7} {'longest s':>10}"]
+        for kind, outages in [*self.outages.items(), ("engine alone", [*self.alone("engine")])]:
+            times = sorted(outage.seconds for outage in outages)
+            if times:
+                p90 = times[int(0.9 * (len(times) - 1))]
+                lines.append(f"{kind:<18} {len(times):>5} {median(times):>9.2f} {p90:>7.2f} {times[-1]:>10.2f}")
+        return "\n".join(lines)
+
+    # Each kind is killed, and begun again. What is returned tells whether it does its work as before.
+
+    async def _engine(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
+        """Its own process: its service starts it again."""
+
+        async def is_killed() -> bool:
+            process = self.deployment.engine_child()
+            if not process:
+                return False
+            try:
+                os.kill(process, signal.SIGKILL)
+            except ProcessLookupError:  # its service has been killed at this moment
+                return False
+            return True
+
+        await until(is_killed, 120)
+        return self._answered
+
+    async def _service(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
+        await self._again("engine")
+        return self._answered
+
+    async def _gateway(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
+        name = chance.choice(GATEWAYS)
+        await self._again(name)
+        return lambda: self._answers(self.deployment.ports[name])
+
+    async def _redis(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
+        await self._again("redis")
+        return self._answered
+
+    async def _feed(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
+        """The one that reads the stream, or the one that stands by."""
+        await self._again(chance.choice(FEEDS))
+        return self._feed_is_read
+
+    async def _cricket(self, chance: random.Random) -> Callable[[], Awaitable[bool]]:
+        await self._again(chance.choice(CRICKETS))
+        return self._match_is_polled
+
+    async def _again(self, name: str) -> None:
+        part = self.deployment.parts[name]
+        part.kill()
+        await asyncio.sleep(RESTART_SECONDS)
+        part.begin_unheard()
+
+    # What recovered means
+
+    async def _answered(self) -> bool:
+        """A query is, through whichever gateway is first: one that has just begun may keep it for seconds."""
+        asked = [asyncio.create_task(self._answers(self.deployment.ports[name])) for name in GATEWAYS]
+        try:
+            for first in asyncio.as_completed(asked):
+                if await first:
+                    return True
+            return False
+        finally:
+            for one in asked:
+                one.cancel()
+
+    async def _answers(self, port: int) -> bool:
+        body = {"query": '{ earthquake(eventId: "us0") { eventId } }'}
+        try:
+            async with self.http.post(
+                f"http://127.0.0.1:{port}/graphql", json=body, timeout=aiohttp.ClientTimeout(3)
+            ) as response:
+                answer = await response.json(content_type=None)
+        except (aiohttp.ClientError, TimeoutError, ValueError):
+            return False
+        return "errors" not in answer
+
+    async def _feed_is_read(self) -> bool:
+        """An instance that lives holds the lease."""
+        assert self.served.database is not None
+        try:
+            stream = await stream_of(self.served.database.client, FEED.name, self.served.database.prefix)
+            leases = await Leases(self.served.store(), stream, "nobody", datetime.now(UTC)).all()
+        except DomainError:
+            return False
+        owners = {lease.owner for lease in leases}
+        return bool(owners) and owners <= self.deployment.instances_of_feed()
+
+    async def _match_is_polled(self) -> bool:
+        """By an instance that lives."""
+        try:
+            active = await ActiveMatches(self.served.store(), datetime.now(UTC)).latest(MATCH)
+        except DomainError:
+            return False
+        return active is not None and active.instance_id in {self.deployment.parts[name].instance for name in CRICKETS}

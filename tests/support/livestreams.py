@@ -1,0 +1,34 @@
+"""Steps and data of the tests of livestreams."""
+
+from datetime import timedelta
+from typing import Any
+
+from datastore.model.identity import Role
+from tests.support.served import NOON, Answer, Served
+
+ALL = " fragment All on Livestream { livestreamId title description streamUrl startTime endTime createdAt state }"
+CREATE = "mutation ($input: CreateLivestreamInput!) { createLivestream(input: $input) { ...All } }" + ALL
+UPDATE = "mutation ($input: UpdateLivestreamInput!) { updateLivestream(input: $input) { ...All } }" + ALL
+END = "mutation ($id: ID!) { endLivestream(livestreamId: $id) { ...All } }" + ALL
+
+
+def at(**later: float) -> str:
+    """As the API writes it: so much after noon."""
+    return (NOON + timedelta(**later)).isoformat()
+
+
+async def admin(served: Served, query: str, **variables: Any) -> Answer:
+    return await served.ask(query, variables, user="root", role=Role.ADMIN)
+
+
+async def announce(served: Served, **more: Any) -> Any:
+    """A livestream from one to two o'clock, unless something else is said."""
+    given = {"title": "Opening", "streamUrl": "https://example.com/live", "startTime": at(hours=1)} | more
+    given = {"endTime": at(hours=2)} | given
+    answer = await admin(served, CREATE, input=given)
+    assert answer.errors is None, answer.errors
+    return answer.data["createLivestream"]
+
+
+async def change(served: Served, id: str, **changes: Any) -> Answer:
+    return await admin(served, UPDATE, input={"livestreamId": id, **changes})

@@ -1,0 +1,81 @@
+"""What the tables hold after a mixed load, read past the gateway: the facts, and whether what is counted agrees."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from datastore.database import Database
+from datastore.dynamodb.codec import Item
+from datastore.feeds.likes import is_like
+from datastore.keyspace.feeds.table import FEED
+from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS
+from datastore.keyspace.matches.teams import TEAMS
+from datastore.keyspace.photos.table import SPARKS
+from datastore.keyspace.sightings import BLIP
+from datastore.model.composite_keys import split
+from tests.support.feed_changes import items_of
+from tests.support.mixed_load import Fact
+
+
+async def everything(database: Database) -> dict[Fact, Any]:
+    """The value of each fact that is stored. Counters and both sides of what is kept twice must agree."""
+    blip, sparks = await items_of(database, BLIP), await items_of(database, SPARKS)
+    facts = [
+        *_of_feed(await items_of(database, FEED)),
+        *_of_sightings(blip),
+        *_of_photos(sparks),
+        *((("match follow", item["userId"]), item["teamId"]) for item in await items_of(database, MATCH_FOLLOWS)),
+        *((("team", item["teamId"]), item["name"]) for item in await items_of(database, TEAMS)),
+    ]
+    stored = dict(facts)
+    assert len(stored) == len(facts), Counter(fact for fact, _ in facts).most_common(3)
+    return stored
+
+
+def _of_feed(items: Sequence[Item]) -> Iterator[tuple[Fact, Any]]:
+    sides: dict[str, set[tuple[str, str]]] = {"FOLLOWING": set(), "FOLLOWER": set()}
+    for item in items:
+        kind, *rest = split(item["SK"])
+        whose = split(item["PK"])[1]
+        if is_like(item):
+            yield ("like", whose, rest[0]), True
+        elif kind == "COMMENT" and "text" in item:  # else it was deleted
+            yield ("comment", whose, rest[0]), item["text"]
+        elif kind == "META" and item["PK"].startswith("POST#") and "text" in item:  # else it was deleted
+            yield ("post", whose), item["text"]
+        elif kind == "FOLLOWING":
+            sides[kind].add((whose, rest[0]))
+            yield ("follow", whose, rest[0]), True
+        elif kind == "FOLLOWER":
+            sides[kind].add((rest[0], whose))
+    assert sides["FOLLOWING"] == sides["FOLLOWER"]
+
+
+def _of_sightings(items: Sequence[Item]) -> Iterator[tuple[Fact, Any]]:
+    sightings = [item for item in items if "description" in item and "reporterId" in item]
+    reported = Counter(item["reporterId"] for item in sightings)
+    totals = {item["userId"]: item["reportTotal"] for item in items if item.get("reportTotal")}
+    assert totals == reported
+    for description, times in Counter(item["description"] for item in sightings).items():
+        yield ("sighting", description), times
+    confirmers = [item for item in items if item["SK"].startswith("CONFIRMER#")]
+    counts = Counter(item["sightingId"] for item in confirmers)
+    for item in sightings:
+        assert item["confirmationCount"] == counts[item["sightingId"]]
+    for item in confirmers:
+        yield ("confirmation", item["sightingId"], item["userId"]), True
+
+
+def _of_photos(items: Sequence[Item]) -> Iterator[tuple[Fact, Any]]:
+    kinds: dict[str, list[Item]] = {"FACE": [], "PERSON": [], "IMAGE": []}
+    for item in items:
+        kinds.setdefault(item["entityType"], []).append(item)
+    faces = {split(item["PK"])[1]: item for item in kinds["FACE"]}
+    counts = Counter(item["personId"] for item in faces.values())
+    on_photos = {face["faceId"]: face["personId"] for item in kinds["IMAGE"] for face in item.get("faces", ())}
+    assert on_photos == {face: item["personId"] for face, item in faces.items()}
+    for face, item in faces.items():
+        yield ("face", face), item["personId"]
+    for item in kinds["PERSON"]:
+        assert item["faceCount"] == counts[item["personId"]]
+        yield ("person", item["personId"]), item["name"]

@@ -1,0 +1,25 @@
+"""Steps and data of the tests of match takeover."""
+
+from datastore.matches.active_matches import ActiveMatches
+from datastore.matches.fixtures import Fixtures
+from pipelines.matches.live.poller import Tick
+from pipelines.matches.providers.replay import ReplayProvider
+from tests.support.cricket_pipeline import Instance
+from tests.support.cricket_process import recording
+from tests.support.served import Served
+
+
+async def events_of_a_whole_run(served: Served, match_id: str = "m1") -> set[str]:
+    """The ids of all events of the match, from one instance that nobody kills."""
+    provider = ReplayProvider([recording("whole")], now=served.clock, balls_per_tick=6)
+    one = Instance(served, provider)
+    snapshot = await provider.match("whole")
+    assert snapshot is not None
+    await Fixtures(served.store(), served.clock()).sync([snapshot.match])
+    stored = await Fixtures(served.store(), served.clock()).latest("whole")
+    assert stored is not None
+    await ActiveMatches(served.store(), served.clock()).register(stored, instance_id="one")
+    while await one.poller.tick("whole") is Tick.CHANGED or not provider.is_over("whole"):
+        pass
+    events = [event for change in one.changes for event in change.active.events]
+    return {event.event_id.replace("whole:", f"{match_id}:", 1) for event in events}

@@ -1,0 +1,190 @@
+"""A mixed load on all five systems through GraphQL over HTTP, and a model of what may be true after each answer.
+
+Each fact (a like, a name, a sighting) is written by one actor alone, one operation after another. So a write that is
+acknowledged settles what is true; one whose answer says that it may have been applied leaves both; and one that was
+refused changes nothing.
+"""
+
+import asyncio
+import random
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from datastore.model.identity import Role
+from datastore.model.ids import uuid7
+from tests.support.load_operations import READS, WRITES, Read, Sighted, Write
+from tests.support.served import Served
+
+Fact = tuple[str, ...]
+PASSING = {"THROTTLED", "UNAVAILABLE", "TIMEOUT"}
+KEY_TRIES = 30
+PERSONS = 10
+
+
+@dataclass
+class Truth:
+    """What may be stored for each fact: one value once it was acknowledged. What was never written is None."""
+
+    may_be: dict[Fact, set[Any]] = field(default_factory=lambda: defaultdict(lambda: {None}))
+    # All values that were ever to be written.
+    tried: dict[Fact, set[Any]] = field(default_factory=lambda: defaultdict(set))
+
+    def acknowledged(self, fact: Fact, value: Any) -> None:
+        self.may_be[fact] = {value}
+
+    def unsure(self, fact: Fact, value: Any) -> None:
+        self.may_be[fact] = self.may_be[fact] | {value}
+
+    def holds(self, fact: Fact, value: Any) -> bool:
+        return value in self.may_be[fact]
+
+    def certain(self, kind: str) -> set[Fact]:
+        """Facts of a kind that are there, whatever became of what is under way."""
+        return {fact for fact, values in self.may_be.items() if fact[0] == kind and None not in values}
+
+    def wrong(self, kind: str, stored: dict[Fact, Any]) -> list[Any]:
+        """Facts of a kind that are not as they may be; `stored` are those that are there."""
+        facts = {fact for fact in (*self.may_be, *stored) if fact[0] == kind}
+        return [(fact, stored.get(fact), self.may_be[fact]) for fact in facts if not self.holds(fact, stored.get(fact))]
+
+
+@dataclass
+class Told:
+    """What clients were told: `codes` of errors by operation, and answers that were wrong."""
+
+    operations: Counter[str] = field(default_factory=Counter)
+    codes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    # Writes that may have been applied, and reads of which that was said.
+    unsure: int = 0
+    reads_unsure: int = 0
+    asked_again: int = 0
+    undeclared: list[Any] = field(default_factory=list)
+    wrong: list[Any] = field(default_factory=list)
+
+    @property
+    def failed(self) -> int:
+        return sum(self.codes.values())
+
+
+class Load:
+    """So many actors at a time, each with its own chance, so that what one does has no say in what others do.
+
+    `keyed` is the share of writes that go under a key.
+    """
+
+    def __init__(
+        self,
+        served: Served,
+        *,
+        actors: int,
+        seed: int,
+        writes: Sequence[Callable[["Actor"], Write | None]] = WRITES,
+        reads: Sequence[Callable[["Actor"], Read | None]] = READS,
+    ) -> None:
+        self.served = served
+        self.writes = writes
+        self.reads = reads
+        self.keyed = 0.5
+        self.truth = Truth()
+        self.told = Told()
+        self.done = 0
+        self.actors = [Actor(self, f"user{number:02}", random.Random(f"{seed} {number}")) for number in range(actors)]
+        self.posts: list[tuple[str, str]] = []
+        self.sightings: list[Sighted] = []
+        self.photos = [actor.photo for actor in self.actors]
+
+    async def run(self, operations: int) -> None:
+        """That many operations in all, each actor as many as it gets done."""
+        left = iter(range(operations))
+
+        async def work(actor: "Actor") -> None:
+            for _ in left:
+                await actor.act()
+                self.done += 1
+
+        async with asyncio.TaskGroup() as tasks:
+            for actor in self.actors:
+                tasks.create_task(work(actor))
+
+
+class Actor:
+    """A user of all systems."""
+
+    def __init__(self, load: Load, name: str, chance: random.Random) -> None:
+        self.load = load
+        self.name = name
+        self.chance = chance
+        self.email = f"{name}@example.com"
+        self.photo = f"photo-{name}"
+        self.done = 0
+        self.persons = [self.new_id() for _ in range(PERSONS)]
+        self.faces = {(person, number): self.new_id() for person in self.persons for number in range(2)}
+
+    def new_id(self) -> str:
+        """Of the form that clients' ids have."""
+        return uuid7(self.load.served.clock(), str(UUID(int=self.chance.getrandbits(128))))
+
+    async def act(self) -> None:
+        """Write, or read what is written."""
+        self.done += 1
+        if self.chance.random() < 0.55:
+            await self.write(self._choice(self.load.writes)(self))
+        else:
+            await self.read(self._choice(self.load.reads)(self))
+
+    def _choice(self, kinds: Sequence[Callable[["Actor"], Any]]) -> Callable[["Actor"], Any]:
+        return self.chance.choice(kinds)
+
+    async def write(self, write: Write | None) -> None:
+        """Under a key, and again until they are acknowledged: those are done once, whatever happens."""
+        if write is None:
+            return
+        keyed = self.chance.random() < self.load.keyed
+        key = f"{self.name}-{self.done}" if keyed else None
+        for fact in write.facts:
+            self.load.truth.tried[fact].add(write.value)
+        for number in range(KEY_TRIES if keyed else 1):
+            if number > 0:
+                self.load.told.asked_again += 1
+            answer = await self._ask(write.name, write.query, write.variables, write.role, key)
+            if answer.get("errors") is None:
+                for fact in write.facts:
+                    self.load.truth.acknowledged(fact, write.value)
+                write.acknowledged(answer["data"])
+                return
+            if any(error["extensions"].get("mayHaveBeenApplied") for error in answer["errors"]):
+                self.load.told.unsure += 1
+                for fact in write.facts:
+                    self.load.truth.unsure(fact, write.value)
+            if self.load.told.undeclared:
+                return
+            await asyncio.sleep(self.chance.random() * 0.1 if keyed else 0)
+
+    async def read(self, read: Read | None) -> None:
+        if read is None:
+            return
+        answer = await self._ask(read.name, read.query, read.variables, read.role)
+        unsure = [error for error in answer.get("errors") or () if error["extensions"].get("mayHaveBeenApplied")]
+        # Of a lost answer the client itself says so (`remote`).
+        self.load.told.reads_unsure += unsure != []
+        if answer.get("errors") is None and not read.right(answer["data"]):
+            self.load.told.wrong.append((read.name, read.variables, answer["data"]))
+
+    async def _ask(
+        self, name: str, query: str, variables: dict[str, Any], role: Role, key: str | None = None
+    ) -> dict[str, Any]:
+        served, told = self.load.served, self.load.told
+        headers = served.headers(self.name, role, self.email) | ({"Idempotency-Key": key} if key else {})
+        body = {"query": query, "variables": variables}
+        async with served.http.post(f"{served.url}/graphql", json=body, headers=headers) as response:
+            answer: dict[str, Any] = await response.json(content_type=None)
+        told.operations[name] += 1
+        for error in answer.get("errors") or ():
+            code = error["extensions"]["code"]
+            told.codes[name, code] += 1
+            if code not in PASSING:
+                told.undeclared.append((name, error))
+        return answer

@@ -1,0 +1,92 @@
+"""Steps of tests that write persons, faces and photos, and what the table must come to."""
+
+from collections import Counter
+from typing import Any
+
+from datastore.dynamodb.codec import decode_item
+from datastore.keyspace.photos.table import SPARKS
+from datastore.model.identity import Role
+from tests.support.photo_items import ADA, ask_as
+from tests.support.served import Served
+
+BOX = {"left": 0.1, "top": 0.2, "width": 0.3, "height": 0.4}
+TAG = """mutation ($input: TagFaceInput!, $at: DateTime) { tagFace(input: $input, takenAt: $at) {
+  faceId imageId personId confidence boundingBox { left top width height } createdAt
+} }"""
+UNTAG = "mutation ($face: ID!, $image: ID!) { untagFace(faceId: $face, imageId: $image) { faceId personId } }"
+CREATE = """mutation ($input: CreatePersonInput!) { createPerson(input: $input) {
+  personId name faceCount thumbnailUrl createdAt
+} }"""
+RENAME = """mutation ($input: UpdatePersonInput!) { updatePerson(input: $input) {
+  personId name faceCount thumbnailUrl
+} }"""
+MERGE = "mutation ($one: ID!, $into: ID!) { mergePersons(from: $one, into: $into) { personId name faceCount } }"
+UPDATE = """mutation ($input: UpdatePhotoInput!, $at: DateTime) {
+  updatePhoto(input: $input, takenAt: $at) { imageId description tags }
+}"""
+DELETE = "mutation ($id: ID!, $at: DateTime) { deletePhoto(imageId: $id, takenAt: $at) { imageId description } }"
+
+
+async def done(served: Served, query: str, email: str | None = ADA, role: Role = Role.USER, **variables: Any) -> Any:
+    """What the one field of an operation answers, which fails not."""
+    answer = await ask_as(served, query, email, role, **variables)
+    assert answer.errors is None, answer.errors
+    (told,) = answer.data.values()
+    return told
+
+
+async def tag(served: Served, image: str, person: str, email: str = ADA, **more: Any) -> Any:
+    given = {"imageId": image, "personId": person, "boundingBox": BOX} | more
+    return await done(served, TAG, email, input=given)
+
+
+async def stored(served: Served, kind: str = "") -> list[dict[str, Any]]:
+    """All items of the library, or those of one kind, by their keys."""
+    store = served.store()
+    answer = await store._call(SPARKS, "Scan", {"TableName": store._prefix + SPARKS.name, "ConsistentRead": True})
+    assert "LastEvaluatedKey" not in answer
+    items = [decode_item(item) for item in answer["Items"]]
+    return sorted(
+        [item for item in items if kind in ("", item["entityType"])], key=lambda item: (item["PK"], item["SK"])
+    )
+
+
+async def one(served: Served, key: str) -> dict[str, Any] | None:
+    """The item of a partition, which has one at most."""
+    found = [item for item in await stored(served) if item["PK"] == key]
+    assert len(found) <= 1
+    return found[0] if found else None
+
+
+async def assert_consistent(served: Served) -> None:
+    """Counts are those of the items they count, and each photo knows its faces and no others.
+
+    Persons and photos as others wrote them may not be counted, and not know their faces.
+    """
+    items = await stored(served)
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for item in items:
+        kinds.setdefault(item["entityType"], []).append(item)
+    faces = kinds.get("FACE", [])
+    counted = Counter(face["personId"] for face in faces)
+    persons = {person["personId"]: person for person in kinds.get("PERSON", [])}
+    assert [
+        (id, person["faceCount"], counted[id])
+        for id, person in persons.items()
+        if "faceCount" in person and person["faceCount"] != counted[id]
+    ] == []
+    assert set(counted) <= persons.keys()
+    assert [person for person in persons.values() if {"mergedInto", "receives"} & person.keys()] == []
+    photos = {photo["imageId"]: photo for photo in kinds.get("IMAGE", [])}
+    assert {face["imageId"] for face in faces} <= photos.keys()
+    for image_id, photo in photos.items():
+        on_it = {(face["PK"].removeprefix("FACE#"), face["personId"]) for face in faces if face["imageId"] == image_id}
+        told = [(face["faceId"], face["personId"]) for face in photo.get("faces", ())]
+        assert sorted(told) == sorted(on_it) or "faces" not in photo
+        assert sorted(photo["persons"]) == sorted({person for _, person in on_it})
+        assert photo.get("personNames", {}).keys() <= set(photo["persons"])
+    uploads = Counter(photo["email"] for photo in photos.values())
+    assert {user["email"]: user["uploadCount"] for user in kinds.get("USER", [])} == {
+        user["email"]: uploads[user["email"]] for user in kinds.get("USER", [])
+    }
+    assert "REMOVAL" not in kinds

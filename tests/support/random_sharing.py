@@ -1,0 +1,186 @@
+"""Fields that are resolved once for several places, by chance: who is asked for, how long it takes, and what fails."""
+
+import asyncio
+from dataclasses import dataclass
+from inspect import isawaitable
+from random import Random
+from typing import Any
+
+import strawberry
+from graphql import ExecutionResult, GraphQLSchema, OperationDefinitionNode, execute, parse, validate
+from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
+
+from jit import operation_of
+from jit.strawberry_fields import StrawberryExecutor
+from tests.support.executor_differences import nulled
+
+
+@dataclass(frozen=True)
+class World:
+    """What resolvers find: the same for all who ask alike, and however often."""
+
+    seed: int
+
+    def chance(self, *about: str) -> Random:
+        return Random(repr((self.seed, *about)))
+
+    async def wait(self, *about: str) -> None:
+        for _ in range(self.chance("turns", *about).choice((0, 0, 1, 2, 3, 6))):
+            await asyncio.sleep(0)
+
+    async def person(self, person_id: str) -> "Person | None":
+        await self.wait("person", person_id)
+        kind = self.chance("person", person_id).random()
+        if kind < 0.15:
+            raise ValueError(f"no {person_id}")
+        if kind < 0.25:
+            return None
+        return Person(person_id, None if kind < 0.35 else person_id.upper())
+
+    def things(self, of: str) -> list["Thing"]:
+        chance = self.chance("things", of)
+        return [
+            Thing(f"{of}{number}", chance.choice("abc"), chance.choice("abc"))
+            for number in range(chance.choice((0, 1, 2, 3, 4)))
+        ]
+
+
+@dataclass(frozen=True)
+class Person:
+    id: str
+    name: str | None
+
+
+@dataclass(frozen=True)
+class Thing:
+    id: str
+    who: str
+    other: str
+
+
+Info = strawberry.Info[World, None]
+
+
+async def who_of(parent: strawberry.Parent[Thing], info: Info) -> Person | None:
+    return await info.context.person(parent.who)
+
+
+async def other_of(parent: strawberry.Parent[Thing], info: Info) -> Person | None:
+    return await info.context.person(parent.other)
+
+
+def at_once_of(parent: strawberry.Parent[Thing], info: Info) -> str:
+    if info.context.chance("at once", parent.id).random() < 0.3:
+        raise ValueError(f"at once {parent.id}")
+    return "at once"
+
+
+async def later_of(parent: strawberry.Parent[Thing], info: Info) -> str:
+    await info.context.wait("later", parent.id)
+    if info.context.chance("later", parent.id).random() < 0.3:
+        raise ValueError(f"later {parent.id}")
+    return "later"
+
+
+async def things_of(parent: strawberry.Parent[Any], info: Info) -> list[Thing]:
+    of = "root" if parent is None else f"{type(parent).__name__} {parent.id}"
+    await info.context.wait("things", of)
+    return info.context.things(of)
+
+
+def shared(resolver: Any, kind: Any, attribute: str) -> Any:
+    return strawberry.field(resolver=resolver, graphql_type=kind, metadata={"same_for": ("people", attribute)})
+
+
+@strawberry.type
+class User:
+    id: str
+    name: str
+    things = strawberry.field(resolver=things_of, graphql_type=list["Item | None"])
+
+
+@strawberry.type
+class Item:
+    id: str
+    who = shared(who_of, User | None, "who")
+    other = shared(other_of, User | None, "other")
+    must = shared(who_of, User, "who")
+    at_once = strawberry.field(resolver=at_once_of, graphql_type=str)
+    later = strawberry.field(resolver=later_of, graphql_type=str)
+    things = strawberry.field(resolver=things_of, graphql_type=list["Item | None"])
+    strict = strawberry.field(resolver=things_of, graphql_type=list["Item"] | None)
+
+
+@strawberry.type
+class Query:
+    things = strawberry.field(resolver=things_of, graphql_type=list[Item | None])
+    strict = strawberry.field(resolver=things_of, graphql_type=list[Item] | None)
+
+
+SCHEMA: GraphQLSchema = strawberry.Schema(Query)._schema
+SELECTIONS = [
+    "id",
+    "who { name }",
+    "who { id }",
+    "other { id name }",
+    "must { id }",
+    "m: must { name }",
+    "w: who { name id }",
+    "atOnce",
+    "later",
+    "__typename",
+]
+
+
+def text(seed: int) -> str:
+    """An operation, which may be one that is not valid."""
+    chance = Random(seed)
+    first, second = [chance.choice(["things", "strict"]) for _ in range(2)]
+    return f"{{ {first} {{ {_selection(chance, 2)} }} x: {second} {{ {_selection(chance, 1)} }} }}"
+
+
+def _selection(chance: Random, depth: int) -> str:
+    some = list(SELECTIONS)
+    if depth:
+        below = [_selection(chance, depth - 1) for _ in range(4)]
+        some += [f"things {{ {below[0]} }}", f"strict {{ {below[1]} }}"]
+        some += [f"p: who {{ name things {{ {below[2]} }} }}", f"q: other {{ things {{ {below[3]} }} }}"]
+    return " ".join(chance.sample(some, chance.randint(2, 7)))
+
+
+class Compiling(StrawberryExecutor):
+    compile_after = 1
+    types_by_class = True
+
+
+async def told_apart(seed: int) -> str | None:
+    """What is answered otherwise than by graphql-core, in words; twice, for the second knows the classes of values."""
+    written = text(seed)
+    document = parse(written)
+    if validate(SCHEMA, document):
+        return None
+    world = World(seed)
+    expected = await _seen(execute(SCHEMA, document, None, world, executor_class=StrawberryGraphQLCoreExecutionContext))
+    (operation,) = document.definitions
+    assert isinstance(operation, OperationDefinitionNode)
+    compiled = operation_of(Compiling, SCHEMA, document, operation)
+    for _ in range(2):
+        found = await _seen(compiled.execute(world))
+        if found != expected:
+            return f"seed {seed}: {written}\n{found}\nnot\n{expected}"
+    return None
+
+
+async def _seen(result: Any) -> tuple[str, set[tuple[Any, ...]]]:
+    try:
+        answer: ExecutionResult = await asyncio.wait_for(result, 5) if isawaitable(result) else result
+    except (TimeoutError, asyncio.CancelledError) as error:
+        return type(error).__name__, set()
+    errors = [tuple(error.path or ()) for error in answer.errors or ()]
+    # Which of several errors made a null around them, and so whether others were told of, is chance.
+    places = [(nulled(answer.data, path), path) for path in errors]
+    told = [
+        (place,) if place != path else (path, error.message)
+        for (place, path), error in zip(places, answer.errors or (), strict=True)
+    ]
+    return repr(answer.data), set(told)

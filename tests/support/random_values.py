@@ -1,0 +1,382 @@
+"""What resolvers answer, by chance: values of the right type in many guises, nulls, failures and wrong types."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import UserDict, deque
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from random import Random
+from typing import Any
+from zlib import crc32
+
+from graphql import (
+    GraphQLEnumType,
+    GraphQLError,
+    GraphQLList,
+    GraphQLNonNull,
+    GraphQLObjectType,
+    GraphQLOutputType,
+    GraphQLScalarType,
+    Undefined,
+    get_nullable_type,
+    is_abstract_type,
+    is_leaf_type,
+)
+
+from tests.support.random_schemas import POOL, Info, World
+from tests.support.random_waiting import Waiting
+
+
+@dataclass(frozen=True)
+class Temper:
+    """How often a field is null, fails, answers with an exception, or with something of another type."""
+
+    null: float = 0
+    failure: float = 0
+    returned: float = 0
+    wrong: float = 0
+    odd: float = 0  # a leaf in another guise, or a type that is not told rightly
+
+
+CALM = Temper()
+TEMPERS = [
+    CALM,
+    Temper(null=0.08, odd=0.1),
+    Temper(failure=0.06),
+    Temper(0.03, 0.03, 0.02, 0.03, 0.2),
+    Temper(0.1, 0.08, 0.04, 0.08, 0.4),
+]
+
+EXACT: dict[str, list[Any]] = {
+    "Int": [0, 1, -7, 2**31 - 1],
+    "Float": [0.5, 1.0, -2.25, 1e300],
+    "String": ["", "text", "ünï", "a\nb"],
+    "Boolean": [True, False],
+    "ID": ["1", "id"],
+    "Odd": [1, 3, 99],
+}
+
+
+class Whole(int):
+    """An integer of a type of its own."""
+
+
+class Text(str):
+    """A text of a type of its own."""
+
+    __slots__ = ()
+
+
+ODD: dict[str, list[Any]] = {
+    "Int": [True, "12", 3.0, Decimal(5), Whole(6), 2**31, -(2**31) - 1, "", "x", 1.5, float("nan"), [1], {}],
+    "Float": [True, 3, "1.5", Decimal("2.5"), Whole(6), float("inf"), float("nan"), "", "x", [], 10**400],
+    "String": [True, 3, 2.5, Text("own"), b"bytes", [], {"a": 1}, float("nan")],
+    "Boolean": [0, 1, 2.5, "true", float("nan"), None, []],
+    "ID": [7, Whole(8), Text("own"), 2.0, 2.5, True, [], {"a": 1}],
+    "Odd": [2, 4, 6, 8, "1", None, []],
+    "Color": ["RED", "PINK", 10, 99, None, [], {}],
+}
+WRONG: list[Any] = ["a text", 12, {"no": "source"}, True, [], [[]], b"", 2.5, object]
+
+
+class Failure(Exception):
+    """A failure with extensions, as our own domain has them."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.extensions = {"code": "FAILED"}
+
+
+class Located(GraphQLError):
+    """An error that brings its own path; `position` is where it was raised."""
+
+    position: list[str | int]
+
+
+class Values(Waiting):
+    """Answers that depend on the seed and on the place alone, whoever asks and in whatever order."""
+
+    def __init__(self, world: World, seed: int, temper: Temper) -> None:
+        super().__init__()
+        self.world = world
+        self.seed = seed
+        self.temper = temper
+        self.path: list[str | int] = []
+
+    def chance(self, key: str) -> Random:
+        return Random(crc32(key.encode()) ^ self.seed * 0x9E3779B1)
+
+    def outcome(self, chance: Random, kind: GraphQLOutputType, key: str, *, lasting: bool = False) -> Any:
+        """What the resolver of a field of the type answers, or raises. What is `lasting` can be used repeatedly."""
+        temper, fate = self.temper, chance.random()
+        if (fate := fate - temper.null) < 0:
+            return None if chance.random() < 0.8 else Undefined
+        if (fate := fate - temper.failure) < 0:
+            raise self._failure(chance, key)
+        if (fate := fate - temper.returned) < 0:
+            return self._failure(chance, key)
+        if fate - temper.wrong < 0:
+            return chance.choice(WRONG)
+        return self._value(chance, kind, key, lasting)
+
+    def _value(self, chance: Random, kind: GraphQLOutputType, key: str, lasting: bool) -> Any:
+        if isinstance(kind, GraphQLNonNull):
+            kind = kind.of_type
+        if isinstance(kind, GraphQLList):
+            return self._list(chance, kind.of_type, key, lasting)
+        if isinstance(kind, GraphQLEnumType):
+            exact = [value.value for value in kind.values.values()]
+            return chance.choice(ODD["Color"] if chance.random() < self.temper.odd else exact)
+        if isinstance(kind, GraphQLScalarType):
+            return chance.choice((ODD if chance.random() < self.temper.odd else EXACT)[kind.name])
+        if is_abstract_type(kind):
+            kind = chance.choice(self.world.schema.get_possible_types(kind))
+        assert isinstance(kind, GraphQLObjectType)
+        return source_of(self, chance, kind, key)
+
+    def _failure(self, chance: Random, key: str) -> Exception:
+        told = f"at {key}"
+        kind = chance.randrange(9)
+        if kind == 5 and not key[0].isdigit():
+            kind = 4
+        if kind < 4:
+            return (ValueError(told), KeyError(told), Failure(told), AttributeError(told))[kind]
+        if kind == 4:
+            return GraphQLError(told, extensions={"place": key})
+        if kind == 5:
+            located = Located(told, path=["elsewhere", 3], extensions={"own": True})
+            parts = key.partition(".")[0].split("/")[1:]
+            if parts == ["root"]:  # of no field: what the whole operation begins with
+                parts = []
+            located.position = [int(part) if part.isdigit() else part for part in parts]
+            return located
+        if kind == 6:
+            return GraphQLError(told, original_error=ValueError("the origin"))
+        if kind == 7:
+            return ValueError()
+        return StopAsyncIteration(told)
+
+    def _list(self, chance: Random, kind: GraphQLOutputType, key: str, lasting: bool) -> Any:
+        items = range(chance.choice((0, 1, 2, 2, 3)))
+        inner = key.rpartition("/")[2].isdigit()  # whoever gives up the outer list never looks into it
+
+        def item(index: int) -> Any:
+            place = f"{key}/{index}"
+            chance = self.chance(place)
+
+            def finish() -> Any:
+                return self._item(chance, kind, place)
+
+            if not self.world.awaits or lasting or chance.random() < 0.75:
+                return finish()
+            return self.unhurried(chance, place, finish) if inner else self.later(chance, place, finish)
+
+        shape = chance.randrange(10 if self.world.awaits else 8)
+        if lasting or shape < 3 or inner:
+            return [item(index) for index in items]
+        if shape == 9:
+            return _Counted(len(items), item)
+        if shape == 8:
+            return self._arriving(chance, key, len(items), item)
+        if shape == 7:
+            return self._generated(chance, key, len(items), item)
+        made = [item(index) for index in items]
+        if shape == 3:
+            return tuple(made)
+        if shape == 4:
+            return deque(made)
+        if shape == 5:
+            return dict(enumerate(made)).values()
+        if is_leaf_type(get_nullable_type(kind)) and all(isinstance(value, str | int) for value in made):
+            return set(made)
+        return iter(made)
+
+    def _item(self, chance: Random, kind: GraphQLOutputType, key: str) -> Any:
+        """Items do not raise where the list is made: they are exceptions, then."""
+        try:
+            return self.outcome(chance, kind, key)
+        except Exception as error:
+            return error
+
+    def _generated(self, chance: Random, key: str, count: int, item: Callable[[int], Any]) -> Iterator[Any]:
+        for index in range(count):
+            if chance.random() < self.temper.failure:
+                raise ValueError(f"at {key}")
+            yield item(index)
+
+    async def _arriving(self, chance: Random, key: str, count: int, item: Callable[[int], Any]) -> AsyncIterator[Any]:
+        self.began += 1
+        place = f"{key} {self.began}"
+        self.open.add(place)
+        try:
+            for index in range(count):
+                if chance.random() < 0.5:
+                    await asyncio.sleep(chance.randint(0, 2))
+                if chance.random() < self.temper.failure:
+                    raise ValueError(f"at {key}")
+                yield item(index)
+        finally:
+            self.open.discard(place)
+
+    def plain(self, key: str, kind: GraphQLObjectType, name: str, *, lasting: bool) -> Any:
+        """What the default resolver finds in a source: a value, an awaitable, or something to call."""
+        field = kind.fields[name]
+        place = f"{key}.{name}"
+        chance = self.chance(place)
+        if not is_leaf_type(get_nullable_type(field.type)) or field.args or chance.random() < 0.2:
+            return self._method(chance.random() < 0.4 and self.world.awaits)
+        if self.world.awaits and chance.random() < 0.15:
+            return self._future(chance, lambda: self.outcome(chance, field.type, place, lasting=True))
+        return self.outcome(chance, field.type, place, lasting=lasting)
+
+    def _method(self, later: bool) -> Callable[..., Any]:
+        def call(info: Info, **args: Any) -> Any:
+            return self.answer(info, args)
+
+        async def call_later(info: Info, **args: Any) -> Any:
+            return await self.answer_later(info, args)
+
+        return call_later if later else call
+
+    def answer(self, info: Info, args: Mapping[str, Any]) -> Any:
+        raise NotImplementedError
+
+    async def answer_later(self, info: Info, args: Mapping[str, Any]) -> Any:
+        raise NotImplementedError
+
+    def type_of(self, value: Any, kind: Any) -> Any:
+        """What the resolver of an abstract type says."""
+        key, name = key_of(value), kind_of(value)
+        chance = self.chance(f"type {kind} {key}")
+        if chance.random() < self.temper.odd / 2:
+            name = chance.choice([None, "Nothing", "Color", "D", "Query", 42, Undefined, True])
+        failing = chance.random() < self.temper.failure / 2
+
+        def told() -> Any:
+            if failing:
+                raise Failure(f"no type for {kind}")
+            return name
+
+        return self._perhaps_later(chance, key, told)
+
+    def is_type(self, value: Any, name: str) -> Any:
+        key, really = key_of(value), kind_of(value) == name
+        chance = self.chance(f"is {name} {key}")
+        if chance.random() < self.temper.odd / 4:
+            really = not really
+        failing = chance.random() < self.temper.failure / 4
+
+        def told() -> Any:
+            if failing:
+                raise Failure(f"whether {name} is not known")
+            return really
+
+        return self._perhaps_later(chance, key, told)
+
+    def _perhaps_later(self, chance: Random, key: str, finish: Callable[[], Any]) -> Any:
+        if self.world.awaits and chance.random() < 0.2:
+            return self.coroutine(chance, f"type of {key}", finish)
+        return finish()
+
+
+class _Counted:
+    """An asynchronous iterable that is no generator, and cannot be closed."""
+
+    def __init__(self, count: int, item: Callable[[int], Any]) -> None:
+        self._count = count
+        self._item = item
+        self._next = 0
+
+    def __aiter__(self) -> _Counted:
+        return self
+
+    async def __anext__(self) -> Any:
+        if self._next == self._count:
+            raise StopAsyncIteration
+        self._next += 1
+        await asyncio.sleep(0)
+        return self._item(self._next - 1)
+
+
+class Thing:
+    """A source with attributes, which tells the names of its type only to who asks for `kind`."""
+
+    def __init__(self, key: str, kind: str) -> None:
+        self.key = key
+        self.kind = kind
+
+
+class Typed(Thing):
+    """A source that tells its type as graphql-core's own resolver of types asks for it."""
+
+    def __init__(self, key: str, kind: str) -> None:
+        super().__init__(key, kind)
+        self.__typename = kind
+
+
+class Lazy(Thing):
+    """A source that makes its attributes when it is asked for them."""
+
+    def __init__(self, key: str, kind: str, plain: Callable[[str], Any]) -> None:
+        super().__init__(key, kind)
+        self._plain = plain
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        return self._plain(name)
+
+
+class Properties(Thing):
+    """A source with properties, some of which may fail."""
+
+    def __init__(self, key: str, kind: str, plain: Callable[[str], Any]) -> None:
+        super().__init__(key, kind)
+        self._plain = plain
+
+
+def _property(name: str) -> property:
+    return property(lambda self: self._plain(name))
+
+
+for _number in range(POOL):
+    setattr(Properties, f"f{_number}", _property(f"f{_number}"))
+
+
+class LazyMapping(UserDict[str, Any]):
+    """A mapping that is no dict."""
+
+
+def source_of(values: Values, chance: Random, kind: GraphQLObjectType, key: str) -> Any:
+    """An object of the type, in one of the guises that the default resolver knows."""
+    names = [name for name, field in kind.fields.items() if field.resolve is None]
+    guise = chance.randrange(7)
+    if guise < 2:
+        made = Lazy if guise else Properties
+        return made(key, kind.name, lambda name: values.plain(key, kind, name, lasting=False))
+    attributes: dict[str, Any] = {}
+    for name in names:
+        if chance.random() < values.temper.null:
+            continue
+        try:
+            attributes[name] = values.plain(key, kind, name, lasting=True)
+        except Exception as error:
+            attributes[name] = error
+    if guise < 5:
+        attributes |= {"key": key, "kind": kind.name}
+        if chance.random() < 0.5:
+            attributes["__typename"] = kind.name
+        return attributes if guise < 4 else LazyMapping(attributes)
+    thing = (Typed if guise == 5 else Thing)(key, kind.name)
+    vars(thing).update(attributes)
+    return thing
+
+
+def key_of(value: Any) -> str:
+    return str(value.get("key") if isinstance(value, Mapping) else getattr(value, "key", type(value).__name__))
+
+
+def kind_of(value: Any) -> Any:
+    return value.get("kind") if isinstance(value, Mapping) else getattr(value, "kind", None)

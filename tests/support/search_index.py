@@ -1,0 +1,40 @@
+"""Steps and data of the tests of search index."""
+
+from datetime import timedelta
+
+from datastore.feeds.search_entries import post_entry, version_of
+from datastore.model.timestamps import iso
+from datastore.search import Audience, Kind, Position, SearchEntry, SearchHit, SearchIndex
+from datastore.search.opensearch_index import OpenSearchIndex
+from datastore.search.queries import query_of
+from tests.support.served import NOON
+
+
+def post(id: str, text: str, at: int = 0, *, version: int = 1, **more: object) -> SearchEntry:
+    """Return the entry of a post that was written at this number of seconds after noon."""
+    item = {"text": text, "created_at": iso(NOON + timedelta(seconds=at)), "author_id": "ada", "visibility": "public"}
+    return post_entry(id, version_of(str(version)), item | more)
+
+
+def gone(id: str, version: int) -> SearchEntry:
+    return post_entry(id, version_of(str(version)), None)
+
+
+async def put(index: SearchIndex, *entries: SearchEntry) -> None:
+    await index.write(Kind.POSTS, entries)
+    await seen(index)
+
+
+async def seen(index: SearchIndex) -> None:
+    if isinstance(index, OpenSearchIndex):
+        await index.refresh()
+
+
+async def hits(
+    index: SearchIndex, text: str, limit: int = 50, after: Position | None = None, audience: Audience | None = None
+) -> list[SearchHit]:
+    return await index.search(Kind.POSTS, query_of(text, tags=True), limit, after, audience)
+
+
+async def find(index: SearchIndex, text: str, audience: Audience | None = None) -> list[str]:
+    return [hit.id for hit in await hits(index, text, audience=audience)]

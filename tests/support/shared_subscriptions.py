@@ -1,0 +1,111 @@
+"""Steps and data of the tests of shared subscriptions."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Hashable
+from typing import Any
+
+import orjson
+import pytest
+
+from datastore.model.identity import Identity, Role
+from datastore.queues import ByteBudget
+from server.operations.lifecycle import Request
+from server.operations.outcome import Outcome
+from server.operations.request import Caller, Operation, Transport
+from server.operations.runner import Runner
+from server.subscriptions.subscriber import SubscriptionHandle
+from tests.support.served import Served
+
+FOLLOWED = 'subscription { matchUpdates(matchId: "m1") { version match { isFollowed } } }'
+REPORTED = "subscription { sightingReported { sightingId } }"
+
+
+class Heard:
+    """A listener that keeps all that it is told."""
+
+    def __init__(self, on_event: Callable[["Heard"], None] = lambda _: None) -> None:
+        self.outcomes: list[Outcome] = []
+        self.keys: list[Hashable] = []
+        self.last: list[Outcome | None] = []
+        self.following: SubscriptionHandle | None = None
+        self._on_event = on_event
+        self._taken = 0
+        self._wake = asyncio.Event()
+        self.room = ByteBudget()
+
+    def deliver(self, outcome: Outcome, key: Hashable) -> None:
+        self.outcomes.append(outcome)
+        self.keys.append(key)
+        self._wake.set()
+        self._on_event(self)
+
+    def stands(self, event_id: str) -> None:
+        pass
+
+    def finish(self, outcome: Outcome | None) -> None:
+        self.last.append(outcome)
+        self._wake.set()
+
+    async def drained(self) -> None:
+        pass
+
+    async def next(self) -> Any:
+        """The data of the next event."""
+        async with asyncio.timeout(10):
+            while len(self.outcomes) <= self._taken:
+                assert not self.last, self.last
+                self._wake.clear()
+                await self._wake.wait()
+        self._taken += 1
+        return orjson.loads(self.outcomes[self._taken - 1].body)["data"]
+
+    async def end(self) -> str | None:
+        """The code it ended with, None if it ended by itself."""
+        async with asyncio.timeout(10):
+            while not self.last:
+                self._wake.clear()
+                await self._wake.wait()
+        (last,) = self.last
+        return None if last is None else last.code
+
+
+def caller(user: str | None, role: Role = Role.USER) -> Caller:
+    return Caller(None if user is None else Identity(user, role), "10.0.0.1")
+
+
+def runner(served: Served) -> Runner:
+    return served.gateway.edge.runner
+
+
+async def prepared(served: Served, query: str, by: Caller) -> Request:
+    request = await runner(served).prepare(Operation(query), by, Transport.WEBSOCKET)
+    assert isinstance(request, Request)
+    return request
+
+
+async def follow(
+    served: Served, query: str, user: str | None = None, role: Role = Role.USER, heard: Heard | None = None
+) -> Heard:
+    heard = heard or Heard()
+    heard.following = await runner(served).follow(await prepared(served, query, caller(user, role)), heard)
+    return heard
+
+
+def leave(*listeners: Heard) -> None:
+    for heard in listeners:
+        assert heard.following is not None
+        heard.following.stop()
+
+
+def groups(served: Served) -> int:
+    streams = runner(served)._streams
+    return len(streams._groups) + len(streams._own_groups)
+
+
+@pytest.fixture(autouse=True)
+async def all_end(served: Served) -> AsyncIterator[None]:
+    """What is left by all leaves nothing behind."""
+    yield
+    await runner(served).aclose()
+    assert groups(served) == 0
+    assert served.gateway.edge.admission.subscriptions.total == 0

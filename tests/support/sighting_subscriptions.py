@@ -1,0 +1,30 @@
+"""Steps and data of the tests of sighting subscriptions."""
+
+from typing import Any
+
+from datastore.dynamodb.codec import encode_item
+from datastore.keyspace.sightings import BLIP
+from tests.support.served import Served
+
+
+def raw_put(served: Served, item: dict[str, Any]) -> None:
+    """A write by somebody else: not through our gateway, nor our client."""
+    assert served.gateway.database is not None
+    client = served.gateway.database.admin()
+    client.put_item(TableName=served.gateway.database.prefix + BLIP.name, Item=encode_item(item))
+
+
+def foreign_sighting(id: str, **changes: Any) -> dict[str, Any]:
+    """As another program would write it by the document: seconds without fractions, no tier, no count."""
+    return {
+        "PK": "AREA#Harbor",
+        "SK": f"SIGHTING#2026-06-25T12:00:00Z#{id}",
+        "GSI1PK": "CATEGORY#Cats",
+        "GSI1SK": f"2026-06-25T12:00:00Z#{id}",
+        "sightingId": id,
+        "area": "Harbor",
+        "category": "Cats",
+        "reporterId": "ada",
+        "reportedAt": "2026-06-25T12:00:00Z",
+        "expiresAt": 1_782_390_600,
+    } | changes

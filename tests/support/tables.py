@@ -1,0 +1,47 @@
+"""Steps and data of the tests of tables."""
+
+import asyncio
+from typing import Any
+
+from datastore.database import Database
+from datastore.keyspace import TABLES
+from datastore.model.access_patterns import Index, Table
+
+PLAIN = Table("plain", "pk", "sk")
+RICH = Table(
+    "rich-and-rare",
+    "pk",
+    "sk",
+    indexes=(
+        Index("ByColour", "colour", "weight", "N", projection=("name", "price")),
+        Index("ByWeight", "pk", "weight", "N", projection="KEYS_ONLY"),
+    ),
+    ttl="until",
+    stream="NEW_AND_OLD_IMAGES",
+)
+ALL = (*TABLES, PLAIN, RICH)
+
+
+def shape(described: dict[str, Any], prefix: str) -> dict[str, Any]:
+    """What a description says of the declaration: no times, sizes and ids."""
+    kept = ("AttributeDefinitions", "KeySchema", "StreamSpecification")
+    return {
+        "TableName": described["TableName"].removeprefix(prefix),
+        "BillingMode": described["BillingModeSummary"]["BillingMode"],
+        **{name: described[name] for name in kept if name in described},
+        "AttributeDefinitions": sorted(described["AttributeDefinitions"], key=str),
+        "GlobalSecondaryIndexes": sorted(
+            [
+                {name: index[name] for name in ("IndexName", "KeySchema", "Projection")}
+                for index in described.get("GlobalSecondaryIndexes", ())
+            ],
+            key=str,
+        ),
+    }
+
+
+async def ttl(database: Database, table: Table) -> dict[str, Any]:
+    name = database.prefix + table.name
+    answer = await asyncio.to_thread(database.admin().describe_time_to_live, TableName=name)
+    description: dict[str, Any] = answer["TimeToLiveDescription"]
+    return description

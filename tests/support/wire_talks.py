@@ -1,0 +1,69 @@
+"""The wire client and a server that follows a script, for tests."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, ClassVar
+
+import pytest
+from botocore.credentials import Credentials
+
+from datastore.dynamodb.client import Client, Endpoint
+from datastore.dynamodb.http1 import HttpLimits
+from datastore.dynamodb.http1.connection import HttpConnection
+from datastore.dynamodb.http1.exchange_types import HttpResponse
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.dynamodb.sigv4 import CredentialSource
+from tests.support.wire_server import Script, Server, Talk, answer, serving
+
+ONCE = Backoff(attempts=1)
+QUICK = Backoff(initial=0.001, maximum=0.004, attempts=4)
+# Whoever has to wait for this, waits in vain.
+NEVER = Backoff(initial=10**6, maximum=10**6)
+LARGE = {"TableName": "t", "number": 1, "text": "x" * 2_000_000}
+
+
+def client_at(url: str, *, backoff: Backoff = QUICK, limits: HttpLimits = HttpLimits()) -> Client:  # noqa: B008 - frozen
+    credentials = CredentialSource(Credentials("local", "local"))
+    return Client(Endpoint(lambda: url, lambda: url, "local"), credentials, backoff=backoff, limits=limits)
+
+
+@asynccontextmanager
+async def talking(
+    script: Script,
+    *,
+    backoff: Backoff = QUICK,
+    limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
+) -> AsyncIterator[tuple[Client, Server]]:
+    async with serving(script) as server, client_at(server.url, backoff=backoff, limits=limits) as client:
+        yield client, server
+
+
+class Opened(HttpConnection):
+    """Of those that were asked over, `most` were open at once: counted here, for a server hears later of an end."""
+
+    there: ClassVar[set[HttpConnection]]
+    most: ClassVar[int]
+
+    def send(self, head: bytes, body: bytes, deadline: float) -> asyncio.Future[HttpResponse]:
+        self.there.difference_update([one for one in self.there if one.closing])
+        self.there.add(self)
+        type(self).most = max(self.most, len(self.there))
+        return super().send(head, body, deadline)
+
+
+def opened(monkeypatch: pytest.MonkeyPatch) -> type[Opened]:
+    """Have them counted from now on."""
+    counted = type("Counted", (Opened,), {"there": set(), "most": 0})
+    monkeypatch.setattr("datastore.dynamodb.http1.pool.HttpConnection", counted)
+    return counted
+
+
+async def ask(client: Client, number: int = 0, operation: str = "GetItem", **options: Any) -> Any:
+    return (await client.call(operation, {"TableName": "t", "number": number}, **options))["number"]
+
+
+async def one_answer(talk: Talk) -> None:
+    """The next request is read, and its connection closed instead of an answer."""
+    await talk.say(answer(await talk.asked()))
+    await talk.asked()

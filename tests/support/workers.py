@@ -1,0 +1,27 @@
+"""Steps and data of the tests of workers."""
+
+from pathlib import Path
+
+from tests.support.command_line import Process
+
+# What they do in the background is tested elsewhere.
+QUIET = ("--no-demo", "--matches", "none", "--no-feed-pipeline")
+
+
+def children(gateway: Process) -> list[int]:
+    """All processes that it has started, the engine among them."""
+    pid = gateway.process.pid
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def workers(gateway: Process, part: str = "serving") -> set[int]:
+    """Those whose environment says so: in a process that has just begun there is nothing to read yet."""
+    found = set()
+    for child in children(gateway):
+        try:
+            told = Path(f"/proc/{child}/environ").read_bytes()
+        except OSError:
+            continue
+        if f'"part": "{part}"'.encode() in told:
+            found.add(child)
+    return found

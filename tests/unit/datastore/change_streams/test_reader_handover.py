@@ -1,0 +1,120 @@
+"""A reader of a stream that goes on where another has left off, and what is told of a store that is away meanwhile."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+
+import pytest
+
+import datastore.change_streams.shards.stream_reader as module
+from datastore.change_streams.shards.checkpoints import Reached, joined
+from datastore.change_streams.shards.stream_reader import ChangesLost, StreamReader
+from datastore.dynamodb.retry.outage_log import QUIET_SECONDS, REPEAT_SECONDS, OutageLog
+from datastore.errors import TableMissing, Unavailable
+from datastore.keyspace.sightings import BLIP
+from tests.support.bus_hosts import until
+from tests.support.going_on import Going, Heard
+from tests.support.scripted_stream import Script, Shard
+
+Go = Callable[..., Going]
+
+
+@pytest.fixture
+async def go(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Go]:
+    monkeypatch.setattr(module, "FIRST_DELAY", 0.005)
+    monkeypatch.setattr(module, "LONGEST_DELAY", 0.01)
+    async with AsyncExitStack() as stack:
+
+        def going(script: Script, **start: str) -> Going:
+            made = Going(script, start)
+            stack.push_async_callback(made.reader.stop)
+            return made
+
+        yield going
+
+
+async def test_a_shard_that_is_gone_is_no_gap_when_its_child_was_begun(go: Go) -> None:
+    script = Script(b=Shard("a"), c=Shard("a"))
+    first, second = script.write("b", "x"), script.write("b", "x")
+    other = script.write("c", "y")
+
+    going = go(script, a="50", b=str(first))
+
+    await until(lambda: len(going.heard.numbers) == 2)
+    assert sorted(going.heard.numbers) == [second, other]
+    assert going.reader.reached == Reached(script.arn, {"b": str(second), "c": str(other)})
+
+
+@pytest.mark.parametrize(
+    "start",
+    [{"a": "50"}, {"a": "50", "c": joined("o", "c 0 0")}, {"a": "50", "z": "7", "b": "99"}],
+    ids=["alone", "beside another", "beside one whose child was begun"],
+)
+async def test_a_shard_that_is_gone_is_a_gap_when_no_child_of_it_was_begun(go: Go, start: dict[str, str]) -> None:
+    script = Script(b=Shard("a"), c=Shard("z2"))
+    script.write("b", "x")
+
+    going = go(script, **start)
+
+    with pytest.raises(ChangesLost):
+        await going.reader.attached()
+
+
+async def test_who_goes_on_waits_for_a_store_that_is_away_and_tells_it_once(
+    go: Go, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    script = Script(a=Shard())
+    first, second = script.write("a", "x"), script.write("a", "x")
+    script.fail("DescribeTable", *[Unavailable("gone")] * 5)
+    script.fail("GetRecords", *[Unavailable("gone")] * 3)
+
+    going = go(script, a=str(first))
+
+    await until(lambda: going.heard.numbers == [second])
+    assert [str(problem) for problem in going.told] == ["gone"]
+    assert [record.getMessage() for record in caplog.records] == ["Changes of blip are read again."]
+
+
+async def test_who_begins_is_told_of_a_store_that_is_away() -> None:
+    script = Script(a=Shard())
+    script.fail("DescribeTable", Unavailable("gone"))
+    reader = StreamReader(script, "", 0.001, 0.02, lambda *_: None, BLIP, Heard())
+    with pytest.raises(Unavailable, match="gone"):
+        await reader.attached()
+
+
+async def test_who_goes_on_does_not_wait_for_a_table_that_is_missing(go: Go) -> None:
+    script = Script(a=Shard())
+    script.fail("DescribeTable", TableMissing("no table"))
+    going = go(script, a="98")
+    with pytest.raises(TableMissing):
+        async with asyncio.timeout(5):
+            await going.reader.attached()
+
+
+def test_an_outage_is_told_when_it_begins_now_and_then_and_when_it_ends() -> None:
+    now, told = 0.0, list[str]()
+    outage = OutageLog(lambda problem: told.append(str(problem)), lambda: told.append("ended"), lambda: now)
+    for number in range(3):
+        outage.record_failure(ValueError(f"first {number}"))
+    now += REPEAT_SECONDS
+    outage.record_failure(ValueError("still"))
+    outage.record_success()
+    outage.record_success()
+    assert told == ["first 0", "still", "ended"]
+
+
+def test_an_outage_that_comes_back_at_once_is_told_when_it_lasts() -> None:
+    now, told = 0.0, list[str]()
+    outage = OutageLog(lambda problem: told.append(str(problem)), lambda: told.append("ended"), lambda: now)
+    for _ in range(100):
+        outage.record_failure(ValueError("back"))
+        outage.record_success()
+    assert told == ["back", "ended"]
+    outage.record_failure(ValueError("lasts"))
+    now += QUIET_SECONDS
+    outage.record_failure(ValueError("lasts"))
+    outage.record_success()
+    assert told == ["back", "ended", "lasts", "ended"]

@@ -1,0 +1,330 @@
+"""What the bus does in Redis: who holds a table, and what is appended to it."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
+from hypothesis import strategies as st
+
+from datastore.change_streams.relay.lua import BYTES_KEPT, CHANGES_KEPT, ENTRY_BYTES
+from datastore.change_streams.relay.redis_connection import (
+    BusRefused,
+    BusUnavailable,
+    RelayConnection,
+    Relayed,
+    RelayLeaseLost,
+    RelayState,
+    UnexpectedPosition,
+)
+from datastore.change_streams.shards.checkpoints import Reached, joined, lacking
+from tests.support.redis_server import RedisServer
+
+HERE = joined("o", "iterator")
+
+
+@pytest.fixture(scope="module")
+def redis() -> Iterator[RedisServer]:
+    server = RedisServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+async def bus(redis: RedisServer) -> AsyncIterator[RelayConnection]:
+    async with opened(redis) as connection:
+        yield connection
+
+
+@asynccontextmanager
+async def opened(redis: RedisServer, lease_seconds: float = 60.0) -> AsyncIterator[RelayConnection]:
+    redis.client.flushall()
+    connection = RelayConnection(redis.url, "t__", patience=5.0, lease_seconds=lease_seconds)
+    try:
+        yield connection
+    finally:
+        await connection.aclose()
+
+
+async def begun(bus: RelayConnection, instance: str = "one", **shards: str) -> RelayState:
+    """The state after a process has begun an order."""
+    lease = (await bus.claim("Blip", instance)).lease
+    await bus.begin("Blip", lease, "e1", Reached("arn", shards or {"s": HERE}))
+    return await bus.claim("Blip", instance)
+
+
+async def relayed(bus: RelayConnection) -> list[str]:
+    return [number for entry in await entries(bus) for number in numbers(entry)]
+
+
+async def entries(bus: RelayConnection) -> list[Relayed]:
+    return [entry for _, entry in (await bus.read({"Blip": "0-0"})).get("Blip", []) if isinstance(entry, Relayed)]
+
+
+def numbers(entry: Relayed) -> list[str]:
+    return [str(record["n"]) for record in json.loads(entry.records)]
+
+
+def page(*numbers: str) -> list[tuple[str, bytes]]:
+    return [(number, b'{"n":%s}' % number.encode()) for number in numbers]
+
+
+async def test_a_table_is_held_by_one_process_until_it_gives_it_up(bus: RelayConnection) -> None:
+    one = await bus.claim("Blip", "one")
+    assert one.is_held_by("one")
+    assert (await bus.claim("Blip", "other")).is_held_by("one")
+    assert (await bus.claim("Other", "other")).is_held_by("other")
+
+    await bus.release("Blip", one.lease)
+
+    assert (await bus.claim("Blip", "other", wanted=False)).lease == ""
+    other = await bus.claim("Blip", "other")
+    assert other.is_held_by("other")
+    assert fence(other) > fence(one)
+
+
+def fence(state: RelayState) -> int:
+    return int(state.lease.partition(":")[0])
+
+
+async def test_fences_grow_though_redis_forgets(bus: RelayConnection, redis: RedisServer) -> None:
+    fences = []
+    for _ in range(5):
+        fences.append(fence(await bus.claim("Blip", "one")))
+        redis.client.flushall()
+    assert fences == sorted(set(fences))
+
+
+async def test_a_holder_that_was_paused_past_its_lease_appends_nothing(redis: RedisServer) -> None:
+    async with opened(redis, lease_seconds=0.05) as bus:
+        paused = await begun(bus)
+        async with asyncio.timeout(5):
+            while (await bus.claim("Blip", "other")).is_held_by("one"):  # noqa: ASYNC110 - it is Redis's time
+                await asyncio.sleep(0.01)
+
+        with pytest.raises(RelayLeaseLost):
+            await bus.append("Blip", paused.lease, "e1", "s", HERE, page("1"))
+        with pytest.raises(RelayLeaseLost):
+            await bus.begin("Blip", paused.lease, "e2", Reached("arn", {}))
+        with pytest.raises(RelayLeaseLost):
+            await bus.attach("Blip", paused.lease, "e1")
+        await bus.release("Blip", paused.lease)
+        assert (await bus.claim("Blip", "other")).epoch == "e1"
+        assert await relayed(bus) == []
+
+
+async def test_a_lease_lapses_though_nobody_else_wants_it(redis: RedisServer) -> None:
+    async with opened(redis, lease_seconds=0.05) as bus:
+        paused = await begun(bus)
+        async with asyncio.timeout(5):
+            while (await bus.claim("Blip", "other", wanted=False)).lease:  # noqa: ASYNC110 - it is Redis's time
+                await asyncio.sleep(0.01)
+
+        with pytest.raises(RelayLeaseLost):
+            await bus.append("Blip", paused.lease, "e1", "s", HERE, page("1"))
+
+
+async def test_numbers_of_forty_digits_are_told_apart(bus: RelayConnection) -> None:
+    state = await begun(bus)
+    all_ = ["9", "10", "9" * 39, "1" + "0" * 39, "1" + "0" * 38 + "1"]
+    for number, follows in zip(all_, [HERE, *all_], strict=False):
+        assert await bus.append("Blip", state.lease, "e1", "s", follows, page(number)) == 1
+        assert await bus.append("Blip", state.lease, "e1", "s", number, page(number)) == 0
+    assert await relayed(bus) == all_
+
+
+async def test_a_page_that_follows_what_is_not_noted_is_not_appended(bus: RelayConnection) -> None:
+    state = await begun(bus)
+    for follows in ("5", joined("another", "iterator")):
+        with pytest.raises(UnexpectedPosition):
+            await bus.append("Blip", state.lease, "e1", "s", follows, page("6"))
+    with pytest.raises(UnexpectedPosition):
+        await bus.append("Blip", state.lease, "e2", "s", HERE, page("6"))
+    assert await bus.append("Blip", state.lease, "e1", "s", joined("o", "a later iterator"), page("6")) == 1
+    with pytest.raises(UnexpectedPosition):
+        await bus.append("Blip", state.lease, "e1", "s", HERE, page("7"))
+    assert await relayed(bus) == ["6"]
+
+
+async def test_changes_of_a_page_share_entries_up_to_a_size(bus: RelayConnection) -> None:
+    state = await begun(bus)
+    await bus.append("Blip", state.lease, "e1", "s", HERE, page("1", "2", "3"))
+    large = [(number, b'{"n":%s,"x":"%s"}' % (number.encode(), b"x" * (ENTRY_BYTES // 2 - 20))) for number in "345678"]
+    assert await bus.append("Blip", state.lease, "e1", "s", "2", large) == 5
+
+    found = await entries(bus)
+    assert [numbers(entry) for entry in found] == [["1", "2", "3"], ["4", "5"], ["6", "7"], ["8"]]
+    assert [entry.follows for entry in found] == [HERE, "3", "5", "7"]
+
+
+@pytest.mark.parametrize(
+    ("size", "many", "kept"), [(10, 1000, CHANGES_KEPT), (100_000, 1, BYTES_KEPT // 100_000)], ids=["many", "large"]
+)
+async def test_the_oldest_go_when_there_are_too_many_or_too_large_ones(
+    bus: RelayConnection, redis: RedisServer, size: int, many: int, kept: int
+) -> None:
+    state = await begun(bus, s="0")
+    key = "{gateway:bus:t__}Blip:changes"
+    redis.client.xadd(key, {"what": "ever"})
+    redis.client.xadd(key, {"c": "e1\ns\n\n999999999 9\n[]"})
+    for first in range(1, kept * 3 // 2, many):
+        read = [(str(number), b"%*d" % (size, number)) for number in range(first, first + many)]
+        await bus.append("Blip", state.lease, "e1", "s", str(first - 1), read)
+
+    stored = [entry["c"].split("\n", 4)[4] for _, entry in redis.client.xrange(key)]
+    there = [int(number) for records in stored for number in records[1:-1].split(",")]
+    assert there == [*range(there[0], first + many)]
+    assert kept - many < len(there) <= kept
+
+
+async def test_all_goes_when_nobody_holds_the_table_any_more(bus: RelayConnection, redis: RedisServer) -> None:
+    state = await begun(bus)
+    await bus.append("Blip", state.lease, "e1", "s", HERE, page("1"))
+    for key in redis.client.scan_iter():
+        assert 0 < redis.client.pttl(key) <= 300_000
+        redis.client.pexpire(key, 10_000)
+
+    await bus.claim("Blip", "other")
+    assert max(redis.client.pttl(key) for key in redis.client.scan_iter()) <= 10_000
+    await bus.claim("Blip", "one")
+    assert min(redis.client.pttl(key) for key in redis.client.scan_iter()) > 10_000
+
+
+async def test_iterators_move_on_until_there_is_a_record(bus: RelayConnection) -> None:
+    await begun(bus)
+    later = joined("o", "later")
+    await bus.claim("Blip", "one", idle=Reached("arn", {"s": later}))
+    state = await bus.claim("Blip", "other", idle=Reached("arn", {"s": "what another says"}))
+    assert state.positions == {"s": later}
+
+    await bus.append("Blip", state.lease, "e1", "s", later, page("1"))
+    await bus.claim("Blip", "one", idle=Reached("arn", {"s": later}))
+    assert (await bus.claim("Blip", "one")).positions == {"s": "1"}
+
+
+async def test_shards_that_are_listed_no_longer_are_forgotten(bus: RelayConnection) -> None:
+    await begun(bus, s=HERE, gone="5")
+    await bus.forget("Blip", ["gone"])
+    assert (await bus.claim("Blip", "one")).positions == {"s": HERE}
+
+
+@pytest.mark.parametrize("instance", ["one", "other"])
+async def test_a_full_redis_is_seen_by_who_holds_and_by_who_does_not(
+    bus: RelayConnection, redis: RedisServer, instance: str
+) -> None:
+    await begun(bus)
+    redis.client.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(BusRefused, match="OutOfMemory"):
+            await bus.claim("Blip", instance)
+    finally:
+        redis.client.config_set("maxmemory", 0)
+    assert (await bus.claim("Blip", "other")).is_held_by("one")
+
+
+async def test_an_address_without_redis_is_told_without_its_password() -> None:
+    connection = RelayConnection("redis://user:hidden-word@127.0.0.1:1", "t__")
+    with pytest.raises(BusUnavailable) as told:
+        await connection.probe()
+    assert "hidden-word" not in repr(told.value) + repr(told.value.__cause__)
+    await connection.aclose()
+
+
+# --- Two who think that they hold the table ---------------------------------------------------------------------------
+
+Step = tuple[str, str, int]
+steps = st.lists(
+    st.one_of(
+        st.tuples(st.just("claim"), st.sampled_from("ab"), st.just(0)),
+        st.tuples(st.just("lapse"), st.just(""), st.just(0)),
+        st.tuples(st.just("append"), st.sampled_from("ab"), st.integers(1, 4)),
+        st.tuples(st.just("repeat"), st.sampled_from("ab"), st.integers(1, 4)),
+    ),
+    max_size=30,
+)
+
+
+class Holder:
+    """Reads a stream whose records are numbered 1, 2, 3… and appends what it reads, as long as it believes it may."""
+
+    def __init__(self, bus: RelayConnection, name: str) -> None:
+        self.bus = bus
+        self.name = name
+        self.lease = ""
+        self.at = 0
+
+    async def claim(self) -> None:
+        state = await self.bus.claim("Blip", self.name)
+        if not state.is_held_by(self.name) or state.lease == self.lease:
+            return
+        self.lease = state.lease
+        if state.epoch:
+            self.at = int(state.positions["s"])
+            await self.bus.attach("Blip", self.lease, "e")
+        else:
+            self.at = 0
+            await self.bus.begin("Blip", self.lease, "e", Reached("arn", {"s": "0"}))
+
+    async def append(self, many: int, *, moves: bool) -> int:
+        read = page(*[str(self.at + number) for number in range(1, many + 1)])
+        appended = await self.bus.append("Blip", self.lease, "e", "s", str(self.at), read)
+        self.at += many if moves else 0
+        return appended
+
+
+@given(steps)
+@hypothesis_settings(
+    max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
+def test_only_the_newest_holder_appends_and_each_change_once(redis: RedisServer, taken: list[Step]) -> None:
+    asyncio.run(holders_in_turn(redis, taken))
+
+
+async def holders_in_turn(redis: RedisServer, taken: list[Step]) -> None:
+    async with opened(redis) as bus:
+        holders = {name: Holder(bus, name) for name in "ab"}
+        newest, expected = "", 0
+        for kind, name, many in taken:
+            if kind == "lapse":
+                for key in redis.client.scan_iter("*:lease"):
+                    redis.client.delete(key)
+                newest = ""
+            elif kind == "claim":
+                await holders[name].claim()
+                newest = newest or name
+            else:
+                holder = holders[name]
+                if not holder.lease:
+                    continue
+                if name != newest:
+                    with pytest.raises(RelayLeaseLost):
+                        await holder.append(many, moves=True)
+                    continue
+                reached = holder.at + many
+                assert await holder.append(many, moves=kind == "append") == max(0, reached - expected)
+                expected = max(expected, reached)
+        assert await relayed(bus) == [str(number) for number in range(1, expected + 1)]
+
+
+# --- What is lacking --------------------------------------------------------------------------------------------------
+
+
+def test_what_is_noted_is_compared_with_what_is_known() -> None:
+    for known, noted, lacks in (
+        ({}, {}, False),
+        ({"s": "5"}, {}, False),
+        ({}, {"s": "5"}, True),
+        ({"s": "10"}, {"s": "9"}, False),
+        ({"s": "9"}, {"s": "10"}, True),
+        ({"s": "9", "t": "1"}, {"s": "9", "t": "2"}, True),
+        ({"s": HERE}, {"s": joined("o", "another place")}, False),
+        ({"s": HERE}, {"s": joined("another", "iterator")}, True),
+        ({"s": "5"}, {"s": HERE}, True),
+        ({"s": HERE}, {"s": "5"}, True),
+        ({}, {"s": ""}, False),
+        ({"s": ""}, {"s": HERE}, True),
+    ):
+        assert lacking(known, noted) == lacks, (known, noted)

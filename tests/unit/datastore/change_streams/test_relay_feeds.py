@@ -1,0 +1,289 @@
+"""Change feeds of several processes on one bus: real Redis, real engine, and whatever may happen to either."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from datastore.database import Database
+from datastore.errors import TableMissing
+from datastore.model.access_patterns import Table
+from tests.support.bus_hosts import Hosts, Process, direct, number_of, reads_settle, take, until
+from tests.support.redis_server import RedisServer
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    server = RedisServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+async def hosts(database: Database, redis: RedisServer) -> AsyncIterator[Hosts]:
+    async with AsyncExitStack() as stack:
+        yield Hosts(database.client, database.prefix, redis, stack)
+
+
+async def test_one_process_reads_for_all_and_each_tells_all_in_order(hosts: Hosts) -> None:
+    processes = [hosts.process() for _ in range(3)]
+    following = [await hosts.follow(process) for process in processes]
+
+    written = await hosts.write(30)
+
+    for events in following:
+        assert await take(events, 30) == written
+    assert sorted(process.wire.reads > 0 for process in processes) == [False, False, True]
+
+
+async def test_who_comes_later_sees_what_is_written_from_then_on(hosts: Hosts) -> None:
+    one, other = hosts.process(), hosts.process()
+    first = await hosts.follow(one)
+    written = await hosts.write(5)
+    assert await take(first, 5) == written
+
+    second = await hosts.follow(other)
+    more = await hosts.write(5)
+
+    assert await take(second, 5) == await take(first, 5) == more
+
+
+async def test_another_takes_over_at_once_when_the_holder_leaves(hosts: Hosts) -> None:
+    holder, other = hosts.process(), hosts.process()
+    await hosts.follow(holder)
+    events = await hosts.follow(other)
+    first = await hosts.write(3)
+
+    await holder.close()
+    second = await hosts.write(3)
+
+    assert await take(events, 6) == first + second
+    assert other.source.is_relaying
+
+
+@pytest.mark.parametrize("before", [0, 3], ids=["before any change", "after some changes"])
+async def test_another_takes_over_from_a_holder_that_is_gone(hosts: Hosts, before: int) -> None:
+    holder, other = hosts.process(lease_seconds=1), hosts.process(lease_seconds=1)
+    await hosts.follow(holder)
+    events = await hosts.follow(other)
+    first = await hosts.write(before)
+
+    await holder.vanish()
+    second = await hosts.write(3)
+
+    assert await take(events, before + 3) == first + second
+    assert other.source.is_relaying
+    third = await hosts.write()
+    assert await take(events, 1) == third
+
+
+async def test_processes_read_directly_while_redis_is_gone_and_come_back_when_it_is_empty(
+    hosts: Hosts, redis: RedisServer
+) -> None:
+    processes = [hosts.process() for _ in range(2)]
+    following = [await hosts.follow(process) for process in processes]
+    written = await hosts.write(5)
+
+    redis.kill()
+    written += await hosts.write(5)
+    await until(lambda: direct(*processes))
+    written += await hosts.write(5)
+    redis.start()
+    written += await hosts.write(5)
+    await reads_settle(*processes)
+    written += await hosts.write(5)
+
+    for events in following:
+        assert await take(events, 25) == written
+
+
+async def test_a_redis_that_comes_back_empty_before_any_change_is_used_again(hosts: Hosts, redis: RedisServer) -> None:
+    processes = [hosts.process() for _ in range(2)]
+    following = [await hosts.follow(process) for process in processes]
+
+    redis.kill()
+    await until(lambda: direct(*processes))
+    redis.start()
+    await reads_settle(*processes)
+    written = await hosts.write(5)
+
+    for events in following:
+        assert await take(events, 5) == written
+
+
+async def test_processes_read_directly_while_redis_hangs(hosts: Hosts, redis: RedisServer) -> None:
+    processes = [hosts.process(patience=0.5) for _ in range(2)]
+    following = [await hosts.follow(process) for process in processes]
+    written = await hosts.write(5)
+
+    redis.pause()
+    written += await hosts.write(5)
+    for events in following:
+        assert await take(events, 10) == written
+    assert direct(*processes)
+    redis.go_on()
+    await reads_settle(*processes)
+    more = await hosts.write(5)
+
+    for events in following:
+        assert await take(events, 5) == more
+
+
+async def test_a_redis_that_forgets_everything_loses_nothing(hosts: Hosts, redis: RedisServer) -> None:
+    processes = [hosts.process() for _ in range(3)]
+    following = [await hosts.follow(process) for process in processes]
+    written = await hosts.write(5)
+
+    for _ in range(3):
+        redis.client.flushall()
+        written += await hosts.write(5)
+    await reads_settle(*processes)
+    written += await hosts.write(5)
+
+    for events in following:
+        assert await take(events, 25) == written
+
+
+async def test_a_redis_that_goes_back_to_an_older_copy_loses_nothing(hosts: Hosts, redis: RedisServer) -> None:
+    """Not even to a process that had not read what the copy lacks, when nothing is written any more."""
+    holder, slow = hosts.process(), hosts.process()
+    first, second = await hosts.follow(holder), await hosts.follow(slow)
+    written = await hosts.write(5)
+    assert await take(first, 5) == await take(second, 5) == written
+    copy = redis.copy()
+    go_on = await held_up(slow)
+    more = await hosts.write(5)
+    assert await take(first, 5) == more
+
+    redis.go_back(copy)
+    go_on.set()
+
+    assert await take(second, 5) == more
+    last = await hosts.write(5)
+    assert await take(first, 5) == await take(second, 5) == last
+    await reads_settle(holder, slow)
+
+
+async def test_a_fault_in_taking_changes_loses_none_and_holds_up_nothing(hosts: Hosts) -> None:
+    holder, other = hosts.process(), hosts.process()
+    await hosts.follow(holder)
+    events = await hosts.follow(other)
+    receive = other.source.receive
+
+    async def broken(*_: Any) -> None:
+        other.source.receive = receive
+        raise ValueError("a fault")
+
+    other.source.receive = broken
+    written = await hosts.write(5)
+
+    assert await take(events, 5) == written
+    assert [str(problem) for problem in other.problems] == ["a fault"]
+
+
+async def held_up(process: Process) -> asyncio.Event:
+    """Read nothing from the bus in it until the event is set; what it was reading has been read."""
+    go_on, waiting, read = asyncio.Event(), asyncio.Event(), process.bus.connection.read
+
+    async def slowly(places: Any) -> Any:
+        waiting.set()
+        await go_on.wait()
+        return await read(places)
+
+    process.bus.connection.read = slowly  # type: ignore[method-assign]
+    await waiting.wait()
+    return go_on
+
+
+async def test_what_was_trimmed_before_a_slow_process_read_it_is_read_from_the_stream(
+    hosts: Hosts, redis: RedisServer
+) -> None:
+    holder, slow = hosts.process(), hosts.process()
+    first, second = await hosts.follow(holder), await hosts.follow(slow)
+    go_on = await held_up(slow)
+    written = await hosts.write(5)
+    assert await take(first, 5) == written
+    written += await hosts.write(5)
+    assert await take(first, 5) == written[5:]
+    assert redis.client.xtrim(changes_key(redis), maxlen=1, approximate=False)
+    go_on.set()
+
+    assert await take(second, 10) == written
+    await reads_settle(holder, slow)
+
+
+def changes_key(redis: RedisServer) -> str:
+    (key,) = [key for key in redis.client.scan_iter() if key.endswith("changes")]
+    return str(key)
+
+
+async def test_what_others_put_on_the_bus_is_told_and_passed_over(hosts: Hosts, redis: RedisServer) -> None:
+    one, other = hosts.process(), hosts.process()
+    following = [await hosts.follow(one), await hosts.follow(other)]
+    written = await hosts.write(2)
+    for events in following:
+        assert await take(events, 2) == written
+    key = changes_key(redis)
+    (_, last) = redis.client.xrange(key)[-1]
+    epoch, shard, follows, counts, records = last["c"].split("\n", 4)
+    body = json.loads(records)[-1]["dynamodb"]
+    nameless = json.dumps([{"dynamodb": {**body, "SequenceNumber": "none"}}])
+
+    for damaged in (
+        {"what": "ever"},
+        {"c": "ever"},
+        {"c": "\n".join(["another", shard, follows, counts, records])},
+        {"c": "\n".join([epoch, shard, follows, counts, nameless])},
+        {"c": "\n".join([epoch, shard, follows, "none", "{"])},
+        {"c": "\n".join([epoch, shard, follows, counts, "5"])},
+        {"c": "\n".join([epoch, "unknown", "", counts, json.dumps([{"dynamodb": {"SequenceNumber": "7"}}])])},
+        {"c": "\n".join([epoch, "another", body["SequenceNumber"], counts, records])},
+    ):
+        told = len(one.problems)
+        redis.client.xadd(key, damaged)
+        await until(lambda told=told: len(one.problems) > told)  # type: ignore[misc]
+        written = await hosts.write(2)
+        for events in following:
+            assert await take(events, 2) == written
+    assert one.source._epoch == epoch
+
+
+async def test_keys_that_others_made_something_else_of_are_made_anew(hosts: Hosts, redis: RedisServer) -> None:
+    processes = [hosts.process() for _ in range(2)]
+    following = [await hosts.follow(process) for process in processes]
+    written = await hosts.write(2)
+
+    for key in [*redis.client.scan_iter()]:
+        redis.client.set(key, "something else")
+        written += await hosts.write(2)
+    await reads_settle(*processes)
+
+    for events in following:
+        assert await take(events, len(written)) == written
+
+
+async def test_a_process_that_begins_without_redis_reads_directly_until_it_is_there(
+    hosts: Hosts, redis: RedisServer
+) -> None:
+    redis.kill()
+    process = hosts.process()
+    events = await hosts.follow(process)
+    written = await hosts.write(3)
+    assert await take(events, 3) == written
+
+    redis.start()
+    await reads_settle(process)
+
+    more = await hosts.write(2)
+    assert await take(events, 2) == more
+
+
+async def test_a_table_that_is_missing_is_told_to_who_follows(hosts: Hosts) -> None:
+    process = hosts.process()
+
+    with pytest.raises(TableMissing):
+        async with process.feed.follow(Table("Missing", "PK"), number_of):
+            pass

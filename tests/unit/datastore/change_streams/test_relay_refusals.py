@@ -1,0 +1,277 @@
+"""A Redis that answers and will not: it is full, takes no writes, or the user has no right to a command."""
+
+import logging
+import re
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+import datastore.change_streams.shards.stream_reader as module
+from datastore.change_streams.change_subscription import ChangeSubscription
+from datastore.change_streams.relay.redis_connection import RelayConnection
+from datastore.change_streams.shards.checkpoints import Reached
+from datastore.errors import Unavailable
+from tests.support.bus_hosts import Hosts, Process, direct, on_bus, take, until
+from tests.support.bus_pages import Line
+from tests.support.redis_server import RedisServer
+from tests.support.scripted_stream import Script, Shard
+from tests.support.store_engines import ROOT
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    server = RedisServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def script() -> Script:
+    return Script(a=Shard())
+
+
+@pytest.fixture
+async def hosts(script: Script, redis: RedisServer) -> AsyncIterator[Hosts]:
+    async with AsyncExitStack() as stack:
+        yield Hosts(script, "t__", redis, stack)
+
+
+class Two:
+    """Processes that follow a table by the bus."""
+
+    def __init__(self, script: Script, processes: list[Process], following: list[ChangeSubscription[int]]) -> None:
+        self.script = script
+        self.processes = processes
+        self.following = following
+
+    async def are_told(self) -> None:
+        written = self.script.write("a", "x")
+        for events in self.following:
+            assert await take(events, 1) == [written]
+
+    async def go_away(self) -> None:
+        """All that is written meanwhile is told, soon, and the outage lasts until it ends: one, and no flapping."""
+        self.script.write("a", "x")
+        await until(lambda: direct(*self.processes) and all(one.bus.is_away for one in self.processes))
+        for events in self.following:
+            await take(events, 1)
+        probed = [await probes(one) for one in self.processes]
+        await self.are_told()
+        await until(lambda: all(next_probe() > 2 for next_probe in probed))
+        assert direct(*self.processes)
+        assert [one.bus._outages for one in self.processes] == [1, 1]
+
+    async def come_back(self) -> None:
+        await until(lambda: on_bus(*self.processes))
+        await self.are_told()
+        # A probe may still have reached the Redis of before.
+        await until(lambda: on_bus(*self.processes) and not any(one.bus.is_away for one in self.processes))
+
+
+async def probes(process: Process) -> Any:
+    """How often it has looked for Redis since."""
+    probe, many = process.bus.connection.probe, 0
+
+    async def counted() -> None:
+        nonlocal many
+        many += 1
+        await probe()
+
+    process.bus.connection.probe = counted  # type: ignore[method-assign]
+    return lambda: many
+
+
+@pytest.fixture
+async def two(hosts: Hosts, script: Script, monkeypatch: pytest.MonkeyPatch) -> Two:
+    monkeypatch.setattr("datastore.change_streams.relay.bus.RETRY_SECONDS", 0.05)
+    processes = [hosts.process() for _ in range(2)]
+    two = Two(script, processes, [await hosts.follow(process) for process in processes])
+    await two.are_told()
+    return two
+
+
+async def test_a_full_redis_is_done_without_until_there_is_room(two: Two, redis: RedisServer) -> None:
+    redis.client.config_set("maxmemory-policy", "noeviction")
+    redis.client.config_set("maxmemory", 1)
+    await two.go_away()
+    redis.client.config_set("maxmemory", 0)
+    await two.come_back()
+
+
+async def test_a_redis_that_takes_no_writes_is_done_without(two: Two, redis: RedisServer) -> None:
+    redis.client.replicaof("127.0.0.1", "1")
+    await two.go_away()
+    redis.client.replicaof("NO", "ONE")
+    await two.come_back()
+
+
+@pytest.mark.parametrize("command", ["xadd", "xread", "hset", "evalsha"])
+async def test_a_redis_without_a_right_is_done_without_until_it_is_given(
+    two: Two, redis: RedisServer, command: str
+) -> None:
+    allow(redis, f"-{command}")
+    await two.go_away()
+    allow(redis, f"+{command}")
+    await two.come_back()
+
+
+async def test_a_name_that_leads_to_another_redis_is_followed(
+    script: Script, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one it led to lives on, as a replica: only who connects anew gets away from it."""
+    monkeypatch.setattr("datastore.change_streams.relay.bus.RETRY_SECONDS", 0.05)
+    line, new = Line(redis.port), RedisServer()
+    async with line.open() as url, AsyncExitStack() as stack:
+        stack.callback(new.close)
+        hosts = Hosts(script, "t__", redis, stack)
+        redis.url = url
+        process = hosts.process()
+        two = Two(script, [process], [await hosts.follow(process)])
+        await two.are_told()
+        line.port = new.port
+        redis.client.replicaof("127.0.0.1", "1")
+        await until(lambda: process.bus.is_away)
+        await two.come_back()
+        assert [*new.client.scan_iter("*:state")]
+        await process.close()
+
+
+def allow(redis: RedisServer, rule: str) -> None:
+    redis.client.execute_command("ACL", "SETUSER", "default", rule)
+
+
+async def test_the_outage_is_told_once_and_its_end(
+    two: Two, redis: RedisServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    redis.client.replicaof("127.0.0.1", "1")
+    await two.go_away()
+    redis.client.replicaof("NO", "ONE")
+    await two.come_back()
+    told = [record.getMessage() for record in caplog.records if record.name == "datastore.change_streams.relay.bus"]
+    assert [line.partition(":")[0] for line in sorted(told)] == [
+        *["The bus is away, tables' streams are read directly"] * 2,
+        *["The bus is back."] * 2,
+    ]
+
+
+async def test_a_fault_in_reading_the_bus_ends_nothing(two: Two) -> None:
+    """The task that reads for all tables goes on."""
+    for process in two.processes:
+        read = process.bus.connection.read
+
+        async def broken(*_: Any, process: Process = process, read: Any = read) -> Any:
+            process.bus.connection.read = read  # type: ignore[method-assign]
+            raise ValueError("a fault")
+
+        process.bus.connection.read = broken  # type: ignore[method-assign,assignment]
+    await until(lambda: all(process.bus._outages == 1 for process in two.processes))
+    await two.come_back()
+
+
+# --- A table that one process cannot read -----------------------------------------------------------------------------
+
+
+class Cut:
+    """The wire of a process that loses its way to the store."""
+
+    def __init__(self, process: Process) -> None:
+        self.is_cut = False
+        self.refused = 0
+        self._call = process.wire.call
+        process.wire.call = self.call  # type: ignore[method-assign]
+
+    async def call(self, *arguments: Any, **options: Any) -> Any:
+        if self.is_cut:
+            self.refused += 1
+            raise Unavailable("no way")
+        return await self._call(*arguments, **options)
+
+
+@pytest.fixture(autouse=True)
+def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_DELAY", 0.01)
+    monkeypatch.setattr(module, "LONGEST_DELAY", 0.05)
+
+
+async def test_a_holder_that_cannot_read_the_table_leaves_it_to_another(two: Two) -> None:
+    """Its lease is of a minute, and it goes on renewing it."""
+    (holder,) = (process for process in two.processes if process.source.is_relaying)
+    (other,) = (process for process in two.processes if process is not holder)
+    cut = Cut(holder)
+    cut.is_cut = True
+    await two.are_told()
+    assert other.source.is_relaying
+    assert not holder.source.is_direct
+    assert [str(problem) for problem in holder.problems] == ["no way"]
+
+
+async def test_a_table_that_nobody_can_read_is_told_once_and_goes_on(two: Two, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datastore.change_streams.relay.leader.REFUSED_SECONDS", 0.2)
+    cuts = [Cut(process) for process in two.processes]
+    for cut in cuts:
+        cut.is_cut = True
+    await until(lambda: all(process.source.is_direct for process in two.processes))
+    assert all(1 <= len(process.problems) <= 2 for process in two.processes)
+    many = [cut.refused for cut in cuts]
+    await until(lambda: all(cut.refused > before + 20 for cut, before in zip(cuts, many, strict=True)))
+    assert all(1 <= len(process.problems) <= 2 for process in two.processes)
+    for cut in cuts:
+        cut.is_cut = False
+    await two.come_back()
+
+
+async def test_who_cannot_read_a_table_does_not_want_it_for_a_while(
+    two: Two, redis: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each release leaves a word on the bus, which would push out what is kept there."""
+    monkeypatch.setattr("datastore.change_streams.relay.leader.REFUSED_SECONDS", 60)
+    (key,) = redis.client.scan_iter("*:changes")
+    kept = redis.client.xlen(key)
+    cuts = [Cut(process) for process in two.processes]
+    for cut in cuts:
+        cut.is_cut = True
+    await until(lambda: int(redis.client.xlen(key)) == kept + 2)
+    for process in two.processes:
+        for _ in range(20):
+            await process.source._look()
+    assert redis.client.xlen(key) == kept + 2
+
+
+async def test_the_rights_that_the_documentation_names_are_enough(redis: RedisServer) -> None:
+    text = (ROOT / "docs" / "operations.md").read_text()
+    named = re.search(r"A user of Redis for the bus needs `([^`]*)` and `([^`]*)`", text)
+    assert named is not None
+    rules = [*named[1].split(), *named[2].split()]
+    redis.client.execute_command("ACL", "SETUSER", "bus", "on", ">word", *rules)
+    url = redis.url.replace("//", "//bus:word@")
+    bus = RelayConnection(url, "t__", patience=5)
+    await bus.probe()
+    lease = (await bus.claim("Blip", "one")).lease
+    await bus.begin("Blip", lease, "e", Reached("arn", {"s": "1"}))
+    await bus.attach("Blip", lease, "e")
+    await bus.append("Blip", lease, "e", "s", "1", [("2", b"{}")])
+    (relayed,) = (await bus.read({"Blip": "0-0"}))["Blip"]
+    assert len(await bus.past("Blip", 0, relayed[0])) == 1
+    await bus.forget("Blip", ["s"])
+    await bus.release("Blip", lease)
+    await bus.aclose()
+
+
+async def test_redis_and_the_store_that_are_both_away_are_told_once(two: Two, redis: RedisServer) -> None:
+    cuts = [Cut(process) for process in two.processes]
+    for cut in cuts:
+        cut.is_cut = True
+    redis.kill()
+    await until(lambda: direct(*two.processes) and all(cut.refused > 10 for cut in cuts))
+    for process in two.processes:
+        for _ in range(10):
+            await process.source._look()
+    assert direct(*two.processes)
+    assert all(1 <= len(process.problems) <= 2 for process in two.processes)
+    redis.start()
+    for cut in cuts:
+        cut.is_cut = False
+    await two.come_back()

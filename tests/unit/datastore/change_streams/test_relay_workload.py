@@ -1,0 +1,131 @@
+"""Whatever happens to Redis and to the processes on a bus, in any order: each follower sees each write once."""
+
+import asyncio
+import os
+import random
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+
+from datastore.change_streams.change_subscription import ChangeSubscription
+from datastore.database import Database
+from datastore.keyspace.sightings import BLIP
+from tests.support.bus_hosts import KEYS, Hosts, Process, take
+from tests.support.redis_server import RedisServer
+from tests.support.split_stream import SplitStream
+
+# BUS_EVENTS=200 takes some minutes.
+EVENTS = int(os.environ.get("BUS_EVENTS", "10"))
+KINDS = ("join", "join", "leave", "vanish", "flush", "restart", "hang", "trim", "copy", "go back", "split", "split")
+
+
+@pytest.fixture
+def redis() -> Iterator[RedisServer]:
+    server = RedisServer()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+def stream(database: Database) -> SplitStream:
+    return SplitStream(database.client)
+
+
+@pytest.fixture
+async def hosts(stream: SplitStream, database: Database, redis: RedisServer) -> AsyncIterator[Hosts]:
+    async with AsyncExitStack() as stack:
+        yield Hosts(stream, database.prefix, redis, stack)
+
+
+@dataclass(eq=False)
+class Follower:
+    """Of one process. `expected` is what it has to see: all that was written since it began, or was looked at last.
+
+    `last` is the number told last of each key.
+    """
+
+    events: ChangeSubscription[int]
+    expected: list[int] = field(default_factory=list)
+    last: dict[int, int] = field(default_factory=dict)
+
+    async def check(self) -> None:
+        """Of each key all, in order. Some that were written before it began may be seen, too, each once."""
+        missing = set(self.expected)
+        self.expected.clear()
+        while missing:
+            (number,) = await take(self.events, 1)
+            key = number % KEYS
+            assert self.last.get(key) in (None, number - KEYS)
+            self.last[key] = number
+            missing.discard(number)
+
+
+class Workload:
+    def __init__(
+        self, hosts: Hosts, split: Callable[[random.Random], Awaitable[None]], redis: RedisServer, chance: random.Random
+    ) -> None:
+        self.hosts = hosts
+        self.split = split
+        self.redis = redis
+        self.chance = chance
+        self.followers: dict[Process, Follower] = {}
+        self.copy = redis.copy()
+
+    async def write(self, many: int | None = None) -> None:
+        written = await self.hosts.write(self.chance.randrange(6) if many is None else many)
+        for follower in self.followers.values():
+            follower.expected += written
+
+    async def happen(self, kind: str) -> None:
+        if kind == "join" and len(self.followers) < 4:
+            process = self.hosts.process(patience=0.5, lease_seconds=2)
+            self.followers[process] = Follower(await self.hosts.follow(process))
+        elif kind in ("leave", "vanish") and len(self.followers) > 1:
+            process = self.chance.choice([*self.followers])
+            await self.followers.pop(process).check()
+            await (process.vanish() if kind == "vanish" else process.close())
+        elif kind == "flush":
+            self.redis.client.flushall()
+        elif kind == "trim":
+            for key in self.redis.client.scan_iter("*:changes"):
+                self.redis.client.xtrim(key, maxlen=self.chance.randrange(3), approximate=False)
+        elif kind == "copy":
+            self.copy = self.redis.copy()
+        elif kind == "go back":
+            self.redis.go_back(self.copy)
+        elif kind == "restart":
+            self.redis.kill()
+            await self.write()
+            await asyncio.sleep(self.chance.choice((0, 1)))
+            self.redis.start()
+        elif kind == "hang":
+            self.redis.pause()
+            await self.write()
+            await asyncio.sleep(self.chance.choice((0.1, 1)))
+            self.redis.go_on()
+        elif kind == "split":  # with some to be read before it and behind it
+            await self.write(2 * KEYS)
+            await self.split(self.chance)
+            await self.write(2 * KEYS)
+
+
+@pytest.mark.timeout(60 + 5 * EVENTS)
+async def test_each_write_is_seen_once_by_all_who_follow(
+    hosts: Hosts, stream: SplitStream, database: Database, redis: RedisServer
+) -> None:
+    split = partial(stream.split, database.prefix + BLIP.name)
+    workload = Workload(hosts, split, redis, random.Random(int(os.environ.get("BUS_SEED", "5"))))
+    await workload.happen("join")
+    for _ in range(EVENTS):
+        await workload.write()
+        await workload.happen(workload.chance.choice(KINDS))
+        await workload.write()
+        if workload.chance.random() < 0.5:
+            await workload.chance.choice([*workload.followers.values()]).check()
+    for _ in range(2):  # what came twice would come before what is written behind it
+        await workload.write(KEYS)
+        for follower in workload.followers.values():
+            await follower.check()

@@ -1,0 +1,144 @@
+"""Streams that deliver twice, lose iterators and fail, on the real engine: nobody misses a change or gets two."""
+
+import asyncio
+import json
+from dataclasses import replace
+
+import pytest
+from aiohttp import web
+
+from datastore.database import StoreOptions, open_database
+from datastore.dynamodb.retry.circuit_breaker import BreakerState
+from datastore.keyspace.sightings import BLIP
+from tests.support.fault_mix import FIFTH, FaultMix, Only
+from tests.support.fault_proxy import EXPIRED, Proxy, Seen, until
+from tests.support.feed_workload import STEP, Workload, before, compare, settled
+from tests.support.feed_workload_steps import PATIENCE, buried, pipeline
+from tests.support.resume import other  # noqa: F401
+from tests.support.resuming_clients import Client, OverEvents, OverSocket
+from tests.support.served import Clock, Served
+from tests.support.sightings import report
+
+OPERATIONS = 160
+REPORTED = 'subscription { sightingReported(area: "Downtown") { sightingId } }'
+STREAM = Only(("DescribeStream", "GetShardIterator", "GetRecords"))
+BADLY = {"records repeated": 0.5, "iterator expired": 0.15, "500": 0.1, "cut body": 0.1}
+
+
+@pytest.fixture
+def clock() -> Clock:
+    """So long ago that the workload ends before now."""
+    clock = Clock()
+    clock.now = before(OPERATIONS * STEP)
+    return clock
+
+
+@pytest.fixture
+def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
+    return replace(store_options, store=proxy.url)
+
+
+async def test_a_subscriber_is_told_each_change_once_and_in_order(served: Served, proxy: Proxy) -> None:
+    mix = FaultMix(BADLY, 8, STREAM)
+    listener = await served.listen(REPORTED)
+    await served.settle(BLIP)
+    proxy.always = mix
+
+    for _ in range(20):
+        reported = [(await report(served))["sightingId"] for _ in range(2)]
+        told = [(await listener.event())["sightingReported"]["sightingId"] for _ in reported]
+        assert told == reported
+
+    assert {"records repeated", "iterator expired"} <= mix.done.keys()
+
+
+class ExpireWhatBrings:
+    """Each poll that would bring records finds its iterator expired; the next one is answered."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self._was_last = False
+
+    async def __call__(self, proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        status, headers, content = await proxy.ask(seen)
+        if seen.operation == "GetRecords" and json.loads(content).get("Records"):
+            self._was_last = not self._was_last
+            if self._was_last:
+                self.done += 1
+                return await EXPIRED(proxy, seen)
+        return web.Response(status=status, headers=headers, body=content)
+
+
+async def test_what_an_expired_iterator_would_have_brought_is_told(served: Served, proxy: Proxy) -> None:
+    listener = await served.listen(REPORTED)
+    await served.settle(BLIP)
+    expire = proxy.always = ExpireWhatBrings()
+
+    for number in range(5):
+        reported = (await report(served))["sightingId"]
+        assert (await listener.event())["sightingReported"]["sightingId"] == reported
+        assert expire.done == number + 1
+
+
+async def test_a_subscriber_whose_changes_were_trimmed_is_told_and_may_come_again(served: Served, proxy: Proxy) -> None:
+    listener = await served.listen(REPORTED)
+    await served.settle(BLIP)
+    mix = FaultMix({"stream trimmed": 1.0}, 8, STREAM)
+    proxy.always = mix
+
+    told = await listener.message()
+    mix.times = 0
+    again = await served.listen(REPORTED)
+    await served.settle(BLIP)
+    reported = await report(served)
+
+    assert (told["type"], told["payload"][0]["extensions"]) == ("error", {"code": "UNAVAILABLE", "retryable": True})
+    assert (await again.event())["sightingReported"]["sightingId"] == reported["sightingId"]
+
+
+@pytest.mark.parametrize("transport", [OverSocket, OverEvents])
+async def test_who_comes_back_while_the_store_is_away_goes_on_once_it_is_there(
+    served: Served,
+    other: Served,  # noqa: F811 - the fixture
+    proxy: Proxy,
+    transport: type[Client],
+) -> None:
+    client = transport(served.http, REPORTED, {})
+    async with client.connected(served.url) as events:
+        await anext(events)
+        await report(served)
+        await anext(events)
+    missed = [(await report(served))["sightingId"] for _ in range(2)]
+    async with transport(served.http, REPORTED, {}).connected(other.url) as present:
+        await anext(present)  # from here on that process reads the table: what was missed is not in its log
+        assert other.gateway.database is not None
+        store = other.gateway.database.client
+        await proxy.go_away()
+        async with client.connected(other.url) as events:
+            coming = asyncio.ensure_future(anext(events))
+            await until(lambda: store.breakers["streams"].state is BreakerState.OPEN)
+            await asyncio.wait([coming], timeout=0.1)
+            assert not coming.done()
+            await proxy.come_back()
+            told = [await coming, await anext(events)]
+    assert [one["data"]["sightingReported"]["sightingId"] for one in told] == missed
+
+
+@pytest.mark.timeout(2 * PATIENCE)
+async def test_the_feed_comes_to_the_same_while_one_try_in_five_fails(
+    served: Served, proxy: Proxy, engine: str, store_options: StoreOptions
+) -> None:
+    workload = Workload(served, served.clock, users=6, seed=8)
+    await workload.enter()
+    mix = FaultMix(FIFTH | {"records repeated": 0.5}, 8)
+    proxy.always = mix
+
+    async with pipeline(served):
+        await workload.run(OPERATIONS)
+        async with open_database(replace(store_options, store=engine)) as database:
+            await settled(database.client, served.store, database.prefix)
+
+    mix.times = 0
+    await compare(workload)
+    assert await buried(served) == []
+    assert mix.done["records repeated"] > 0

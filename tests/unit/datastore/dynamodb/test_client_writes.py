@@ -1,0 +1,259 @@
+"""What is known of a write whose answer was lost, and of one that was refused."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from datastore.database import Database
+from datastore.dynamodb.client import Client, TransactionCancelled
+from datastore.errors import Throttled, Timeout, Unavailable
+from datastore.keyspace.sightings import BLIP
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.model.composite_keys import Key
+from datastore.session.metering import Deadline, Meter
+from datastore.session.store import Action, Store, WriteResult
+from tests.support.client_faults import CONSISTENT, PUT_NEW, READ, TRANSIENT, store_on
+from tests.support.fault_proxy import (
+    Fault,
+    Proxy,
+    cut_body,
+    damage,
+    forget_token,
+    hang,
+    lose_answer,
+    plain,
+    refuse,
+    reset,
+)
+
+COUNTED = AccessPattern(
+    "TEST-W9",
+    "Change what is set, taken away and counted",
+    BLIP,
+    ("UpdateItem",),
+    Who.INTERNAL,
+    update="SET #name = :name, made = if_not_exists(made, :name) REMOVE gone ADD #version :one",
+)
+
+
+@pytest.mark.parametrize("fault", [lose_answer, cut_body, damage])
+async def test_a_transaction_whose_answer_is_lost_is_applied_once(
+    client: Client, proxy: Proxy, database: Database, fault: Fault
+) -> None:
+    store = store_on(client, database)
+    key = Key("COUNTER", "ONE")
+    add = Action("Update", key=key, update="ADD hits :one", values={"one": 1})
+    proxy.faults.extend([fault, fault])
+
+    await store.transact(BLIP, [add])
+    after_one = await store.get(CONSISTENT, key)
+    await store.transact(BLIP, [add])
+
+    assert after_one == {"PK": "COUNTER", "SK": "ONE", "hits": 1}
+    assert await store.get(CONSISTENT, key) == {"PK": "COUNTER", "SK": "ONE", "hits": 2}
+    tokens = [seen.body["ClientRequestToken"] for seen in proxy.seen if seen.operation == "TransactWriteItems"]
+    assert tokens == [database.prefix + number for number in "0001"]
+
+
+async def test_a_transaction_that_was_applied_before_its_engine_was_killed_is_recognised_as_ours(
+    client: Client, proxy: Proxy, database: Database
+) -> None:
+    store = store_on(client, database)
+    post = Action("Put", item={"PK": "A", "SK": "B", "value": 1}, condition="attribute_not_exists(PK)")
+    count = Action("Update", key=Key("COUNTER", "ONE"), update="ADD hits :one", values={"one": 1})
+    proxy.faults.extend([lose_answer, forget_token])
+
+    await store.transact(BLIP, [post, count])
+
+    assert proxy.operations() == ["TransactWriteItems"] * 2
+    assert await store.get(CONSISTENT, Key("COUNTER", "ONE")) == {"PK": "COUNTER", "SK": "ONE", "hits": 1}
+    with pytest.raises(TransactionCancelled):  # no answer was lost: this one is another
+        await store.transact(BLIP, [post, count])
+    proxy.faults.extend([lose_answer, forget_token])
+    with pytest.raises(TransactionCancelled):
+        await store.transact(BLIP, [replace(post, item={"PK": "A", "SK": "B", "value": 2}), count])
+    proxy.faults.extend([lose_answer, forget_token])
+    with pytest.raises(TransactionCancelled):  # of what another has put one half is not there
+        await store.transact(BLIP, [post, replace(post, item={"PK": "A", "SK": "C"}), count])
+
+
+@pytest.mark.parametrize("fault", [lose_answer, cut_body, damage])
+async def test_an_insert_whose_answer_is_lost_is_recognised_as_ours(
+    client: Client, proxy: Proxy, database: Database, fault: Fault
+) -> None:
+    item = {"PK": "A", "SK": "B", "value": 1}
+    proxy.faults.append(fault)
+
+    written = await store_on(client, database).put(PUT_NEW, item)
+
+    assert written == WriteResult(False, item, is_retry=True)
+    assert proxy.operations() == ["PutItem", "PutItem"]
+
+
+async def test_an_insert_that_was_throttled_before_it_failed_is_not_ours(
+    client: Client, proxy: Proxy, database: Database
+) -> None:
+    item = {"PK": "A", "SK": "B", "value": 1}
+    store = store_on(client, database)
+    assert await store.put(PUT_NEW, item) == WriteResult(True, item)
+    proxy.faults.extend([TRANSIENT["throttled"], plain(429)])
+
+    assert await store.put(PUT_NEW, item) == WriteResult(False, item, is_retry=False)
+
+
+async def test_a_condition_that_fails_answers_the_item_that_is_there(
+    client: Client, proxy: Proxy, database: Database
+) -> None:
+    store = store_on(client, database)
+    await store.put(PUT_NEW, {"PK": "A", "SK": "B", "value": 1})
+
+    written = await store.put(PUT_NEW, {"PK": "A", "SK": "B", "value": 2})
+
+    assert written == WriteResult(False, {"PK": "A", "SK": "B", "value": 1})
+    assert proxy.operations() == ["PutItem", "PutItem"]
+
+
+async def test_what_was_read_is_forgotten_when_a_write_of_it_fails(database: Database) -> None:
+    store, other = store_on(database.client, database), store_on(database.client, database)
+    key = Key("A", "B")
+    assert await store.get(READ, key) is None
+    await other.put(PUT_NEW, {"PK": "A", "SK": "B"})
+
+    assert not (await store.put(PUT_NEW, {"PK": "A", "SK": "B"})).ok
+
+    assert await store.get(READ, key) == {"PK": "A", "SK": "B"}
+
+
+async def test_a_cancelled_transaction_tells_each_actions_reason_and_item(
+    client: Client, proxy: Proxy, database: Database
+) -> None:
+    store = store_on(client, database)
+    await store.put(PUT_NEW, {"PK": "A", "SK": "1"})
+    puts = [
+        Action("Put", item={"PK": "A", "SK": sort}, condition="attribute_not_exists(PK)") for sort in ("0", "1", "2")
+    ]
+
+    with pytest.raises(TransactionCancelled) as cancelled:
+        await store.transact(BLIP, puts)
+
+    assert cancelled.value.reasons == ["None", "ConditionalCheckFailed", "None"]
+    assert cancelled.value.items == [None, {"PK": "A", "SK": "1"}, None]
+    assert proxy.operations() == ["PutItem", "TransactWriteItems"]
+
+
+@pytest.mark.breaks_rules("it is about refusals")
+async def test_a_transaction_cancelled_for_more_than_a_conflict_is_not_tried_again(
+    client: Client, proxy: Proxy
+) -> None:
+    reasons = [{"Code": "TransactionConflict"}, {"Code": "ConditionalCheckFailed", "Item": {"PK": {"S": "A"}}}]
+    proxy.always = refuse(400, "TransactionCanceledException", CancellationReasons=reasons)
+
+    with pytest.raises(TransactionCancelled) as cancelled:
+        await client.call("TransactWriteItems", {"TransactItems": []})
+
+    assert cancelled.value.items == [None, {"PK": "A"}]
+    assert len(proxy.seen) == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "operation", "safe"),
+    [
+        (reset, "PutItem", False),
+        (hang, "PutItem", False),
+        (reset, "GetItem", True),
+        (hang, "GetItem", True),
+        (refuse(400, "ThrottlingException"), "PutItem", True),
+    ],
+)
+async def test_a_write_that_may_have_been_applied_is_not_called_retryable(
+    client: Client, proxy: Proxy, database: Database, fault: Fault, operation: str, safe: bool
+) -> None:
+    proxy.always = fault
+    item = {"PK": {"S": "a"}, "SK": {"S": "b"}}
+
+    with pytest.raises((Unavailable, Timeout, Throttled)) as failed:
+        await client.call(
+            operation,
+            {"TableName": database.prefix + BLIP.name, "Item" if operation == "PutItem" else "Key": item},
+            # Only what hangs is given up; of the others the last try is to be heard, however busy the machine is.
+            timeout=0.5 if fault is hang else 10,
+        )
+
+    assert failed.value.extensions["retryable"] is safe
+    assert failed.value.extensions.get("mayHaveBeenApplied", False) is not safe
+
+
+async def test_of_each_call_it_is_known_whether_it_may_have_changed_something(
+    client: Client, proxy: Proxy, database: Database
+) -> None:
+    meter = Meter()
+    store = Store(client, prefix=database.prefix, deadline=Deadline(5), token=lambda: "", meter=meter)
+    item = {"PK": "A", "SK": "B"}
+
+    await store.get(CONSISTENT, Key("A", "B"))
+    await store.put(PUT_NEW, item)
+    await store.put(PUT_NEW, item)
+    proxy.faults.append(lose_answer)
+    await store.put(PUT_NEW, {**item, "SK": "C"})
+    proxy.faults.extend([lose_answer, *[TRANSIENT["throttled"]] * 10])
+    with pytest.raises(Throttled) as caught:
+        await store.put(PUT_NEW, {**item, "SK": "D"})
+    proxy.faults.clear()
+    proxy.faults.extend([TRANSIENT["throttled"]] * 10)
+    with pytest.raises(Throttled):
+        await store.put(PUT_NEW, {**item, "SK": "E"})
+    proxy.faults.clear()
+    proxy.faults.append(hang)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await store.put(PUT_NEW, {**item, "SK": "F"})
+
+    # Read, written, found there, written without an answer, the same and throttled then, throttled, left in between.
+    assert [call.may_have_written for call in meter.calls] == [False, True, False, True, True, False, True]
+    assert caught.value.extensions["mayHaveBeenApplied"] is True
+
+
+async def test_an_update_that_counts_is_done_once_where_its_answer_is_lost(
+    client: Client, proxy: Proxy, database: Database
+) -> None:
+    store = store_on(client, database)
+    key = Key("A", "B")
+    first = await store.update(COUNTED, key, name="x", one=1)
+    proxy.faults.append(lose_answer)
+    lost = await store.update(COUNTED, key, name="y", one=1)
+    # The request was lost, and not the answer.
+    proxy.faults.append(reset)
+    never_came = await store.update(COUNTED, key, name="z", one=1)
+
+    assert [written.ok for written in (first, lost, never_came)] == [True] * 3
+    versions = [(written.item or {})["version"] for written in (first, lost, never_came)]
+    assert versions == [1, 2, 3]
+
+
+async def test_an_update_whose_condition_does_not_hold_the_second_time_was_done_if_its_outcome_is_there(
+    client: Client, proxy: Proxy, database: Database
+) -> None:
+    store = store_on(client, database)
+    once = replace(COUNTED, condition="attribute_not_exists(#name) OR #name = :was")
+    await store.update(COUNTED, Key("A", "B"), name="x", one=1)
+    proxy.faults.append(lose_answer)
+    done = await store.update(once, Key("A", "B"), name="y", was="x", one=1)
+    proxy.faults.append(lose_answer)
+    refused = await store.update(once, Key("A", "B"), name="z", was="x", one=1)
+
+    assert (done.ok, refused.ok) == (True, False)
+    assert done.item == refused.item == {"PK": "A", "SK": "B", "name": "y", "made": "x", "version": 2}
+
+
+async def test_of_deletes_at_once_one_returns_the_item(database: Database) -> None:
+    """The old item in the answer shows, without a condition, that this call deleted the item."""
+    for number in range(20):
+        key = {"PK": {"S": f"POST#{number}"}, "SK": {"S": "META"}}
+        table = {"TableName": database.prefix + BLIP.name}
+        await database.client.call("PutItem", table | {"Item": key})
+        request = table | {"Key": key, "ReturnValues": "ALL_OLD"}
+
+        answers = await asyncio.gather(*[database.client.call("DeleteItem", request) for _ in range(20)])
+
+        assert [answer["Attributes"] for answer in answers if "Attributes" in answer] == [key]

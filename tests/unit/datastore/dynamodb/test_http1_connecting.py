@@ -1,0 +1,299 @@
+"""How connections of the wire client come about, and callers who leave: they disturb nobody."""
+
+import asyncio
+import os
+import shutil
+import ssl
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.http1 import HttpLimits
+from datastore.dynamodb.http1 import connector as connecting
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.errors import Timeout, Unavailable
+from datastore.session.metering import Meter
+from tests.support.fault_proxy import until
+from tests.support.wire_server import Talk, answer, certificate, echo, on_both_loops, serving
+from tests.support.wire_talks import LARGE, NEVER, ONCE, QUICK, ask, client_at, one_answer, talking
+
+pytestmark = pytest.mark.breaks_rules("the server is no DynamoDB, and reads no request")
+
+# --- Connecting -------------------------------------------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_what_never_left_was_not_applied() -> None:
+    async with serving(echo) as server:
+        url = server.url
+    meter = Meter()
+    async with client_at(url) as client:
+        with pytest.raises(Unavailable) as refused:
+            await ask(client, 1, "PutItem", meter=meter)
+
+    assert refused.value.extensions == {"code": "UNAVAILABLE", "retryable": True}
+    assert [(call.attempts, call.ambiguous, call.may_have_written) for call in meter.calls] == [
+        (QUICK.attempts, False, False)
+    ]
+
+
+@on_both_loops
+async def test_a_server_that_does_not_finish_connecting_is_given_up_after_a_second_or_so() -> None:
+    async def silent(talk: Talk) -> None:
+        await talk.reader.read(10**6)
+        await asyncio.sleep(10)
+
+    meter = Meter()
+    async with serving(silent) as server:
+        url = server.url.replace("http", "https")
+        async with client_at(url, backoff=ONCE, limits=HttpLimits(connections=1, connect_seconds=0.2)) as client:
+            with pytest.raises(Timeout):
+                await ask(client, 1, timeout=0.05)
+            call = asyncio.create_task(ask(client, 1))
+            await asyncio.sleep(0.02)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+            for _ in range(2):
+                client.reset_breakers()
+                with pytest.raises(Timeout) as late:
+                    await ask(client, 1, "PutItem", meter=meter)
+    assert late.value.extensions == {"code": "TIMEOUT", "retryable": True}
+    assert [call.ambiguous for call in meter.calls] == [False, False]
+
+
+@on_both_loops
+async def test_a_name_is_looked_up_and_each_of_its_addresses_tried() -> None:
+    async with serving(echo, host="localhost") as server, client_at(server.url, backoff=ONCE) as client:
+        assert await ask(client, 1) == 1
+    async with client_at("http://no..name", backoff=ONCE) as client:
+        with pytest.raises(Unavailable):
+            await ask(client)
+
+
+@pytest.fixture
+def no_trust_yet() -> Any:
+    connecting.tls_context.cache_clear()
+    yield
+    connecting.tls_context.cache_clear()
+
+
+@pytest.mark.parametrize("place", ["a file", "a folder", "a store of its own", "nowhere", "a folder without any"])
+def test_the_systems_roots_are_trusted_and_mozillas_where_it_has_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_trust_yet: None, place: str
+) -> None:
+    public, _ = certificate(tmp_path, "localhost")
+    file, folder = tmp_path / "roots.pem", tmp_path / "folder"
+    folder.mkdir()
+    (folder / "README").touch()
+    if place in ("a file", "a folder"):
+        shutil.copy(public, file if place == "a file" else folder / "0a1b2c3d.0")
+    if place == "a store of its own":  # as on Windows
+        monkeypatch.setattr(ssl.SSLContext, "load_default_certs", lambda own, _: own.load_verify_locations(public))
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    monkeypatch.setenv("SSL_CERT_DIR", "nowhere" if place == "nowhere" else f"nowhere{os.pathsep}{folder}")
+
+    context = connecting.tls_context()
+
+    # Those of a folder are looked for when they are needed.
+    roots = {"a file": [1], "a folder": [0], "a store of its own": [1]}.get(place, range(100, 1000))
+    assert context.cert_store_stats()["x509"] in roots
+    assert (context.verify_mode, context.check_hostname) == (ssl.CERT_REQUIRED, True)
+
+
+@on_both_loops
+async def test_tls_is_spoken_to_whom_the_system_trusts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_trust_yet: None
+) -> None:
+    public, context = certificate(tmp_path, "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(public))
+    names: list[str | None] = []
+    context.sni_callback = lambda _object, name, _context: names.append(name)
+
+    async with serving(echo, context, "localhost") as server, client_at(server.url, backoff=ONCE) as client:
+        assert await asyncio.gather(*[ask(client, number) for number in range(8)]) == list(range(8))
+        assert await client.call("PutItem", LARGE) == LARGE
+        assert (set(names), server.connections) == ({"localhost"}, 8)
+
+
+@on_both_loops
+async def test_a_read_over_tls_is_made_again_when_its_connection_was_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_trust_yet: None
+) -> None:
+    public, context = certificate(tmp_path, "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(public))
+
+    async with serving(one_answer, context, "localhost") as server:
+        async with client_at(server.url, backoff=NEVER) as client:
+            assert [await ask(client, number) for number in range(3)] == [0, 1, 2]
+        assert server.connections == 3
+
+
+@pytest.mark.parametrize("fault", ["another name", "not trusted"])
+@on_both_loops
+async def test_nothing_is_sent_to_a_server_that_cannot_prove_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_trust_yet: None, fault: str
+) -> None:
+    public, context = certificate(tmp_path, "localhost" if fault == "not trusted" else "dynamodb.example")
+    if fault == "another name":
+        monkeypatch.setenv("SSL_CERT_FILE", str(public))
+    heard: list[Any] = []
+    meter = Meter()
+
+    async def script(talk: Talk) -> None:
+        heard.append(await talk.asked())
+
+    async with serving(script, context, "localhost") as server, client_at(server.url, backoff=ONCE) as client:
+        with pytest.raises(Unavailable) as refused:
+            await ask(client, 1, "PutItem", meter=meter)
+
+    assert isinstance(refused.value.__cause__, Exception)
+    assert "retryable" in refused.value.extensions
+    assert [call.ambiguous for call in meter.calls] == [False]
+    assert heard == []
+
+
+# --- Leaving ----------------------------------------------------------------------------------------------------------
+
+
+@on_both_loops
+async def test_closing_the_client_ends_every_call_and_connection() -> None:
+    async def silent(talk: Talk) -> None:
+        await talk.asked()
+        await talk.asked()
+
+    async with serving(silent) as server:
+        async with client_at(server.url, backoff=Backoff(5, 5), limits=HttpLimits(connections=2)) as client:
+            calls = [asyncio.create_task(ask(client, number)) for number in range(5)]
+            await until(lambda: server.open == 2)
+        ended = await asyncio.gather(*calls, return_exceptions=True)
+        assert [type(one) for one in ended] == [Unavailable] * 5
+        await until(lambda: server.open == 0)
+        with pytest.raises(Unavailable):
+            await ask(client)
+
+
+class Stepped:
+    """What drives a coroutine without a task: it is stepped on when what it waits for is done."""
+
+    def __init__(self, work: Coroutine[Any, Any, Any]) -> None:
+        self._work = work
+        self.waits: asyncio.Future[Any] | None = None
+        self.steps = 0
+        self.ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.step()
+
+    def step(self, *_: object, problem: BaseException | None = None) -> None:
+        try:
+            waits = self._work.send(None) if problem is None else self._work.throw(problem)
+        except StopIteration as done:
+            self.ended.set_result(done.value)
+        except BaseException as failed:
+            self.ended.set_exception(failed)
+        else:
+            self.waits = waits
+            self.steps += 1
+            waits._asyncio_future_blocking = False
+            waits.add_done_callback(self.step)
+
+    def leave(self) -> None:
+        assert self.waits is not None
+        self.waits.remove_done_callback(self.step)
+        self.step(problem=asyncio.CancelledError())
+
+    def close(self) -> None:
+        if self.waits is not None:
+            self.waits.remove_done_callback(self.step)
+        self._work.close()
+
+
+@on_both_loops
+async def test_a_call_needs_no_task_to_be_driven_timed_or_left() -> None:
+    async def script(talk: Talk) -> None:
+        while True:
+            asked = await talk.asked()
+            if asked["number"] < 0:
+                await asyncio.sleep(10)
+            await talk.say(answer(asked))
+
+    async def driven(client: Client, number: int, **options: Any) -> Any:
+        stepped: list[Stepped] = []
+        asyncio.get_running_loop().call_soon(lambda: stepped.append(Stepped(ask(client, number, **options))))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        return stepped[0]
+
+    async with talking(script, backoff=ONCE, limits=HttpLimits(connections=1)) as (client, server):
+        calls = [await driven(client, number) for number in range(3)]
+        assert [await call.ended for call in calls] == [0, 1, 2]
+        late, waiting = await driven(client, -1, timeout=0.05), await driven(client, 5)
+        with pytest.raises(Timeout):
+            await late.ended
+        assert await waiting.ended == 5
+        left, waiting = await driven(client, -1), await driven(client, 6)
+        left.leave()
+        with pytest.raises(asyncio.CancelledError):
+            await left.ended
+        assert await waiting.ended == 6
+        assert server.connections == 3
+
+
+@pytest.mark.parametrize("secure", [False, True])
+@on_both_loops
+async def test_who_leaves_at_any_of_the_points_where_a_call_waits_disturbs_nobody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_trust_yet: None, secure: bool
+) -> None:
+    """For credentials, in line, for a connection, while sending, for the answer, between two tries: one further each
+    time, until the call is answered.
+    """
+    public, context = certificate(tmp_path, "localhost")
+    monkeypatch.setenv("SSL_CERT_FILE", str(public))
+    large = {"TableName": "t", "number": -1, "text": "x" * 1_000_000}
+
+    async def script(talk: Talk) -> None:
+        while True:
+            asked = await talk.asked()
+            busy = "text" in asked and talk.number % 2 == 0
+            await talk.say(answer(asked, status="503 Busy" if busy else "200 OK"), pause=0.001)
+
+    async def leave_at(client: Client, steps: int) -> bool:
+        """Whether it was left; the call has been answered else."""
+        left = Stepped(client.call("PutItem", large))
+        while left.steps < steps and not left.ended.done():  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0)
+        if not left.ended.done():
+            left.leave()
+            with pytest.raises(asyncio.CancelledError):
+                await left.ended
+            return True
+        assert await left.ended == large
+        return False
+
+    async with serving(script, context if secure else None, "localhost") as server:
+        for steps in range(1, 99):
+            async with client_at(
+                server.url, limits=HttpLimits(connections=2), backoff=Backoff(0.001, 0.001, 99)
+            ) as client:
+                others = [asyncio.create_task(ask(client, number)) for number in range(4)]
+                await asyncio.sleep(0)
+                gone = await leave_at(client, steps)
+                assert await asyncio.gather(*others) == [0, 1, 2, 3]
+                assert await asyncio.gather(*[ask(client, number) for number in range(4)]) == [0, 1, 2, 3]
+            if not gone:
+                break
+        assert steps > 3
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3])
+@on_both_loops
+async def test_a_call_that_is_closed_gives_back_its_place(steps: int) -> None:
+    """Also in the turn of the event loop in which it began to connect."""
+    async with talking(echo, limits=HttpLimits(connections=1)) as (client, _):
+        call = Stepped(ask(client, 1))
+        while call.steps < steps and not call.ended.done():  # noqa: ASYNC110 - it has no event
+            await asyncio.sleep(0)
+        call.close()
+        assert await ask(client, 2, timeout=0.5) == 2

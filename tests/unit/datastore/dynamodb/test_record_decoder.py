@@ -1,0 +1,482 @@
+"""Records made of items as DynamoDB answers them: the same as are made of plain items, damaged ones included."""
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, cast
+
+import pytest
+from graphql import GraphQLObjectType
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from strawberry.utils.str_converters import to_snake_case
+
+import schema as api
+from datastore.dynamodb.codec import decode_item, encode_item
+from datastore.dynamodb.record_decoder import RecordDecoder, derived, number, text
+from datastore.dynamodb.records import DAMAGE, parsed, raw_parsed
+from datastore.earthquakes.events import ATTRIBUTES, EARLIEST_MS, LATEST_MS, Earthquake, event_from, event_item
+from datastore.errors import Internal
+from datastore.feeds.comments import Comment, comment_from
+from datastore.feeds.follows import Follow, edge_from, following_from
+from datastore.feeds.home_feeds import FeedEntry, entry_from
+from datastore.feeds.likes import Like, like_from
+from datastore.feeds.notifications import Notification, NotificationKind, notification_from
+from datastore.feeds.posts import Post, post_from
+from datastore.feeds.users import User, user_from
+from datastore.feeds.visibility import Visibility
+from datastore.matches.cricket import (
+    InningsScore,
+    Match,
+    MatchPhase,
+    Result,
+    ResultKind,
+    Scorecard,
+    Target,
+    Toss,
+    Venue,
+    phase_of,
+    to_json,
+)
+from datastore.matches.fixture_items import match_from, match_item, shown_of, summary_from
+from datastore.matches.leagues import League, league_from
+from datastore.matches.teams import Team, team_from
+from datastore.model.composite_keys import Key, split
+from datastore.model.timestamps import epoch_ms, from_iso, from_seconds, iso
+from datastore.sightings.reporters import TrustTier
+from datastore.sightings.sightings import Sighting, sighting_from
+from tests.support.served import NOON
+
+WORDS = st.sampled_from(["", "a", "Zoë 日本", '"\\\n', "\x00", "12"])
+NUMBERS = st.integers(-3, 10**20) | st.floats(0.5, 100) | st.just(7)
+MOMENTS = st.sampled_from(["2026-06-25T14:30:00.000Z", "2026-06-25T14:30:00.5+02:00", "2026-06-25", "", "soon"])
+KEYS = st.sampled_from(
+    ["USER#ada", "POST#a%23b", "TAG#", "META", "x", "COMMENT#c", "2026-06-25T14:30:00.000Z#07#POST#p"]
+)
+JSON = st.sampled_from(["[]", "null", "{", to_json([InningsScore(1, "a"), InningsScore(2, "a")]), to_json(Venue("V"))])
+VALUES = (
+    WORDS
+    | NUMBERS
+    | MOMENTS
+    | KEYS
+    | JSON
+    | st.sampled_from(["public", "followers", "live", "unknown", "Finished"])
+    | st.booleans()
+    | st.none()
+    | st.lists(WORDS | NUMBERS, max_size=3)
+    | st.sets(WORDS, min_size=1, max_size=2)
+    | st.dictionaries(WORDS, NUMBERS, max_size=1)
+    | st.binary(max_size=3)
+)
+
+
+def user_by_hand(item: Mapping[str, Any]) -> User:
+    return User(
+        split(item["PK"])[1],
+        item.get("name", split(item["PK"])[1]),
+        item.get("bio"),
+        item.get("avatar_ref"),
+        from_iso(item["created_at"]) if "created_at" in item else None,
+        max(0, int(item.get("posts", 0))),
+        max(0, int(item.get("followers", 0))),
+        max(0, int(item.get("following", 0))),
+        from_iso(item["merged_since"]) if "merged_since" in item else None,
+        int(item.get("version") or 0),
+    )
+
+
+def post_by_hand(item: Mapping[str, Any]) -> Post:
+    place = next((name for name in ("GSI1SK", "GSI2SK") if name in item), None)
+    if place is None:
+        moment = item["created_at"]
+    else:
+        moment, _, _ = split(item[place])
+    return Post(
+        split(item["PK"])[1],
+        item["author_id"] if "author_id" in item else split(item["GSI1PK"])[1],
+        from_iso(moment),
+        Visibility(item["visibility"]),
+        item.get("text", ""),
+        item.get("media_ref"),
+        tuple(item.get("tags", ())),
+        max(0, int(item.get("likes", 0))) if "GSI1PK" in item else None,
+        max(0, int(item.get("comments", 0))) if "GSI1PK" in item else None,
+        tuple(item.get("mentions", ())) if "created_at" in item else None,
+    )
+
+
+def comment_by_hand(item: Mapping[str, Any]) -> Comment:
+    return Comment(
+        split(item["PK"])[1],
+        split(item["SK"])[1],
+        item["user_id"],
+        from_iso(item["created_at"]),
+        item.get("text", ""),
+        tuple(item.get("mentions", ())),
+        item.get("post_author"),
+        Visibility(item["post_visibility"]) if "post_visibility" in item else None,
+        max(0, int(item["text_len"])) if "text_len" in item else None,
+    )
+
+
+def entry_by_hand(item: Mapping[str, Any]) -> FeedEntry:
+    moment, _, _, post_id = split(item["SK"])
+    return FeedEntry(
+        split(item["PK"])[1], post_id, item.get("author_id"), from_iso(moment), bool(item.get("followers_only"))
+    )
+
+
+def like_by_hand(item: Mapping[str, Any]) -> Like:
+    return Like(
+        split(item["PK"])[1],
+        split(item["SK"])[1],
+        from_iso(item["created_at"]),
+        item.get("post_author"),
+        Visibility(item["post_visibility"]) if "post_visibility" in item else None,
+    )
+
+
+def following_by_hand(item: Mapping[str, Any]) -> Follow:
+    return Follow(split(item["PK"])[1], split(item["SK"])[1], from_iso(item["since"]))
+
+
+def edge_by_hand(item: Mapping[str, Any]) -> Follow:
+    _, follower_id, moment = split(item["SK"])
+    return Follow(follower_id, split(item["PK"])[1], from_iso(moment))
+
+
+def notification_by_hand(item: Mapping[str, Any]) -> Notification:
+    moment, _ = split(item.get("GSI_NOTIFSK", item["SK"]))
+    return Notification(
+        split(item["PK"])[1],
+        item["SK"],
+        NotificationKind(item["kind"]) if "kind" in item else None,
+        from_iso(moment),
+        from_seconds(item["expiresAt"]) if "expiresAt" in item else None,
+        item.get("actor_id"),
+        int(item.get("actor_count", 0)),
+        item.get("post_id"),
+        item.get("comment_id"),
+    )
+
+
+def sighting_by_hand(item: Mapping[str, Any]) -> Sighting:
+    return Sighting(
+        key=Key(item["PK"], item["SK"]),
+        sighting_id=item["sightingId"],
+        area=item["area"] if "area" in item else split(item["PK"])[1],
+        category=item["category"] if "category" in item else split(item["GSI1PK"])[1],
+        description=item.get("description", ""),
+        reporter_id=item["reporterId"],
+        trust_tier=TrustTier(item.get("trustTier", "bronze")),
+        reported_at=from_iso(item["reportedAt"] if "reportedAt" in item else split(item["SK"])[1]),
+        expires_at=from_seconds(item["expiresAt"]),
+        confirmation_count=item.get("confirmationCount", 0),
+    )
+
+
+def event_by_hand(item: Mapping[str, Any]) -> Earthquake:
+    values: dict[str, Any] = {name: item.get(attribute) for name, attribute in ATTRIBUTES.items()}
+    texts = {name: type(values[name]) is str for name in ("event_id", "place", "source")}
+    moments = {
+        name: type(values[name]) is int and EARLIEST_MS <= values[name] <= LATEST_MS
+        for name in ("occurred_at_ms", "ingested_at_ms")
+    }
+    numbers = {name: type(values[name]) in (int, float, Decimal) for name in ("magnitude", "latitude", "longitude")}
+    depth = {"depth_km": values["depth_km"] is None or type(values["depth_km"]) in (int, float, Decimal)}
+    if not all((texts | moments | numbers | depth).values()):
+        raise ValueError
+    names = "type", "status", "alert", "url"
+    optional = {name: values[name] if type(values[name]) is str else None for name in names}
+    optional["type"] = optional["type"] or "earthquake"
+    return Earthquake(**values | optional)
+
+
+def team_by_hand(item: Mapping[str, Any]) -> Team:
+    return Team(
+        item["teamId"],
+        item.get("name", item["teamId"]),
+        item.get("code", item["teamId"]),
+        item.get("imageUrl"),
+        item.get("countryId"),
+        item.get("national") is True,
+        from_iso(item["updatedAt"]) if item.get("updatedAt") else None,
+        int(item.get("version") or 0),
+    )
+
+
+def league_by_hand(item: Mapping[str, Any]) -> League:
+    return League(
+        item["leagueId"],
+        item.get("name", item["leagueId"]),
+        item.get("code", item["leagueId"]),
+        item.get("active") is True,
+        item.get("seasonId"),
+        item.get("imageUrl"),
+        item.get("countryId"),
+        item.get("type"),
+        from_iso(item["updatedAt"]) if item.get("updatedAt") else None,
+        int(item.get("version") or 0),
+    )
+
+
+BY_HAND: dict[RecordDecoder[Any], Any] = {
+    user_from: user_by_hand,
+    post_from: post_by_hand,
+    comment_from: comment_by_hand,
+    entry_from: entry_by_hand,
+    like_from: like_by_hand,
+    following_from: following_by_hand,
+    edge_from: edge_by_hand,
+    notification_from: notification_by_hand,
+    event_from: event_by_hand,
+    sighting_from: sighting_by_hand,
+    team_from: team_by_hand,
+    league_from: league_by_hand,
+}
+SOUND: dict[RecordDecoder[Any], dict[str, Any]] = {
+    user_from: {"PK": "USER#ada", "name": "Ada", "created_at": "2026-06-25T14:30:00.000Z", "bio": "x", "posts": 3},
+    post_from: {
+        "PK": "POST#p",
+        "SK": "META",
+        "author_id": "ada",
+        "GSI1PK": "USER#ada",
+        "GSI1SK": "2026-06-25T14:30:00.000Z#POST#p",
+        "created_at": "2026-06-25T14:30:00.000Z",
+        "visibility": "public",
+        "text": "Hi",
+        "tags": ["a", "b"],
+        "likes": 2,
+        "comments": -1,
+    },
+    comment_from: {
+        "PK": "POST#p",
+        "SK": "COMMENT#c",
+        "user_id": "bob",
+        "created_at": "2026-06-25T14:30:00.000Z",
+        "text": "Hi",
+        "post_author": "ada",
+        "post_visibility": "followers",
+    },
+    entry_from: {"PK": "FEED#ada", "SK": "2026-06-25T14:30:00.000Z#07#POST#p", "author_id": "bob"},
+    like_from: {
+        "PK": "POST#p",
+        "SK": "LIKE#ada%23",
+        "created_at": "2026-06-25T14:30:00.000Z",
+        "post_author": "bob",
+        "post_visibility": "public",
+    },
+    following_from: {"PK": "USER#ada", "SK": "FOLLOWING#bob", "since": "2026-06-25T14:30:00.000Z"},
+    edge_from: {"PK": "FOLLOWEE#bob", "SK": "FOLLOWER#ada#2026-06-25T14:30:00.000Z"},
+    notification_from: {
+        "PK": "USER#ada#UNREAD",
+        "SK": "2026-06-25T14:30:00.000Z#LIKE%23p",
+        "kind": "like",
+        "expiresAt": 1782397800,
+        "actor_id": "bob",
+        "actor_count": 2,
+        "post_id": "p",
+    },
+    event_from: event_item(Earthquake("us1", epoch_ms(NOON), 4.5, "Here", 33.25, -116, None, "USGS", epoch_ms(NOON))),
+    sighting_from: {
+        "PK": "AREA#Harbor",
+        "SK": "SIGHTING#2026-06-25T14:30:00.000Z#s",
+        "sightingId": "s",
+        "area": "Harbor",
+        "category": "food",
+        "description": "Tacos",
+        "reporterId": "ada",
+        "trustTier": "gold",
+        "reportedAt": "2026-06-25T14:30:00.000Z",
+        "expiresAt": 1782397800,
+        "confirmationCount": 2,
+    },
+    team_from: {"teamId": "t", "name": "India", "code": "IND", "national": True, "version": 4},
+    league_from: {"leagueId": "l", "name": "Premier League", "code": "IPL", "active": True, "type": "league"},
+}
+MORE = ("bio", "avatar_ref", "followers", "merged_since", "version", "media_ref", "mentions", "GSI2SK", "imageUrl")
+
+
+def told(made: Any) -> Any:
+    return "damaged" if isinstance(made, Internal) else made
+
+
+@pytest.mark.parametrize("convert", BY_HAND, ids=lambda convert: convert.name)
+@settings(max_examples=60)
+@given(data=st.data())
+def test_a_record_is_what_its_item_says_however_it_is_read(convert: RecordDecoder[Any], data: st.DataObject) -> None:
+    """Some attributes are missing, and some are of any type."""
+    item = dict(SOUND[convert])
+    for name in data.draw(st.lists(st.sampled_from([*item, *MORE]), max_size=3, unique=True)):
+        item.pop(name, None)
+        if data.draw(st.booleans()):
+            item[name] = data.draw(VALUES)
+    raw = encode_item(item)
+    plain = decode_item(raw)
+    try:
+        expected = BY_HAND[convert](plain)
+    except DAMAGE:
+        expected = "damaged"
+
+    assert told(raw_parsed(convert, raw)) == expected
+    assert told(parsed(convert, plain)) == expected
+
+
+def test_sound_items_are_records() -> None:
+    kinds = {User, Post, Comment, FeedEntry, Like, Follow, Notification, Earthquake, Sighting, Team, League}
+
+    assert {type(convert(item)) for convert, item in SOUND.items()} == kinds
+
+
+MATCH = Match(
+    "m",
+    "l",
+    "T20I",
+    "a",
+    "b",
+    NOON,
+    "Finished",
+    MatchPhase.FINISHED,
+    venue=Venue("Eden Gardens"),
+    innings=(InningsScore(1, "a", 170), InningsScore(2, "b", 12)),
+    scorecards=(Scorecard(1),),
+    updated_at=NOON,
+    revision=3,
+)
+
+
+MATCH_FIELDS = cast(GraphQLObjectType, api.build()._schema.type_map["Match"]).fields
+WHOLE = replace(
+    MATCH,
+    season_id="2026",
+    round="Final",
+    format="T20",
+    note="By a run",
+    toss=Toss("a"),
+    scheduled_overs=20,
+    target=Target(171),
+    result=Result(ResultKind.WIN, "A won"),
+    follow_on=True,
+    player_of_match="p",
+    version=2,
+)
+
+
+def test_a_match_is_what_was_stored() -> None:
+    raw = encode_item(match_item(MATCH, NOON))
+
+    assert match_from.raw(raw) == match_from(decode_item(raw)) == MATCH
+    assert summary_from.raw(raw).revision is None
+
+
+def test_what_an_index_lacks_of_a_match_follows_from_the_rest() -> None:
+    item = match_item(MATCH, NOON)
+    for name in ("phase", "followOn", "scorecards", "revision"):
+        del item[name]
+    bats_again = {**item, "scores": to_json([InningsScore(1, "a"), InningsScore(2, "a")]), "status": None}
+
+    read = match_from.raw(encode_item(item))
+    again = match_from.raw(encode_item(bats_again))
+
+    assert (read.phase, read.follow_on, read.scorecards, read.revision) == (phase_of("Finished"), False, None, 0)
+    assert (again.follow_on, again.status, again.phase) == (True, "NS", MatchPhase.UPCOMING)
+
+
+@pytest.mark.parametrize(
+    "damage", [{"scores": "{"}, {"venue": "3"}, {"phase": "never"}, {"startTime": "soon"}, {"matchId": None}]
+)
+def test_a_damaged_match_is_one_either_way(damage: dict[str, Any]) -> None:
+    item = {**match_item(MATCH, NOON), **damage}
+    if damage == {"matchId": None}:
+        del item["matchId"]
+
+    assert {told(raw_parsed(match_from, encode_item(item))), told(parsed(match_from, item))} == {"damaged"}
+
+
+def test_what_a_reader_does_not_look_at_stays_as_it_is_by_default() -> None:
+    short = match_from.without(frozenset({"venue", "scorecards", "updated_at"}))
+    raw = encode_item({**match_item(MATCH, NOON), "venue": "{damaged"})
+
+    read = short.raw(raw)
+
+    assert (read.venue, read.scorecards, read.updated_at, read.innings) == (None, None, None, MATCH.innings)
+    assert short is match_from.without(frozenset({"venue", "scorecards", "updated_at"}))
+
+
+def test_of_what_readers_do_not_look_at_so_many_combinations_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datastore.dynamodb.record_decoder.WITHOUT_KEPT", 3)
+    decoder = event_from.but()
+    for name in list(ATTRIBUTES)[:7]:
+        decoder.without(frozenset({name}))
+    assert len(decoder._without) == 1
+
+
+def test_a_match_has_all_that_the_fields_show_that_it_is_read_for() -> None:
+    raw = encode_item(
+        match_item(WHOLE, NOON) | {"liveUpdatedAt": iso(NOON), "archivedAt": iso(NOON), "operatorFields": {"note"}}
+    )
+    fields = {to_snake_case(name): name for name in MATCH_FIELDS}
+    values = {name: fields.get(name) for name in Match.__struct_fields__} | {"season_id": "season"}
+    shown = {name: field for name, field in values.items() if field is not None}
+
+    assert [name for name in Match.__struct_fields__ if name not in shown] == ["fence", "last_ball_id"]
+    for name, field in shown.items():
+        alone = getattr(shown_of(frozenset({field})).raw(raw), name)
+        with_others = getattr(shown_of(frozenset(fields.values()) - {"displayState"}).raw(raw), name)
+        assert alone == with_others == getattr(match_from.raw(raw), name)
+        assert alone not in ((), None, 0, False, ""), "Say something else of it, so that one sees it is there."
+    assert shown_of(frozenset({"matchId", "displayState"})) is match_from
+    assert shown_of(frozenset({"matchId", "homeTeam"})).raw(raw) == Match(
+        *("m", "l", "T20I", "a", "b", NOON, "Finished", MatchPhase.FINISHED), round="Final", format="T20"
+    )
+
+
+@pytest.mark.parametrize("kind", [Team, League])
+def test_reference_data_that_differ_in_their_version_alone_are_equal(kind: Callable[..., Any]) -> None:
+    one, later, other = kind("1", "One", "A", version=1), kind("1", "One", "A", version=2), kind("2", "One", "A")
+
+    assert (one == later, one != later, one == other, one != other) == (True, False, False, True)
+    assert {one, later, other} == {one, other}
+    assert Team("1", "One", "A") != League("1", "One", "A")
+
+
+def test_a_record_without_a_value_that_it_needs_is_refused_when_it_is_declared() -> None:
+    with pytest.raises(TypeError, match="`created_at`"):
+        user_from.without(frozenset({"version", "created_at"}))
+    with pytest.raises(TypeError, match="`second`"):
+        RecordDecoder(lambda first, second: (first, second), first=text("first"), _second=text("second"))
+
+
+def test_numbers_keep_what_they_are() -> None:
+    convert = RecordDecoder(
+        lambda value, twice: (value, twice), value=number("n"), twice=derived(lambda n: [n, n], "value")
+    )
+    texts_of_numbers = [
+        "0",
+        "-7",
+        "12345678901234567890123",
+        "1.5",
+        "0.1",
+        "1E+3",
+        "1.00000000000000000000000000000000001",
+    ]
+
+    for stored in texts_of_numbers:
+        raw = {"n": {"N": stored}}
+        made = convert.raw(raw)
+        assert made == convert(decode_item(raw)) == (decode_item(raw)["n"], [decode_item(raw)["n"]] * 2)
+        assert type(made[0]) is type(decode_item(raw)["n"])
+
+
+def test_a_missing_attribute_without_a_default_is_damage() -> None:
+    convert = RecordDecoder(
+        lambda name, at: (name, at), name=text("name", default=text("title")), at=text("at", from_iso)
+    )
+
+    assert convert.raw({"title": {"S": "x"}, "at": {"S": "2026-06-25T12:00:00.000Z"}}) == (
+        "x",
+        datetime(2026, 6, 25, 12, tzinfo=UTC),
+    )
+    with pytest.raises(LookupError):
+        convert.raw({"at": {"S": "2026-06-25T12:00:00.000Z"}})

@@ -1,0 +1,268 @@
+"""Requests that AWS refuses for how they are signed: credentials are found anew, and clocks corrected."""
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+from botocore.credentials import Credentials
+
+from datastore.database import StoreOptions, open_database
+from datastore.dynamodb.client import Client, RequestRefused
+from datastore.dynamodb.endpoints import STREAMS_VARIABLE, TABLES_VARIABLE
+from datastore.dynamodb.retry.classify import SIGNATURE_CODES
+from datastore.dynamodb.sigv4 import CredentialSource
+from datastore.errors import Timeout
+from datastore.session.metering import Meter
+from tests.support.fault_proxy import Fault, Proxy, Seen, client_of, forward, plain, refuse
+from tests.support.refused_signatures import at, signed_at
+
+EXPIRED = refuse(400, "ExpiredTokenException")
+
+
+def access_key(seen: Seen) -> str:
+    found = re.search("Credential=([^/]+)/", seen.request.headers["authorization"])
+    assert found is not None
+    return found[1]
+
+
+def taking(*keys: str, code: str = "ExpiredTokenException") -> Fault:
+    """AWS as it takes requests with these access keys only."""
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        return await (forward if access_key(seen) in keys else refuse(400, code))(proxy, seen)
+
+    return answer
+
+
+# --- Credentials ------------------------------------------------------------------------------------------------------
+
+
+class Profile:
+    """A file with credentials, as a helper program or a colleague rewrites it."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self.become("FIRST")
+
+    def become(self, key: str) -> None:
+        self._file.write_text(f"[default]\naws_access_key_id = {key}\naws_secret_access_key = secret\n")
+
+
+@pytest.fixture
+def profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Profile:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    return Profile(tmp_path / "credentials")
+
+
+@pytest.fixture
+async def aws(proxy: Proxy, profile: Profile, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Client]:
+    """The client of a store in AWS, which is the proxy."""
+    monkeypatch.setenv(TABLES_VARIABLE, proxy.url)
+    monkeypatch.setenv(STREAMS_VARIABLE, proxy.url)
+    async with open_database(StoreOptions("aws", region="eu-west-1")) as database:
+        yield database.client
+
+
+@pytest.mark.parametrize("code", sorted(SIGNATURE_CODES))
+async def test_credentials_that_are_refused_are_found_anew(
+    aws: Client, proxy: Proxy, profile: Profile, code: str
+) -> None:
+    await aws.call("ListTables", {"Limit": 1})
+    profile.become("SECOND")
+    proxy.always = taking("SECOND", code=code)
+    meter = Meter()
+
+    for operation in ("ListTables", "ListStreams", "ListTables"):
+        await aws.call(operation, {"Limit": 1}, meter=meter)
+
+    assert [access_key(seen) for seen in proxy.seen] == ["FIRST", "FIRST", "SECOND", "SECOND", "SECOND"]
+    assert [call.attempts for call in meter.calls] == [2, 1, 1]
+    assert aws.budget.spent == 0
+
+
+async def test_many_calls_that_are_refused_find_credentials_once(aws: Client, proxy: Proxy, profile: Profile) -> None:
+    await aws.call("ListTables", {"Limit": 1})
+    profile.become("SECOND")
+    proxy.always = taking("SECOND")
+    meter = Meter()
+
+    await asyncio.gather(*[aws.call("ListTables", {"Limit": 1}, meter=meter) for _ in range(50)])
+
+    assert {call.attempts for call in meter.calls} <= {1, 2}
+    assert {access_key(seen) for seen in proxy.seen} == {"FIRST", "SECOND"}
+
+
+async def test_the_same_credentials_are_not_sent_twice(aws: Client, proxy: Proxy) -> None:
+    proxy.always = EXPIRED
+    for _ in range(3):
+        with pytest.raises(RequestRefused, match="ExpiredTokenException"):
+            await aws.call("ListTables", {})
+    assert proxy.operations() == ["ListTables"] * 3
+
+
+async def test_other_credentials_that_are_refused_as_well_are_not_tried_without_end(
+    aws: Client, proxy: Proxy, profile: Profile
+) -> None:
+    await aws.call("ListTables", {"Limit": 1})
+    profile.become("SECOND")
+    proxy.always = taking("THIRD")
+    with pytest.raises(RequestRefused, match="ExpiredTokenException"):
+        await aws.call("ListTables", {})
+    assert [access_key(seen) for seen in proxy.seen][:3] == ["FIRST", "FIRST", "SECOND"]
+    assert len(proxy.seen) <= 4
+
+
+class Source:
+    """Where credentials are found; `finds` counts how often."""
+
+    def __init__(self) -> None:
+        self.finds = 0
+        self.problem: Exception | None = None
+
+    def find(self) -> Credentials:
+        self.finds += 1
+        if self.problem is not None:
+            raise self.problem
+        return Credentials("SAME", "secret")
+
+
+async def test_credentials_are_looked_for_every_few_seconds_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [time.monotonic()]
+    monkeypatch.setattr("datastore.dynamodb.sigv4.time.monotonic", lambda: now[0])
+    source = Source()
+    credentials = CredentialSource(source.find(), source.find)
+    await credentials.current()
+
+    assert [await credentials.renew() for _ in range(5)] == [False] * 5
+    assert source.finds == 2
+    now[0] += 6
+    assert not await credentials.renew()
+    assert source.finds == 3
+
+
+async def test_a_source_that_fails_leaves_the_refusal_as_it_is(proxy: Proxy, caplog: pytest.LogCaptureFixture) -> None:
+    source = Source()
+    source.problem = RuntimeError("no network")
+    async with client_of(proxy, credentials=CredentialSource(Credentials("SAME", "secret"), source.find)) as client:
+        proxy.always = EXPIRED
+        with pytest.raises(RequestRefused, match="ExpiredTokenException"):
+            await client.call("ListTables", {})
+    assert "could not be found again: no network" in caplog.text
+
+
+async def test_the_deadline_covers_the_search_for_credentials(proxy: Proxy) -> None:
+    released = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def find() -> Credentials:
+        asyncio.run_coroutine_threadsafe(released.wait(), loop).result()
+        return Credentials("LATE", "secret")
+
+    async with client_of(proxy, credentials=CredentialSource(Credentials("EARLY", "secret"), find)) as client:
+        proxy.always = EXPIRED
+        with pytest.raises(Timeout):
+            await client.call("ListTables", {}, timeout=0.3)
+        released.set()
+    assert proxy.operations() == ["ListTables"]
+
+
+# --- The clock --------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[timedelta(minutes=-20), timedelta(minutes=6), timedelta(days=400)], ids=str)
+def offset(request: pytest.FixtureRequest) -> timedelta:
+    return request.param  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("code", ["InvalidSignatureException", "RequestTimeTooSkewed", "RequestExpired"])
+async def test_a_clock_that_is_wrong_is_corrected_by_the_store_s(
+    client: Client, proxy: Proxy, offset: timedelta, code: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    proxy.always = at(offset, code)
+    meter = Meter()
+
+    for operation in ("ListTables", "ListStreams", "ListTables"):
+        await client.call(operation, {"Limit": 1}, meter=meter)
+
+    assert [call.attempts for call in meter.calls] == [2, 1, 1]
+    assert caplog.text.count("synchronize the clock") == 1
+
+
+async def test_calls_that_were_signed_before_the_correction_are_signed_anew(client: Client, proxy: Proxy) -> None:
+    proxy.always = at(timedelta(hours=1))
+    meter = Meter()
+    await asyncio.gather(*[client.call("ListTables", {"Limit": 1}, meter=meter) for _ in range(30)])
+    assert {call.attempts for call in meter.calls} <= {1, 2}
+
+
+async def test_a_clock_that_is_set_right_is_followed(client: Client, proxy: Proxy) -> None:
+    for offset in (timedelta(hours=1), timedelta(0), timedelta(hours=-1)):
+        proxy.always = at(offset)
+        await client.call("ListTables", {"Limit": 1})
+    assert len(proxy.seen) == 6
+
+
+async def test_both_clock_and_credentials_may_be_wrong(aws: Client, proxy: Proxy, profile: Profile) -> None:
+    await aws.call("ListTables", {"Limit": 1})
+    profile.become("SECOND")
+    proxy.always = at(timedelta(hours=1), then=taking("SECOND"))
+    await aws.call("ListTables", {"Limit": 1})
+    assert [access_key(seen) for seen in proxy.seen] == ["FIRST", "FIRST", "FIRST", "SECOND"]
+
+
+@pytest.mark.parametrize("date", ["", "yesterday", "Wed, 99 Nov 2026 00:00:00 GMT"])
+async def test_a_date_that_is_none_corrects_nothing(client: Client, proxy: Proxy, date: str) -> None:
+    proxy.always = at(timedelta(hours=1), date=date)
+    with pytest.raises(RequestRefused, match="InvalidSignatureException"):
+        await client.call("ListTables", {})
+    assert proxy.operations() == ["ListTables"]
+
+
+async def test_a_clock_that_is_nearly_right_is_left_alone(client: Client, proxy: Proxy) -> None:
+    proxy.always = at(timedelta(minutes=3))
+    await client.call("ListTables", {"Limit": 1})
+    proxy.faults.append(plain(403, date=format_datetime(datetime.now(UTC) + timedelta(hours=1), usegmt=True)))
+    with pytest.raises(RequestRefused):
+        await client.call("ListTables", {"Limit": 1})
+    await client.call("ListTables", {"Limit": 1})
+    assert all(abs(signed_at(seen) - datetime.now(UTC)) < timedelta(minutes=1) for seen in proxy.seen)
+
+
+async def test_a_store_whose_clock_jumps_is_not_asked_without_end(client: Client, proxy: Proxy) -> None:
+    dates = iter([datetime(2030, 1, day, tzinfo=UTC) for day in range(1, 20)])
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        response = await EXPIRED(proxy, seen)
+        response.headers["Date"] = format_datetime(next(dates), usegmt=True)
+        return response
+
+    proxy.always = answer
+    with pytest.raises(RequestRefused):
+        await client.call("ListTables", {})
+    assert proxy.operations() == ["ListTables"] * 3
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+async def test_tables_are_administered_at_the_store_s_time(
+    proxy: Proxy, profile: Profile, monkeypatch: pytest.MonkeyPatch, offset: timedelta, is_known: bool
+) -> None:
+    monkeypatch.setenv(TABLES_VARIABLE, proxy.url)
+    monkeypatch.setenv(STREAMS_VARIABLE, proxy.url)
+    async with open_database(StoreOptions("aws", region="eu-west-1")) as database:
+        proxy.always = at(offset)
+        if is_known:
+            await database.client.call("ListTables", {"Limit": 1})
+            proxy.seen.clear()
+        admin = database.admin()
+        for _ in range(2):
+            await asyncio.to_thread(admin.list_tables, Limit=1)
+        assert len(proxy.seen) == (2 if is_known else 3)
+        assert abs(database.client.now() - datetime.now(UTC) - offset) < timedelta(minutes=1)

@@ -1,0 +1,318 @@
+"""Who may use the embedded engine: those who bear its access key, and no page in a browser."""
+
+import asyncio
+import json
+import logging
+import os
+import platform
+import resource
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, suppress
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from datastore.database import StoreOptions, open_database
+from datastore.engine import seccomp as engine_seccomp
+from datastore.engine.access_key import VARIABLE, bearing, refusal_of
+from datastore.engine.engine import Engine
+from datastore.engine.listener import MOST_UNKNOWN
+from datastore.engine.process import Child
+from datastore.engine.programs import find_program
+from tests.support.command_line import refused_in_a_line, run, run_here
+from tests.support.store_engines import ROOT, free_port
+
+KEY = "a-key-that-nobody-could-ever-guess-0123456789"
+LIST = {"X-Amz-Target": "DynamoDB_20120810.ListTables", "Content-Type": "application/x-amz-json-1.0"}
+SIGNED = "20200101/local/dynamodb/aws4_request, SignedHeaders=host;x-amz-date, Signature=0"
+UNPORTED = pytest.mark.skipif(platform.machine() not in engine_seccomp.MACHINES, reason="needs Linux's seccomp filters")
+
+
+@pytest.fixture(params=["gate", "relay"])
+async def engine(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Engine]:
+    """An engine without a port of its own, and one behind the relay for systems that have no filters."""
+    if request.param == "relay":
+        monkeypatch.setattr(Child, "confined", False)
+    monkeypatch.setenv(VARIABLE, KEY)
+    async with Engine(find_program(ROOT), tmp_path) as engine:
+        assert engine.key == KEY
+        yield engine
+
+
+def headers(credential: str = KEY, **more: str) -> dict[str, str]:
+    authorization = f"AWS4-HMAC-SHA256 Credential={credential}/{SIGNED}"
+    return {**LIST, "X-Amz-Date": "20200101T000000Z", "Authorization": authorization} | more
+
+
+async def asked(engine: Engine, method: str = "POST", **given: Any) -> tuple[int, Any, list[str]]:
+    """The status, the JSON, and the names of the headers of an answer over a connection of its own."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.request(method, engine.endpoint, **{"data": b"{}", **given}) as response,
+    ):
+        return response.status, await response.json(content_type=None), [name.lower() for name in response.headers]
+
+
+def port(engine: Engine) -> int:
+    return int(engine.endpoint.rpartition(":")[2])
+
+
+async def test_only_requests_with_the_key_are_answered(engine: Engine) -> None:
+    assert (await asked(engine, headers=headers()))[:2] == (200, {"TableNames": []})
+    without = [
+        LIST,
+        headers("local"),
+        headers(KEY[:-1]),
+        headers(KEY + "0"),
+        headers(KEY.upper()),
+        headers("x/" + KEY),
+        LIST | {"Authorization": f"Bearer {KEY}"},
+        LIST | {"Authorization": KEY},
+    ]
+    for given in without:
+        status, told, _ = await asked(engine, headers=given)
+        assert (status, told["__type"].rpartition("#")[2]) == (403, "AccessDeniedException"), given
+        assert KEY not in json.dumps(told)
+
+
+async def test_pages_in_browsers_are_refused_also_with_the_key(engine: Engine) -> None:
+    """And nothing tells a browser that its page may read the answer, or send another request."""
+    preflight = {
+        "Origin": "https://evil.example",
+        "Access-Control-Request-Method": "POST",
+        "Access-Control-Request-Headers": "authorization,x-amz-target",
+    }
+    for method, given in (
+        ("POST", headers(Origin="https://evil.example")),
+        ("POST", headers(origin="null")),
+        ("POST", LIST | {"Origin": "http://127.0.0.1:8000"}),
+        ("OPTIONS", preflight),
+        ("GET", {}),
+    ):
+        status, _, names = await asked(engine, method, headers=given)
+        assert status == 403, given
+        assert [name for name in names if name.startswith("access-control-")] == []
+
+
+async def test_the_key_is_taken_however_its_request_arrives(engine: Engine) -> None:
+    body = json.dumps({"ExclusiveStartTableName": "x" * 20_000}).encode()
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers().items())
+    small = f"POST / HTTP/1.1\r\nHost: x\r\n{lines}Content-Length: 2\r\n\r\n{{}}".encode()
+    large = f"POST / HTTP/1.1\r\nHost: x\r\n{lines}Content-Length: {len(body)}\r\n\r\n".encode() + body
+    for pieces in ([small], [small[at : at + 7] for at in range(0, len(small), 7)], [large], [small + small]):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port(engine))
+        for piece in pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)
+        for _ in range(2):  # what follows on the connection needs no other check
+            assert (await reader.readuntil(b"\r\n\r\n")).startswith((b"HTTP/1.1 200", b"HTTP/1.1 400"))
+            await reader.readuntil(b"}")
+            if pieces != [small + small]:
+                writer.write(small)
+        writer.close()
+        await writer.wait_closed()
+
+
+async def test_connections_that_show_no_key_keep_nobody_out(engine: Engine) -> None:
+    async with AsyncExitStack() as stack:
+        for number in range(MOST_UNKNOWN + 20):
+            _, writer = await asyncio.open_connection("127.0.0.1", port(engine))
+            stack.callback(writer.close)
+            if number % 2:
+                writer.write(b"POST / HTTP/1.1\r\nAuthorization: AWS4")
+        assert (await asked(engine, headers=headers()))[0] == 200
+
+
+async def test_a_head_without_an_end_is_cut_off(engine: Engine) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port(engine))
+    writer.write(b"POST / HTTP/1.1\r\nX: " + b"x" * 2**17)
+    with suppress(ConnectionResetError):
+        assert await reader.read() == b""
+    writer.close()
+
+
+def tcp_sockets(process: int) -> set[str]:
+    """The inodes of a process's TCP sockets."""
+    links = set()
+    for name in os.listdir(f"/proc/{process}/fd"):
+        with suppress(FileNotFoundError):  # it has been closed meanwhile
+            links.add(os.readlink(f"/proc/{process}/fd/{name}"))
+    lines = Path("/proc/net/tcp").read_text().splitlines()[1:]
+    return {f"socket:[{line.split()[9]}]" for line in lines} & links
+
+
+@UNPORTED
+async def test_the_engine_has_no_port_of_its_own(tmp_path: Path) -> None:
+    async with Engine(find_program(ROOT), tmp_path):
+        if not Child.confined:
+            pytest.skip("This system allows no filter.")
+        process = json.loads((tmp_path / "engine.json").read_text())["pid"]
+        assert await asyncio.to_thread(tcp_sockets, process) == set()
+        assert await asyncio.to_thread(tcp_sockets, os.getpid()) != set()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs two users")
+async def test_another_user_of_the_machine_gets_nothing(engine: Engine) -> None:
+    script = """
+import encodings.idna, os, socket, sys
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+with socket.create_connection(("127.0.0.1", int(sys.argv[1])), 5) as connection:
+    connection.sendall(sys.argv[2].encode())
+    print(connection.recv(1000).split()[1].decode())
+"""
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers("local").items())
+    request = f"POST / HTTP/1.1\r\nHost: x\r\n{lines}Content-Length: 2\r\n\r\n{{}}"
+    command = [sys.executable, "-c", script, str(port(engine)), request]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=True)
+    assert done.stdout == "403\n"
+
+
+@UNPORTED
+@pytest.mark.parametrize("lack", ["filter", "memory"])
+async def test_a_system_that_allows_no_filter_has_the_relay_and_is_told(
+    lack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(Child, "confined", True)
+    if lack == "filter":
+        monkeypatch.setattr(engine_seccomp, "FILTER_FLAGS", 1 << 30)
+    else:
+        monkeypatch.setattr(engine_seccomp, "MEMORY", "/proc/{}/no-mem")
+    caplog.set_level(logging.WARNING)
+    for _ in range(2):
+        async with Engine(find_program(ROOT), tmp_path) as engine:
+            assert (await asked(engine, headers=headers(engine.key)))[0] == 200
+            assert (await asked(engine, headers=headers("other")))[0] == 403
+    told = [record.getMessage() for record in caplog.records if "own port" in record.getMessage()]
+    assert len(told) == 1
+
+
+async def test_the_key_is_kept_with_the_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    keys = []
+    for _ in range(2):
+        async with Engine(find_program(ROOT), tmp_path) as engine, Engine(find_program(ROOT), tmp_path) as other:
+            keys += [engine.key, other.key, (tmp_path / "engine.key").read_text()]
+            assert (await asked(other, headers=headers(other.key)))[0] == 200
+    assert len(set(keys)) == 1
+    assert len(keys[0]) == 64
+
+
+async def test_others_reach_the_engine_of_a_service_with_its_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, KEY)
+    url = f"http://127.0.0.1:{free_port()}"
+    async with Engine(find_program(ROOT), tmp_path, listen=("0.0.0.0", int(url.rpartition(":")[2]))):
+        async with open_database(StoreOptions(store=url)) as database:
+            assert len(await database.create_tables()) == len(await database.describe_tables())
+        done = await asyncio.to_thread(run, "tables", "describe", GATEWAY_STORE=url, GATEWAY_ENGINE_KEY=KEY)
+        assert (done.returncode, done.stderr) == (0, "")
+        for given in ({}, {"GATEWAY_ENGINE_KEY": "k" * 40}):
+            done = await asyncio.to_thread(run, "tables", "describe", GATEWAY_STORE=url, **given)
+            refused_in_a_line(done, 1, "access key is missing or wrong: set GATEWAY_ENGINE_KEY to the engine's")
+            done = await asyncio.to_thread(run, "dlq", "list", GATEWAY_STORE=url, **given)
+            refused_in_a_line(done, 1, "access key is missing or wrong: set GATEWAY_ENGINE_KEY to the engine's")
+
+
+def test_a_key_that_is_none_is_told(tmp_path: Path) -> None:
+    words = "GATEWAY_ENGINE_KEY must have 32 to 128 letters, digits, - or _"
+    for given in (["--data-dir", tmp_path], ["--store", "http://127.0.0.1:1"]):
+        refused_in_a_line(run_here("tables", "describe", *given, GATEWAY_ENGINE_KEY="short"), 1, words)
+    (tmp_path / "engine.key").write_text("short")
+    refused_in_a_line(run_here("tables", "describe", "--data-dir", tmp_path), 1, "engine.key holds no access key")
+
+
+def test_a_head_is_read_as_it_stands() -> None:
+    def head(*lines: str) -> bytes:
+        return "\r\n".join(["POST / HTTP/1.1", *lines, "", ""]).encode()
+
+    good = f"authorization: {bearing(KEY)}"
+    assert refusal_of(head("Host: x", good), KEY) is None
+    for lines in ([good, good], [good, "ORIGIN: x"], [good, "Origin : x"], [f"X-{good}"], [good, "\tOrigin: x"], []):
+        assert refusal_of(head(*lines), KEY) is not None, lines
+    assert refusal_of(head("Host: x\nOrigin: y", good), KEY) is not None
+    assert refusal_of(head("Host: x") + good.encode(), KEY) is not None
+
+
+SQUATTER = """
+import encodings.idna, os, socket, sys
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+print("ready", flush=True)
+taken = 0
+while not os.path.exists(sys.argv[2]):
+    for options in ((), (socket.SO_REUSEADDR,), (socket.SO_REUSEPORT,), (socket.SO_REUSEADDR, socket.SO_REUSEPORT)):
+        with socket.socket() as squatter:
+            for option in options:
+                squatter.setsockopt(socket.SOL_SOCKET, option, 1)
+            try:
+                squatter.bind(("127.0.0.1", int(sys.argv[1])))
+                taken += 1
+            except OSError:
+                pass
+print(taken)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs two users")
+async def test_no_other_user_gets_the_port_while_the_engine_is_gone(engine: Engine, tmp_path: Path) -> None:
+    """Clients would send the key there."""
+    told = json.loads((tmp_path / "engine.json").read_text())
+    done = Path("/dev/shm") / f"done-{told['pid']}"
+    command = [sys.executable, "-c", SQUATTER, str(port(engine)), str(done)]
+    squatter = await asyncio.create_subprocess_exec(*command, stdout=subprocess.PIPE)
+    assert squatter.stdout is not None
+    assert await squatter.stdout.readline() == b"ready\n"
+    endpoint = engine.endpoint
+    try:
+        for restarts in (1, 2):
+            os.kill(json.loads((tmp_path / "engine.json").read_text())["pid"], signal.SIGKILL)
+            async with asyncio.timeout(30):
+                while engine.restarts < restarts:  # noqa: ASYNC110 - it tells no event
+                    await asyncio.sleep(0.01)
+    finally:
+        done.touch()
+        taken = await squatter.stdout.read()
+        done.unlink()
+        await squatter.wait()
+
+    assert (taken, engine.endpoint) == (b"0\n", endpoint)
+    assert (await asked(engine, headers=headers()))[0] == 200
+
+
+@pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="needs Linux")
+async def test_connections_beyond_those_that_the_engine_can_have_wait_for_the_others(
+    engine: Engine, tmp_path: Path
+) -> None:
+    process = json.loads((tmp_path / "engine.json").read_text())["pid"]
+    resource.prlimit(process, resource.RLIMIT_NOFILE, (64, 64))
+    most = 64 - len(os.listdir(f"/proc/{process}/fd"))
+    answered: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+    async def ask() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port(engine))
+        lines = "".join(f"{name}: {value}\r\n" for name, value in headers().items())
+        writer.write(f"POST / HTTP/1.1\r\nHost: x\r\n{lines}Content-Length: 2\r\n\r\n{{}}".encode())
+        status = await reader.readline()
+        answered.put_nowait(writer)
+        return status
+
+    async with asyncio.timeout(50):
+        tasks = [asyncio.create_task(ask()) for _ in range(80)]
+        held = [await answered.get() for _ in range(most)]
+        await asyncio.sleep(0.2)  # in which it finds that it can accept no more
+        for writer in held:
+            writer.close()
+        for _ in range(len(tasks) - len(held)):
+            (await answered.get()).close()
+        statuses = await asyncio.gather(*tasks)
+
+    assert {status.split()[1] for status in statuses} == {b"200"}
+    assert (await asked(engine, headers=headers()))[0] == 200

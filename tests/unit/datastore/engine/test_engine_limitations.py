@@ -1,0 +1,27 @@
+"""The list of engines' limitations names existing tests."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.engine_limitations import COVERED, LIMITATIONS, UNDECIDED
+
+MODULES = {path.name: path for path in Path(__file__).parents[3].rglob("test_*.py")}
+
+
+@pytest.mark.parametrize("module", sorted(COVERED))
+def test_each_module_that_other_engines_run_is_there(module: str) -> None:
+    assert f"{module}.py" in MODULES
+
+
+@pytest.mark.parametrize("engine", LIMITATIONS)
+def test_each_test_that_is_listed_is_there_and_is_run(engine: str) -> None:
+    for listed in (*LIMITATIONS[engine], *UNDECIDED.get(engine, ())):
+        module, _, name = listed.partition("::")
+        assert engine == "dynoxide" or module.removesuffix(".py") in COVERED, listed
+        assert f"def {name.partition('[')[0]}(" in MODULES[module].read_text(), listed
+
+
+@pytest.mark.parametrize("engine", UNDECIDED)
+def test_each_skipped_test_is_listed_with_a_replacement(engine: str) -> None:
+    assert set(UNDECIDED[engine].values()) <= LIMITATIONS[engine].keys()

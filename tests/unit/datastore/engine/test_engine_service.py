@@ -1,0 +1,49 @@
+"""`gateway.py engine`: the embedded engine for other processes. That they work with it is in test_compose.py."""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from datastore.engine.engine import Engine
+from datastore.engine.programs import find_program
+from tests.support.command_line import refused_in_a_line, run, run_here, serving
+from tests.support.store_engines import ROOT, free_port
+
+
+def test_it_listens_here_or_everywhere(tmp_path: Path) -> None:
+    done = run_here("engine", "--host", "192.0.2.1", GATEWAY_DATA_DIR=str(tmp_path))
+    refused_in_a_line(done, 2, "must be 127.0.0.1 or 0.0.0.0")
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        done = run_here("engine", "--port", str(port), GATEWAY_DATA_DIR=str(tmp_path))
+    refused_in_a_line(done, 1, f"port {port} is taken")
+
+
+def test_data_that_another_command_has_open_are_left_to_it(tmp_path: Path) -> None:
+    with serving(tmp_path, "--no-demo") as gateway:
+        done = run("engine", "--port", str(free_port()), GATEWAY_DATA_DIR=str(tmp_path))
+        assert gateway.get("/readyz")[0] == 200
+    refused_in_a_line(done, 1, "is open already, by another command")
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+async def test_the_engine_stays_where_it_was_told_to_listen_when_it_is_started_again(host: str, tmp_path: Path) -> None:
+    port = free_port()
+    again = asyncio.Event()
+
+    async def restarted() -> None:
+        again.set()
+
+    async with Engine(find_program(ROOT), tmp_path, restarted, listen=(host, port)) as engine:
+        os.kill(json.loads((tmp_path / "engine.json").read_text())["pid"], signal.SIGKILL)
+        await asyncio.wait_for(again.wait(), 20)
+        assert engine.endpoint == f"http://127.0.0.1:{port}"
+        socket.create_connection(("127.0.0.1", port), 2).close()

@@ -1,0 +1,247 @@
+"""A disk without room, or one that is read-only: what is told, that nothing is acknowledged which is not stored, and
+that all goes on once there is room.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from datastore.model.identity import Role
+from server.security.jwt import Tokens, TokenSettings
+from tests.support.command_line import Process, refused_in_a_line, run, serving
+from tests.support.photo_files import COMPLETE, RESERVE, picture, send
+from tests.support.served import SECRET
+
+MEGABYTE = 2**20
+DISK_MEGABYTES = 16
+MOST_POSTS = 3000
+MS_RDONLY, MS_REMOUNT, MNT_DETACH = 1, 32, 2
+
+JOIN = 'mutation { createUser(input: {name: "Ada"}) { userId } }'
+ENTER = 'mutation { createPhotoUser(input: {displayName: "Ada"}) { displayName } }'
+POST = "mutation { createPost(input: {text: %s}) { postId } }"
+POSTS = """{ postsByAuthor(authorId: "ada", first: 50, after: %s) {
+  edges { node { text } } pageInfo { endCursor hasNextPage }
+} }"""
+FULL = {"code": "UNAVAILABLE", "retryable": True, "retryAfter": 5}
+
+
+class Disk:
+    """A file system in memory, of a few megabytes."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._filling = path / "filling"
+        self._library = ctypes.CDLL(None, use_errno=True)
+
+    def mount(self, flags: int = 0) -> None:
+        given = f"size={DISK_MEGABYTES}m".encode()
+        if self._library.mount(b"tmpfs", os.fsencode(self.path), b"tmpfs", flags, given):
+            raise OSError(ctypes.get_errno(), "mount")
+
+    def make_read_only(self) -> None:
+        self.mount(MS_REMOUNT | MS_RDONLY)
+
+    def unmount(self) -> None:
+        self._library.umount2(os.fsencode(self.path), MNT_DETACH)
+
+    def fill(self, all_but: int = 0) -> None:
+        """Leave no more than so many bytes."""
+        with self._filling.open("ab", buffering=0) as file:
+            try:
+                while left := os.statvfs(self.path).f_bavail * os.statvfs(self.path).f_frsize - all_but:
+                    if left <= 0:
+                        break
+                    file.write(bytes(min(left, MEGABYTE)))
+            except OSError:
+                pass
+
+    def make_room(self) -> None:
+        self._filling.unlink()
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Disk]:
+    if sys.platform != "linux":
+        pytest.skip("Only Linux has a file system in memory to mount.")
+    disk = Disk(tmp_path / "disk")
+    disk.path.mkdir(mode=0o700)
+    try:
+        disk.mount()
+    except OSError:
+        pytest.skip("To mount a small file system takes the rights of root.")
+    yield disk
+    disk.unmount()
+
+
+@pytest.fixture
+def folder(disk: Disk) -> Path:
+    return disk.path / "data"
+
+
+@pytest.fixture
+def gateway(folder: Path) -> Iterator[Process]:
+    with serving(folder, "--no-demo", GATEWAY_SECRET=SECRET) as gateway:
+        yield gateway
+
+
+@pytest.fixture
+def token() -> str:
+    return Tokens(TokenSettings(secret=SECRET)).issue("ada", Role.USER, email="ada@example.com")
+
+
+def posts(gateway: Process, token: str) -> list[str]:
+    """The texts of all of ada's posts."""
+    texts: list[str] = []
+    after = "null"
+    while True:
+        page = gateway.data(POSTS % after, token)["postsByAuthor"]
+        texts += [edge["node"]["text"] for edge in page["edges"]]
+        if not page["pageInfo"]["hasNextPage"]:
+            return texts
+        after = json.dumps(page["pageInfo"]["endCursor"])
+
+
+def post_until_full(gateway: Process, token: str, kind: str) -> tuple[list[str], dict[str, Any]]:
+    """The texts of posts that were acknowledged, and the error of the first that was not."""
+    acknowledged: list[str] = []
+    for number in range(MOST_POSTS):
+        text = f"{kind} {number} " + "x" * 400
+        answer = gateway.ask(POST % json.dumps(text), token)
+        if "errors" in answer:
+            return acknowledged, answer["errors"][0]
+        acknowledged.append(text)
+    raise AssertionError("The disk is never full.")
+
+
+@pytest.mark.timeout(120)
+def test_a_full_disk_is_told_loses_nothing_and_is_got_over_without_a_restart(
+    disk: Disk, gateway: Process, folder: Path, token: str
+) -> None:
+    engine = json.loads((folder / "engine.json").read_text())
+    gateway.data(JOIN, token)
+    gateway.data(POST % '"before"', token)
+    disk.fill()
+    acknowledged, error = post_until_full(gateway, token, "full")
+
+    assert error["extensions"] == FULL
+    assert error["message"] == "The store has no room left to write; nothing was written. Try again later."
+    assert sorted(posts(gateway, token)) == sorted(["before", *acknowledged])
+    assert gateway.get("/readyz")[0] == 200
+    assert gateway.told.count("make room on its disk") == 1
+
+    disk.make_room()
+    gateway.data(POST % '"after"', token)
+    assert sorted(posts(gateway, token)) == sorted(["before", *acknowledged, "after"])
+    assert json.loads((folder / "engine.json").read_text()) == engine
+    assert "Traceback" not in gateway.told
+
+
+@pytest.mark.timeout(120)
+def test_a_mutation_with_a_key_is_done_once_there_is_room(disk: Disk, gateway: Process, token: str) -> None:
+    gateway.data(JOIN, token)
+    disk.fill()
+    acknowledged, _ = post_until_full(gateway, token, "full")
+    keyed = {"query": POST % '"keyed"'}
+    refused = post_with_key(gateway, token, keyed)
+    assert refused["errors"][0]["extensions"] == {"code": "UNAVAILABLE", "retryable": True}
+    disk.make_room()
+    done = [post_with_key(gateway, token, keyed) for _ in range(2)]
+    assert done[0] == done[1]
+    assert "errors" not in done[0]
+    assert sorted(posts(gateway, token)) == sorted([*acknowledged, "keyed"])
+
+
+def post_with_key(gateway: Process, token: str, body: dict[str, Any]) -> dict[str, Any]:
+    headers = {"Content-Type": "application/json", "Authorization": f"Bearer {token}", "Idempotency-Key": "one"}
+    try:
+        with urlopen(Request(f"{gateway.url}/graphql", json.dumps(body).encode(), headers), timeout=20) as response:
+            answer: dict[str, Any] = json.load(response)
+    except HTTPError as problem:
+        with problem:
+            answer = json.load(problem)
+    return answer
+
+
+@pytest.mark.timeout(120)
+def test_an_upload_that_is_not_stored_is_no_photo(disk: Disk, gateway: Process, folder: Path, token: str) -> None:
+    gateway.data(ENTER, token)
+    first, second = (gateway.data(RESERVE, token)["createPhoto"] for _ in range(2))
+    assert send(second["original"]) == 204
+    large = picture() + bytes(MEGABYTE)
+    for left in (0, MEGABYTE // 2, MEGABYTE - 5000):
+        disk.fill(all_but=left)
+        assert send(first["original"], large) == 503
+        assert list((folder / "objects").rglob("*.part")) == []
+        told = gateway.ask(COMPLETE % json.dumps(first["imageId"]), token)
+        assert told["errors"][0]["extensions"]["code"] in ("NOT_FOUND", "CONFLICT", "BAD_USER_INPUT"), told
+        disk.make_room()
+    disk.fill()
+    told = gateway.ask(COMPLETE % json.dumps(second["imageId"]), token)
+    assert told["errors"][0]["extensions"]["code"] == "UNAVAILABLE"
+    assert "mayHaveBeenApplied" not in told["errors"][0]["extensions"]
+
+    disk.make_room()
+    assert send(first["original"]) == 204
+    for reserved in (first, second):
+        assert gateway.data(COMPLETE % json.dumps(reserved["imageId"]), token)["completePhoto"] is not None
+    assert "Traceback" not in gateway.told
+
+
+@pytest.mark.parametrize("command", [["serve"], ["token"], ["tables", "describe"]])
+def test_a_start_on_a_full_disk_ends_in_a_line_and_leaves_nothing_in_the_way(
+    command: list[str], disk: Disk, folder: Path
+) -> None:
+    disk.fill()
+    done = run(*command, GATEWAY_DATA_DIR=str(folder))
+    words = f"The data directory {folder} cannot be used: No space left on device. Make room on its disk"
+    refused_in_a_line(done, 1 if command[0] == "tables" else 2, words)
+    disk.make_room()
+    done = run("tables", "create", GATEWAY_DATA_DIR=str(folder))
+    assert done.returncode == 0, done.stderr
+    disk.fill()
+    done = run("tables", "describe", GATEWAY_DATA_DIR=str(folder))
+    refused_in_a_line(done, 1, "The disk is full: make room on it.")
+    disk.make_room()
+    assert run("tables", "describe", GATEWAY_DATA_DIR=str(folder)).returncode == 0
+
+
+def test_a_start_on_a_read_only_disk_ends_in_a_line(disk: Disk, folder: Path) -> None:
+    assert run("tables", "create", GATEWAY_DATA_DIR=str(folder)).returncode == 0
+    disk.make_read_only()
+    for command, status in ((["serve"], 2), (["token"], 2), (["tables", "describe"], 1)):
+        done = run(*command, GATEWAY_DATA_DIR=str(folder))
+        refused_in_a_line(done, status, f"The data directory {folder} cannot be used: Read-only file system")
+
+
+@pytest.mark.timeout(120)
+def test_an_engine_that_dies_on_a_full_disk_comes_back_and_writes_once_there_is_room(
+    disk: Disk, gateway: Process, folder: Path, token: str
+) -> None:
+    gateway.data(JOIN, token)
+    disk.fill()
+    os.kill(json.loads((folder / "engine.json").read_text())["pid"], signal.SIGKILL)
+    wait_until(lambda: "The embedded engine is gone (killed by signal 9)" in gateway.told)
+    disk.make_room()
+    wait_until(lambda: gateway.get("/readyz")[0] == 200)
+    gateway.data(POST % '"after"', token)
+    assert posts(gateway, token) == ["after"]
+    done = run("tables", "describe", GATEWAY_DATA_DIR=str(folder))
+    assert done.returncode == 0, done.stderr
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not holds():
+        assert time.monotonic() < deadline, "It takes too long."
+        time.sleep(0.05)

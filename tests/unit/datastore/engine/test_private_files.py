@@ -1,0 +1,124 @@
+"""What a gateway keeps on this machine is its owner's alone, whatever the umask was."""
+
+import os
+import pwd
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+from datastore.engine.engine import Engine
+from datastore.engine.process import EngineFailed
+from datastore.engine.programs import find_program
+from datastore.private_files import FolderUnusable, open_private
+from tests.support.command_line import refused_in_a_line, run, serving, serving_anew
+from tests.support.photo_files import uploaded
+from tests.support.store_engines import ROOT
+
+AS_NOBODY = """
+import os, sys
+os.setgroups([]), os.setgid(65534), os.setuid(65534)
+for path in sys.argv[1:]:
+    try:
+        os.close(os.open(path, os.O_RDONLY))
+    except PermissionError:
+        continue
+    print(path)
+"""
+
+
+@pytest.fixture
+def reachable() -> Iterator[Path]:
+    """A directory that every user may enter; those above `tmp_path` are closed to others."""
+    with TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@contextmanager
+def umask(mask: int) -> Iterator[None]:
+    before = os.umask(mask)
+    try:
+        yield
+    finally:
+        os.umask(before)
+
+
+def open_to_others(folder: Path) -> list[str]:
+    """What below the folder, and with it, has a permission for anybody but its owner."""
+    found = [path for path in (folder, *folder.rglob("*")) if stat.S_IMODE(path.lstat().st_mode) & 0o077]
+    return [str(path.relative_to(folder)) for path in found]
+
+
+def nobody_opens(paths: list[Path]) -> list[str]:
+    command = [sys.executable, "-c", AS_NOBODY, *map(str, paths)]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+
+
+@pytest.mark.parametrize("mask", [0, 0o022])
+def test_a_gateway_keeps_tables_pictures_and_secrets_to_its_owner(mask: int, reachable: Path) -> None:
+    folder = reachable / "data"
+    with umask(mask), serving_anew(folder) as gateway:
+        uploaded(gateway, gateway.token())
+        files = [path for path in folder.rglob("*") if path.is_file()]
+        names = {path.name for path in files}
+        assert {"secret", "engine.lock", "engine.json", "engine.sqlite", "engine.sqlite-wal"} <= names
+        assert any("originals" in str(path) or "incoming" in str(path) for path in files)
+        assert open_to_others(folder) == []
+        if os.geteuid() == 0:
+            control = reachable / "control"
+            control.touch(0o644)
+            assert nobody_opens([*files, control]) == [str(control)]
+
+
+def test_a_folder_that_others_could_use_is_closed_to_them_and_it_is_told_once(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    with umask(0o022), serving(folder, "--no-demo"):
+        pass
+    (folder / "objects" / "originals").mkdir(parents=True)
+    (folder / "objects" / "originals" / "one.jpg").write_bytes(b"\xff\xd8")
+    for path in (folder, *folder.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+
+    with serving(folder, "--no-demo") as gateway:
+        assert open_to_others(folder) == []
+        assert gateway.told.count("Other users could use the data directory") == 1
+    with serving(folder, "--no-demo") as gateway:
+        assert "Other users" not in gateway.told
+
+
+def test_a_folder_of_other_things_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    folder = tmp_path / "home"
+    folder.mkdir(mode=0o755)
+    (folder / "notes.txt").write_text("mine")
+    done = run("tables", "describe", GATEWAY_DATA_DIR=str(folder))
+    refused_in_a_line(done, 1, "is open to other users and holds files that are not the gateway's: choose")
+    done = run("token", GATEWAY_DATA_DIR=str(folder))
+    refused_in_a_line(done, 2, "is open to other users and holds files that are not the gateway's: choose")
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o755
+
+
+def test_a_shared_folder_such_as_tmp_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "tmp"
+    folder.mkdir()
+    folder.chmod(0o1777)
+    with pytest.raises(FolderUnusable, match="choose one of its own with --data-dir"):
+        open_private(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs two users")
+async def test_an_open_folder_of_another_user_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "theirs"
+    folder.mkdir(mode=0o755)
+    nobody = pwd.getpwnam("nobody")
+    os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+    with pytest.raises(EngineFailed, match=rf"is open to other users and belongs to another one \(uid {nobody.pw_uid}"):
+        async with Engine(find_program(ROOT), folder):
+            pass
+    assert list(folder.iterdir()) == []

@@ -1,0 +1,326 @@
+"""What the declarations come to in production: a CloudFormation template and a Terraform file."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from datastore.database import Database, StoreOptions
+from datastore.infrastructure import tables
+from datastore.infrastructure.alarms import Watched
+from datastore.infrastructure.cloudformation import cloudformation
+from datastore.infrastructure.iam_roles import ROLES
+from datastore.infrastructure.terraform import terraform
+from datastore.keyspace import TABLES
+from datastore.model.access_patterns import Index, Table
+from tests.support.command_line import run_here
+from tests.support.store_engines import ROOT, new_prefix
+from tests.support.tables import ALL, PLAIN, RICH, shape, ttl
+
+KEPT = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
+NAME = re.compile(r"[A-Za-z0-9_.-]+")
+
+
+@pytest.fixture
+def store_options(engine: str) -> StoreOptions:
+    """A place for tables, none of them made."""
+    return StoreOptions(store=engine, prefix=new_prefix())
+
+
+def template(prefix: str = "", **given: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(cloudformation(ALL, prefix, **given))
+    return found
+
+
+def configuration(prefix: str = "", **given: Any) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(terraform(ALL, prefix, **given))
+    return found
+
+
+def of_type(found: dict[str, Any], kind: str) -> dict[str, dict[str, Any]]:
+    return {name: one for name, one in found["Resources"].items() if one["Type"] == kind}
+
+
+# --- CloudFormation ---------------------------------------------------------------------------------------------------
+
+
+async def test_the_template_makes_the_same_tables(database: Database) -> None:
+    admin = database.admin()
+    await tables.create(admin, ALL, database.prefix)
+    prefix = f"{database.prefix}cf_"
+
+    found = template(prefix)
+
+    assert found["Parameters"]["TablePrefix"]["Default"] == prefix
+    for resource in of_type(found, "AWS::DynamoDB::Table").values():
+        _make(admin, resource["Properties"], prefix)
+    declared = await tables.describe(admin, ALL, database.prefix)
+    exported = await tables.describe(admin, ALL, prefix)
+    assert [shape(one, prefix) for one in exported] == [shape(one, database.prefix) for one in declared]
+    for table in ALL:
+        copy = Table(f"cf_{table.name}", table.partition, table.sort)
+        assert await ttl(database, copy) == await ttl(database, table)
+
+
+def _make(admin: Any, properties: dict[str, Any], prefix: str) -> None:
+    """What CloudFormation does with a table: CreateTable, then what CreateTable does not take."""
+    properties["TableName"] = properties["TableName"]["Fn::Sub"].replace("${TablePrefix}", prefix)
+    expiry = properties.pop("TimeToLiveSpecification", None)
+    del properties["PointInTimeRecoverySpecification"]
+    if "StreamSpecification" in properties:
+        properties["StreamSpecification"] = {"StreamEnabled": True, **properties["StreamSpecification"]}
+    del properties["DeletionProtectionEnabled"]  # tests throw the engine away, not its tables
+    admin.create_table(**properties)
+    if expiry:
+        admin.update_time_to_live(TableName=properties["TableName"], TimeToLiveSpecification=expiry)
+
+
+def test_tables_are_kept_whatever_becomes_of_the_stack() -> None:
+    found = of_type(template(), "AWS::DynamoDB::Table")
+
+    assert list(found)[:3] == ["BlipTable", "FeedTable", "FeedMetricsTable"]
+    assert list(found)[-2:] == ["PlainTable", "RichAndRareTable"]
+    assert len(found) == len(ALL)
+    for resource in found.values():
+        assert KEPT.items() <= resource.items()
+        assert resource["Properties"]["DeletionProtectionEnabled"] is True
+        assert resource["Properties"]["PointInTimeRecoverySpecification"] == {"PointInTimeRecoveryEnabled": True}
+        assert resource["Properties"]["Tags"] == [{"Key": "Application", "Value": "graphql-gateway"}]
+
+
+@pytest.mark.parametrize("watched", Watched)
+def test_what_the_template_refers_to_is_there(watched: Watched) -> None:
+    found = template(watched=watched, roles=ROLES)
+    known = {*found["Parameters"], *found["Resources"]}
+
+    refers = set(_referred(found))
+
+    assert {name for name in refers if not name.startswith("AWS::")} <= known
+    assert set(found["Parameters"]) <= refers  # none is asked for in vain
+    assert set(_conditions(found)) == set(found.get("Conditions", ()))
+    assert all(name.isalnum() for part in ("Parameters", "Resources", "Outputs") for name in found[part])
+
+
+def _referred(part: Any) -> Iterator[str]:
+    """The parameters and resources that are named in a part of a template."""
+    for name, value in part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ():
+        if name == "Ref":
+            yield value
+        elif name == "Fn::GetAtt":
+            yield value[0]
+        elif name == "Fn::Sub":
+            yield from (text.partition(".")[0] for text in re.findall(r"\$\{([^}]+)\}", value))
+        else:
+            yield from _referred(value)
+
+
+def _conditions(part: Any) -> Iterator[str]:
+    for name, value in part.items() if isinstance(part, dict) else enumerate(part) if isinstance(part, list) else ():
+        if name == "Condition" and isinstance(value, str):
+            yield value
+        elif name == "Fn::If":
+            yield value[0]
+        else:
+            yield from _conditions(value)
+
+
+# --- Terraform --------------------------------------------------------------------------------------------------------
+
+
+def test_the_terraform_file_says_what_is_declared() -> None:
+    found = configuration("dev-")["resource"]["aws_dynamodb_table"]
+
+    assert list(found) == [table.name.replace("-", "_") for table in ALL]
+    assert [_declared(block) for block in found.values()] == [_declaration(table) for table in ALL]
+    assert configuration("dev-")["variable"]["table_prefix"]["default"] == "dev-"
+
+
+def _declared(block: dict[str, Any]) -> dict[str, Any]:
+    return block | {"attribute": {one["name"]: one["type"] for one in block["attribute"]}}
+
+
+def _declaration(table: Table) -> dict[str, Any]:
+    attributes = {table.partition: "S"} | ({table.sort: "S"} if table.sort else {})
+    for index in table.indexes:
+        attributes |= {index.partition: "S"} | ({index.sort: index.sort_type} if index.sort else {})
+    block: dict[str, Any] = {
+        "name": f"${{var.table_prefix}}{table.name}",
+        "billing_mode": "PAY_PER_REQUEST",
+        "hash_key": table.partition,
+        "attribute": attributes,
+        "point_in_time_recovery": {"enabled": True},
+        "deletion_protection_enabled": True,
+        "tags": {"Application": "graphql-gateway"},
+        "lifecycle": {"prevent_destroy": True},
+    }
+    block |= {"range_key": table.sort} if table.sort else {}
+    block |= {"stream_enabled": True, "stream_view_type": table.stream} if table.stream else {}
+    block |= {"ttl": {"attribute_name": table.ttl, "enabled": True}} if table.ttl else {}
+    return block | ({"global_secondary_index": [_index(index) for index in table.indexes]} if table.indexes else {})
+
+
+def _index(index: Index) -> dict[str, Any]:
+    keys = {"name": index.name, "hash_key": index.partition} | ({"range_key": index.sort} if index.sort else {})
+    if isinstance(index.projection, tuple):
+        return {**keys, "projection_type": "INCLUDE", "non_key_attributes": list(index.projection)}
+    return {**keys, "projection_type": index.projection}
+
+
+@pytest.mark.parametrize("watched", Watched)
+def test_what_the_terraform_file_refers_to_is_there(watched: Watched) -> None:
+    found = configuration(watched=watched, roles=ROLES)
+    variables = {f"var.{name}" for name in found["variable"]}
+    resources = {f"{kind}.{name}" for kind, blocks in found["resource"].items() for name in blocks}
+
+    text = json.dumps([found["resource"], found["output"]])
+    refers = set(re.findall(r"(?:var|aws_\w+)\.\w+", text))
+
+    assert refers <= variables | resources | {"aws_partition.current"}
+    assert variables <= refers
+    # The bucket and its objects, in the policy of each role that reads and writes files.
+    with_files = [role for role in ROLES if role.files]
+    assert re.findall(r"data\.(\w+)\.(\w+)", text) == [("aws_partition", "current")] * 2 * len(with_files)
+    assert found["data"] == {"aws_partition": {"current": {}}}
+
+
+# --- Both -------------------------------------------------------------------------------------------------------------
+
+
+def test_alarms_are_about_throttling_of_each_table_with_its_indexes() -> None:
+    found = of_type(template(watched=Watched.THROTTLING), "AWS::CloudWatch::Alarm")
+
+    assert len(found) == 2 * len(ALL) + 1
+    sums = found["RichAndRareWriteThrottleAlarm"]["Properties"]["Metrics"]
+    assert [one["MetricStat"]["Metric"]["Dimensions"] for one in sums[:-1]] == [
+        [{"Name": "TableName", "Value": {"Ref": "RichAndRareTable"}}, *index]
+        for index in ([], *[[{"Name": "GlobalSecondaryIndexName", "Value": one.name}] for one in RICH.indexes])
+    ]
+    assert {one["MetricStat"]["Metric"]["MetricName"] for one in sums[:-1]} == {"WriteThrottleEvents"}
+    assert sums[-1] == {"Id": "sum", "Expression": "SUM(METRICS())", "Label": "WriteThrottle", "ReturnData": True}
+    age = found["FeedIteratorAgeAlarm"]
+    assert age["Condition"] == "HasFeedFunction"
+    assert age["Properties"]["Dimensions"] == [{"Name": "FunctionName", "Value": {"Ref": "FeedFunction"}}]
+
+
+def test_alarms_about_errors_are_told_of_the_operations_that_patterns_have() -> None:
+    found = of_type(template(watched=Watched.ALL), "AWS::CloudWatch::Alarm")
+
+    operations = _operations(found["FeedPipelineSystemErrorsAlarm"])
+    assert operations == [
+        *("BatchGetItem", "DeleteItem", "GetItem", "PutItem", "Query", "TransactWriteItems", "UpdateItem")
+    ]
+    # Written to by transactions of another table's patterns.
+    assert "TransactWriteItems" in _operations(found["FeedMetricsSystemErrorsAlarm"])
+    assert of_type(template(watched=Watched.NOTHING), "AWS::CloudWatch::Alarm") == {}
+
+
+def _operations(alarm: dict[str, Any]) -> list[str]:
+    metrics = alarm["Properties"]["Metrics"][:-1]
+    return [one["MetricStat"]["Metric"]["Dimensions"][-1]["Value"] for one in metrics]
+
+
+def test_what_nothing_is_declared_to_use_has_no_alarms_about_errors_or_streams() -> None:
+    found = of_type(json.loads(cloudformation([PLAIN], watched=Watched.ALL)), "AWS::CloudWatch::Alarm")
+    assert list(found) == ["PlainReadThrottleAlarm", "PlainWriteThrottleAlarm"]
+
+
+def test_no_alarm_has_more_metrics_than_cloudwatch_takes() -> None:
+    """At most ten in an expression that an alarm is about."""
+    alarms = of_type(template(watched=Watched.ALL), "AWS::CloudWatch::Alarm").values()
+    assert max(len(alarm["Properties"].get("Metrics", ())) for alarm in alarms) <= 11
+    assert len(template(watched=Watched.ALL, roles=ROLES)["Resources"]) <= 500
+
+
+def test_terraform_has_the_same_alarms_and_policies() -> None:
+    stack, file = (
+        template(watched=Watched.ALL, roles=ROLES),
+        configuration(watched=Watched.ALL, roles=ROLES)["resource"],
+    )
+
+    alarms = [one["Properties"] for one in of_type(stack, "AWS::CloudWatch::Alarm").values()]
+    assert [one["AlarmDescription"] for one in alarms] == [
+        one["alarm_description"] for one in file["aws_cloudwatch_metric_alarm"].values()
+    ]
+    assert [len(one.get("Metrics", ())) for one in alarms] == [
+        len(one.get("metric_query", ())) for one in file["aws_cloudwatch_metric_alarm"].values()
+    ]
+    policies = [one["Properties"]["PolicyDocument"] for one in of_type(stack, "AWS::IAM::ManagedPolicy").values()]
+    written = [json.loads(one["policy"]) for one in file["aws_iam_policy"].values()]
+    assert [_actions(one) for one in policies] == [_actions(one) for one in written]
+    feed = {"Fn::Sub": "${FeedTable.Arn}/index/GSI1"}
+    assert any(feed in one["Resource"] for policy in policies for one in policy["Statement"])
+    assert "${aws_dynamodb_table.feed.arn}/index/GSI1" in json.dumps(written)
+
+
+def _actions(policy: dict[str, Any]) -> list[tuple[list[str], int]]:
+    return [(one["Action"], len(one["Resource"])) for one in policy["Statement"]]
+
+
+def test_the_same_declarations_make_the_same_text() -> None:
+    code = """if True:
+        from datastore.infrastructure.alarms import Watched
+        from datastore.infrastructure.cloudformation import cloudformation
+        from datastore.infrastructure.terraform import terraform
+        from datastore.keyspace import TABLES
+        from datastore.infrastructure.iam_roles import ROLES
+        for export in (cloudformation, terraform):
+            print(export(TABLES, watched=Watched.ALL, roles=ROLES))
+    """
+    texts = [
+        subprocess.run(
+            [sys.executable, "-c", code],
+            cwd=ROOT,
+            env=os.environ | {"PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    ]
+    assert len(texts[0]) > 100_000
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
+def test_a_table_is_one_that_dynamodb_takes(table: Table) -> None:
+    """The local engine takes any number of indexes; see also test_tables.py."""
+    assert len(table.indexes) <= 20
+    names = [table.name, *[index.name for index in table.indexes]]
+    assert len(names) == len(set(names))
+    assert all(3 <= len(name) <= 195 and NAME.fullmatch(name) for name in names)  # with a prefix of up to 60
+
+
+# --- The command ------------------------------------------------------------------------------------------------------
+
+
+def test_policies_are_printed_for_the_account_that_is_told() -> None:
+    told = ("--iam", "--role", "lambda-feed", "--prefix", "x-", "--region", "cn-north-1", "--account", "123")
+
+    policy = json.loads(run_here("tables", "export", *told).stdout)
+
+    assert policy["Version"] == "2012-10-17"
+    resources = [one for statement in policy["Statement"] for one in statement["Resource"]]
+    assert "arn:aws-cn:dynamodb:cn-north-1:123:table/x-feed/stream/*" in resources
+    assert not [one for one in resources if not one.startswith("arn:aws-cn:dynamodb:cn-north-1:123:table/x-feed")]
+
+
+def test_policies_of_all_roles_leave_to_cloudformation_what_is_not_told() -> None:
+    found = json.loads(run_here("tables", "export", "--iam").stdout)
+
+    assert list(found) == [role.name for role in ROLES]
+    text = json.dumps(found)
+    assert "arn:${AWS::Partition}:dynamodb:${AWS::Region}:${AWS::AccountId}:table/blip" in text
+    assert "arn:${AWS::Partition}:s3:::${PhotoBucket}/*" in text
+
+
+def test_a_template_has_policies_where_they_are_asked_for() -> None:
+    def made(*arguments: str) -> list[str]:
+        return list(of_type(json.loads(run_here("tables", "export", *arguments).stdout), "AWS::IAM::ManagedPolicy"))
+
+    assert made() == []
+    assert made("--policies", "--role", "ingest", "--role", "documents") == ["IngestPolicy", "DocumentsPolicy"]
+    assert {"GatewayPolicy1", "GatewayPolicy2", "LambdaFeedPolicy"} <= set(made("--policies"))

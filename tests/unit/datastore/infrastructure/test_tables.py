@@ -1,0 +1,166 @@
+"""Tables as they are declared, created, described and exported."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from botocore.exceptions import ClientError, ParamValidationError
+
+from datastore.database import Database, StoreOptions, open_database
+from datastore.infrastructure import tables
+from datastore.keyspace import TABLES
+from datastore.keyspace.sightings import BLIP
+from datastore.model.access_patterns import Table
+from tests.support.store_engines import new_prefix
+from tests.support.tables import ALL, shape, ttl
+
+
+@pytest.fixture
+def store_options(engine: str) -> StoreOptions:
+    """A place for tables, none of them made."""
+    return StoreOptions(store=engine, prefix=new_prefix())
+
+
+@pytest.fixture
+async def database(store_options: StoreOptions) -> AsyncIterator[Database]:
+    async with open_database(store_options) as database:
+        yield database
+
+
+# --- Creating ---------------------------------------------------------------------------------------------------------
+
+
+async def test_tables_are_created_once(database: Database) -> None:
+    names = [database.prefix + table.name for table in TABLES]
+
+    assert await database.create_tables() == names
+    assert await database.create_tables() == []
+    assert [table["TableStatus"] for table in await database.describe_tables()] == ["ACTIVE"] * len(TABLES)
+
+
+async def test_tables_are_as_they_are_declared(database: Database) -> None:
+    await tables.create(database.admin(), ALL, database.prefix)
+
+    described = await tables.describe(database.admin(), ALL, database.prefix)
+
+    wanted = [
+        {"GlobalSecondaryIndexes": [], **definition, "AttributeDefinitions": _sorted(definition)}
+        for definition in map(tables.definition, ALL)
+    ]
+    assert [shape(table, database.prefix) for table in described] == wanted
+    assert [await ttl(database, table) for table in ALL] == [
+        {"TimeToLiveStatus": "ENABLED", "AttributeName": table.ttl} if table.ttl else {"TimeToLiveStatus": "DISABLED"}
+        for table in ALL
+    ]
+    assert [("LatestStreamArn" in table) for table in described] == [table.stream is not None for table in ALL]
+
+
+def _sorted(definition: dict[str, Any]) -> list[dict[str, str]]:
+    return sorted(definition["AttributeDefinitions"], key=str)
+
+
+async def test_commands_that_start_together_make_each_table_once(
+    database: Database, store_options: StoreOptions
+) -> None:
+    async with open_database(store_options) as other:
+        made = await asyncio.gather(*[one.create_tables() for one in (database, other, database, other)])
+
+    assert sorted(name for names in made for name in names) == sorted(database.prefix + table.name for table in TABLES)
+    for table in TABLES:
+        assert (await ttl(database, table))["TimeToLiveStatus"] == ("ENABLED" if table.ttl else "DISABLED")
+
+
+async def test_ttl_is_switched_on_where_another_command_went_before_it_did(database: Database) -> None:
+    database.admin().create_table(**tables.definition(BLIP, database.prefix))
+    assert (await ttl(database, BLIP))["TimeToLiveStatus"] == "DISABLED"
+
+    assert await database.create_tables() == [database.prefix + table.name for table in TABLES if table is not BLIP]
+
+    assert await ttl(database, BLIP) == {"TimeToLiveStatus": "ENABLED", "AttributeName": "expiresAt"}
+
+
+class Stale:
+    """An administration client that is told of TTL what was true a moment ago, and refused as AWS does it."""
+
+    def __init__(self, admin: Any) -> None:
+        self._admin = admin
+        self._told = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._admin, name)
+
+    def describe_time_to_live(self, **arguments: Any) -> Any:
+        self._told += 1
+        if self._told == 1:
+            return {"TimeToLiveDescription": {"TimeToLiveStatus": "DISABLED"}}
+        return self._admin.describe_time_to_live(**arguments)
+
+    def update_time_to_live(self, **arguments: Any) -> Any:
+        error = {"Code": "ValidationException", "Message": "TimeToLive is already enabled"}
+        raise ClientError({"Error": error}, "UpdateTimeToLive")
+
+
+async def test_ttl_that_another_command_switches_on_at_the_same_time_is_no_error(database: Database) -> None:
+    await tables.create(database.admin(), [BLIP], database.prefix)
+
+    assert await tables.create(Stale(database.admin()), [BLIP], database.prefix) == []
+
+    assert (await ttl(database, BLIP))["TimeToLiveStatus"] == "ENABLED"
+
+
+async def test_ttl_that_cannot_be_switched_on_is_an_error(database: Database) -> None:
+    database.admin().create_table(**tables.definition(BLIP, database.prefix))
+
+    with pytest.raises(ClientError, match="UpdateTimeToLive"):
+        await tables.create(Stale(database.admin()), [BLIP], database.prefix)
+
+
+async def test_another_prefix_is_another_set_of_tables(database: Database, store_options: StoreOptions) -> None:
+    await database.create_tables()
+    prefix = f"{store_options.prefix}dev_"
+    async with open_database(StoreOptions(store=store_options.store, prefix=prefix)) as other:
+        missing = [{"TableName": prefix + table.name, "TableStatus": "MISSING"} for table in TABLES]
+        assert await other.describe_tables() == missing
+
+        assert await other.create_tables() == [prefix + table.name for table in TABLES]
+        assert {table["TableStatus"] for table in await other.describe_tables()} == {"ACTIVE"}
+
+
+async def test_a_table_that_is_missing_is_told_beside_one_that_is_there(database: Database) -> None:
+    await tables.create(database.admin(), [BLIP], database.prefix)
+
+    there, *missing = await database.describe_tables()
+
+    assert (there["TableName"], there["TableStatus"]) == (f"{database.prefix}blip", "ACTIVE")
+    assert missing == [
+        {"TableName": database.prefix + table.name, "TableStatus": "MISSING"} for table in TABLES if table is not BLIP
+    ]
+
+
+async def test_a_request_that_breaks_the_service_s_model_is_not_sent(database: Database) -> None:
+    with pytest.raises(ParamValidationError):
+        database.admin().create_table(TableName="t", KeySchema="PK")
+
+
+# --- Limits -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("table", TABLES, ids=[table.name for table in TABLES])
+def test_no_index_includes_more_attributes_than_dynamodb_takes(table: Table) -> None:
+    """At most 20 in an index, 100 in all of a table's: the local engine takes any number, AWS refuses the table."""
+    included = [index.projection for index in table.indexes if isinstance(index.projection, tuple)]
+
+    assert all(1 <= len(names) <= 20 for names in included)
+    assert sum(map(len, included)) <= 100
+
+
+@pytest.mark.parametrize("table", ALL, ids=[table.name for table in ALL])
+def test_an_attribute_is_defined_exactly_if_a_key_uses_it(table: Table) -> None:
+    definition = tables.definition(table)
+    schemas = [definition["KeySchema"], *[one["KeySchema"] for one in definition.get("GlobalSecondaryIndexes", ())]]
+
+    defined = [one["AttributeName"] for one in definition["AttributeDefinitions"]]
+
+    assert len(defined) == len(set(defined))
+    assert set(defined) == {key["AttributeName"] for schema in schemas for key in schema}

@@ -1,0 +1,44 @@
+"""There are never more connections than the process has file descriptors for."""
+
+import subprocess
+import sys
+
+import pytest
+
+from server.admission.file_descriptors import fitting
+from server.admission.settings import Capacity
+from tests.support.store_engines import ROOT
+
+LIMITED = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 300))
+from server.admission.file_descriptors import most_descriptors
+print(most_descriptors(), *resource.getrlimit(resource.RLIMIT_NOFILE), most_descriptors())
+"""
+
+
+@pytest.mark.parametrize(
+    ("configured", "descriptors", "connections", "told"),
+    [
+        (10_000, 10_200, 10_000, False),
+        (10_000, 1_024, 824, True),
+        (10_000, 256, 128, True),
+        (100, 256, 100, False),
+        (0, 1_024, 824, False),
+        (0, None, 0, False),
+        (10_000, None, 10_000, False),
+    ],
+)
+def test_connections_fit(
+    configured: int, descriptors: int | None, connections: int, told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    capacity = Capacity(connections=configured, websockets=7)
+    assert fitting(capacity, descriptors) == Capacity(connections=connections, websockets=7)
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * told
+    assert not told or f"{connections:,} connections, and not {configured:,}" in caplog.text
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="nobody counts them there")
+def test_the_limit_is_raised_as_far_as_it_may_be() -> None:
+    ran = subprocess.run([sys.executable, "-c", LIMITED], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["300", "300", "300", "300"]

@@ -1,0 +1,503 @@
+"""Where files are kept: one behaviour in a folder and in a bucket, and the bucket's own signatures and failures."""
+
+import asyncio
+import base64
+import json
+import os
+import stat
+from collections.abc import AsyncIterator
+from contextlib import closing
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import aiohttp
+import pytest
+
+from datastore.database import StoreMisconfigured, StoreOptions
+from datastore.dynamodb.store_clock import StoreClock
+from datastore.errors import BadUserInput, DomainError, Timeout, Unavailable
+from datastore.objects import ObjectStore, s3
+from datastore.objects.factory import object_store
+from datastore.objects.local import LocalObjects
+from datastore.objects.none import NoObjects
+from datastore.objects.s3 import S3Objects
+from server.settings import Settings
+from tests.support.photo_items import ADA, EVE, ask_as, photo, put, user
+from tests.support.pictures import jpeg
+from tests.support.s3_server import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, S3Server
+from tests.support.served import SECRET, Served
+from tests.support.store_engines import free_port
+from tests.support.upload_forms import complete, count, create, send, send_to
+
+KEY, OTHER = "incoming/one/original", "originals/ada@example.com/ä b.jpg"
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[S3Server]:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
+    monkeypatch.setattr(s3, "TRIES", 1)
+    async with S3Server() as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(server: S3Server) -> Any:
+    objects = S3Objects(BUCKET, url=server.url)
+    objects.open()
+    with closing(objects):
+        yield objects
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+@pytest.fixture
+def settings(settings: Settings, server: S3Server) -> Settings:
+    """Gateways here keep photos in the bucket."""
+    return replace(settings, photo_bucket=BUCKET, s3_url=server.url)
+
+
+@pytest.mark.parametrize("kind", ["folder", "bucket"])
+async def test_files_are_kept_read_and_removed(kind: str, bucket: S3Objects, tmp_path: Path) -> None:
+    objects: ObjectStore = bucket if kind == "bucket" else LocalObjects(tmp_path, b"secret", lambda: "http://x")
+
+    assert await objects.read(KEY, most_bytes=10) is None
+    for key in (KEY, OTHER):
+        await objects.write(key, b"first", content_type="image/png")
+        await objects.write(key, b"0123456789", content_type="image/png")
+        assert await objects.read(key, most_bytes=10) == b"0123456789"
+    with pytest.raises(BadUserInput, match="more than 9 bytes"):
+        await objects.read(KEY, most_bytes=9)
+    await objects.delete([KEY, "not/there"])
+    assert await objects.read(KEY, most_bytes=10) is None
+    assert await objects.read(OTHER, most_bytes=10) == b"0123456789"
+    with pytest.raises(ValueError, match="originals"):
+        await objects.upload(OTHER, content_type="image/png", most_bytes=1, now=NOW)
+
+
+async def test_a_file_is_on_the_disk_before_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the tables say of it outlives a loss of power."""
+    done: list[str] = []
+    sync, replace = os.fsync, Path.replace
+
+    def synced(opened: int) -> None:
+        done.append("folder" if stat.S_ISDIR(os.fstat(opened).st_mode) else f"file of {os.fstat(opened).st_size}")
+        sync(opened)
+
+    def replaced(path: Path, place: Path) -> Path:
+        done.append("name")
+        return replace(path, place)
+
+    monkeypatch.setattr(os, "fsync", synced)
+    monkeypatch.setattr(Path, "replace", replaced)
+    await LocalObjects(tmp_path, b"secret", lambda: "http://x").write(KEY, b"12345", content_type="image/png")
+
+    assert done == ["file of 5", "name", "folder"]
+
+
+async def test_a_form_may_be_good_for_less_than_a_quarter_of_an_hour(
+    server: S3Server, bucket: S3Objects, http: aiohttp.ClientSession
+) -> None:
+    lifetime = timedelta(minutes=5)
+    target = await bucket.upload(KEY, content_type="image/jpeg", most_bytes=9, now=NOW, lifetime=lifetime)
+
+    assert (await bucket.sweep(), target.expires_at) == (0, NOW + lifetime)
+    server.later = timedelta(minutes=4, seconds=50)
+    assert await send_to(http, target, b"x") == 204
+    server.later = timedelta(minutes=5, seconds=10)
+    assert await send_to(http, target, b"x") == 403
+
+
+async def test_a_form_uploads_what_it_was_signed_for_and_nothing_else(
+    server: S3Server, bucket: S3Objects, http: aiohttp.ClientSession
+) -> None:
+    target = await bucket.upload(KEY, content_type="image/jpeg", most_bytes=1000, now=NOW)
+    assert (target.expires_at, target.max_bytes) == (NOW + timedelta(minutes=15), 1000)
+
+    assert await send_to(http, target, b"x" * 1000) == 204
+    assert server.objects == {KEY: (b"x" * 1000, "image/jpeg")}
+    assert await send_to(http, target, b"x" * 1001) == 400
+    assert await send_to(http, target, b"") == 400
+    policy = json.loads(base64.b64decode(target.fields["policy"]))
+    policy["conditions"] = [["starts-with", "$key", ""]]
+    forged = base64.b64encode(json.dumps(policy).encode()).decode()
+    for changed in (
+        {"key": "originals/1.jpg"},
+        {"Content-Type": "text/html"},
+        {"policy": forged},
+        {"x-amz-meta-more": "x"},
+    ):
+        assert await send_to(http, replace(target, fields={**target.fields, **changed}), b"y") == 403, changed
+    server.later = timedelta(minutes=14, seconds=50)
+    assert await send_to(http, target, b"late") == 204
+    server.later = timedelta(minutes=15, seconds=10)
+    assert await send_to(http, target, b"too late") == 403
+    assert server.objects == {KEY: (b"late", "image/jpeg")}
+
+
+async def test_an_address_shows_its_file_for_an_hour(
+    server: S3Server, bucket: S3Objects, http: aiohttp.ClientSession
+) -> None:
+    await bucket.write(OTHER, b"a picture", content_type="image/webp")
+    await bucket.write(KEY, b"another", content_type="image/webp")
+    url = await bucket.url(OTHER, now=NOW)
+    assert url is not None
+
+    async with http.get(url) as response:
+        assert (response.status, response.content_type, await response.read()) == (200, "image/webp", b"a picture")
+    for changed in (url.replace("%20b", "%20c"), url.replace("Expires=3600", "Expires=9999"), url.partition("?")[0]):
+        async with http.get(changed) as response:
+            assert response.status == 403
+    async with http.put(url, data=b"mine") as response:
+        assert response.status == 403
+    server.later = timedelta(minutes=61)
+    async with http.get(url) as response:
+        assert response.status == 403
+
+
+async def test_an_address_is_signed_once_in_a_quarter_of_an_hour(
+    bucket: S3Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3, "URLS_KEPT", 3)
+    signed: list[str] = []
+    sign = bucket._signed
+
+    def noted(key: str, seconds: int) -> str:
+        signed.append(key)
+        return sign(key, seconds)
+
+    monkeypatch.setattr(bucket, "_signed", noted)
+    start = NOW.replace(minute=0, second=0, microsecond=0)
+
+    for minute in (0, 7, 14):
+        await bucket.url("a", now=start.replace(minute=minute))
+    assert signed == ["a"]
+    await bucket.url("a", now=start.replace(minute=16))
+    assert signed == ["a", "a"]
+    for key in ("b", "c", "d", "d", "a"):
+        await bucket.url(key, now=start.replace(minute=16))
+    assert signed == ["a", "a", "b", "c", "d", "a"]
+
+
+# --- Credentials that expire ------------------------------------------------------------------------------------------
+
+
+class Helper:
+    """A program that botocore asks for credentials; `gives` is what it says next."""
+
+    def __init__(self, folder: Path) -> None:
+        self._answer = folder / "answer.json"
+        self.config = folder / "config"
+        self.config.write_text(f"[default]\ncredential_process = cat {self._answer}\n")
+
+    def gives(self, expires_at: datetime, access_key: str = ACCESS_KEY) -> None:
+        keys = {"AccessKeyId": access_key, "SecretAccessKey": SECRET_KEY, "Expiration": expires_at.isoformat()}
+        self._answer.write_text(json.dumps({"Version": 1, **keys}))
+
+
+@pytest.fixture
+def helper(server: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Helper:
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    helper = Helper(tmp_path)
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(helper.config))
+    return helper
+
+
+@pytest.fixture
+async def temporary(helper: Helper, server: S3Server) -> AsyncIterator[S3Objects]:
+    """A bucket whose credentials expire in 20 minutes."""
+    helper.gives(datetime.now(UTC) + timedelta(minutes=20))
+    objects = S3Objects(BUCKET, url=server.url)
+    objects.open()
+    with closing(objects):
+        yield objects
+
+
+def good_for(url: str) -> int:
+    return int(parse_qs(urlsplit(url).query)["X-Amz-Expires"][0])
+
+
+async def test_an_address_is_good_no_longer_than_its_credentials(temporary: S3Objects) -> None:
+    now = datetime.now(UTC)
+    url = await temporary.url(KEY, now=now)
+    assert url is not None
+    assert 19 * 60 < good_for(url) <= 20 * 60
+
+    # It is kept as long as it is good for ten minutes more, though a quarter of an hour is not over.
+    start = now.timestamp() // 900 * 900
+    for minutes in (1, 9, 11):
+        later = now + timedelta(minutes=minutes)
+        kept = minutes < 10 and later.timestamp() < start + 900
+        again = await temporary.url(KEY, now=later)
+        assert again is not None
+        assert (good_for(again) == good_for(url)) == kept
+
+
+async def test_a_form_is_good_no_longer_than_its_credentials(temporary: S3Objects) -> None:
+    now = datetime.now(UTC) + timedelta(minutes=15)
+    target = await temporary.upload(KEY, content_type="image/jpeg", most_bytes=9, now=now)
+    assert timedelta(minutes=4) < target.expires_at - now <= timedelta(minutes=5)
+
+
+async def test_nothing_is_signed_with_credentials_that_have_expired(
+    temporary: S3Objects, caplog: pytest.LogCaptureFixture
+) -> None:
+    late = datetime.now(UTC) + timedelta(minutes=21)
+    with pytest.raises(Unavailable):
+        await temporary.url(KEY, now=late)
+    with pytest.raises(Unavailable):
+        await temporary.upload(KEY, content_type="image/jpeg", most_bytes=9, now=late)
+    assert "The credentials for S3 expired at" in caplog.text
+
+
+async def test_addresses_are_signed_anew_with_new_credentials(helper: Helper, server: S3Server) -> None:
+    now = datetime.now(UTC)
+    helper.gives(now + timedelta(minutes=14))  # botocore asks for others at once
+    objects = S3Objects(BUCKET, url=server.url)
+    objects.open()
+    with closing(objects):
+        helper.gives(now + timedelta(hours=6))
+        url = await objects.url(KEY, now=now)
+    assert url is not None
+    assert good_for(url) == 3600
+
+
+async def test_a_bucket_that_refuses_credentials_is_asked_with_those_that_are_found_anew(
+    helper: Helper, server: S3Server
+) -> None:
+    helper.gives(datetime.now(UTC) + timedelta(hours=1), "AKIDREVOKED")
+    objects = S3Objects(BUCKET, url=server.url)
+    objects.open()
+    with closing(objects):
+        with pytest.raises(Unavailable):
+            await objects.write(KEY, b"x", content_type="image/png")
+        assert server.requests == [f"PUT {KEY}"]
+    objects.open()
+    helper.gives(datetime.now(UTC) + timedelta(hours=1))
+    with closing(objects):
+        await objects.write(KEY, b"x", content_type="image/png")
+        assert await objects.read(KEY, most_bytes=1) == b"x"
+    assert server.requests == [f"PUT {KEY}"] * 3 + [f"GET {KEY}"]
+
+
+# --- Clocks -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=[timedelta(minutes=-20), timedelta(minutes=20)], ids=["clock ahead", "clock behind"])
+def far(request: pytest.FixtureRequest, server: S3Server) -> timedelta:
+    """The time by which S3's clock is ahead of this machine's."""
+    server.later = request.param
+    return server.later
+
+
+async def test_requests_are_signed_at_the_bucket_s_time(
+    server: S3Server, bucket: S3Objects, far: timedelta, caplog: pytest.LogCaptureFixture
+) -> None:
+    await bucket.write(KEY, b"x", content_type="image/png")
+    assert await bucket.read(KEY, most_bytes=1) == b"x"
+    await bucket.delete([KEY])
+    assert server.requests == [f"PUT {KEY}"] * 2 + [f"GET {KEY}", f"DELETE {KEY}"]
+    assert caplog.text.count("synchronize the clock") == 1
+
+
+async def test_requests_signed_before_the_correction_are_signed_again(
+    server: S3Server, bucket: S3Objects, far: timedelta
+) -> None:
+    await asyncio.gather(*[bucket.write(f"incoming/{n}", b"x", content_type="image/png") for n in range(s3.THREADS)])
+    assert len(server.objects) == s3.THREADS
+
+
+async def test_urls_and_forms_are_good_at_the_tables_time_before_the_bucket_has_answered(
+    server: S3Server, http: aiohttp.ClientSession, far: timedelta
+) -> None:
+    tables = StoreClock()
+    tables.observe(format_datetime(datetime.now(UTC) + far, usegmt=True))
+    server.objects[KEY] = (b"x", "image/png")
+    objects = S3Objects(BUCKET, url=server.url)
+    objects.open(tables)
+    with closing(objects):
+        url = await objects.url(KEY, now=datetime.now(UTC))
+        target = await objects.upload(KEY, content_type="image/jpeg", most_bytes=9, now=datetime.now(UTC))
+    assert url is not None
+    async with http.get(url) as response:
+        assert response.status == 200
+    assert await send_to(http, target, b"y") == 204
+    server.later = far + timedelta(minutes=14, seconds=50)
+    assert await send_to(http, target, b"y") == 204
+    server.later = far + timedelta(minutes=15, seconds=10)
+    assert await send_to(http, target, b"y") == 403
+    server.later = far + timedelta(minutes=61)
+    async with http.get(url) as response:
+        assert response.status == 403
+
+
+async def test_urls_are_good_at_the_bucket_s_time_once_it_has_answered(
+    server: S3Server, bucket: S3Objects, http: aiohttp.ClientSession, far: timedelta
+) -> None:
+    await bucket.write(KEY, b"x", content_type="image/png")
+    url = await bucket.url(KEY, now=datetime.now(UTC))
+    assert url is not None
+    async with http.get(url) as response:
+        assert response.status == 200
+
+
+async def test_a_bucket_that_refuses_every_time_is_not_asked_without_end(server: S3Server, bucket: S3Objects) -> None:
+    server.fault = "RequestTimeTooSkewed"
+    with pytest.raises(Unavailable):
+        await bucket.write(KEY, b"x", content_type="image/png")
+    assert server.requests == [f"PUT {KEY}"]
+
+
+async def test_a_url_is_good_no_longer_than_its_credentials_by_the_bucket_s_time(
+    helper: Helper, server: S3Server, far: timedelta
+) -> None:
+    tables = StoreClock()
+    tables.observe(format_datetime(datetime.now(UTC) + far, usegmt=True))
+    helper.gives(datetime.now(UTC) + timedelta(minutes=50))
+    objects = S3Objects(BUCKET, url=server.url)
+    objects.open(tables)
+    with closing(objects):
+        url = await objects.url(KEY, now=datetime.now(UTC))
+    assert url is not None
+    left = timedelta(minutes=50) - far
+    assert abs(good_for(url) - min(3600, left.total_seconds())) < 5
+
+
+async def test_what_fails_is_told_without_what_is_inside(
+    server: S3Server, bucket: S3Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for fault in ("SlowDown", "AccessDenied", "NoSuchBucket"):
+        server.fault = fault
+        for work in (
+            bucket.read(KEY, most_bytes=1),
+            bucket.write(KEY, b"x", content_type="image/png"),
+            bucket.delete([KEY]),
+        ):
+            with pytest.raises(Unavailable, match=r"^The files' store fails at the moment; try again\.$"):
+                await work
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+    server.fault = None
+    assert await told(server.url) == (Unavailable, "The files' store fails at the moment; try again.")
+    assert server.objects == {}
+
+
+async def test_a_store_that_cannot_be_reached_is_told(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    nowhere = f"http://127.0.0.1:{free_port()}"
+    assert await told(nowhere) == (Unavailable, "The files' store cannot be reached at the moment; try again.")
+    monkeypatch.setattr(s3, "READ_SECONDS", 0.2)
+    server.stuck = True
+    assert await told(server.url) == (Timeout, "The files' store did not answer in time.")
+
+
+async def told(url: str) -> tuple[type[DomainError], str]:
+    """How a store at that address fails."""
+    objects = S3Objects(BUCKET, url=url)
+    objects.open()
+    with closing(objects), pytest.raises(DomainError) as caught:
+        await objects.write(KEY, b"x", content_type="image/png")
+    return type(caught.value), str(caught.value)
+
+
+def test_which_store_keeps_files(tmp_path: Path) -> None:
+    def chosen(bucket: str | None = None, **options: Any) -> ObjectStore:
+        given = {"s3_url": None, "secret": SECRET.encode(), "base_url": lambda: "http://x"}
+        return object_store(StoreOptions(**options), bucket=bucket, **given)  # type: ignore[arg-type]
+
+    assert isinstance(chosen(store="aws"), NoObjects)
+    assert isinstance(chosen("photos", store="aws"), S3Objects)
+    assert isinstance(chosen("photos", data_dir=tmp_path), S3Objects)
+    for options in ({"store": "embedded"}, {"store": "http://127.0.0.1:8000"}):
+        kept = chosen(data_dir=tmp_path, **options)
+        assert isinstance(kept, LocalObjects)
+        assert kept.folder == tmp_path / "objects"
+    for temporary in (chosen(), chosen(data_dir=tmp_path, memory=True)):
+        assert isinstance(temporary, LocalObjects)
+        assert tmp_path not in temporary.folder.parents
+        temporary.close()
+
+
+async def test_in_aws_addresses_name_the_bucket_and_its_region(
+    server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objects = S3Objects("photos", region="eu-north-1")
+    objects.open()
+    with closing(objects):
+        assert objects.origin() == "https://photos.s3.eu-north-1.amazonaws.com"
+        target = await objects.upload(KEY, content_type="image/png", most_bytes=1, now=NOW)
+    assert target.url == "https://photos.s3.eu-north-1.amazonaws.com/"
+    for bucket, host in (("photos", "photos.s3.us-east-1"), ("photos.example.com", "s3.us-east-1")):
+        objects = S3Objects(bucket, region="us-east-1")
+        objects.open()
+        with closing(objects):
+            assert objects.origin() == f"https://{host}.amazonaws.com"
+    monkeypatch.delenv("AWS_DEFAULT_REGION")
+    monkeypatch.setenv("AWS_CONFIG_FILE", "/dev/null")
+    with pytest.raises(StoreMisconfigured, match="AWS_REGION"):
+        S3Objects("photos").open()
+
+
+def test_a_bucket_takes_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/dev/null")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+    with pytest.raises(StoreMisconfigured, match="AWS_ACCESS_KEY_ID"):
+        S3Objects("photos", region="eu-north-1").open()
+
+
+async def test_a_photo_comes_into_the_library_through_the_bucket(served: Served, server: S3Server) -> None:
+    await put(served, user(uploadCount=0))
+    upload = (await create(served)).data["createPhoto"]
+    id = upload["imageId"]
+    early = await complete(served, id)
+    assert await send(served.http, upload["original"], jpeg(80, 60)) == 204
+    server.fault = "SlowDown"
+    during = await complete(served, id)
+    server.fault = None
+    done = await complete(served, id)
+
+    assert (early.codes, during.codes, done.errors) == (["BAD_USER_INPUT"], ["UNAVAILABLE"], None)
+    assert sorted(key.rpartition("-")[0] for key in server.objects) == [f"originals/{id}", f"thumbnails/{id}"]
+    assert {content_type for _, content_type in server.objects.values()} == {"image/jpeg"}
+    for name in ("originalUrl", "thumbnailUrl"):
+        async with served.http.get(done.data["completePhoto"][name]) as response:
+            assert (response.status, response.content_type) == (200, "image/jpeg")
+
+
+async def test_an_address_with_an_email_in_it_is_for_its_owner_only(served: Served, server: S3Server) -> None:
+    await put(served, photo("a"))
+    query = "{ photos { nodes { originalUrl } } }"
+
+    own, others = [await ask_as(served, query, email) for email in (ADA, EVE)]
+
+    assert "originals/ada%40example.com/a.jpg" in own.data["photos"]["nodes"][0]["originalUrl"]
+    assert (others.data["photos"]["nodes"], others.errors) == ([{"originalUrl": None}], None)
+
+
+async def test_without_a_bucket_photos_have_no_addresses_and_none_are_taken(served: Served) -> None:
+    object.__setattr__(served.gateway.services, "objects", NoObjects())
+    await put(served, user(uploadCount=0), photo("a"))
+
+    shown = await ask_as(served, "{ photos { nodes { imageId originalUrl thumbnailUrl } } }")
+    refused = await create(served)
+
+    assert shown.errors is None
+    assert shown.data["photos"]["nodes"] == [{"imageId": "a", "originalUrl": None, "thumbnailUrl": None}]
+    assert refused.errors is not None
+    assert refused.errors[0]["message"] == "This gateway keeps no files: it was given no bucket for photos."
+    assert refused.errors[0]["extensions"]["code"] == "UNAVAILABLE"
+    assert refused.errors[0]["extensions"]["retryable"] is False
+    assert (refused.made, await count(served)) == ([], 0)

@@ -1,0 +1,96 @@
+"""Point reads of an operation go out in as few calls, whoever executes it: graphql-core at first, then a program."""
+
+import asyncio
+import random
+from collections import Counter
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from aiohttp import web
+
+from datastore.database import StoreOptions
+from datastore.keyspace.feeds.table import FEED
+from tests.support.fault_proxy import Proxy, Seen, forward
+from tests.support.feed_items import comment_item, following_item, post_item, user_item
+from tests.support.served import NOON, Served
+
+
+@pytest.fixture
+def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
+    """The gateway's calls go through the proxy."""
+    return replace(store_options, store=proxy.url)
+
+
+AUTHORS = ("ada", "eve", "joe")
+OPERATIONS = {
+    '{ postsByAuthor(authorId: "ada") { nodes { text likeCount author { name } } } }': [
+        "GetItem feed",
+        "Query feed.GSI1",
+    ],
+    """{
+      user(id: "joe") { name }
+      postsByAuthor(authorId: "ada") { edges { cursor node { author { name } mentions } } }
+      eves: postsByAuthor(authorId: "eve") { nodes { author { name } } }
+    }""": ["BatchGetItem feed", "Query feed.GSI1", "Query feed.GSI1"],
+    """{ postsByAuthor(authorId: "ada") {
+      nodes { author { name } comments(first: 2) { nodes { text author { name } } } }
+    } }""": ["BatchGetItem feed", "Query feed", "Query feed", "Query feed", "Query feed.GSI1"],
+    """{ postsByAuthor(authorId: "ada", first: 1) {
+      nodes { comments(first: 2) { nodes { author { posts { nodes { author { name } } } } } } }
+    } }""": ["BatchGetItem feed", "Query feed", "Query feed.GSI1", "Query feed.GSI1", "Query feed.GSI1"],
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS, ids=["one list", "lists beside a read", "lists in a list", "deeper"])
+async def test_calls_are_as_few_whoever_executes(served: Served, operation: str) -> None:
+    posts = [
+        post_item(f"{author}{number}", author, NOON - timedelta(minutes=number)) | {"mentions": ["x"]}
+        for author in AUTHORS
+        for number in range(3)
+    ]
+    comments = [comment_item(post, f"c{number}", AUTHORS[number + 1]) for post in posts for number in range(2)]
+    await served.store().write_all(FEED, puts=[*map(user_item, AUTHORS), *posts, *comments])
+
+    answers = [await served.ask(operation) for _ in range(3)]
+
+    assert [answer.made for answer in answers] == [OPERATIONS[operation]] * 3
+    assert [answer.errors for answer in answers] == [None] * 3
+    assert answers[0].data == answers[1].data == answers[2].data
+
+
+SEVERAL = """{
+  user(id: "joe") { name }
+  postsByAuthor(authorId: "ada") { nodes { author { name } comments(first: 2) { nodes { author { name } } } } }
+  eves: postsByAuthor(authorId: "eve") { nodes { author { name } likedByViewer } }
+}"""
+
+
+async def test_calls_are_as_few_in_whatever_order_the_lists_come_in(
+    served: Served, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some posts are for followers: whether the viewer is one is asked when their list is there, and before it is."""
+    chance = random.Random(7)
+    posts = [
+        post_item(f"{author}{number}", author, NOON - timedelta(minutes=number), visibility)
+        for author in AUTHORS
+        for number, visibility in enumerate(("public", "followers", "public"))
+    ]
+    comments = [comment_item(post, f"c{number}", AUTHORS[number + 1]) for post in posts for number in range(2)]
+    follows = [following_item("joe", "ada"), following_item("joe", "eve")]
+    await served.store().write_all(FEED, puts=[*map(user_item, AUTHORS), *posts, *comments, *follows])
+
+    async def late(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        answer = await forward(proxy, seen)
+        if seen.operation == "Query":
+            await asyncio.sleep(chance.choice([0, 0.003, 0.006]))
+        return answer
+
+    proxy.always = late
+    expected = await served.ask(SEVERAL, user="joe")
+
+    for turns in [1] * 12 + [60]:
+        monkeypatch.setattr("datastore.session.point_reads.COMPILED_TURNS", turns)
+        answer = await served.ask(SEVERAL, user="joe")
+        assert (answer.data, answer.errors) == (expected.data, None)
+        assert Counter(call.operation for call in answer.calls) == {"Query": 5, "BatchGetItem": 2}

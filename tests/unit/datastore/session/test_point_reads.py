@@ -1,0 +1,671 @@
+"""Point reads of one request: together in few calls, each with an answer of its own."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from datastore.database import Database
+from datastore.dynamodb.client import Client, RequestRefused
+from datastore.dynamodb.lazy_item import LazyItem
+from datastore.dynamodb.record_decoder import RecordDecoder
+from datastore.dynamodb.record_decoder import number as number_attribute
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
+from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.sightings import BLIP
+from datastore.model.access_patterns import AccessPattern, Table, Who
+from datastore.model.composite_keys import Key
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from tests.support.fault_proxy import Fault, Proxy, Seen, forward, hang, plain, refuse, reset, until
+from tests.support.loading import withhold
+
+BLIPS = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
+EVENTS = AccessPattern("T-2", "", EARTHQUAKES, ("GetItem", "BatchGetItem"), Who.ANY)
+WRITE = AccessPattern("T-3", "", BLIP, ("PutItem",), Who.ANY)
+
+
+@pytest.fixture
+def open_store(client: Client, database: Database) -> Callable[..., Store]:
+    """Stores of requests that go through the proxy."""
+
+    def store(seconds: float = 10) -> Store:
+        return Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "")
+
+    return store
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.001, maximum=0.002, attempts=6))
+
+
+def blip(number: int) -> Key:
+    return Key(f"P#{number % 7}", f"S#{number}")
+
+
+def item(number: int, table: Table = BLIP) -> dict[str, Any]:
+    key = blip(number)
+    return {table.partition: key.partition, str(table.sort): key.sort, "number": number}
+
+
+async def fill(database: Database, numbers: Sequence[int], table: Table = BLIP) -> None:
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
+    pattern = AccessPattern("T-4", "", table, ("PutItem",), Who.ANY)
+    await asyncio.gather(*[store.put(pattern, item(number, table)) for number in numbers])
+
+
+async def read(store: Store, numbers: Sequence[int], *, consistent: bool = False) -> list[Any]:
+    """The items, or the exceptions in their place."""
+    reads = [store.get(replace(BLIPS, consistent=consistent), blip(number)) for number in numbers]
+    return await asyncio.gather(*reads, return_exceptions=True)
+
+
+def keys_asked(seen: Seen, database: Database, table: Table = BLIP) -> list[str]:
+    """The sort keys of a BatchGetItem."""
+    return [key[table.sort]["S"] for key in seen.body["RequestItems"][database.prefix + table.name]["Keys"]]
+
+
+# --- What goes out ----------------------------------------------------------------------------------------------------
+
+
+async def test_more_than_a_hundred_keys_go_out_side_by_side(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(0, 250, 2))
+    gathered = asyncio.Event()
+
+    async def together(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if len(proxy.seen) == 3:
+            gathered.set()
+        await gathered.wait()
+        return await forward(proxy, seen)
+
+    proxy.always = together
+
+    answers = await read(open_store(), range(250))
+
+    assert answers == [None if number % 2 else item(number) for number in range(250)]
+    assert sorted((seen.operation, len(keys_asked(seen, database))) for seen in proxy.seen) == [
+        ("BatchGetItem", 50),
+        ("BatchGetItem", 100),
+        ("BatchGetItem", 100),
+    ]
+
+
+async def test_keys_of_several_tables_share_a_call(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, [1, 2])
+    await fill(database, [1], EARTHQUAKES)
+    store = open_store()
+
+    answers = await asyncio.gather(
+        store.get(BLIPS, blip(1)), store.get(EVENTS, blip(1)), store.get(BLIPS, blip(2)), store.get(EVENTS, blip(2))
+    )
+
+    assert list(answers) == [item(1), item(1, EARTHQUAKES), item(2), None]
+    assert proxy.operations() == ["BatchGetItem"]
+    assert keys_asked(proxy.seen[0], database) == keys_asked(proxy.seen[0], database, EARTHQUAKES) == ["S#1", "S#2"]
+    assert store.meter.calls[0].tables == (f"{database.prefix}blip", f"{database.prefix}earthquake-events")
+    assert store.meter.units == 2.0
+
+
+async def test_a_key_is_asked_for_once_however_often_it_is_read(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, [1, 2])
+    store = open_store()
+
+    first = await read(store, [1, 2, 1, 1, 2])
+    second = await read(store, [2, 1])
+
+    assert first == [item(1), item(2), item(1), item(1), item(2)]
+    assert second == [item(2), item(1)]
+    assert [keys_asked(seen, database) for seen in proxy.seen] == [["S#1", "S#2"]]
+
+
+async def test_a_single_key_is_a_get_item(proxy: Proxy, database: Database, open_store: Callable[..., Store]) -> None:
+    await fill(database, [1])
+    store = open_store()
+
+    assert await read(store, [1, 1]) == [item(1), item(1)]
+    assert await read(store, [2]) == [None]
+    assert await read(store, [1, 2]) == [item(1), None]
+    assert proxy.operations() == ["GetItem", "GetItem"]
+
+
+async def test_consistent_reads_go_apart(proxy: Proxy, database: Database, open_store: Callable[..., Store]) -> None:
+    await fill(database, [1, 2])
+    store = open_store()
+
+    answers = await asyncio.gather(
+        read(store, [1, 2]), read(store, [1, 2], consistent=True), read(store, [3], consistent=True)
+    )
+
+    assert list(answers) == [[item(1), item(2)], [item(1), item(2)], [None]]
+    name = f"{database.prefix}blip"
+    asked = [(keys_asked(seen, database), seen.body["RequestItems"][name].get("ConsistentRead")) for seen in proxy.seen]
+    assert sorted(asked, key=str) == [(["S#1", "S#2", "S#3"], True), (["S#1", "S#2"], None)]
+
+
+async def test_a_single_consistent_read_says_so(proxy: Proxy, open_store: Callable[..., Store]) -> None:
+    await open_store().get(replace(BLIPS, consistent=True), blip(1))
+
+    assert [(seen.operation, seen.body["ConsistentRead"]) for seen in proxy.seen] == [("GetItem", True)]
+
+
+async def test_what_a_request_has_read_is_its_own(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, [1])
+    one, other = open_store(), open_store()
+
+    assert [await read(one, [1]), await read(other, [1])] == [[item(1)], [item(1)]]
+    assert proxy.operations() == ["GetItem", "GetItem"]
+    assert [len(store.meter.calls) for store in (one, other)] == [1, 1]
+
+    await one.put(WRITE, item(1) | {"number": 100})
+
+    assert await read(one, [1]) == [item(1) | {"number": 100}]
+    assert await read(other, [1]) == [item(1)]
+    assert await read(open_store(), [1]) == [item(1) | {"number": 100}]
+
+
+# --- What stays unprocessed -------------------------------------------------------------------------------------------
+
+
+async def test_unprocessed_keys_are_asked_for_until_they_are_there(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(10))
+    proxy.faults.extend([_late("6789"), _late("789"), _late("89")])
+    store = open_store()
+
+    answers = await read(store, range(10), consistent=True)
+
+    assert answers == [item(number) for number in range(10)]
+    asked = [[sort[-1] for sort in keys_asked(seen, database)] for seen in proxy.seen]
+    assert asked == [list("0123456789"), list("6789"), list("789"), list("89")]
+    name = f"{database.prefix}blip"
+    assert {seen.body["RequestItems"][name]["ConsistentRead"] for seen in proxy.seen} == {True}
+    assert len(store.meter.calls) == 4
+
+
+def _late(digits: str) -> Fault:
+    return withhold(BLIP, lambda sort: sort[-1] in digits)
+
+
+async def test_what_stays_unprocessed_is_throttled_and_the_others_are_served(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(6))
+    proxy.always = _late("24")
+    store = open_store()
+
+    answers = await read(store, range(6))
+
+    assert [told(answer) for answer in answers] == [item(0), item(1), "THROTTLED", item(3), "THROTTLED", item(5)]
+    assert len(proxy.seen) == 6
+
+    proxy.always = None
+
+    assert await read(store, range(6)) == [item(number) for number in range(6)]
+    assert keys_asked(proxy.seen[-1], database) == ["S#2", "S#4"]
+
+
+async def test_waiting_for_unprocessed_keys_ends_with_the_deadline(
+    monkeypatch: pytest.MonkeyPatch, proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    # Without chance: the last wait would begin 0.8 s in, and the deadline leaves room for the try before it.
+    monkeypatch.setattr("datastore.session.point_reads.random.random", lambda: 1.0)
+    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.2, maximum=0.2, attempts=1000))
+    await fill(database, range(3))
+    proxy.always = _late("2")
+    loop = asyncio.get_running_loop()
+    started = loop.time()
+
+    answers = await read(open_store(0.98), range(3))
+
+    assert [told(answer) for answer in answers] == [item(0), item(1), "THROTTLED"]
+    assert loop.time() - started < 3
+    assert len(proxy.seen) > 3
+
+
+def told(answer: Any) -> Any:
+    return answer.code if isinstance(answer, DomainError) else answer
+
+
+@pytest.mark.parametrize(("fault", "error"), [(reset, Unavailable), (refuse(400, "ThrottlingException"), Throttled)])
+async def test_when_a_later_round_fails_what_came_before_is_served(
+    proxy: Proxy,
+    database: Database,
+    open_store: Callable[..., Store],
+    fault: Fault,
+    error: type[DomainError],
+) -> None:
+    await fill(database, range(4))
+    proxy.faults.append(_late("23"))
+    proxy.always = fault
+    store = open_store()
+
+    answers = await read(store, range(4))
+
+    assert [told(answer) for answer in answers] == [item(0), item(1), error.code, error.code]
+
+
+async def test_when_a_later_round_hangs_what_came_before_is_served(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(3))
+    proxy.faults.append(_late("2"))
+    proxy.always = hang
+
+    answers = await read(open_store(0.8), range(3))
+
+    assert [told(answer) for answer in answers] == [item(0), item(1), Timeout.code]
+
+
+async def test_more_than_an_answer_holds_comes_in_rounds(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
+    for number in range(48):
+        await store.put(WRITE, item(number) | {"text": "x" * 390_000})
+
+    answers = await read(open_store(20), range(48))
+
+    assert [answer["number"] for answer in answers] == list(range(48))
+    assert len(proxy.seen) > 1
+
+
+# --- What fails -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("numbers", [[1], [1, 2]], ids=["one", "many"])
+@pytest.mark.parametrize(
+    ("fault", "error"),
+    [(plain(503), Unavailable), (refuse(400, "ThrottlingException"), Throttled)],
+    ids=["unavailable", "throttled"],
+)
+async def test_a_failure_is_not_remembered(
+    proxy: Proxy,
+    database: Database,
+    open_store: Callable[..., Store],
+    numbers: list[int],
+    fault: Fault,
+    error: type[DomainError],
+) -> None:
+    await fill(database, numbers)
+    proxy.always = fault
+    store = open_store()
+
+    assert [told(answer) for answer in await read(store, numbers)] == [error.code] * len(numbers)
+
+    proxy.always = None
+
+    assert await read(store, numbers) == [item(number) for number in numbers]
+
+
+async def test_a_refused_batch_is_not_remembered(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, [1, 2])
+    proxy.faults.append(refuse(400, "AccessDeniedException"))
+    store = open_store()
+
+    refused = await read(store, [1, 2])
+
+    assert [type(answer) for answer in refused] == [RequestRefused, RequestRefused]
+    assert await read(store, [1, 2]) == [item(1), item(2)]
+
+
+async def test_a_bad_key_fails_alone(proxy: Proxy, database: Database, open_store: Callable[..., Store]) -> None:
+    await fill(database, [1, 2])
+    store = open_store()
+    bad = [Key("", "x"), Key("x", ""), Key("p" * 2049, "x"), Key("x", "s" * 1025), Key("\ud800", "x")]
+
+    answers = await asyncio.gather(*[store.get(BLIPS, key) for key in (blip(1), *bad, blip(2))], return_exceptions=True)
+
+    assert answers[0] == item(1)
+    assert [type(answer) for answer in answers[1:-1]] == [BadUserInput] * 5
+    assert answers[-1] == item(2)
+    assert [keys_asked(seen, database) for seen in proxy.seen] == [["S#1", "S#2"]]
+
+
+async def test_a_reader_who_goes_leaves_the_read_to_the_others(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, [1, 2])
+    store = open_store()
+    gone = asyncio.Event()
+
+    async def wait_until_gone(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        await gone.wait()
+        return await forward(proxy, seen)
+
+    proxy.always = wait_until_gone
+    readers = [asyncio.create_task(store.get(BLIPS, blip(number))) for number in (1, 1, 2)]
+    await until(lambda: len(proxy.seen) == 1)
+    readers[0].cancel()
+    gone.set()
+
+    answers = await asyncio.gather(*readers, return_exceptions=True)
+
+    assert isinstance(answers[0], asyncio.CancelledError)
+    assert answers[1:] == [item(1), item(2)]
+    assert await read(store, [1, 2]) == [item(1), item(2)]
+    assert len(proxy.seen) == 1
+
+
+@pytest.mark.parametrize("fault", [refuse(400, "ThrottlingException"), refuse(400, "AccessDeniedException")])
+async def test_of_many_read_at_once_each_has_its_own_answer(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store], fault: Fault
+) -> None:
+    await fill(database, [1, 3])
+    store = open_store()
+    keys = [blip(1), Key("", "x"), blip(2), blip(3), blip(1)]
+
+    found = await store.find_all(BLIPS, keys)
+
+    shown = [one.item if isinstance(one, LazyItem) else type(one) for one in found]
+    assert shown == [item(1), BadUserInput, type(None), item(3), item(1)]
+    assert [keys_asked(seen, database) for seen in proxy.seen] == [["S#1", "S#2", "S#3"]]
+
+    proxy.always = fault
+    failing = open_store()
+
+    failed = await failing.find_all(BLIPS, keys)
+
+    assert [isinstance(one, Exception) for one in failed] == [True] * 5
+    proxy.always = None
+    again = await failing.find_all(BLIPS, [blip(3)])
+    assert [one.item for one in again if isinstance(one, LazyItem)] == [item(3)]
+
+
+# --- Parts of items ---------------------------------------------------------------------------------------------------
+
+PART = ("number", "missing")
+
+
+def asked_of(seen: Seen, database: Database) -> list[tuple[list[str], list[str] | None]]:
+    """The sort keys of a BatchGetItem, and the attributes if it does not ask for whole items."""
+    entry = seen.body["RequestItems"][database.prefix + BLIP.name]
+    shown = entry.get("ProjectionExpression")
+    names = entry.get("ExpressionAttributeNames", {})
+    return [(keys_asked(seen, database), shown and [names[name] for name in shown.split(", ")])]
+
+
+async def fill_with_more(database: Database, numbers: Sequence[int]) -> None:
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
+    await store.write_all(BLIP, puts=[item(number) | {"more": "x"} for number in numbers])
+
+
+async def read_parts(store: Store, numbers: Sequence[int], part: tuple[str, ...] = PART) -> list[Any]:
+    found = await store.find_all(BLIPS, [blip(number) for number in numbers], part)
+    return [one.item if isinstance(one, LazyItem) else one for one in found]
+
+
+async def test_what_is_not_wanted_of_items_is_not_brought(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill_with_more(database, [1, 2])
+    store = open_store()
+    proxy.faults.append(_late("2"))
+
+    first = await read_parts(store, [1, 2, 3])
+    again = await read_parts(store, [3, 2])
+
+    assert (first, again) == ([item(1), item(2), None], [None, item(2)])
+    shown = [BLIP.partition, BLIP.sort, *PART]
+    assert [asked_of(seen, database) for seen in proxy.seen] == [[(["S#1", "S#2", "S#3"], shown)], [(["S#2"], shown)]]
+
+
+async def test_who_wants_more_of_items_that_were_read_in_parts_has_them_read_whole(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill_with_more(database, [1, 2, 4])
+    store = open_store()
+    whole = [item(number) | {"more": "x"} for number in (1, 2)]
+
+    parts = await read_parts(store, [1, 2, 3, 4])
+    more = await read(store, [1, 2, 3])
+    again = await read_parts(store, [1, 2], ("more",))
+
+    assert parts == [item(1), item(2), None, item(4)]
+    assert more == [*whole, None]
+    assert again == whole
+    shown = [BLIP.partition, BLIP.sort, *PART]
+    asked = [asked_of(seen, database) for seen in proxy.seen]
+    assert asked == [[(["S#1", "S#2", "S#3", "S#4"], shown)], [(["S#1", "S#2"], None)]]
+
+
+@pytest.mark.parametrize("other", [None, ("more",)], ids=["whole", "another part"])
+async def test_items_of_which_several_want_different_things_are_read_once_and_whole(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store], other: tuple[str, ...] | None
+) -> None:
+    await fill_with_more(database, [1, 2])
+    store = open_store()
+    whole = [item(number) | {"more": "x"} for number in (1, 2)]
+
+    both = await asyncio.gather(read_parts(store, [1, 2]), read_parts(store, [2], other) if other else read(store, [2]))
+
+    assert list(both) == [whole, whole[1:]]
+    assert await read(store, [1, 2]) == whole
+    assert [asked_of(seen, database) for seen in proxy.seen] == [[(["S#1", "S#2"], None)]]
+
+
+async def test_what_is_written_is_whole_though_it_was_read_in_parts(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill_with_more(database, [1, 2])
+    store = open_store()
+    await read_parts(store, [1, 2])
+
+    await store.put(WRITE, item(1) | {"more": "y"})
+
+    assert await read(store, [1]) == [item(1) | {"more": "y"}]
+    assert proxy.operations() == ["BatchGetItem", "PutItem"]
+
+
+async def test_a_record_is_made_once_however_many_read_it(database: Database, open_store: Callable[..., Store]) -> None:
+    await fill(database, [1])
+    made: list[Any] = []
+
+    def build(number: int) -> list[int]:
+        made.append(number)
+        return [number]
+
+    decoder = RecordDecoder(build, number=number_attribute("number"))
+    store = open_store()
+
+    found = await asyncio.gather(*[store.find(BLIPS, blip(1)) for _ in range(3)])
+    records = [one.record(decoder) for one in found if one is not None]
+
+    assert (made, records) == ([1], [[1]] * 3)
+
+
+# --- What waits for lists ---------------------------------------------------------------------------------------------
+
+
+async def listed(store: Store, came: asyncio.Event, numbers: Sequence[int]) -> list[Any]:
+    """A list that comes in when it may, and the items that it leads on to."""
+    with store.defer_dispatch():
+        await came.wait()
+    return await read(store, numbers)
+
+
+async def turns(count: int = 60) -> None:
+    """So many turns of the event loop: more than a batch waits for others once its lists are there."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_reads_wait_for_the_last_list_and_go_out_with_what_all_lead_on_to(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(6))
+    store = open_store()
+    one, other = asyncio.Event(), asyncio.Event()
+    reads = asyncio.gather(
+        read(store, [0, 1]), listed(store, one, [1, 2, 3]), listed(store, other, [4, 5]), read(store, [0, 5])
+    )
+
+    other.set()
+    await turns()
+    assert proxy.seen == []
+    one.set()
+
+    answers = [[item(number) for number in numbers] for numbers in ([0, 1], [1, 2, 3], [4, 5], [0, 5])]
+    assert list(await reads) == answers
+    assert [sorted(keys_asked(seen, database)) for seen in proxy.seen] == [[f"S#{number}" for number in range(6)]]
+
+
+async def test_lists_that_come_in_at_nearly_the_same_time_share_a_batch(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(2))
+    store = open_store()
+
+    async def after(waited: int, number: int) -> list[Any]:
+        with store.defer_dispatch():
+            await turns(waited)
+        await turns(3)
+        return await read(store, [number])
+
+    # The first read is asked for when a list is awaited yet; when it would go out none is, nor the second read there.
+    answers = await asyncio.gather(after(1, 0), after(4, 1))
+
+    assert list(answers) == [[item(0)], [item(1)]]
+    assert proxy.operations() == ["BatchGetItem"]
+
+
+async def test_a_list_that_leads_on_to_lists_holds_the_batch_until_they_are_there_too(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(3))
+    store = open_store()
+    outer, inner = asyncio.Event(), asyncio.Event()
+
+    async def nested() -> list[Any]:
+        with store.defer_dispatch():
+            await outer.wait()
+        return [*await asyncio.gather(read(store, [1]), listed(store, inner, [2]))]
+
+    reads = asyncio.gather(read(store, [0]), nested())
+    outer.set()
+    await turns()
+    assert proxy.seen == []
+    inner.set()
+
+    assert list(await reads) == [[item(0)], [[item(1)], [item(2)]]]
+    assert proxy.operations() == ["BatchGetItem"]
+
+
+async def test_a_list_that_leads_on_to_nothing_holds_nobody_up(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, [0])
+    store = open_store()
+    came = asyncio.Event()
+    reads = asyncio.gather(read(store, [0]), listed(store, came, []))
+
+    came.set()
+
+    assert list(await reads) == [[item(0)], []]
+    assert proxy.operations() == ["GetItem"]
+
+
+async def test_consistent_reads_wait_for_no_list(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, [0])
+    store = open_store()
+
+    with store.defer_dispatch():
+        assert await read(store, [0], consistent=True) == [item(0)]
+
+
+async def test_a_list_that_fails_lets_the_reads_go(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(4))
+    store = open_store()
+    came = asyncio.Event()
+
+    async def failing() -> None:
+        with store.defer_dispatch():
+            await came.wait()
+            raise Throttled("no")
+
+    reads = asyncio.gather(read(store, [0, 1]), failing(), listed(store, came, [2, 3]), return_exceptions=True)
+    await turns()
+    came.set()
+
+    first, failure, second = await reads
+    assert (first, second) == ([item(0), item(1)], [item(2), item(3)])
+    assert isinstance(failure, Throttled)
+    assert proxy.operations() == ["BatchGetItem"]
+
+
+async def test_more_than_a_hundred_keys_that_waited_go_out_side_by_side(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(0, 230, 2))
+    store = open_store()
+    came, gathered = asyncio.Event(), asyncio.Event()
+
+    async def together(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if len(proxy.seen) == 3:
+            gathered.set()
+        await gathered.wait()
+        return await forward(proxy, seen)
+
+    proxy.always = together
+    reads = asyncio.gather(read(store, range(120)), listed(store, came, range(110, 230)))
+    await turns()
+    assert proxy.seen == []
+    came.set()
+
+    first, second = await reads
+    assert first == [None if number % 2 else item(number) for number in range(120)]
+    assert second == [None if number % 2 else item(number) for number in range(110, 230)]
+    assert sorted(len(keys_asked(seen, database)) for seen in proxy.seen) == [30, 100, 100]
+
+
+async def test_a_request_that_is_cancelled_while_reads_wait_leaves_nothing_held(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(3))
+    store = open_store()
+    request = asyncio.gather(read(store, [0, 1]), listed(store, asyncio.Event(), [2]))
+    await turns()
+
+    request.cancel()
+    await asyncio.gather(request, return_exceptions=True)
+
+    async with asyncio.timeout(5):
+        assert await read(store, [0, 1, 2]) == [item(0), item(1), item(2)]
+    assert proxy.operations() == ["BatchGetItem"]
+
+
+async def test_reads_that_wait_end_with_the_deadline_of_the_list(
+    proxy: Proxy, open_store: Callable[..., Store]
+) -> None:
+    store = open_store(0.3)
+    proxy.always = hang
+    pattern = AccessPattern("T-5", "", BLIP, ("Query",), Who.ANY, key="PK = :partition")
+
+    async def hanging() -> Any:
+        with store.defer_dispatch():
+            return await store.query(pattern, {"partition": "P#1"})
+
+    answers, page = await asyncio.gather(read(store, [0, 1]), hanging(), return_exceptions=True)
+
+    assert not isinstance(answers, BaseException)
+    assert [told(answer) for answer in (*answers, page)] == [Timeout.code] * 3
+    assert proxy.operations() == ["Query"]

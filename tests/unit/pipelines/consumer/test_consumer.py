@@ -1,0 +1,282 @@
+"""Consumers of a stream: each shard is worked by one instance at a time, none is left, and nothing is passed over."""
+
+import asyncio
+import signal
+import socket
+import sys
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from datetime import timedelta
+
+import aiohttp
+import pytest
+
+from datastore.change_streams.leases import Leases
+from datastore.change_streams.shards.shard_reader import ShardCursor, sequence_of, shards_of, stream_of
+from datastore.database import Database, StoreOptions
+from datastore.dynamodb.client import Client
+from datastore.engine.ttl_sweeper import sweep
+from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
+from datastore.keyspace.feeds.table import FEED
+from runtime.container import Gateway
+from server.settings import Misconfigured, Settings
+from tests.support.consumers import QUICK, Gate, Instance, Noting, leased, leases_of, letters_of, now, numbered, until
+from tests.support.fault_proxy import Proxy, lose_answer, plain
+from tests.support.feed_changes import items_of, put, store_of
+from tests.support.feed_items import like_item, post_item, user_item
+from tests.support.served import SECRET
+from tests.support.store_engines import ROOT, free_port
+
+ONE_LIFE = QUICK.lease_seconds
+
+
+async def the_shard(database: Database) -> tuple[str, str]:
+    """The stream of the table, and its one shard."""
+    stream = await stream_of(database.client, FEED.name, database.prefix)
+    (shard,) = await shards_of(database.client, stream)
+    return stream, shard.id
+
+
+async def test_every_change_comes_in_the_order_of_its_item(database: Database) -> None:
+    handler = Noting()
+    await put(database, *[numbered(number, f"item{number % 3}") for number in range(30)])
+
+    async with Instance(database, handler).running():
+        await until(lambda: len(handler.seen) == 30)
+        await put(database, *[numbered(number, f"item{number % 3}") for number in range(30, 60)])
+        await until(lambda: len(handler.seen) == 60)
+
+    for item in range(3):
+        assert handler.numbers(f"item{item}") == list(range(item, 60, 3))
+
+
+async def test_one_instance_at_a_time_works_a_shard(database: Database) -> None:
+    gate = Gate(is_open=True)
+    handlers = [Noting("handler", gate) for _ in range(3)]
+
+    async with AsyncExitStack() as stack:
+        for handler in handlers:
+            await stack.enter_async_context(Instance(database, handler).running())
+        for number in range(30):
+            await put(database, numbered(number))
+        await until(lambda: sum(len(handler.seen) for handler in handlers) >= 30)
+        await asyncio.sleep(2 * QUICK.hold_seconds)
+
+    assert gate.most == 1
+    assert sorted(len(handler.seen) for handler in handlers) == [0, 0, 30]
+
+
+async def test_a_killed_instance_is_replaced_once_its_lease_has_ended(database: Database) -> None:
+    first, second = Noting(), Noting()
+    dying, heir = Instance(database, first), Instance(database, second)
+    async with dying.running():
+        await put(database, numbered(1))
+        await until(lambda: len(first.seen) == 1)
+        await until_checkpoint(database, 1)
+        async with heir.running():
+            await asyncio.sleep(2 * QUICK.hold_seconds)
+            dying.kill()
+            await put(database, numbered(2))
+            await until(lambda: second.numbers() == [2])
+
+
+async def until_checkpoint(database: Database, handled: int) -> None:
+    """Wait until that many records of the one shard are noted as handled."""
+    stream, shard_id = await the_shard(database)
+    page = await ShardCursor(database.client, stream, shard_id, None).read()
+    wanted = sequence_of(page.records[handled - 1])
+    await leased(database, lambda leases: shard_id in leases and leases[shard_id].checkpoint == wanted)
+
+
+async def test_a_clean_stop_leaves_the_shard_free_and_the_next_goes_on_where_it_ended(database: Database) -> None:
+    first, second = Noting(), Noting()
+    await put(database, numbered(1), numbered(2))
+    async with Instance(database, first).running():
+        await until(lambda: len(first.seen) == 2)
+    (lease,) = (await leases_of(database)).values()
+    await put(database, numbered(3))
+
+    async with Instance(database, second).running():
+        await until(lambda: len(second.seen) == 1)
+
+    assert (lease.owner, lease.held_until, lease.fence) == (None, None, 1)
+    assert second.numbers() == [3]
+
+
+async def test_a_stop_lets_the_batch_end(database: Database) -> None:
+    gate = Gate()
+    handler = Noting("handler", gate)
+    async with Instance(database, handler).running():
+        await put(database, numbered(1))
+        await until(lambda: gate.inside == 1)
+        asyncio.get_running_loop().call_later(0.1, gate.opened.set)
+    assert (handler.numbers(), gate.left_early) == ([1], 0)
+    await until_checkpoint(database, 1)
+
+
+async def test_a_batch_that_does_not_end_is_abandoned_and_comes_again(database: Database) -> None:
+    gate, second = Gate(), Noting()
+    async with Instance(database, Noting("handler", gate), pace=replace(QUICK, stop_seconds=0.05)).running():
+        await put(database, numbered(1))
+        await until(lambda: gate.inside == 1)
+    assert gate.left_early == 1
+    async with Instance(database, second).running():
+        await until(lambda: second.numbers() == [1])
+
+
+async def test_a_lease_is_held_while_a_batch_takes_long(database: Database) -> None:
+    gate, other = Gate(), Noting()
+    handler = Noting("handler", gate)
+    await put(database, numbered(1))
+    async with Instance(database, handler).running():
+        await until(lambda: gate.inside == 1)
+        async with Instance(database, other).running():
+            await asyncio.sleep(1.5 * ONE_LIFE)
+            gate.opened.set()
+            await until(lambda: len(handler.seen) == 1)
+    assert (other.seen, gate.left_early) == ([], 0)
+
+
+async def test_whoever_loses_a_lease_stops_at_once_and_notes_nothing(database: Database) -> None:
+    gate = Gate()
+    await put(database, numbered(1))
+    instance = Instance(database, Noting("handler", gate))
+    async with instance.running():
+        await until(lambda: gate.inside == 1)
+        stream, shard_id = await the_shard(database)
+        seen = (await leases_of(database))[shard_id]
+        taken = await Leases(store_of(database), stream, "thief", now(), 60).take(shard_id, seen)
+        await until(lambda: gate.left_early == 1 and not instance.consumer.working)
+        gate.opened.set()
+        assert (await leases_of(database))[shard_id] == taken
+    assert taken is not None
+    assert (taken.owner, taken.fence, taken.checkpoint) == ("thief", 2, None)
+
+
+async def test_an_instance_that_is_cut_off_from_the_store_stops_by_itself(
+    database: Database, proxy: Proxy, client: Client
+) -> None:
+    gate, other = Gate(), Noting()
+    await put(database, numbered(1))
+    async with Instance(database, Noting("handler", gate), client=client).running():
+        await until(lambda: gate.inside == 1)
+        proxy.always = plain(503)
+        async with Instance(database, other).running():
+            await until(lambda: other.numbers() == [1])
+            assert (gate.inside, gate.left_early) == (0, 1)
+        proxy.always = None
+
+
+async def test_an_outage_is_waited_out_and_nothing_is_lost(database: Database, proxy: Proxy, client: Client) -> None:
+    handler = Noting()
+    async with Instance(database, handler, client=client).running():
+        await put(database, numbered(1))
+        await until_checkpoint(database, 1)
+        proxy.always = plain(503)
+        asked = len(proxy.seen)
+        # The read that is on its way yet is over once there is another.
+        await until(lambda: "GetRecords" in proxy.operations()[asked:])
+        await put(database, *[numbered(number) for number in range(2, 12)])
+        await asyncio.sleep(1.2 * ONE_LIFE)
+        assert len(handler.seen) == 1
+        proxy.always = None
+        await until(lambda: len(handler.seen) >= 11)
+    assert handler.numbers() == list(range(1, 12))
+    assert await letters_of(database) == []
+
+
+async def test_a_lease_moves_though_its_holders_clock_stands_still(database: Database) -> None:
+    leases = Leases(store_of(database), "stream", "me", now())
+    lease = await leases.take("shard", None)
+    assert lease is not None
+    held = await leases.hold(lease)
+    assert held is not None
+    noted = await leases.checkpoint(held, "5")
+    assert noted == (await leases_of(database, "stream"))["shard"]
+    assert (lease.held_until or 0) < (held.held_until or 0) < (noted.held_until or 0)
+
+
+async def test_a_lease_is_taken_though_the_answer_was_lost(database: Database, proxy: Proxy, client: Client) -> None:
+    proxy.faults.append(lose_answer)
+    mine = await Leases(store_of(database, client), "stream", "me", now()).take("shard", None)
+    others = await Leases(store_of(database), "stream", "other", now()).take("shard", None)
+    assert (mine and mine.fence, others) == (1, None)
+
+
+async def test_a_lease_that_moved_since_it_was_seen_is_not_taken(database: Database) -> None:
+    mine, other = (Leases(store_of(database), "stream", name, now()) for name in ("me", "other"))
+    seen = await mine.take("shard", None)
+    assert seen is not None
+    held = await mine.hold(seen)
+    assert await other.take("shard", seen) is None
+    assert await other.take("shard", held) is not None
+
+
+async def test_what_is_given_back_may_be_taken_by_whoever_saw_it_held(database: Database) -> None:
+    mine, other = (Leases(store_of(database), "stream", name, now()) for name in ("me", "other"))
+    seen = await mine.take("shard", None)
+    assert seen is not None
+    await mine.release(seen)
+    assert await other.take("shard", seen) is not None
+
+
+async def test_nothing_that_was_handled_comes_again_after_a_year(database: Database) -> None:
+    first, second = Noting(), Noting()
+    await put(database, numbered(1))
+    async with Instance(database, first).running():
+        await until_checkpoint(database, 1)
+
+    await sweep(database.client, [FEED_PIPELINE], database.prefix, now() + timedelta(days=366))
+
+    await put(database, numbered(2))
+    async with Instance(database, second).running():
+        await until(lambda: len(second.seen) > 0)
+    assert second.numbers() == [2]
+
+
+async def test_a_gateway_that_is_set_up_so_handles_the_feeds_changes_and_tells_of_it(
+    database: Database, store_options: StoreOptions
+) -> None:
+    port = free_port()
+    settings = Settings(secret=SECRET, poll_interval=0.02, feed_pipeline=True, metrics_port=port)
+    async with Gateway(settings, store_options).running() as gateway, aiohttp.ClientSession() as http:
+        await put(database, user_item("ada"), post := post_item("p1"), like_item(post))
+        await liked(database)
+        labels = {"table": "feed", "handler": "counters", "outcome": "handled"}
+        await until(lambda: gateway.metrics.registry.get_sample_value("stream_records_total", labels) is not None)
+        async with http.get(f"http://127.0.0.1:{port}/metrics") as answer:
+            told = await answer.text()
+    assert 'stream_leases_held{table="feed"} 1.0' in told
+    assert 'stream_records_total{handler="counters",outcome="handled",table="feed"}' in told
+
+
+async def liked(database: Database) -> None:
+    """Wait until the one post has its like counted."""
+    async with asyncio.timeout(20):
+        while not any(item.get("likes") for item in await items_of(database, FEED)):  # noqa: ASYNC110 - no event
+            await asyncio.sleep(0.02)
+
+
+async def test_the_pipeline_runs_in_a_process_of_its_own_and_stops_clean(
+    database: Database, store_options: StoreOptions
+) -> None:
+    store = ("--store", store_options.store, "--prefix", store_options.prefix)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "gateway.py", "pipeline", "feed", *store, cwd=ROOT, stderr=asyncio.subprocess.PIPE
+    )
+    await put(database, user_item("ada"), post := post_item("p1"), like_item(post))
+    await liked(database)
+    process.send_signal(signal.SIGTERM)
+    _, told = await process.communicate()
+    assert (process.returncode, b"Stopped." in told) == (0, True)
+    (lease,) = (await leases_of(database)).values()
+    assert lease.owner is None
+
+
+async def test_a_taken_port_for_metrics_is_told_in_words(database: Database, store_options: StoreOptions) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        settings = Settings(secret=SECRET, metrics_port=port)
+        with pytest.raises(Misconfigured, match=f"127.0.0.1:{port}: Address already in use"):
+            async with Gateway(settings, store_options).running():
+                pass

@@ -1,0 +1,317 @@
+"""Two consumers of a stream in one process read each shard once, at positions of their own."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+
+import pytest
+
+from datastore.change_streams.shards.shard_reader import Wire, stream_of
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.database import Database
+from datastore.errors import Unavailable
+from datastore.keyspace.feeds.table import FEED
+from pipelines.consumer.batches import BatchProcessor
+from pipelines.consumer.consumer import Consumer
+from pipelines.consumer.metrics import StreamMetrics
+from pipelines.consumer.shared_pages import MOST_RECORDS, SharedPages, SharedShard
+from pipelines.feeds.pipeline import FeedPipeline
+from pipelines.feeds.search import SearchPipeline
+from tests.support.consumers import (
+    AT_ONCE,
+    QUICK,
+    SOON,
+    Gate,
+    Instance,
+    Noting,
+    leased,
+    leases_of,
+    now,
+    numbered,
+    record,
+    until,
+)
+from tests.support.feed_changes import put, store_of
+from tests.support.scripted_stream import Script, Shard
+from tests.support.served import Served
+
+GROUP = "following"
+
+
+class CountingWire:
+    """A wire that counts its GetRecords calls."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+        self.reads = 0
+
+    async def call(self, operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
+        self.reads += operation == "GetRecords"
+        return await self._wire.call(operation, payload, timeout=timeout)
+
+    def now(self) -> datetime:
+        return self._wire.now()
+
+
+class Follower:
+    """The following consumer of an instance, while entered with `running`."""
+
+    def __init__(
+        self,
+        database: Database,
+        leader: Instance,
+        handler: Noting,
+        name: str = "follower",
+        *,
+        patience: float = 60.0,
+        wire: Wire | None = None,
+    ) -> None:
+        self.wire = CountingWire(wire or database.client)
+        self.handler = handler
+
+        def store() -> Any:
+            return store_of(database)
+
+        metrics = StreamMetrics()
+        batches = BatchProcessor([handler], store, now, metrics, retries=AT_ONCE, outage=SOON)
+        self.consumer = Consumer(
+            self.wire,
+            FEED,
+            database.prefix,
+            batches,
+            store,
+            name,
+            now,
+            metrics,
+            group=GROUP,
+            leader=leader.consumer,
+            pace=replace(QUICK, follow_seconds=patience),
+        )
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Follower"]:
+        task = asyncio.create_task(self.consumer.run())
+        try:
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+async def group_of(database: Database) -> str:
+    return f"{await stream_of(database.client, FEED.name, database.prefix)} {GROUP}"
+
+
+async def test_a_shard_is_read_once_for_both(database: Database) -> None:
+    first, second = Noting(), Noting()
+    leader = Instance(database, first)
+    follower = Follower(database, leader, second)
+    async with leader.running(), follower.running():
+        await put(database, numbered(0))
+        await until(lambda: second.numbers() == [0])
+        (shard,) = follower.consumer.working
+        shared = leader.consumer.pages.of(await stream_of(database.client, FEED.name, database.prefix), shard)
+        assert shared is not None
+        await until(lambda: shared.at_end)
+        before = follower.wire.reads
+        for number in range(1, 30):
+            await put(database, numbered(number))
+            await until(lambda number=number: second.numbers()[-1:] == [number])  # type: ignore[misc]
+        await until(lambda: first.numbers() == list(range(30)))
+        assert second.numbers() == list(range(30))
+        assert follower.wire.reads == before
+
+    own = await leases_of(database, await group_of(database))
+    assert own.keys() == (await leases_of(database)).keys()
+    assert all(lease.checkpoint for lease in own.values())
+
+
+async def test_a_follower_whose_handler_is_away_holds_up_nothing_and_catches_up(database: Database) -> None:
+    away = True
+
+    async def fail(_: Sequence[Change]) -> None:
+        if away:
+            raise Unavailable("The search host is away.")
+
+    first, second = Noting(), Noting(before=fail)
+    leader = Instance(database, first)
+    follower = Follower(database, leader, second)
+    async with leader.running(), follower.running():
+        await put(database, *[numbered(number) for number in range(40)])
+        await until(lambda: first.numbers() == list(range(40)))
+        await until(lambda: second.calls > 2)
+        assert second.seen == []
+        away = False
+        await until(lambda: second.numbers() == list(range(40)))
+
+
+async def test_a_leader_that_is_held_up_holds_up_no_follower(database: Database) -> None:
+    gate = Gate()
+    first, second = Noting(before=gate), Noting()
+    leader = Instance(database, first)
+    follower = Follower(database, leader, second, patience=0.05)
+    async with leader.running(), follower.running():
+        await put(database, numbered(0))
+        await until(lambda: gate.inside == 1)
+        await put(database, *[numbered(number) for number in range(1, 5)])
+        await until(lambda: second.numbers() == list(range(5)))
+        assert first.seen == []
+        gate.opened.set()
+        await until(lambda: first.numbers() == list(range(5)))
+        await put(database, numbered(5))
+        await until(lambda: second.numbers() == list(range(6)))  # none of them twice
+
+
+async def test_what_was_written_before_is_read_by_the_follower_itself(database: Database) -> None:
+    first, second = Noting(), Noting()
+    leader = Instance(database, first)
+    async with leader.running():
+        await put(database, *[numbered(number) for number in range(5)])
+        await until(lambda: first.numbers() == list(range(5)))
+        async with (follower := Follower(database, leader, second)).running():
+            await until(lambda: second.numbers() == list(range(5)))
+            assert follower.wire.reads >= 1
+
+
+async def test_a_follower_works_where_the_leaders_group_reads(database: Database) -> None:
+    """The leader of another process reads the shard, then the leader of this process."""
+    group = await group_of(database)
+    here, there = Noting(), Noting()
+    first, second = Instance(database, Noting(), name="one"), Instance(database, Noting(), name="two")
+    async with second.running(), first.running():
+        await until(lambda: bool(first.consumer.working or second.consumer.working))
+        reading, other = (first, second) if first.consumer.working else (second, first)
+        await until(lambda: bool(other.consumer.elsewhere))
+        idle = Follower(database, other, there, "there")
+        async with idle.running(), Follower(database, reading, here, "here").running():
+            await put(database, numbered(0))
+            await until(lambda: here.numbers() == [0])
+            assert not idle.consumer.working
+            await leased(database, lambda leases: [one.owner for one in leases.values()] == ["here"], group)
+
+
+async def test_a_follower_gives_a_shard_back_that_its_leader_loses(database: Database) -> None:
+    handler = Noting()
+    first, second = Instance(database, Noting(), name="one"), Instance(database, Noting(), name="two")
+    async with first.running():
+        await until(lambda: bool(first.consumer.working))
+        async with Follower(database, first, handler, "of one").running() as follower:
+            await until(lambda: bool(follower.consumer.working))
+            async with second.running():
+                first.kill()  # its lease expires without its knowledge
+                first.consumer.elsewhere = frozenset(follower.consumer.working)  # as it would see
+                await until(lambda: not follower.consumer.working)
+                await until(lambda: bool(second.consumer.working))
+                async with Follower(database, second, handler, "of two").running():
+                    await put(database, numbered(7))
+                    await until(lambda: handler.numbers() == [7])
+
+
+async def test_a_follower_that_was_away_while_shards_split_gets_all_in_order(database: Database) -> None:
+    """The leaders of two processes are through with all shards before the followers handle the first record."""
+    script = Script(root=Shard(), a=Shard("root"), b=Shard("root"), c=Shard("a"))
+    numbers = {"root": range(5), "a": range(5, 10), "b": range(20, 25), "c": range(10, 15)}
+    for shard, written in numbers.items():
+        script.shards[shard].records += [record(number, shard) for number in written]
+    script.shards["root"].closed = script.shards["a"].closed = True
+    away = True
+    order: list[int] = []
+
+    async def handle(changes: Sequence[Change]) -> None:
+        if away:
+            raise Unavailable("The search host is away.")
+        order.extend(change.new["n"] for change in changes if change.new is not None)
+
+    led = Noting()
+    leaders = [Instance(database, led, wire=script, name=name) for name in ("one", "two")]
+    followers = [
+        Follower(database, leader, Noting(before=handle), f"of {leader.name}", patience=0.05, wire=script)
+        for leader in leaders
+    ]
+    async with AsyncExitStack() as stack:
+        for leader in leaders:
+            await stack.enter_async_context(leader.running())
+        for follower in followers:
+            await stack.enter_async_context(follower.running())
+        await until(lambda: len(set(led.numbers())) == 20)
+        assert order == []
+        away = False
+        await until(lambda: len(set(order)) == 20)
+        script.shards["b"].records.append(record(25, "b"))
+        script.shards["c"].records.append(record(15, "c"))
+        await until(lambda: {15, 25} <= set(order) & set(led.numbers()))
+
+    for parent, child in (("root", "a"), ("root", "b"), ("a", "c")):
+        assert max(order.index(number) for number in numbers[parent]) < order.index(numbers[child][0])
+    for written in numbers.values():
+        assert list(dict.fromkeys(number for number in order if number in written)) == list(written)
+
+
+async def test_the_search_index_of_a_gateway_follows_its_feed_pipeline(served: Served) -> None:
+    background = served.gateway.background
+    jobs = list(replace(background, settings=replace(background.settings, feed_pipeline=True)).jobs())
+    pipelines = [job.__self__ for job in jobs if hasattr(job, "__self__")]
+    (feed,) = [one for one in pipelines if isinstance(one, FeedPipeline)]
+    (search,) = [one for one in pipelines if isinstance(one, SearchPipeline)]
+
+    assert search.consumer.leader is feed.consumer
+    assert background.search_pipeline().consumer.leader is None  # `gateway.py pipeline search`
+
+
+# What is kept
+
+
+def test_nothing_is_kept_until_somebody_follows() -> None:
+    shard = SharedShard("90")
+    shard.add([record(number) for number in range(5)])
+    assert shard.take("90", 10) is None  # it has to read these itself
+    assert shard.take("104", 10) == []
+    shard.add([record(number) for number in range(5, 8)])
+    assert shard.take("104", 2) == [record(5), record(6)]
+    assert shard.take("106", 10) == [record(7)]
+    assert shard.take("107", 10) == []
+    assert shard.take("104", 10) is None
+
+
+def test_a_follower_that_is_ahead_takes_nothing_twice() -> None:
+    shard = SharedShard(None)
+    assert shard.take("103", 10) == []
+    shard.add([record(number) for number in range(3)])
+    assert shard.take("103", 10) == []
+    shard.add([record(number) for number in range(3, 6)])
+    assert shard.take("103", 10) == [record(4), record(5)]
+
+
+def test_what_is_kept_is_bounded() -> None:
+    shard = SharedShard(None)
+    assert shard.take(None, 10) == []
+    shard.add([record(number) for number in range(MOST_RECORDS + 1)])
+    assert shard.take(None, 10) is None
+    assert shard.take("100", MOST_RECORDS) == [record(number) for number in range(1, MOST_RECORDS + 1)]
+
+
+@pytest.mark.parametrize("lost", [True, False])
+def test_records_that_have_no_place_are_left_to_the_follower(lost: bool) -> None:
+    shard = SharedShard(None)
+    assert shard.take(None, 10) == []
+    if lost:
+        shard.add([record(1)])
+        shard.lose()
+        assert shard.take(None, 10) == []
+        assert not shard.at_end
+    else:
+        shard.add([record(1), {"dynamodb": {}}, record(2)])
+        assert shard.take(None, 10) is None
+        assert shard.take("102", 10) == []
+
+
+async def test_shards_of_two_streams_are_two() -> None:
+    pages = SharedPages()
+    shard = pages.open("a", "s", None)
+    assert pages.of("a", "s") is shard
+    assert pages.of("b", "s") is None
+    pages.close("a", "s")
+    assert pages.of("a", "s") is None

@@ -1,0 +1,286 @@
+"""Fetching USGS feeds: names, files and addresses to bytes."""
+
+import gzip
+import hashlib
+import time
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+from yarl import URL
+
+from datastore.dynamodb.retry.backoff import Backoff
+from pipelines.earthquakes import usgs_fetch
+from pipelines.earthquakes.usgs_feed import FeedCode, FeedError, read_events
+from pipelines.earthquakes.usgs_fetch import FeedDownload, feed_url, open_source
+from tests.support.usgs_samples import (
+    Handler,
+    answering,
+    cut_after_50_bytes,
+    cut_before_the_body,
+    feature,
+    feed,
+    feed_server,
+    hang,
+    read_until_fault,
+)
+
+QUICK = Backoff(initial=0.001, maximum=0.002, attempts=4)
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as opened:
+        yield opened
+
+
+async def body_of(source: FeedDownload) -> bytes:
+    return b"".join([chunk async for chunk in source.chunks()])
+
+
+async def refusal(source: str, session: aiohttp.ClientSession, **options: Any) -> FeedError:
+    with pytest.raises(FeedError) as caught:
+        async with open_source(source, session=session, **({"retry": QUICK} | options)) as opened:
+            await body_of(opened)
+    return caught.value
+
+
+async def test_an_address_is_read_hashed_and_counted(session: aiohttp.ClientSession) -> None:
+    seen: list[str] = []
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        seen.append(request.headers["User-Agent"])
+        return web.Response(body=feed(feature()), headers={"ETag": '"1"', "Last-Modified": "then"})
+
+    async with feed_server(handler) as url, open_source(url, session=session) as source:
+        assert source.total == len(feed(feature()))
+        assert await body_of(source) == feed(feature())
+    assert source.size == source.total
+    assert source.sha256 == hashlib.sha256(feed(feature())).hexdigest()
+    assert (source.etag, source.last_modified, source.retries, source.not_modified) == ('"1"', "then", 0, False)
+    assert "gateway" in seen[0]
+
+
+async def test_a_304_has_no_chunks_and_says_so(session: aiohttp.ClientSession) -> None:
+    async def handler(request: web.Request) -> web.StreamResponse:
+        asked = request.headers["If-None-Match"], request.headers["If-Modified-Since"]
+        return web.Response(status=304 if asked == ('"1"', "then") else 500, headers={"ETag": '"1"'})
+
+    async with (
+        feed_server(handler) as url,
+        open_source(url, session=session, etag='"1"', last_modified="then") as source,
+    ):
+        assert source.not_modified
+        assert await body_of(source) == b""
+        assert (source.etag, source.total) == ('"1"', None)
+
+
+async def test_a_429_is_repeated_after_the_time_it_names(session: aiohttp.ClientSession) -> None:
+    async with feed_server(answering(429, Retry_After="1"), answering(body=feed())) as url:
+        start = time.monotonic()
+        async with open_source(url, session=session, retry=QUICK) as source:
+            assert await body_of(source) == feed()
+        assert time.monotonic() - start >= 1
+        assert source.retries == 1
+
+
+async def test_a_429_that_names_a_long_time_is_not_waited_for(session: aiohttp.ClientSession) -> None:
+    async with feed_server(answering(429, Retry_After="3600"), answering(body=feed())) as url:
+        error = await refusal(url, session)
+    assert (error.code, error.retries) == (FeedCode.RATE_LIMITED, 0)
+
+
+async def test_a_429_that_goes_on_is_rate_limited(session: aiohttp.ClientSession) -> None:
+    async with feed_server(answering(429)) as url:
+        error = await refusal(url, session)
+    assert (error.code, error.retries) == (FeedCode.RATE_LIMITED, 3)
+
+
+@pytest.mark.parametrize("first", [answering(503), answering(500)])
+async def test_what_may_pass_is_repeated(session: aiohttp.ClientSession, first: Handler) -> None:
+    async with feed_server(first, first, answering(body=feed())) as url:
+        async with open_source(url, session=session, retry=QUICK) as source:
+            assert await body_of(source) == feed()
+        assert source.retries == 2
+
+
+async def test_a_connection_lost_before_the_body_is_made_again(session: aiohttp.ClientSession) -> None:
+    async with feed_server(*[cut_before_the_body] * 3, answering(body=feed())) as url:
+        async with open_source(url, session=session, retry=QUICK) as source:
+            assert await body_of(source) == feed()
+        assert source.retries >= 1  # aiohttp itself may have tried again unseen
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "retries"),
+    [(404, "NOT_FOUND", 0), (400, "HTTP_STATUS", 0), (409, "HTTP_STATUS", 0), (204, "HTTP_STATUS", 0),
+     (502, "HTTP_STATUS", 3)],
+)  # fmt: skip
+async def test_other_statuses_are_told(session: aiohttp.ClientSession, status: int, code: str, retries: int) -> None:
+    async with feed_server(answering(status)) as url:
+        error = await refusal(url, session)
+    assert (error.code, error.retries) == (code, retries)
+    assert str(status) in str(error)
+
+
+async def test_a_body_cut_off_is_truncated_and_not_asked_for_again(session: aiohttp.ClientSession) -> None:
+    async with feed_server(cut_after_50_bytes, answering(body=feed())) as url:
+        error = await refusal(url, session)
+    assert (error.code, error.retries) == (FeedCode.TRUNCATED, 0)
+
+
+async def test_html_with_status_200_is_not_geojson(session: aiohttp.ClientSession) -> None:
+    async with (
+        feed_server(answering(body=b"<html>We have moved</html>")) as url,
+        open_source(url, session=session) as source,
+    ):
+        _, error = await read_until_fault(source.chunks())
+    assert error is not None
+    assert error.code is FeedCode.NOT_GEOJSON
+
+
+async def test_a_service_that_hangs_is_a_timeout(session: aiohttp.ClientSession) -> None:
+    limits = aiohttp.ClientTimeout(total=5, sock_read=0.1)
+    async with feed_server(hang) as url:
+        error = await refusal(url, session, limits=limits, retry=Backoff(initial=0.001, maximum=0.001, attempts=2))
+    assert (error.code, error.retries) == (FeedCode.TIMEOUT, 1)
+
+
+async def test_a_body_that_stops_coming_is_a_timeout(session: aiohttp.ClientSession) -> None:
+    async def stall(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"{")
+        return await hang(request)
+
+    async with feed_server(stall) as url:
+        error = await refusal(url, session, limits=aiohttp.ClientTimeout(total=0.2))
+    assert error.code is FeedCode.TIMEOUT
+
+
+async def test_a_port_nobody_listens_on_is_unreachable(session: aiohttp.ClientSession) -> None:
+    async with feed_server(hang) as url:
+        pass
+    error = await refusal(url, session)
+    assert (error.code, error.retries) == (FeedCode.UNREACHABLE, 3)
+
+
+async def test_a_compressed_answer_is_read_with_its_size_unknown(session: aiohttp.ClientSession) -> None:
+    packed = gzip.compress(feed(feature()))
+    async with (
+        feed_server(answering(body=packed, Content_Encoding="gzip")) as url,
+        open_source(url, session=session) as source,
+    ):
+        assert source.total is None
+        assert len([item async for item in read_events(source.chunks(), ingested_at_ms=5)]) == 1
+
+
+async def test_a_body_that_is_gzip_itself_is_hashed_as_it_is(session: aiohttp.ClientSession) -> None:
+    packed = gzip.compress(feed(feature()))
+    async with feed_server(answering(body=packed)) as url, open_source(url, session=session) as source:
+        assert len([item async for item in read_events(source.chunks(), ingested_at_ms=5)]) == 1
+    assert source.sha256 == hashlib.sha256(packed).hexdigest()
+
+
+async def test_a_body_over_the_limit_is_too_large_told_or_not(
+    session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def untold(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b" " * 2000)
+        return response
+
+    monkeypatch.setattr(usgs_fetch, "MOST_BYTES", 1000)
+    for handler in (answering(body=b" " * 2000), untold):
+        async with feed_server(handler) as url:
+            assert (await refusal(url, session)).code is FeedCode.TOO_LARGE
+
+
+async def test_a_redirect_is_followed_on_its_own_host(session: aiohttp.ClientSession) -> None:
+    async with (
+        feed_server(answering(302, Location="/other"), answering(body=feed())) as url,
+        open_source(url, session=session) as source,
+    ):
+        assert await body_of(source) == feed()
+
+
+async def test_redirects_without_end_are_told(session: aiohttp.ClientSession) -> None:
+    async with feed_server(answering(302, Location="/again")) as url:
+        assert (await refusal(url, session)).code is FeedCode.HTTP_STATUS
+
+
+@pytest.mark.parametrize(
+    "location",
+    [
+        "http://169.254.169.254/latest/meta-data/",
+        "//localhost/feed",
+        "http://127.0.0.1/feed",
+        "http://127.0.0.1:1/feed",
+        "https://127.0.0.1/feed",
+        "http://2130706433/feed",
+        "http://127.0.0.1@localhost/feed",
+        "ftp://127.0.0.1/feed",
+        "file:///etc/hosts",
+        "http://[x/",
+    ],
+)
+async def test_no_redirect_leads_to_another_host_or_port(session: aiohttp.ClientSession, location: str) -> None:
+    async with feed_server(answering(302, Location=location)) as url:
+        assert (await refusal(url, session)).code is FeedCode.BAD_SOURCE
+
+
+def test_only_http_on_its_usual_port_may_become_https() -> None:
+    pairs = [
+        "http://usgs.gov https://usgs.gov/a",
+        "https://usgs.gov http://usgs.gov",
+        "http://usgs.gov:81 https://usgs.gov",
+    ]
+    assert [usgs_fetch._is_same_host(*map(URL, pair.split())) for pair in pairs] == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    "source", ["ftp://usgs.gov/a", "file:///etc/hosts", "http://", "http://[x/", "://", "gopher://x"]
+)
+async def test_other_schemes_are_refused(session: aiohttp.ClientSession, source: str) -> None:
+    assert (await refusal(source, session)).code is FeedCode.BAD_SOURCE
+
+
+@pytest.mark.parametrize("name", ["all_dya", "3.5_day", "all", "", "all_day_week", "ALL_DAY"])
+async def test_a_wrong_name_lists_the_sizes_and_ages_there_are(session: aiohttp.ClientSession, name: str) -> None:
+    error = await refusal(name, session)
+    assert error.code is FeedCode.BAD_SOURCE
+    assert "significant, 4.5, 2.5, 1.0, all" in str(error)
+    assert "hour, day, week, month" in str(error)
+
+
+def test_a_name_is_expanded_to_its_address() -> None:
+    assert feed_url("2.5_month") == "https://earthquake.usgs.gov/earthquakes/feed/v1.0/summary/2.5_month.geojson"
+
+
+async def test_a_file_is_read_hashed_and_counted(session: aiohttp.ClientSession, tmp_path: Path) -> None:
+    path = tmp_path / "feed.geojson.gz"
+    packed = gzip.compress(feed(feature()))
+    path.write_bytes(packed)
+    async with open_source(str(path), session=session) as source:
+        assert len([item async for item in read_events(source.chunks(), ingested_at_ms=5)]) == 1
+    assert (source.size, source.total, source.retries) == (len(packed), len(packed), 0)
+    assert source.sha256 == hashlib.sha256(packed).hexdigest()
+
+
+async def test_a_file_that_is_not_there_or_no_file_is_told(session: aiohttp.ClientSession, tmp_path: Path) -> None:
+    assert (await refusal(str(tmp_path / "none.geojson"), session)).code is FeedCode.NOT_FOUND
+    assert (await refusal("no-such-file.json", session)).code is FeedCode.NOT_FOUND
+    assert (await refusal(str(tmp_path), session)).code is FeedCode.BAD_SOURCE
+    assert (await refusal("/tmp/nul\0.json", session)).code is FeedCode.BAD_SOURCE
+
+
+async def test_retry_after_is_read_in_seconds_and_as_a_date() -> None:
+    now = datetime(2026, 11, 21, tzinfo=UTC)
+    texts = ["7", format_datetime(now + timedelta(seconds=9), usegmt=True), format_datetime(now), "soon", "", "-5"]
+    assert [usgs_fetch._retry_after(text, now) for text in texts] == [7.0, 9.0, 0.0, 0.0, 0.0, 0.0]

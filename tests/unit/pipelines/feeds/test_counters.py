@@ -1,0 +1,405 @@
+"""What the pipeline counts: exactly, however records are repeated, split and interrupted."""
+
+import random
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.database import Database
+from datastore.dynamodb.client import Client, RequestRefused
+from datastore.dynamodb.codec import Item
+from datastore.feeds.leaderboards import Leaderboards
+from datastore.feeds.posts import post_from
+from datastore.feeds.users import user_from
+from datastore.keyspace.feeds import leaderboards
+from datastore.keyspace.feeds.leaderboards import FEED_METRICS
+from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
+from datastore.keyspace.feeds.table import FEED
+from datastore.model.timestamps import to_seconds
+from datastore.session.metering import Call
+from pipelines.feeds.counters import Counters
+from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
+from tests.support.feed_changes import feed_changes, items_of, put, remove, store_of
+from tests.support.feed_items import (
+    comment_item,
+    following_item,
+    inserted,
+    like_item,
+    modified,
+    post_item,
+    removed,
+    tombstone,
+    user_item,
+)
+from tests.support.served import NOON, Clock
+
+
+def counters(database: Database, client: Client | None = None, clock: Clock | None = None) -> Counters:
+    return Counters(lambda: store_of(database, client), clock or Clock(), uniform=lambda: 0.01)
+
+
+async def numbers(database: Database) -> dict[str, dict[str, int]]:
+    """The counters of users and posts that are not nothing, by key."""
+    counted = ("posts", "followers", "following", "likes", "comments")
+    found = {
+        item["PK"]: {name: item[name] for name in counted if item.get(name)}
+        for item in await items_of(database, FEED)
+        if item["SK"] == "META"
+    }
+    return {key: counts for key, counts in found.items() if counts}
+
+
+async def metrics(database: Database) -> dict[str, dict[str, int]]:
+    """The counts of months and windows that are not nothing, by period and name."""
+    found: dict[str, dict[str, int]] = {}
+    for item in await items_of(database, FEED_METRICS):
+        counts = {name: item[name] for name in ("posts", "likes", "comments", "score") if item.get(name)}
+        if item["SK"] != leaderboards.BOARD and counts:
+            found[f"{item['PK'].split('#')[1]} {item['SK']}"] = counts
+    return found
+
+
+async def boards(database: Database) -> dict[str, list[tuple[str, int]]]:
+    return {
+        item["PK"]: [(member["name"], member.get("score", member["posts"])) for member in item["members"]]
+        for item in await items_of(database, FEED_METRICS)
+        if item["SK"] == leaderboards.BOARD
+    }
+
+
+async def state(database: Database) -> Any:
+    """All that is counted."""
+    return await numbers(database), await metrics(database), await boards(database)
+
+
+def story(name: str = "", at: datetime = NOON) -> tuple[list[Item], list[Item]]:
+    """Items that come, one after another, and which of them go."""
+    ada, bob, cleo = (f"{user}{name}" for user in ("ada", "bob", "cleo"))
+    post = post_item(f"p1{name}", ada, at, tags=["tea", "cake"])
+    followers_only = post_item(f"p2{name}", ada, at, "followers", tags=["tea"])
+    private = post_item(f"p3{name}", bob, at, "private", tags=["tea"])
+    come = [
+        *map(user_item, (ada, bob, cleo)),
+        *(post, followers_only, private),
+        *(following_item(bob, ada), following_item(cleo, ada), following_item(ada, bob)),
+        *(like_item(post, bob, at), like_item(post, cleo, at), like_item(post, ada, at)),
+        *(like_item(followers_only, bob, at), like_item(private, bob, at)),
+        *(comment_item(post, "c1", bob, at), comment_item(post, "c2", ada, at), comment_item(post, "c3", bob, at)),
+    ]
+    return come, [come[7], come[10], come[16]]
+
+
+STORY = (
+    {
+        "USER#ada": {"posts": 2, "followers": 1, "following": 1},
+        "USER#bob": {"followers": 1, "following": 1},
+        "POST#p1": {"likes": 2, "comments": 2},
+        "POST#p2": {"likes": 1},
+        "POST#p3": {"likes": 1},
+    },
+    {
+        "2026-06 AUTHOR#ada": {"posts": 1, "likes": 1, "comments": 1, "score": 3},
+        **{
+            f"{window} TAG#{tag}": {"posts": 1} for window in ("2026-06-25", "2026-06-25T12") for tag in ("tea", "cake")
+        },
+    },
+    {
+        "AUTHORS#2026-06": [("ada", 3)],
+        "TAGS#2026-06-25": [("cake", 1), ("tea", 1)],
+        "TAGS#2026-06-25T12": [("cake", 1), ("tea", 1)],
+    },
+)
+
+
+async def played(database: Database) -> list[Change]:
+    """The story, written to the table and read from its stream."""
+    come, go = story()
+    await put(database, *come)
+    await remove(database, *go)
+    return await feed_changes(database)
+
+
+async def test_all_is_counted_where_it_belongs(database: Database) -> None:
+    await counters(database).handle(await played(database))
+
+    assert await state(database) == STORY
+
+
+async def test_what_the_counting_itself_changes_is_not_counted(database: Database) -> None:
+    changes = await played(database)
+    await counters(database).handle(changes)
+
+    own = await feed_changes(database, since=len(changes))
+    await counters(database).handle(own)
+
+    assert len(own) >= 5
+    assert await state(database) == STORY
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_records_that_come_again_in_any_split_change_nothing(database: Database, seed: int) -> None:
+    chance = random.Random(seed)
+    changes = await played(database)
+    handled = 0
+
+    while handled < len(changes):
+        start = chance.randint(max(0, handled - 8), handled)
+        handled = min(len(changes), handled + chance.randint(1, 6))
+        await counters(database).handle([*changes[start:handled], *changes[start:handled:2]])
+    await counters(database).handle(changes)
+
+    assert await state(database) == STORY
+
+
+async def test_a_deleted_post_is_taken_back_with_what_it_counted_for(database: Database) -> None:
+    post = post_item("p1", tags=["tea", "tea"])
+    like, comment = like_item(post), comment_item(post, "c1")
+    await put(database, user_item("ada"), post, like, comment)
+    await put(database, tombstone(post))
+    await remove(database, like, comment)
+
+    await counters(database).handle(await feed_changes(database))
+
+    assert await numbers(database) == {}
+    assert await metrics(database) == {}
+    assert await boards(database) == {"AUTHORS#2026-06": [], "TAGS#2026-06-25": [], "TAGS#2026-06-25T12": []}
+
+
+async def test_a_post_that_is_removed_by_hand_is_deleted(database: Database) -> None:
+    post = post_item("p1", tags=["tea"])
+    await put(database, user_item("ada"), post)
+    await remove(database, post)
+
+    await counters(database).handle(await feed_changes(database))
+
+    assert (await numbers(database), await metrics(database)) == ({}, {})
+
+
+async def test_a_tombstone_that_expires_is_not_counted_again(database: Database) -> None:
+    post = post_item("p1", tags=["tea"])
+    await put(database, user_item("ada"))
+    changes = [inserted(post), modified(post, tombstone(post)), removed(tombstone(post), by_ttl=True)]
+
+    await counters(database).handle(changes)
+
+    assert (await numbers(database), await metrics(database)) == ({}, {})
+
+
+async def test_likes_of_a_deleted_post_do_not_revive_it(database: Database) -> None:
+    post = post_item("p1")
+    gone = post_item("p2")
+    await put(database, tombstone(post))
+
+    await counters(database).handle([inserted(answer) for answer in (like_item(post), like_item(gone, "cleo"))])
+
+    (kept,) = await items_of(database, FEED)
+    assert kept == tombstone(post)
+
+
+async def test_counters_of_users_who_are_not_there_are_left_out(database: Database) -> None:
+    await put(database, user_item("bob"))
+
+    await counters(database).handle([inserted(following_item("bob", "nobody")), inserted(post_item("p1", "nobody"))])
+
+    assert await numbers(database) == {"USER#bob": {"following": 1}}
+
+
+async def test_what_is_taken_back_before_it_is_counted_is_shown_as_nothing_and_made_good_later(
+    database: Database,
+) -> None:
+    """What would have counted it is a dead letter at first."""
+    await put(database, user_item("ada"), user_item("bob"), post := post_item("p1"), more := post_item("p2"))
+    like, follow = like_item(post), following_item("bob", "ada")
+    await counters(database).handle([inserted(post), inserted(more)])
+
+    await counters(database).handle([removed(like), removed(follow)])
+
+    found = {item["PK"]: item for item in await items_of(database, FEED)}
+    assert (post_from(found["POST#p1"]).likes, user_from(found["USER#ada"]).followers) == (0, 0)
+    (rank,) = await Leaderboards(store_of(database), NOON).top_authors("2026-06", 10)
+    assert (rank.posts, rank.likes, rank.score) == (2, 0, 1)
+
+    await counters(database).handle([inserted(like), inserted(follow)])
+
+    assert (await numbers(database))["USER#ada"] == {"posts": 2}
+    (rank,) = await Leaderboards(store_of(database), NOON).top_authors("2026-06", 10)
+    assert (rank.posts, rank.likes, rank.score) == (2, 0, 2)
+
+
+async def test_each_thing_counts_in_the_month_of_its_own_moment(database: Database) -> None:
+    june, july = NOON.replace(day=30, hour=23), NOON.replace(month=7, day=1)
+    post = post_item("p1", at=june, tags=["tea"])
+
+    await counters(database).handle([inserted(post), inserted(like_item(post, at=july))])
+    await counters(database).handle([removed(like_item(post, at=july)), inserted(comment_item(post, "c1", at=july))])
+
+    assert await metrics(database) == {
+        "2026-06 AUTHOR#ada": {"posts": 1, "score": 1},
+        "2026-07 AUTHOR#ada": {"comments": 1, "score": 1},
+        "2026-06-30 TAG#tea": {"posts": 1},
+        "2026-06-30T23 TAG#tea": {"posts": 1},
+    }
+    assert (await boards(database))["AUTHORS#2026-07"] == [("ada", 1)]
+
+
+async def test_windows_of_tags_that_have_expired_are_left_alone(database: Database) -> None:
+    clock = Clock()
+    clock.forward(days=4)
+    post = post_item("p1", tags=["tea"])
+
+    await counters(database, clock=clock).handle([inserted(post)])
+    assert "2026-06-25 TAG#tea" in await metrics(database)
+    clock.forward(days=60)
+    await counters(database, clock=clock).handle([removed(post)])
+
+    assert await metrics(database) == {"2026-06-25 TAG#tea": {"posts": 1}}
+    assert (await boards(database))["TAGS#2026-06-25"] == [("tea", 1)]
+
+
+async def test_counts_of_tags_expire_some_time_after_their_window(database: Database) -> None:
+    await counters(database).handle([inserted(post_item("p1", tags=["tea"]))])
+
+    found = {item["PK"]: item.get("expiresAt") for item in await items_of(database, FEED_METRICS)}
+    shard = leaderboards.shard("tea")
+    assert found[f"TAGS#2026-06-25T12#{shard}"] == to_seconds(NOON + timedelta(hours=1, days=3))
+    assert found[f"TAGS#2026-06-25#{shard}"] == to_seconds(NOON.replace(hour=0) + timedelta(days=61))
+    assert {until for key, until in found.items() if key.startswith("AUTHORS")} == {None}
+
+
+async def test_a_record_that_makes_no_sense_raises_and_the_others_count_without_it(database: Database) -> None:
+    post = post_item("p1")
+    await put(database, post)
+    senseless = {name: value for name, value in like_item(post).items() if name != "created_at"}
+    good = [inserted(like_item(post, "cleo")), inserted(like_item(post, "dan"))]
+
+    with pytest.raises(KeyError):
+        await counters(database).handle([good[0], inserted(senseless), good[1]])
+    assert await numbers(database) == {}
+    await counters(database).handle(good)
+
+    assert await numbers(database) == {"POST#p1": {"likes": 2}}
+
+
+async def test_a_board_that_was_not_renewed_is_when_the_record_comes_again(database: Database) -> None:
+    changes = await played(database)
+    await counters(database).handle(changes)
+    for item in await items_of(database, FEED_METRICS):
+        if item["SK"] == leaderboards.BOARD:
+            stale = {**item, "members": [], "version": item["version"] + 1}
+            await store_of(database).write_all(FEED_METRICS, puts=[stale])
+
+    await counters(database).handle(changes)
+
+    assert await state(database) == STORY
+
+
+async def test_a_board_that_was_lost_is_made_of_all_counts(database: Database) -> None:
+    changes = await played(database)
+    await counters(database).handle(changes)
+    for item in await items_of(database, FEED_METRICS):
+        if item["SK"] == leaderboards.BOARD:
+            await store_of(database).write_all(FEED_METRICS, deletes=[leaderboards.board(*item["PK"].split("#"))])
+
+    await counters(database).handle(changes[3:4])
+
+    assert await state(database) == STORY
+
+
+async def done_and_refused(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    """The engine does it, but the caller is told that it did not."""
+    await proxy.ask(seen)
+    return await refuse(400, "AccessDeniedException")(proxy, seen)
+
+
+@pytest.mark.parametrize("fault", [refuse(400, "AccessDeniedException"), done_and_refused], ids=["before", "after"])
+async def test_a_failure_at_any_call_leaves_exact_counts_when_the_records_come_again(
+    database: Database, proxy: Proxy, fault: Any
+) -> None:
+    async with client_of(proxy) as client:
+        first = await calls_of(database, client, proxy, "first")
+        assert first == 6
+        for number in range(first):
+            changes = await changes_of(database, f"-{number}")
+            proxy.faults.extend([*[forward] * number, fault])
+
+            with pytest.raises(RequestRefused):
+                await counters(database, client).handle(changes)
+            proxy.faults.clear()
+            await counters(database, client).handle(changes)
+
+    found = await numbers(database)
+    for number in range(first):
+        ours = {key.removesuffix(f"-{number}"): counts for key, counts in found.items() if key.endswith(f"-{number}")}
+        assert ours == STORY[0], number
+    counted, listed = await metrics(database), await boards(database)
+    assert listed["AUTHORS#2026-06"] == sorted(
+        (f"ada{name}", 3) for name in ("first", *(f"-{n}" for n in range(first)))
+    )
+    assert counted["2026-06-25 TAG#tea"] == {"posts": first + 1}
+    assert listed["TAGS#2026-06-25"] == [("cake", first + 1), ("tea", first + 1)]
+
+
+async def calls_of(database: Database, client: Client, proxy: Proxy, name: str) -> int:
+    """How many calls the story takes, once the boards are there."""
+    await counters(database, client).handle([inserted(post_item("first", f"zoe{name}", tags=["zen"]))])
+    await counters(database, client).handle([removed(post_item("first", f"zoe{name}", tags=["zen"]))])
+    before = len(proxy.seen)
+    await counters(database, client).handle(await changes_of(database, name))
+    return len(proxy.seen) - before
+
+
+async def changes_of(database: Database, name: str) -> list[Change]:
+    come, go = story(name)
+    await put(database, *come)
+    await remove(database, *go)
+    return [*map(inserted, come), *map(removed, go)]
+
+
+class Metered:
+    """A handler of which the calls are known."""
+
+    def __init__(self, database: Database) -> None:
+        self.calls: list[Call] = []
+
+        def open_store() -> Any:
+            store = store_of(database)
+            store.meter.calls = self.calls
+            return store
+
+        self.handler = Counters(open_store, Clock())
+
+    async def made(self, changes: Sequence[Change]) -> list[str]:
+        self.calls.clear()
+        await self.handler.handle(changes)
+        return [call.operation for call in self.calls]
+
+
+async def test_a_hundred_likes_of_one_post_are_one_write_to_it_beside_their_marks(database: Database) -> None:
+    post = post_item("p1")
+    await put(database, post)
+    metered = Metered(database)
+    await metered.made([inserted(post)])
+    likes = [inserted(like_item(post, f"fan{number}")) for number in range(100)]
+
+    made = await metered.made(likes)
+
+    assert made == ["TransactWriteItems"] * 2 + ["GetItem"] * 2 + ["PutItem"]
+    assert [len(call.request["TransactItems"]) for call in metered.calls[:2]] == [100, 4]
+    assert (await numbers(database))["POST#p1"] == {"likes": 100}
+    assert len(await items_of(database, FEED_PIPELINE)) == 101
+
+    assert await metered.made(likes) == made
+    assert (await numbers(database))["POST#p1"] == {"likes": 100}
+
+
+async def test_what_is_of_no_concern_costs_no_call(database: Database) -> None:
+    user = user_item("ada")
+    tag = {"PK": "POST#p1", "SK": "TAG#tea", "author_id": "ada"}
+
+    made = await Metered(database).made([inserted(user), modified(user, {**user, "posts": 1}), inserted(tag)])
+
+    assert made == []

@@ -1,0 +1,430 @@
+"""Posts get into the feeds of those who follow, and out again, however often and however far the handlers run."""
+
+import random
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.database import Database
+from datastore.feeds.visibility import Visibility
+from pipelines.feeds.fan_out import FanOut
+from pipelines.feeds.follow_backfill import FollowBackfill
+from tests.support.feed_world import Happening, Killed, Wire, World, made, once
+
+FANS = [f"fan{number}" for number in range(7)]
+
+
+@pytest.fixture
+async def world(database: Database) -> World:
+    """`ada` writes, and has followers; they fill more than two pages."""
+    world = World(database)
+    await world.users("ada", *FANS)
+    for fan in FANS:
+        await world.follow(fan, "ada")
+    await handle(world)
+    return world
+
+
+async def handle(world: World, changes: Sequence[Change] | None = None, wire: Wire | None = None) -> Wire:
+    """Have the changes handled, or all that are new, by a process of its own; the wire it used."""
+    wire = wire or Wire(world.database.client)
+    changes = await world.changes() if changes is None else changes
+    try:
+        for handler in (
+            FanOut(lambda: world.store(wire), world.clock, page=3),
+            FollowBackfill(lambda: world.store(wire), world.clock, page=3),
+        ):
+            await handler.handle(changes)
+    finally:
+        await wire.quiet()
+    return wire
+
+
+async def killed_after(
+    world: World, calls: int, changes: Sequence[Change], before: Callable[..., Awaitable[None]] | None = None
+) -> bool:
+    """Whether a process that dies after so many calls died before it was done."""
+    try:
+        await handle(world, changes, Wire(world.database.client, last=calls, before=before))
+    except Killed:
+        return True
+    return False
+
+
+def deletion(world: World, post_id: str) -> Happening:
+    """A post is deleted, and another process has handled that."""
+
+    async def delete() -> None:
+        await world.delete(post_id, "ada")
+        await handle(world)
+
+    return delete
+
+
+def leaving(world: World, follower: str) -> Happening:
+    """Somebody stops to follow, and another process has handled that."""
+
+    async def leave() -> None:
+        await world.unfollow(follower, "ada")
+        await handle(world)
+
+    return leave
+
+
+async def a_follow_that_finds_a_post(world: World, follower: str, post_id: str) -> Sequence[Change]:
+    """By the clocks the follow was first: it takes its moment before it is written."""
+    late = world.clock()
+    await world.write(post_id, "ada")
+    await handle(world)
+    world.clock.now = late
+    await world.follow(follower, "ada")
+    return await world.changes()
+
+
+def is_entry_write(operation: str, _payload: Mapping[str, Any]) -> bool:
+    return operation == "BatchWriteItem"
+
+
+async def test_a_post_gets_into_the_feeds_of_those_who_follow(world: World) -> None:
+    await world.write("p1", "ada")
+    await world.follow("ada", "fan0")
+    await world.write("p2", "fan0", Visibility.FOLLOWERS)
+    await handle(world)
+
+    assert await world.entries() == {*((fan, "p1") for fan in FANS), ("ada", "p2")}
+    await world.assert_right()
+
+
+async def test_a_private_post_gets_into_no_feed(world: World) -> None:
+    await world.write("p", "ada", Visibility.PRIVATE)
+    wire = await handle(world)
+
+    assert await world.entries() == set()
+    assert wire.sent == 0
+
+
+async def test_a_fan_out_that_was_done_costs_one_read_more(world: World) -> None:
+    await world.write("p", "ada")
+    changes = await world.changes()
+    await handle(world, changes)
+
+    assert made((await handle(world, changes)).meter.calls) == {"BatchGetItem": 1}
+
+
+async def test_a_feed_begins_with_the_posts_since_the_follow(world: World) -> None:
+    await world.users("eve")
+    await world.write("before", "ada")
+    await handle(world)
+    await world.follow("eve", "ada")
+    await world.write("after", "ada")
+    await world.write("hidden", "ada", Visibility.PRIVATE)
+    follow_and_posts = await world.changes()
+    # The follow is handled last: the fan-out finds the edge, and the follow the posts.
+    await handle(world, follow_and_posts[::-1])
+
+    assert await world.home("eve") == ["after"]
+    await world.assert_right()
+
+
+async def test_a_follow_finds_the_posts_that_were_spread_before_it_came(world: World) -> None:
+    await world.users("eve")
+    await handle(world, await a_follow_that_finds_a_post(world, "eve", "p"))
+
+    assert await world.home("eve") == ["p"]
+    await world.assert_right()
+
+
+async def test_unfollowing_takes_all_posts_of_that_author_out(world: World) -> None:
+    await world.users("bob")
+    await world.follow("fan0", "bob")
+    for number in range(5):
+        await world.write(f"a{number}", "ada")
+        await world.write(f"b{number}", "bob")
+    await handle(world)
+    await world.unfollow("fan0", "ada")
+    await handle(world)
+
+    assert await world.home("fan0") == ["b4", "b3", "b2", "b1", "b0"]
+    await world.assert_right()
+
+
+async def test_one_who_follows_again_has_the_posts_since_then(world: World) -> None:
+    await world.write("old", "ada")
+    await handle(world)
+    await world.unfollow("fan0", "ada")
+    await world.write("missed", "ada")
+    await world.follow("fan0", "ada")
+    await world.write("new", "ada")
+    await handle(world)
+
+    assert await world.home("fan0") == ["new"]
+    await world.assert_right()
+
+
+async def test_a_deleted_post_leaves_the_feeds(world: World) -> None:
+    await world.write("p", "ada")
+    await world.write("kept", "ada")
+    await handle(world)
+    await world.delete("p", "ada")
+    changes = await world.changes()
+    await handle(world, changes)
+
+    assert await world.entries() == {(fan, "kept") for fan in FANS}
+    assert made((await handle(world, changes)).meter.calls) == {"BatchGetItem": 1}
+
+
+async def a_busy_day(world: World) -> None:
+    await world.users("eve")
+    await world.write("p1", "ada")
+    await world.unfollow("fan1", "ada")
+    await world.write("p2", "ada", Visibility.FOLLOWERS)
+    await world.unfollow("fan2", "ada")
+    await world.follow("fan2", "ada")
+    await world.follow("eve", "ada")
+    await world.write("p3", "ada")
+    await world.delete("p2", "ada")
+    await world.follow("fan3", "eve")
+    await world.write("e1", "eve")
+    await world.unfollow("fan3", "ada")
+    await world.write("p4", "ada", Visibility.PRIVATE)
+    await world.delete("p1", "ada")
+    await world.follow("fan1", "ada")
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_changes_in_any_order_and_more_than_once_lead_to_the_same_feeds(world: World, seed: int) -> None:
+    chance = random.Random(seed)
+    await a_busy_day(world)
+    changes = [change for change in await world.changes() if not change.keys["PK"].startswith("FEED#")]
+    for _ in range(2):
+        chance.shuffle(changes)
+        for at in range(0, len(changes), 6):
+            await handle(world, changes[at : at + 6])
+
+    await world.assert_right()
+
+
+async def test_a_process_may_die_after_any_call(world: World) -> None:
+    """Each time a new one takes over and dies a call later, until one is done."""
+    await world.write("before", "ada")
+    await handle(world)
+    await a_busy_day(world)
+    changes = await world.changes()
+    calls = 1
+    while await killed_after(world, calls, changes):
+        calls += 1
+
+    assert calls > 20
+    await world.assert_right()
+
+
+async def test_what_happens_while_nobody_works_is_seen_by_who_goes_on(world: World) -> None:
+    """Two followers leave, and their leaving is handled, between the death of a process and the next."""
+    for calls in count(1):
+        await world.write(f"p{calls}", "ada")
+        changes = await world.changes()
+        died = await killed_after(world, calls, changes)
+        await world.unfollow("fan1", "ada")
+        await world.unfollow("fan5", "ada")
+        await handle(world)
+        await handle(world, changes)
+        await world.assert_right()
+        if not died:
+            break
+        await world.follow("fan1", "ada")
+        await world.follow("fan5", "ada")
+        await handle(world)
+
+    assert calls > 10
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_who_leaves_while_a_post_is_on_its_way_does_not_get_it(world: World, killed: bool) -> None:
+    """It leaves after the page was read, and all that follows from that is done before the entries are written."""
+    await world.write("p", "ada")
+    changes = await world.changes()
+    # The calls: post and author, page, note, entries, page again.
+    last = 4 if killed else None
+    wire = Wire(world.database.client, last, before=once(leaving(world, "fan1"), is_entry_write))
+    if killed:
+        with pytest.raises(Killed):
+            await handle(world, changes, wire)
+        assert ("fan1", "p") in await world.entries()
+        wire = Wire(world.database.client)
+    await handle(world, changes, wire)
+
+    assert await world.entries() == {(fan, "p") for fan in FANS if fan != "fan1"}
+
+
+@pytest.mark.parametrize("first", ["the post", "its deletion"])
+async def test_a_post_that_was_deleted_after_its_writer_died_is_left_in_no_feed(world: World, first: str) -> None:
+    """Not even with one who left just before the entries were written: no list of followers leads to it."""
+    await world.write("p", "ada")
+    changes = await world.changes()
+    with pytest.raises(Killed):
+        await handle(
+            world, changes, Wire(world.database.client, 4, before=once(leaving(world, "fan1"), is_entry_write))
+        )
+    await world.delete("p", "ada")
+    await handle(world, changes if first == "the post" else None)
+
+    assert await world.entries() == set()
+
+
+async def test_a_post_that_is_gone_when_its_turn_comes_costs_one_read(world: World) -> None:
+    await world.write("p", "ada")
+    written = await world.changes()
+    await world.delete("p", "ada")
+
+    assert made((await handle(world, written)).meter.calls) == {"BatchGetItem": 1}
+
+
+async def test_who_leaves_and_comes_back_while_a_post_is_on_its_way_does_not_get_it(world: World) -> None:
+    async def leave_and_come_back() -> None:
+        await world.unfollow("fan1", "ada")
+        await world.follow("fan1", "ada")
+        await handle(world)
+
+    await world.write("p", "ada")
+    wire = Wire(world.database.client, before=once(leave_and_come_back, is_entry_write))
+    await handle(world, await world.changes(), wire)
+
+    assert await world.entries() == {(fan, "p") for fan in FANS if fan != "fan1"}
+    await world.assert_right()
+
+
+async def test_a_post_that_is_deleted_on_its_way_is_left_in_no_feed(world: World) -> None:
+    """Another process has taken it out before the entries are written, and the writer may die after any call."""
+    for calls in count(1):
+        delete = deletion(world, f"p{calls}")
+        await world.write(f"p{calls}", "ada")
+        changes = await world.changes()
+        died = await killed_after(world, calls, changes, before=once(delete, is_entry_write))
+        if not died:
+            break
+        await handle(world, changes)
+        await delete()  # of those that were not spread so far before
+
+    assert calls > 20
+    assert await world.entries() == set()
+
+
+async def test_who_takes_back_a_post_that_was_deleted_on_its_way_goes_on_where_another_was_killed(world: World) -> None:
+    """The first writes three pages, finds the post gone, and dies in the second page it clears."""
+    await world.write("p", "ada")
+    written = await world.changes()
+    gone = once(lambda: world.delete("p", "ada"), is_entry_write)
+    cleared = 0
+
+    async def die(operation: str, payload: Mapping[str, Any]) -> None:
+        nonlocal cleared
+        await gone(operation, payload)
+        if operation == "BatchWriteItem" and "DeleteRequest" in str(payload):
+            cleared += 1
+            if cleared == 2:
+                raise Killed
+
+    with pytest.raises(Killed):
+        await handle(world, written, Wire(world.database.client, before=die))
+    assert {fan for fan, _ in await world.entries()} == set(FANS[3:])
+
+    second = await handle(world, written)
+    assert await world.entries() == set()
+    # Its second page and the third: the first is done.
+    assert made(second.meter.calls)["BatchWriteItem"] == 2
+    assert made((await handle(world)).meter.calls) == {"BatchGetItem": 1}
+
+
+async def test_a_post_that_is_deleted_while_a_follow_brings_it_is_not_left(world: World) -> None:
+    """The process that brings it may die after any call."""
+    await world.users("eve")
+    for calls in count(1):
+        changes = await a_follow_that_finds_a_post(world, "eve", f"p{calls}")
+        delete = deletion(world, f"p{calls}")
+        died = await killed_after(world, calls, changes, before=once(delete, is_entry_write))
+        if not died:
+            break
+        await handle(world, changes)
+        await delete()
+        await leaving(world, "eve")()
+
+    assert calls > 4
+    assert await world.entries() == set()
+
+
+async def test_a_follow_that_is_taken_back_while_it_is_handled_leaves_nothing(world: World) -> None:
+    """The process that handles it may die after any call."""
+    await world.users("eve")
+    for calls in count(1):
+        changes = await a_follow_that_finds_a_post(world, "eve", f"p{calls}")
+        leave = leaving(world, "eve")
+        died = await killed_after(world, calls, changes, before=once(leave, is_entry_write))
+        if not died:
+            break
+        await handle(world, changes)
+        await leave()
+
+    assert calls > 4
+    assert await world.home("eve") == []
+    await world.assert_right()
+
+
+async def test_a_follow_that_was_made_anew_by_a_clock_behind_and_taken_back_leaves_nothing(world: World) -> None:
+    await world.users("eve")
+    early = world.clock()
+    await world.write("p", "ada")
+    await world.follow("eve", "ada")
+    changes = await world.changes()
+    await world.unfollow("eve", "ada")
+    world.clock.now = early
+    await world.follow("eve", "ada")
+    await world.changes()
+    leave = once(leaving(world, "eve"), is_entry_write)
+    await FollowBackfill(lambda: world.store(Wire(world.database.client, before=leave)), world.clock).handle(changes)
+
+    assert await world.entries() == set()
+
+
+async def test_one_post_that_cannot_be_spread_holds_up_no_other_author(world: World) -> None:
+    async def refuse(_operation: str, payload: Mapping[str, Any]) -> None:
+        if "FOLLOWEE#bob" in str(payload):
+            raise OSError("the line is dead")
+
+    await world.users("bob")
+    await world.follow("fan1", "bob")
+    await handle(world)
+    await world.write("b", "bob")
+    await world.write("a", "ada")
+    changes = await world.changes()
+    with pytest.raises(OSError, match="dead"):
+        await handle(world, changes, Wire(world.database.client, before=refuse))
+    assert await world.entries() == {(fan, "a") for fan in FANS}
+
+    await handle(world, changes)
+    await world.assert_right()
+
+
+async def test_a_thousand_followers_are_written_in_few_calls(world: World) -> None:
+    fans = [f"reader-{number:04d}" for number in range(1000)]
+    await world.users("bob")
+    await world.followed_by("bob", fans)
+    await world.write("p", "bob")
+    changes = [change for change in await world.changes() if change.keys["PK"] == "POST#p"]
+    wire = Wire(world.database.client)
+    began = time.perf_counter()
+    await FanOut(lambda: world.store(wire), world.clock).handle(changes)
+    seconds = time.perf_counter() - began
+
+    assert await world.entries() == {(fan, "p") for fan in fans}
+    calls = wire.meter.calls
+    # Two pages of followers, each read before and after its entries, and an empty one; the post and how far it is.
+    assert made(calls) == {"BatchGetItem": 1, "BatchWriteItem": 40, "GetItem": 1, "PutItem": 3, "Query": 5}
+    writes = sum(call.units for call in calls if call.operation in ("BatchWriteItem", "PutItem"))
+    reads = sum(call.units for call in calls) - writes
+    print(f"{len(calls)} calls, {writes} write units, {reads} read units, {seconds:.2f} s")
+    assert writes <= 2100  # an entry and its place in GSI3, for each
+    assert reads <= 100

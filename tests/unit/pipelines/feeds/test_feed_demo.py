@@ -1,0 +1,229 @@
+"""The demo's feed: loaded once, made lively by the pipeline, and small however long it runs."""
+
+import asyncio
+import random
+import uuid
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from datastore.database import Database
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.codec import Item
+from datastore.feeds import hashtags as texts
+from datastore.feeds.comments import comment_from, is_comment
+from datastore.feeds.notifications import is_notification
+from datastore.feeds.posts import is_live, is_post, post_from
+from datastore.feeds.visibility import Visibility
+from datastore.keyspace.feeds import users
+from datastore.keyspace.feeds.table import FEED
+from datastore.model.composite_keys import key_of
+from pipelines.demo import feeds as feed_demo
+from pipelines.demo.feeds import FeedDemo
+from pipelines.demo.feeds_cast import CAST, COMMENTS, FOLLOWS, NAMES, NEWCOMER, POSTS, SAID, VISITOR
+from pipelines.demo.scene import Demo
+from pipelines.feeds.handlers import feed_handlers
+from server.settings import Settings
+from tests.support.feed_changes import items_of
+from tests.support.feed_world import Killed, Wire, World
+from tests.support.served import SECRET, Served
+from tests.support.store_engines import free_port
+
+HOME = """{ homeFeed(userId: "demo", first: 50) { nodes {
+  author { name }
+  post { visibility likeCount commentCount likedByViewer comments(first: 3) { nodes { author { name } } } }
+} } }"""
+AROUND = """{
+  user(id: "demo") { postCount followerCount followingCount }
+  notifications(userId: "demo", first: 50) { nodes { kind actor { name } } }
+  topAuthors(month: "2026-06") { score author { name } }
+  trendingTags { tag posts }
+}"""
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, feed_pipeline=True)
+
+
+@pytest.fixture
+def world(database: Database) -> World:
+    return World(database)
+
+
+def demo(world: World, client: Client | None = None, *, followed: bool = True) -> FeedDemo:
+    return FeedDemo(
+        lambda: world.store(client),
+        now=world.clock,
+        new_id=lambda: uuid.uuid4().hex,
+        chance=random.Random(4),
+        is_followed=lambda _: followed,
+    )
+
+
+async def stored(world: World) -> list[Item]:
+    return sorted(await items_of(world.database, FEED), key=lambda item: (item["PK"], item["SK"]))
+
+
+async def posts(world: World) -> dict[str, Item]:
+    return {item["PK"]: item for item in await stored(world) if is_post(item) and is_live(item)}
+
+
+async def handle(world: World) -> None:
+    """All that the stream has brought."""
+    changes = await world.changes()
+    for handler in feed_handlers(world.store, world.clock):
+        await handler.handle(changes)
+
+
+async def test_the_feed_is_loaded_once(world: World) -> None:
+    assert await demo(world).load() == len(SAID) == len(await posts(world))
+    loaded = await stored(world)
+    world.clock.forward(hours=2)
+
+    assert await demo(world).load() == 0
+
+    assert await stored(world) == loaded
+
+
+@pytest.mark.parametrize("last", [5, 60, 200])
+async def test_a_start_that_was_cut_short_is_made_good_by_the_next(world: World, last: int) -> None:
+    wire = Wire(world.database.client, last, role=None)
+    with pytest.raises(Killed):
+        await demo(world, wire).load()
+    await wire.quiet()
+    begun = await stored(world)
+    world.clock.forward(hours=2)
+
+    await demo(world).load()
+
+    loaded = await stored(world)
+    assert [item for item in loaded if item in begun] == begun
+    world.clock.forward(hours=-2)
+    await world.store().write_all(FEED, deletes=[key_of(FEED, item) for item in loaded])
+    await demo(world).load()
+    assert await stored(world) == loaded
+
+
+async def test_what_is_loaded_a_second_time_changes_nothing(world: World) -> None:
+    await demo(world).load()
+    loaded = await stored(world)
+    await world.store().write_all(FEED, deletes=[users.user(NEWCOMER)])
+    world.clock.forward(hours=2)
+
+    assert await demo(world).load() == len(SAID)
+
+    assert await stored(world) == loaded
+
+
+async def test_the_pipeline_makes_a_lively_feed_of_it(served: Served) -> None:
+    await served.gateway.background.demo().load()
+
+    async def seen(query: str) -> Any:
+        answer = await served.ask(query, user="demo")
+        assert answer.errors is None
+        return answer.data
+
+    entries: list[Any] = []
+    around: Any = None
+    async with asyncio.timeout(20):
+        while not (_is_lively(entries) and _is_counted(around)):
+            await asyncio.sleep(0.05)
+            entries, around = (await seen(HOME))["homeFeed"]["nodes"], await seen(AROUND)
+    assert {entry["post"]["visibility"] for entry in entries} == {"PUBLIC", "FOLLOWERS"}
+    assert {entry["post"]["likedByViewer"] for entry in entries} == {True, False}
+    assert all(entry["author"]["name"] for entry in entries)
+
+
+def _is_lively(entries: list[Any]) -> bool:
+    return len(entries) >= 25 and sum(len(entry["post"]["comments"]["nodes"]) == 3 for entry in entries) > 0
+
+
+def _is_counted(around: Any) -> bool:
+    counts = {"postCount": 3, "followerCount": 6, "followingCount": 8}
+    told = around and {entry["kind"] for entry in around["notifications"]["nodes"]}
+    return told == {"LIKE", "COMMENT", "FOLLOW", "MENTION"} and bool(
+        around["user"] == counts and around["topAuthors"] and around["trendingTags"]
+    )
+
+
+def test_nobody_likes_or_answers_what_they_may_not_see() -> None:
+    unseen = [
+        (post_id, user)
+        for post_id, said in feed_demo.numbered()
+        for user in [*feed_demo.likers(said), *[user for user, _ in said.comments]]
+        if said.visibility is not Visibility.PUBLIC and said.author not in FOLLOWS[user].split()
+    ]
+    assert unseen == []
+    said = [text for one in SAID for text in (one.text, *[text for _, text in one.comments])]
+    named = {name for text in (*said, *POSTS, *COMMENTS) for name in texts.mentions(text)}
+    assert named <= NAMES.keys()
+
+
+async def test_the_feed_lives_and_stays_small(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(feed_demo, "LIVE_POSTS", 2)
+    monkeypatch.setattr(feed_demo, "UNREAD", 6)
+    living = demo(world)
+    await living.load()
+    before = await posts(world)
+    for step in range(121):
+        world.clock.forward(seconds=8)
+        await living.live()
+        if step in (59, 119):
+            await handle(world)
+
+    items = await stored(world)
+    now = await posts(world)
+    live = Counter(post_from(item).author_id for name, item in now.items() if name not in before)
+    assert live.keys() <= set(CAST)
+    assert max(live.values()) == 2
+    assert before.keys() < now.keys()
+    comments = Counter((one.post_id, one.user_id) for one in map(comment_from, filter(is_comment, items)))
+    assert max(comments.values()) == 2
+    unread = [item for item in items if is_notification(item) and item["PK"] == f"USER#{VISITOR}#UNREAD"]
+    assert len(unread) == 6
+
+
+async def test_a_visitor_sees_it_live(served: Served) -> None:
+    await served.gateway.background.demo().load()
+    home, *others = [
+        await served.listen(f"subscription {{ {field} }}", user="demo")
+        for field in (
+            'homeFeedUpdated(userId: "demo") { postId }',
+            'notificationReceived(userId: "demo") { kind }',
+            'postEngagement(postId: "demo-1") { likeCount }',
+        )
+    ]
+    await served.settle(FEED, 3)
+    lively = Demo(
+        served.store,
+        served.gateway.objects,
+        areas=served.gateway.settings.areas,
+        categories=served.gateway.settings.categories,
+        now=served.clock,
+        new_id=lambda: uuid.uuid4().hex,
+        chance=random.Random(4),
+        feed_every=0.02,
+    )
+    living = asyncio.create_task(lively.live())
+    try:
+        async with asyncio.timeout(15):
+            # Before it comes what was loaded.
+            while not (await home.event())["homeFeedUpdated"]["postId"].startswith("live-"):
+                pass
+        assert all([await listener.event() for listener in others])
+    finally:
+        living.cancel()
+        await asyncio.gather(living, return_exceptions=True)
+
+
+async def test_the_feed_is_quieter_while_nobody_follows_it(world: World) -> None:
+    await demo(world).load()
+    before = len(await world.changes())
+    quiet = demo(world, followed=False)
+    for _ in range(40):
+        world.clock.forward(seconds=8)
+        await quiet.live()
+
+    assert 0 < len(await world.changes()) < 40 < before

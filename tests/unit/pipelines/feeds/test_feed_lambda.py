@@ -1,0 +1,201 @@
+"""The pipeline as a Lambda function, called as Lambda calls it, with records of the engine's own stream."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.database import Database, StoreOptions, open_database
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.errors import Unavailable
+from datastore.keyspace.feeds.table import FEED
+from pipelines.consumer.aws_lambda import MARGIN_SECONDS, OUTAGE, PIECE, LambdaHandler
+from pipelines.consumer.batches import RETRIES, BatchProcessor
+from pipelines.consumer.handlers import Handler
+from pipelines.consumer.metrics import StreamMetrics
+from pipelines.feeds import aws_lambda
+from tests.support.consumers import AT_ONCE, Noting, letters_of, now, numbered
+from tests.support.feed_changes import items_of, put, store_of
+from tests.support.feed_items import like_item, post_item, user_item
+from tests.support.feed_lambda import records_of
+
+
+class Context:
+    """What Lambda tells of an invocation."""
+
+    def __init__(self, seconds: float = 60) -> None:
+        self._milliseconds = round(seconds * 1000)
+
+    def get_remaining_time_in_millis(self) -> int:
+        return self._milliseconds
+
+
+class Function:
+    """A Lambda function with handlers of the test's own."""
+
+    def __init__(self, options: StoreOptions, *handlers: Handler, retries: Backoff = AT_ONCE) -> None:
+        self.opened = 0
+        self._options = options
+        self._handlers = handlers
+        self._retries = retries
+        self._handler = LambdaHandler(FEED.name, self._open)
+
+    @asynccontextmanager
+    async def _open(self) -> AsyncIterator[BatchProcessor]:
+        self.opened += 1
+        async with open_database(self._options) as database:
+            yield BatchProcessor(
+                self._handlers,
+                lambda: store_of(database),
+                now,
+                StreamMetrics(),
+                retries=self._retries,
+                outage=OUTAGE,
+                for_ever=False,
+            )
+
+    async def invoke(self, records: Sequence[dict[str, Any]], seconds: float = 60) -> Any:
+        """In a thread, as it has a loop of its own."""
+        return await asyncio.to_thread(self._handler, {"Records": records}, Context(seconds))
+
+    def close(self) -> None:
+        self._handler.close()
+
+
+@pytest.fixture
+def function_of(store_options: StoreOptions) -> Iterator[Callable[..., Function]]:
+    made: list[Function] = []
+
+    def make(*handlers: Handler, retries: Backoff = AT_ONCE) -> Function:
+        made.append(Function(store_options, *handlers, retries=retries))
+        return made[-1]
+
+    yield make
+    for function in made:
+        function.close()
+
+
+def sequence(record: dict[str, Any]) -> Any:
+    return record["dynamodb"]["SequenceNumber"]
+
+
+async def test_records_are_handled_and_what_was_opened_is_kept(
+    database: Database, function_of: Callable[..., Function]
+) -> None:
+    handler = Noting()
+    function = function_of(handler)
+    await put(database, *[numbered(number) for number in range(6)])
+    records = await records_of(database)
+
+    assert await function.invoke(records[:3]) == {"batchItemFailures": []}
+    assert await function.invoke(records[3:]) == {"batchItemFailures": []}
+
+    assert handler.numbers() == list(range(6))
+    assert function.opened == 1
+
+
+async def test_a_poison_record_is_buried_and_not_told(database: Database, function_of: Callable[..., Function]) -> None:
+    async def fail(changes: Sequence[Change]) -> None:
+        if any(change.new is not None and change.new["n"] == 2 for change in changes):
+            raise ValueError("no 2")
+
+    handler = Noting("handler", fail)
+    await put(database, *[numbered(number, f"item{number}") for number in range(4)])
+
+    answer = await function_of(handler).invoke(await records_of(database))
+
+    assert answer == {"batchItemFailures": []}
+    assert sorted(handler.numbers()) == [0, 1, 3]
+    assert [letter.error for letter in await letters_of(database)] == ["no 2"]
+
+
+async def test_an_outage_tells_the_first_record_that_is_not_handled(
+    database: Database, function_of: Callable[..., Function]
+) -> None:
+    async def fail(changes: Sequence[Change]) -> None:
+        if any(change.new is not None and change.new["n"] == PIECE + 5 for change in changes):
+            raise Unavailable("gone")
+
+    handler = Noting("handler", fail)
+    await put(database, *[numbered(number, f"item{number}") for number in range(PIECE + 10)])
+    records = await records_of(database)
+
+    answer = await function_of(handler).invoke(records, seconds=900)
+
+    assert answer == {"batchItemFailures": [{"itemIdentifier": sequence(records[PIECE])}]}
+    assert handler.numbers() == list(range(PIECE))
+    assert await letters_of(database) == []
+
+
+async def test_lambdas_default_of_three_seconds_is_enough_to_bury_poison_records(
+    database: Database, function_of: Callable[..., Function]
+) -> None:
+    async def fail(_: Sequence[Change]) -> None:
+        raise ValueError("a bug")
+
+    await put(database, *[numbered(number, f"item{number % 2}") for number in range(5)])
+    left = await records_of(database)
+    function = function_of(Noting("handler", fail), retries=RETRIES)
+
+    for _ in range(5):
+        if left:
+            answer = await function.invoke(left, seconds=3)
+            told = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
+            first = next((number for number, one in enumerate(left) if sequence(one) in told), len(left))
+            assert first > 0  # each invocation comes further
+            left = left[first:]
+
+    assert left == []
+    assert len(await letters_of(database)) == 5
+
+
+async def test_what_is_done_before_the_time_is_up_does_not_come_again(
+    database: Database, function_of: Callable[..., Function]
+) -> None:
+    async def take_long(changes: Sequence[Change]) -> None:
+        await asyncio.sleep(0.2 * len(changes))
+
+    await put(database, *[numbered(number, f"item{number}") for number in range(40)])
+    records = await records_of(database)
+
+    answer = await function_of(Noting("handler", take_long)).invoke(records, seconds=3)
+
+    ((_, told),) = answer["batchItemFailures"][0].items()
+    assert told in [sequence(record) for record in records[1:20]]
+
+
+@pytest.mark.parametrize("seconds", [MARGIN_SECONDS + 0.3, MARGIN_SECONDS - 1])
+async def test_the_end_of_the_time_tells_the_first_record_that_is_not_handled(
+    database: Database, function_of: Callable[..., Function], seconds: float
+) -> None:
+    async def take_long(_: Sequence[Change]) -> None:
+        await asyncio.sleep(30)
+
+    await put(database, numbered(1), numbered(2))
+    records = await records_of(database)
+
+    answer = await function_of(Noting("handler", take_long)).invoke(records, seconds)
+
+    assert answer == {"batchItemFailures": [{"itemIdentifier": sequence(records[0])}]}
+
+
+async def test_the_feeds_function_is_set_up_by_the_environment(
+    database: Database, store_options: StoreOptions, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GATEWAY_STORE", store_options.store)
+    monkeypatch.setenv("GATEWAY_TABLE_PREFIX", store_options.prefix)
+    monkeypatch.setenv("AWS_REGION", "us-east-1")
+    await put(database, user_item("ada"), post := post_item("p1"), like_item(post))
+    event = {"Records": await records_of(database)}
+    try:
+        for _ in range(2):  # Lambda may deliver an event twice
+            answer = await asyncio.to_thread(aws_lambda.handler, event, Context())
+            assert answer == {"batchItemFailures": []}
+    finally:
+        await asyncio.to_thread(aws_lambda.handler.close)
+    items = {(item["PK"], item["SK"]): item for item in await items_of(database, FEED)}
+    assert items["POST#p1", "META"]["likes"] == 1
+    assert items["USER#ada", "META"]["posts"] == 1

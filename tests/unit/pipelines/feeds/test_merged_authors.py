@@ -1,0 +1,258 @@
+"""Authors with too many followers: nobody misses a post while they are promoted, and nothing is left over."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+from itertools import count
+
+import pytest
+
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.database import Database
+from datastore.model.timestamps import iso
+from pipelines.feeds.fan_out import FanOut
+from pipelines.feeds.follow_backfill import FollowBackfill
+from tests.support.feed_world import Killed, Wire, World, made, once
+
+FANS = [f"fan{number}" for number in range(5)]
+MOST = 3
+
+
+@pytest.fixture
+async def world(database: Database) -> World:
+    """`ada` has a post in the feeds of her followers, who are more than enough; the counters did not tell yet."""
+    world = World(database)
+    await world.users("eve", *FANS)
+    await famous(world, "ada")
+    return world
+
+
+async def famous(world: World, author: str) -> None:
+    await world.users(author)
+    for fan in FANS:
+        await world.follow(fan, author)
+    await world.write(f"before-{author}", author)
+    await handle(world)
+    await world.counted(author, len(FANS))
+
+
+async def handle(world: World, changes: Sequence[Change] | None = None, wire: Wire | None = None) -> Wire:
+    """Have the changes handled, or all that are new, by a process of its own; the wire it used."""
+    wire = wire or Wire(world.database.client)
+    changes = await world.changes() if changes is None else changes
+    try:
+        for handler in (
+            FanOut(lambda: world.store(wire), world.clock, max_followers=MOST, page=2),
+            FollowBackfill(lambda: world.store(wire), world.clock, page=2),
+        ):
+            await handler.handle(changes)
+    finally:
+        await wire.quiet()
+    return wire
+
+
+def before_the_sources(happens: Callable[[], Awaitable[object]]) -> Callable[..., Awaitable[None]]:
+    return once(happens, lambda operation, _payload: operation == "BatchWriteItem")
+
+
+async def merging_since(world: World, author: str = "ada") -> str:
+    item = await world.author(author)
+    return str(item["merging_since"])
+
+
+async def test_from_a_number_of_followers_on_posts_are_merged_when_feeds_are_read(world: World) -> None:
+    await world.write("p1", "ada")
+    await handle(world)
+    await world.write("p2", "ada")
+    changes = await world.changes()
+
+    assert made((await handle(world, changes)).meter.calls) == {"BatchGetItem": 1}
+    assert await world.entries() == {(fan, "before-ada") for fan in FANS}
+    assert await world.home("fan0") == ["p2", "p1", "before-ada"]
+    await world.assert_right(merged=["ada"])
+
+
+async def test_an_author_with_as_many_followers_as_may_be_is_not_merged(world: World) -> None:
+    await world.counted("ada", MOST)
+    await world.write("p1", "ada")
+    await handle(world)
+
+    assert await world.entries() == {(fan, post) for fan in FANS for post in ("before-ada", "p1")}
+    await world.assert_right()
+
+
+async def test_followers_come_and_go_after_their_author_was_merged(world: World) -> None:
+    await world.write("p1", "ada")
+    await handle(world)
+    await world.unfollow("fan0", "ada")
+    await world.unfollow("fan1", "ada")
+    await world.follow("fan1", "ada")
+    await world.follow("eve", "ada")
+    await world.write("p2", "ada")
+    await handle(world)
+
+    assert [await world.home(name) for name in ("fan0", "fan1", "eve")] == [[], ["p2"], ["p2"]]
+    assert await world.entries() == {(fan, "before-ada") for fan in FANS[2:]}
+    await world.assert_right(merged=["ada"])
+
+
+async def test_one_who_leaves_a_merged_author_pays_for_no_search_of_the_feed(world: World) -> None:
+    await world.write("p1", "ada")
+    await handle(world)
+    world.clock.forward(minutes=6)
+    await world.follow("eve", "ada")
+    await handle(world)
+    await world.unfollow("eve", "ada")
+    calls = (await handle(world)).meter.calls
+
+    assert made(calls) == {"BatchGetItem": 2, "BatchWriteItem": 1}
+    await world.assert_right(merged=["ada"])
+
+
+async def test_a_process_may_die_after_any_call_of_a_promotion(world: World) -> None:
+    """Before another goes on, followers come and go, and posts are written and deleted, all of it handled."""
+    for calls in count(1):
+        author = f"ada{calls}"
+        await famous(world, author)
+        await world.write(f"p1-{author}", author)
+        changes = await world.changes()
+        died = await killed_after(world, calls, changes)
+        await world.unfollow("fan1", author)
+        await world.unfollow("fan3", author)
+        await world.follow("fan3", author)
+        await world.follow("eve", author)
+        await handle(world)
+        await world.write(f"p2-{author}", author)
+        await world.delete(f"before-{author}", author)
+        await handle(world, changes)
+        await handle(world)
+        if not died:
+            break
+
+    assert calls > 15
+    await world.assert_right(merged=[f"ada{number}" for number in range(1, calls + 1)])
+
+
+async def killed_after(world: World, calls: int, changes: Sequence[Change]) -> bool:
+    try:
+        await handle(world, changes, Wire(world.database.client, last=calls))
+    except Killed:
+        return True
+    return False
+
+
+@pytest.mark.parametrize("killed", [False, True])
+async def test_followers_may_come_and_go_while_sources_are_written(world: World, killed: bool) -> None:
+    """After their page was read, and before their sources are written; others have handled it by then."""
+
+    async def come_and_go() -> None:
+        await world.unfollow("fan0", "ada")
+        await world.unfollow("fan1", "ada")
+        await world.follow("fan1", "ada")
+        await world.follow("eve", "ada")
+        await handle(world)
+
+    await world.write("p1", "ada")
+    changes = await world.changes()
+    before = before_the_sources(come_and_go)
+    # The calls: post and author, mark and progress, page, note, sources.
+    wire = Wire(world.database.client, last=6 if killed else None, before=before)
+    if killed:
+        with pytest.raises(Killed):
+            await handle(world, changes, wire)
+        assert "fan0" in {user for user, *_ in await world.sources()}
+        wire = Wire(world.database.client)
+    await handle(world, changes, wire)
+
+    await world.assert_right(merged=["ada"])
+
+
+async def test_posts_that_are_written_during_a_promotion_are_missed_by_nobody(world: World) -> None:
+    async def write_more() -> None:
+        await world.write("p2", "ada")
+        await world.follow("eve", "ada")
+        await world.write("p3", "ada")
+        await handle(world)
+
+    await world.write("p1", "ada")
+    wire = Wire(world.database.client, before=before_the_sources(write_more))
+    await handle(world, await world.changes(), wire)
+
+    assert await world.home("fan4") == ["p3", "p2", "p1", "before-ada"]
+    assert await world.home("eve") == ["p3"]
+    await world.assert_right(merged=["ada"])
+
+
+async def test_a_fan_out_that_was_cut_before_the_promotion_ends_well(world: World) -> None:
+    """A follower leaves meanwhile, after its entry was meant to be written and before it was."""
+    await world.counted("ada", MOST)
+    await world.write("p1", "ada")
+    changes = await world.changes()
+
+    async def promoted() -> None:
+        await world.unfollow("fan1", "ada")
+        await world.counted("ada", MOST + 1)
+        await world.write("p2", "ada")
+        await handle(world)
+
+    with pytest.raises(Killed):
+        await handle(world, changes, Wire(world.database.client, last=4, before=before_the_sources(promoted)))
+    await handle(world, changes)
+
+    assert await world.home("fan0") == ["p2", "p1", "before-ada"]
+    await world.assert_right(merged=["ada"])
+
+
+async def test_a_promotion_that_has_begun_is_finished_however_many_follow_then(world: World) -> None:
+    await world.write("p1", "ada")
+    changes = await world.changes()
+    assert await killed_after(world, 4, changes)
+    await world.counted("ada", MOST)
+    await handle(world, changes)
+
+    assert await world.entries() == {(fan, "before-ada") for fan in FANS}
+    assert "merged_since" in await world.author("ada")
+    await world.assert_right(merged=["ada"])
+
+
+async def test_two_may_promote_an_author_at_once(world: World) -> None:
+    await world.write("p1", "ada")
+    changes = await world.changes()
+    await asyncio.gather(*[handle(world, changes) for _ in range(3)])
+
+    await world.assert_right(merged=["ada"])
+
+
+async def test_deleted_posts_of_before_leave_the_feeds_and_those_of_after_were_never_there(world: World) -> None:
+    await world.write("p1", "ada")
+    await handle(world)
+    world.clock.forward(minutes=6)
+    await world.write("p2", "ada")
+    await handle(world)
+    await world.delete("before-ada", "ada")
+    await handle(world)
+    assert await world.entries() == set()
+
+    await world.delete("p2", "ada")
+    assert made((await handle(world)).meter.calls) == {"BatchGetItem": 1}
+    assert await world.home("fan0") == ["p1"]
+
+
+async def test_a_post_that_was_spread_by_a_clock_ahead_leaves_the_feeds_all_the_same(world: World) -> None:
+    """It seems to be written after the author was merged."""
+    await world.counted("ada", MOST)
+    now = world.clock()
+    world.clock.forward(minutes=4)
+    ahead = await world.write("ahead", "ada")
+    await handle(world)
+    world.clock.now = now
+    await world.counted("ada", MOST + 1)
+    await world.write("p1", "ada")
+    await handle(world)
+    assert await merging_since(world) < iso(ahead.created_at - timedelta(minutes=3))
+    await world.forget_progress()
+    await world.delete("ahead", "ada")
+    await handle(world)
+
+    assert await world.entries() == {(fan, "before-ada") for fan in FANS}
+    await world.assert_right(merged=["ada"])

@@ -1,0 +1,429 @@
+"""What users are told of: once each, of what others did, and only of posts they may see."""
+
+import random
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.database import Database
+from datastore.dynamodb.client import Client, RequestRefused
+from datastore.dynamodb.codec import Item
+from datastore.feeds.notifications import LIFETIME, Notification, is_notification, notification_from
+from datastore.keyspace.feeds.table import FEED
+from datastore.model.timestamps import to_seconds
+from datastore.session.metering import Call
+from pipelines.feeds.notifications import NotificationHandler
+from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
+from tests.support.feed_changes import feed_changes, items_of, put, remove, store_of
+from tests.support.feed_items import (
+    comment_item,
+    following_item,
+    inserted,
+    like_item,
+    modified,
+    post_item,
+    removed,
+    tombstone,
+    user_item,
+)
+from tests.support.served import NOON, Clock
+
+MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
+
+
+def handler(database: Database, client: Client | None = None, clock: Clock | None = None) -> NotificationHandler:
+    return NotificationHandler(lambda: store_of(database, client), clock or Clock())
+
+
+async def tell(database: Database, *items: Item) -> None:
+    await handler(database).handle([inserted(item) for item in items])
+
+
+async def notifications(database: Database) -> list[Notification]:
+    """All there are, by user and time."""
+    return [notification_from(item) for item in await unread_items(database)]
+
+
+async def unread_items(database: Database) -> list[Item]:
+    items = [item for item in await items_of(database, FEED) if is_notification(item)]
+    return sorted(items, key=lambda item: (item["PK"], item["SK"]))
+
+
+async def told(database: Database) -> list[tuple[str, str, str, int]]:
+    """Who was told what, of whom, and how many they were."""
+    return sorted(
+        (one.user_id, one.kind or "", one.actor_id or "", one.actor_count) for one in await notifications(database)
+    )
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_who_follows_twice_on_a_day_is_told_of_as_of_the_first_time(database: Database, at_once: bool) -> None:
+    first, again = following_item("bob", "ada"), following_item("bob", "ada", NOON + 5 * MINUTE)
+    changes = [inserted(first), removed(first), inserted(again)]
+
+    for batch in [changes] if at_once else [[change] for change in changes]:
+        await handler(database).handle(batch)
+
+    assert [one.created_at for one in await notifications(database)] == [NOON]
+
+
+async def test_likes_comments_follows_and_mentions_are_told(database: Database) -> None:
+    await put(database, user_item("cleo"), user_item("dan"))
+    post = post_item("p1", mentions=["cleo"])
+
+    await tell(
+        database,
+        post,
+        like_item(post, "bob", NOON + MINUTE),
+        comment_item(post, "c1", "bob", NOON + 2 * MINUTE, mentions=["dan"]),
+        following_item("bob", "ada", NOON + 3 * MINUTE),
+    )
+
+    found = await notifications(database)
+    assert [(one.user_id, one.kind, one.actor_id, one.post_id, one.comment_id) for one in found] == [
+        ("ada", "like", "bob", "p1", None),
+        ("ada", "comment", "bob", "p1", "c1"),
+        ("ada", "follow", "bob", None, None),
+        ("cleo", "mention", "ada", "p1", None),
+        ("dan", "mention", "bob", "p1", "c1"),
+    ]
+    assert [one.created_at for one in found] == [NOON + minutes * MINUTE for minutes in (1, 2, 3, 0, 2)]
+    assert all(one.expires_at == one.created_at + LIFETIME and one.actor_count == 1 for one in found)
+
+
+async def test_a_notification_is_found_in_the_index_and_has_a_short_key(database: Database) -> None:
+    post = post_item("p" * 64)
+
+    await tell(database, like_item(post), comment_item(post, "c" * 36))
+
+    for item in await unread_items(database):
+        assert (item["GSI_NOTIFPK"], item["GSI_NOTIFSK"]) == (item["PK"], item["SK"])
+        assert len(item["SK"]) < 64
+
+
+async def test_nobody_is_told_of_what_they_did_themselves(database: Database) -> None:
+    await put(database, user_item("ada"), user_item("bob"))
+    post = post_item("p1", mentions=["ada"])
+
+    await tell(database, post, like_item(post, "ada"), comment_item(post, "c1", "ada", mentions=["ada"]))
+    await tell(database, comment_item(post, "c2", "bob", mentions=["bob"]))
+
+    assert await told(database) == [("ada", "comment", "bob", 1)]
+
+
+async def test_the_author_who_is_mentioned_in_a_comment_is_told_of_the_comment_alone(database: Database) -> None:
+    await put(database, user_item("ada"))
+
+    await tell(database, comment_item(post_item("p1"), "c1", "bob", mentions=["ada"]))
+
+    assert await told(database) == [("ada", "comment", "bob", 1)]
+
+
+async def test_likes_within_five_minutes_are_one_notification_of_the_last_who_liked(database: Database) -> None:
+    post, other = post_item("p1"), post_item("p2")
+    moments = (0, 1, 2.5, 4.999, 5, 7)
+    likes = [like_item(post, f"fan{number}", NOON + minutes * MINUTE) for number, minutes in enumerate(moments)]
+
+    await tell(database, *likes[:2])
+    await tell(database, *likes[2:], like_item(other, "fan0", NOON + MINUTE))
+
+    found = {(one.post_id, one.created_at): (one.actor_id, one.actor_count) for one in await notifications(database)}
+    assert found == {
+        ("p1", NOON + 4.999 * MINUTE): ("fan3", 4),
+        ("p2", NOON + MINUTE): ("fan0", 1),
+        ("p1", NOON + 7 * MINUTE): ("fan5", 2),
+    }
+
+
+@pytest.mark.parametrize("at_once", [True, False])
+async def test_likes_are_ordered_by_the_last_of_them_in_any_order_of_handling(
+    database: Database, at_once: bool
+) -> None:
+    post = post_item("p1")
+    likes = [like_item(post, f"fan{minutes}", NOON + minutes * MINUTE) for minutes in (1, 4, 2)]
+    batches = [likes] if at_once else [[like] for like in likes]
+    await tell(database, comment_item(post, "c1", at=NOON + 3 * MINUTE))
+
+    for batch in batches:
+        await tell(database, *batch)
+
+    (item,) = [item for item in await unread_items(database) if item["kind"] == "like"]
+    assert item["SK"].startswith("2026-06-25T12:00:00.000Z#")
+    assert item["GSI_NOTIFSK"] == item["SK"].replace("12:00:00.000Z", "12:04:00.000Z")
+    assert (item["actor_id"], item["actor_count"]) == ("fan4", 3)
+    assert item["expiresAt"] == to_seconds(NOON + 4 * MINUTE + LIFETIME)
+
+
+async def test_a_late_like_after_the_notification_was_read_is_a_whole_notification(database: Database) -> None:
+    post = post_item("p1")
+    await tell(database, like_item(post, "bob", NOON + 4 * MINUTE))
+    await remove(database, *await unread_items(database))
+
+    await tell(database, like_item(post, "cleo", NOON + MINUTE))
+
+    assert await told(database) == [("ada", "like", "cleo", 1)]
+
+
+async def test_who_likes_again_within_the_window_is_one_who_liked(database: Database) -> None:
+    post = post_item("p1")
+    await put(database, post)
+    first, second = (like_item(post, "bob", NOON + seconds * MINUTE / 60) for seconds in (1, 50))
+
+    await handler(database).handle([inserted(first), removed(first)])
+    await handler(database).handle([inserted(second), removed(second)])
+    await tell(database, like_item(post, "cleo", NOON + MINUTE))
+
+    assert await told(database) == [("ada", "like", "cleo", 2)]
+
+
+async def test_likes_after_a_notification_was_read_are_a_new_one(database: Database) -> None:
+    post = post_item("p1")
+    likes = [inserted(like_item(post, fan)) for fan in ("bob", "cleo", "dan")]
+    await handler(database).handle(likes[:2])
+    await remove(database, *await unread_items(database))
+
+    await handler(database).handle(likes)
+
+    assert await told(database) == [("ada", "like", "dan", 1)]
+
+
+async def test_a_notification_that_was_read_does_not_come_back_with_its_record(database: Database) -> None:
+    changes = [inserted(comment_item(post_item("p1"), "c1")), inserted(following_item("bob", "ada"))]
+    await handler(database).handle(changes)
+    await remove(database, *await unread_items(database))
+
+    await handler(database).handle(changes)
+
+    assert await told(database) == []
+
+
+async def test_who_follows_again_is_told_of_once_a_day(database: Database) -> None:
+    for since in (NOON, NOON + MINUTE, NOON + DAY, NOON + DAY + MINUTE):
+        await tell(database, following_item("bob", "ada", since))
+
+    assert [one.created_at for one in await notifications(database)] == [NOON, NOON + DAY]
+
+
+@pytest.mark.parametrize(
+    ("visibility", "recipients"),
+    [("public", ["follower", "stranger"]), ("followers", ["follower"]), ("private", [])],
+)
+async def test_only_users_who_may_see_the_post_are_told_of_a_mention(
+    database: Database, visibility: str, recipients: list[str]
+) -> None:
+    mentioned = ["follower", "nobody", "stranger"]
+    await put(database, user_item("follower"), user_item("stranger"))
+    await put(database, following_item("follower", "ada"), following_item("nobody", "ada"))
+    post = post_item("p1", visibility=visibility, mentions=mentioned)
+
+    await tell(database, post)
+    await tell(database, comment_item(post, "c1", "ada", mentions=mentioned))
+
+    found = await notifications(database)
+    assert sorted(one.user_id for one in found if one.comment_id is None) == recipients
+    assert sorted(one.user_id for one in found if one.comment_id) == recipients
+
+
+async def test_who_joins_later_is_not_told_when_the_record_comes_again(database: Database) -> None:
+    changes = [inserted(post_item("p1", mentions=["late"]))]
+    await handler(database).handle(changes)
+    await put(database, user_item("late"))
+
+    await handler(database).handle(changes)
+
+    assert await told(database) == []
+
+
+async def test_what_is_older_than_a_notification_lives_is_not_told(database: Database) -> None:
+    clock = Clock()
+    clock.forward(days=90)
+    post = post_item("p1")
+    items = [like_item(post, at=NOON), following_item("bob", "ada"), comment_item(post, "c1", at=NOON)]
+
+    await handler(database, clock=clock).handle([inserted(item) for item in items])
+    assert await told(database) == []
+    await handler(database, clock=clock).handle([inserted(comment_item(post, "c2", at=NOON + MINUTE))])
+
+    assert await told(database) == [("ada", "comment", "bob", 1)]
+
+
+async def lively(database: Database) -> list[Change]:
+    """Many things that happen, written to the table and read from its stream."""
+    users = [f"user{number}" for number in range(6)]
+    posts = [post_item(f"p{number}", users[number], NOON, mentions=users[:3]) for number in range(3)]
+    await put(database, *map(user_item, users), *posts)
+    for post in posts:
+        await put(database, *[like_item(post, user, NOON + MINUTE) for user in users])
+        await put(database, *[like_item(post, user, NOON + 6 * MINUTE) for user in users])  # no INSERT: no like more
+        await put(database, comment_item(post, "c1", "user4", mentions=users))
+    await put(database, *[following_item(user, "user0") for user in users[1:]])
+    return await feed_changes(database)
+
+
+LIVELY = sorted(
+    [(f"user{number}", "like", "user5", 5) for number in range(3)]
+    + [(f"user{number}", "comment", "user4", 1) for number in range(3)]
+    + [("user0", "follow", f"user{number}", 1) for number in range(1, 6)]
+    + [(f"user{of}", "mention", f"user{by}", 1) for of in range(3) for by in range(3) if of != by]
+    + [(f"user{of}", "mention", "user4", 1) for of in (0, 1, 2, 3, 5) for post in range(3) if of != post]
+)
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_records_that_come_again_in_any_split_tell_nothing_more(database: Database, seed: int) -> None:
+    chance = random.Random(seed)
+    changes = await lively(database)
+    handled = 0
+
+    while handled < len(changes):
+        start = chance.randint(max(0, handled - 8), handled)
+        handled = min(len(changes), handled + chance.randint(1, 9))
+        await handler(database).handle([*changes[start:handled], *changes[start:handled]])
+    await handler(database).handle(changes)
+
+    assert await told(database) == LIVELY
+
+
+async def test_what_the_telling_itself_changes_is_not_told(database: Database) -> None:
+    changes = await lively(database)
+    await handler(database).handle(changes)
+
+    await handler(database).handle(await feed_changes(database, since=len(changes)))
+
+    assert await told(database) == LIVELY
+
+
+async def done_and_refused(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    """The engine does it, but the caller is told that it did not."""
+    await proxy.ask(seen)
+    return await refuse(400, "AccessDeniedException")(proxy, seen)
+
+
+@pytest.mark.parametrize("fault", [refuse(400, "AccessDeniedException"), done_and_refused], ids=["before", "after"])
+async def test_a_failure_at_any_call_tells_all_once_when_the_records_come_again(
+    database: Database, proxy: Proxy, fault: Any
+) -> None:
+    await put(database, *[user_item(f"user{number}") for number in range(20)])
+    async with client_of(proxy) as client:
+        for number in range(3):
+            post = post_item(f"p{number}", mentions=[f"user{of}" for of in range(20)])
+            fans = [like_item(post, f"fan{of}") for of in range(110)]
+            changes = [inserted(item) for item in (post, *fans)]
+            proxy.faults.extend([*[forward] * number, fault])
+
+            with pytest.raises(RequestRefused):
+                await handler(database, client).handle(changes)
+            proxy.faults.clear()
+            await handler(database, client).handle(changes)
+
+            found = [one for one in await notifications(database) if one.post_id == f"p{number}"]
+            assert sorted(one.user_id for one in found if one.kind == "mention") == sorted(
+                f"user{of}" for of in range(20)
+            )
+            assert [one.actor_count for one in found if one.kind == "like"] == [110]
+
+
+async def test_a_hundred_likes_of_one_post_are_one_write_beside_their_marks(database: Database) -> None:
+    post = post_item("p1")
+    calls = await calls_for(database, [inserted(like_item(post, f"fan{number}")) for number in range(100)])
+
+    assert [call.operation for call in calls] == ["TransactWriteItems"] * 2
+    assert [len(call.request["TransactItems"]) for call in calls] == [100, 2]
+
+
+async def test_the_recipients_of_a_batch_are_looked_up_together(database: Database) -> None:
+    await put(database, *[user_item(f"user{number}") for number in range(10)])
+    posts = [
+        post_item(f"p{number}", visibility="followers", mentions=[f"user{of}" for of in range(10)])
+        for number in range(4)
+    ]
+
+    calls = await calls_for(database, [inserted(post) for post in posts])
+
+    assert [call.operation for call in calls] == ["BatchGetItem", "TransactWriteItems"]
+
+
+async def test_what_is_of_no_concern_costs_no_call(database: Database) -> None:
+    assert await calls_for(database, [inserted(user_item("ada")), removed(user_item("bob"))]) == []
+
+
+async def test_likes_that_were_taken_back_cost_one_read_of_their_posts(database: Database) -> None:
+    posts = [post_item(f"p{number}") for number in range(3)]
+    await put(database, *posts)
+
+    calls = await calls_for(database, [removed(like_item(post, user)) for post in posts for user in ("bob", "cleo")])
+
+    assert [(call.operation, call.units) for call in calls] == [("BatchGetItem", 3)]
+
+
+async def test_notifications_of_deleted_items_are_deleted_and_stay_deleted(database: Database) -> None:
+    await put(database, user_item("cleo"), user_item("dan"))
+    gone, stays = post_item("gone", mentions=["cleo"]), post_item("stays")
+    await put(database, stays, tombstone(gone))
+    told_of_gone = [gone, like_item(gone, "bob"), like_item(gone, "dan"), comment_item(gone, "c1", mentions=["dan"])]
+    told_of_stays = [like_item(stays), comment_item(stays, "c2", mentions=["dan"]), comment_item(stays, "c3")]
+    await tell(database, *told_of_gone, *told_of_stays)
+    taken_back = [
+        modified(gone, tombstone(gone)),
+        *[removed(item) for item in told_of_gone[1:]],
+        removed(told_of_stays[0]),
+        modified(told_of_stays[1], deleted_comment(told_of_stays[1])),
+    ]
+
+    await handler(database).handle(taken_back)
+    left = await told(database)
+    await tell(database, *told_of_gone, *told_of_stays)  # a record that was kept as a dead letter is replayed
+    await handler(database).handle(taken_back)
+
+    assert left == [("ada", "comment", "bob", 1), ("ada", "like", "bob", 1)]
+    assert await told(database) == left
+
+
+async def test_notifications_of_likes_that_were_taken_back_are_deleted_with_the_post(database: Database) -> None:
+    gone, stays, others = post_item("gone"), post_item("stays"), post_item("others", "eve")
+    await put(database, gone, stays, others)
+    likes = [like_item(post, "bob", NOON + MINUTE) for post in (gone, stays, others)]
+    again = like_item(gone, "bob", NOON + 7 * MINUTE)
+    for changes in ([*map(inserted, likes)], [*map(removed, likes)], [inserted(again)], [removed(again)]):
+        await handler(database).handle(changes)
+    assert len(await notifications(database)) == 4
+
+    await put(database, tombstone(gone))
+    await handler(database).handle([modified(gone, tombstone(gone))])
+
+    assert [one.post_id for one in await notifications(database)] == ["stays", "others"]
+
+
+async def test_a_deleted_post_costs_one_query_of_its_authors_notifications(database: Database) -> None:
+    public, private = post_item("p1"), post_item("p2", visibility="private")
+
+    of_public = await calls_for(database, [removed(public)])
+    of_private = await calls_for(database, [removed(private)])
+
+    assert [call.operation for call in of_public] == ["Query"]
+    assert of_private == []
+
+
+def deleted_comment(comment: Item) -> Item:
+    """Return the tombstone of a deleted comment."""
+    kept = {name: value for name, value in comment.items() if name not in ("text", "text_len", "mentions")}
+    return {**kept, "deleted_at": "2026-06-25T12:00:00.000Z", "expiresAt": 1}
+
+
+async def calls_for(database: Database, changes: Sequence[Change]) -> list[Call]:
+    store = store_of(database)
+    await NotificationHandler(lambda: store, Clock()).handle(changes)
+    return store.meter.calls
+
+
+async def test_names_with_signs_of_keys_in_them_reach_their_user(database: Database) -> None:
+    post = post_item("p#1", "a#da")
+
+    await tell(database, like_item(post, "b%ob"))
+
+    assert await told(database) == [("a#da", "like", "b%ob", 1)]

@@ -1,0 +1,590 @@
+"""Changes of matches on their way to phones: real tables on one side, a real HTTP/2 server on the other."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace as replaced
+from datetime import datetime, timedelta
+
+import pytest
+from msgspec.structs import replace
+
+from datastore.database import Database
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.keyspace.matches.live_activities import ACTIVITIES_OF_USER, LIVE_ACTIVITIES
+from datastore.keyspace.matches.live_activities import live_activity as session_key
+from datastore.matches.cricket import CricketEvent, CricketEventKind, MatchPhase, Result, ResultKind
+from datastore.matches.devices import Devices, Platform
+from datastore.matches.display import display_state
+from datastore.matches.display_states import DisplayStates
+from datastore.matches.live_activities import LiveActivities, LiveActivity
+from datastore.matches.match_follows import MatchFollows
+from datastore.model.composite_keys import key_attributes
+from datastore.model.timestamps import iso
+from datastore.session.metering import Call, Deadline
+from datastore.session.store import Store
+from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
+from pipelines.matches.push.live_activities import LACoordinator
+from pipelines.matches.push.push_delivery import LoggedDelivery, PushOutcome
+from pipelines.matches.push.push_queue import MatchChange
+from tests.support.apns import LIMITS, credentials
+from tests.support.apns_server import Answer, ApnsServer, Fault, Request
+from tests.support.display_states import CHENNAI, MUMBAI, NAMES, first, fixture, in_chase, put_in_place, second
+from tests.support.served import NOON, Clock
+
+MATCH = fixture(version=7)
+FINISHED = replace(
+    MATCH, version=9, phase=MatchPhase.FINISHED, result=Result(ResultKind.WIN, "Mumbai won"), innings=(first(),)
+)
+QUICKLY = Backoff(initial=0.01, maximum=0.05, attempts=4)
+
+
+def change(version: int = 7, *events: CricketEvent, at: datetime = NOON) -> MatchChange:
+    """All of its events may ring."""
+    active = replace(in_chase(version, innings=(first(), second(113 + version))), events=events, updated_at=at)
+    states = {team: display_state(MATCH, active, NAMES, team) for team in ("1", "2")}
+    return MatchChange(MATCH, states, events, frozenset(event.event_id for event in events))
+
+
+def event(kind: CricketEventKind, text: str = "", innings: int = 2) -> CricketEvent:
+    return CricketEvent(f"m1:{kind}:{text}", kind, text or kind.value, innings=innings)
+
+
+WICKET = event(CricketEventKind.WICKET, "Kishan is out")
+
+
+@pytest.fixture
+def open_store(database: Database) -> Callable[[], Store]:
+    return lambda: Store(database.client, prefix=database.prefix, deadline=Deadline(30), token=lambda: "token")
+
+
+@pytest.fixture
+def calls(database: Database) -> list[Call]:
+    """Every call that is made to the store."""
+    calls: list[Call] = []
+    database.client.on_call = calls.append
+    return calls
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApnsServer]:
+    async with ApnsServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def delivery(server: ApnsServer, clock: Clock) -> AsyncIterator[ApnsDelivery]:
+    delivery = ApnsDelivery(credentials(server), clock, limits=LIMITS, verify=server.trust)
+    yield delivery
+    await delivery.aclose()
+
+
+@pytest.fixture
+async def coordinator(
+    open_store: Callable[[], Store], delivery: ApnsDelivery, clock: Clock
+) -> AsyncIterator[LACoordinator]:
+    coordinator = LACoordinator(open_store, delivery, clock, backoff=QUICKLY)
+    yield coordinator
+    await coordinator.aclose(0)
+
+
+async def register(store: Store, *users: str) -> None:
+    """A session for each, its token the user's name."""
+    for user in users:
+        await LiveActivities(store, NOON).register(MATCH, user, "phone", user)
+
+
+async def sessions(store: Store) -> list[LiveActivity]:
+    """The active ones."""
+    return [session async for page in LiveActivities(store, NOON).pages_of_match("m1") for session in page]
+
+
+async def session(store: Store, user: str) -> dict[str, str | None]:
+    values = {"partition": user, "now": NOON.timestamp()}
+    (item,) = [item async for item in store.query_all(ACTIVITIES_OF_USER, values)]
+    return {name: item.get(name) for name in ("status", "endReason", "updateToken")}
+
+
+def told(server: ApnsServer) -> dict[str, list[str]]:
+    """What each token was shown, in order."""
+    shown: dict[str, list[str]] = {}
+    for request in server.requests:
+        state = request.aps["content-state"]
+        shown.setdefault(request.token, []).append(f"{request.aps['event']} {state['team']['code']} {state['version']}")
+    return shown
+
+
+def rings(server: ApnsServer) -> list[tuple[int, str | None]]:
+    """The version and the alert of each push."""
+    return [
+        (request.aps["content-state"]["version"], request.aps.get("alert", {}).get("body"))
+        for request in server.requests
+    ]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110 - it is over the wire
+            await asyncio.sleep(0.005)
+
+
+# Whom a change reaches
+
+
+async def test_each_session_is_shown_the_side_its_user_follows_and_else_the_home_team(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada", "bob", "eve")
+    await MatchFollows(open_store(), NOON).follow(MATCH, "ada", MUMBAI.team_id)
+    await MatchFollows(open_store(), NOON).follow(MATCH, "bob", CHENNAI.team_id)
+
+    await coordinator.deliver(change())
+    await coordinator.idle()
+
+    assert told(server) == {"ada": ["update MUM 7"], "bob": ["update CHE 7"], "eve": ["update MUM 7"]}
+
+
+async def test_a_match_without_sessions_costs_one_query(
+    coordinator: LACoordinator, server: ApnsServer, calls: list[Call]
+) -> None:
+    await coordinator.deliver(change(7, WICKET))
+    await coordinator.idle()
+
+    assert [call.operation for call in calls] == ["Query"]
+    assert server.requests == []
+
+
+async def test_two_thousand_sessions_over_several_pages_are_served_a_hundred_at_a_time(
+    server: ApnsServer, open_store: Callable[[], Store], clock: Clock, calls: list[Call]
+) -> None:
+    users = [f"user-{number:04}" for number in range(2000)]
+    tokens = {user: f"{number:0480x}" for number, user in enumerate(users)}
+    opened: list[Store] = []
+
+    def hurried() -> Store:
+        """Its time is up before the first page is sent."""
+        opened.append(open_store())
+        return opened[-1]
+
+    def answer(_: Request) -> Answer:
+        if len(server.requests) == 1:
+            for store in opened:
+                store.deadline = Deadline(0)
+        return Answer(delay=0.1)
+
+    server.answer = answer
+
+    await open_store().write_all(LIVE_ACTIVITIES, puts=[_item(user, tokens[user]) for user in users])
+    delivery = ApnsDelivery(credentials(server), clock, limits=ApnsLimits(), verify=server.trust)
+    coordinator = LACoordinator(hurried, delivery, clock)
+    calls.clear()
+
+    await coordinator.deliver(change())
+    await coordinator.idle()
+
+    assert server.delivered == dict.fromkeys(tokens.values(), 1)
+    assert server.peak <= 100
+    assert server.connections == 1
+    # Two pages of sessions and the followers.
+    assert [call.operation for call in calls] == ["Query"] * 3
+    await delivery.aclose()
+
+
+def _item(user: str, token: str) -> dict[str, object]:
+    return {
+        **key_attributes(LIVE_ACTIVITIES, session_key("m1", user, "phone")),
+        "userId": user,
+        "deviceId": "phone",
+        "updateToken": token,
+        "status": "active",
+        "sessionStartedAt": iso(NOON),
+        "ttl": int((NOON + timedelta(hours=12)).timestamp()),
+    }
+
+
+# What waits
+
+
+async def test_while_a_delivery_runs_only_the_newest_change_waits_and_no_wicket_is_lost(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada")
+    held = Answer(delay=0.2)
+    server.answer = lambda request: held if request.aps["content-state"]["version"] == 7 else Answer()
+
+    await coordinator.deliver(change(7))
+    await until(lambda: len(server.requests) == 1)
+    await coordinator.deliver(change(8, WICKET))
+    await coordinator.deliver(change(10, event(CricketEventKind.FOUR)))
+    await coordinator.deliver(change(9))
+    await coordinator.idle()
+
+    assert told(server) == {"ada": ["update MUM 7", "update MUM 10"]}
+    assert rings(server) == [(7, None), (10, "Kishan is out")]
+    assert [request.headers["apns-priority"] for request in server.requests] == ["5", "10"]
+
+
+async def test_matches_do_not_wait_for_each_other(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada")
+    await LiveActivities(open_store(), NOON).register(replace(MATCH, match_id="m2"), "bob", "phone", "bob")
+    server.answer = lambda request: Answer(delay=0.3) if request.token == "ada" else Answer()
+    other = change()
+    other = MatchChange(replace(MATCH, match_id="m2"), {t: replace(s, match_id="m2") for t, s in other.states.items()})
+
+    await coordinator.deliver(change())
+    await until(lambda: len(server.requests) == 1)
+    await coordinator.deliver(other)
+    await until(lambda: len(server.requests) == 2)
+
+    assert server.open >= 1
+    await coordinator.idle()
+    assert told(server) == {"ada": ["update MUM 7"], "bob": ["update MUM 7"]}
+
+
+async def test_of_the_events_only_those_ring_that_may(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada")
+    fifty, four = event(CricketEventKind.FIFTY), event(CricketEventKind.FOUR)
+    quiet = change(7, WICKET, fifty, four)
+
+    await coordinator.deliver(replaced(quiet, rings=frozenset({fifty.event_id, four.event_id})))
+    await coordinator.idle()
+    await coordinator.deliver(replaced(change(8, WICKET), rings=frozenset()))
+    await coordinator.idle()
+
+    assert rings(server) == [(7, "fifty"), (8, None)]
+    assert [request.headers["apns-priority"] for request in server.requests] == ["10", "5"]
+
+
+# What came too late, or came before
+
+
+async def test_a_push_has_the_moment_of_its_state_whenever_it_is_sent(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store], clock: Clock
+) -> None:
+    await register(open_store(), "ada")
+    await _begin_for_a_follower(open_store())
+    clock.forward(seconds=40)
+
+    await coordinator.deliver(
+        change(7, event(CricketEventKind.INNINGS_START, innings=1), at=NOON + timedelta(seconds=1.9))
+    )
+    await coordinator.idle()
+    await coordinator.end(FINISHED, change(9).states)
+
+    stamps = [(request.aps["event"], request.aps["timestamp"] - int(NOON.timestamp())) for request in server.requests]
+    assert stamps == [("update", 1), ("start", 1), ("end", 40)]
+
+
+async def _begin_for_a_follower(store: Store) -> None:
+    await MatchFollows(store, NOON).follow(MATCH, "fan", MUMBAI.team_id)
+    await _device(store, "fan", push_to_start="start-fan")
+
+
+async def test_a_change_that_comes_late_is_not_shown_where_a_newer_one_is_but_its_wicket_rings(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store], clock: Clock, calls: list[Call]
+) -> None:
+    await register(open_store(), "ada")
+    newer = replace(in_chase(8, innings=(first(), second(130))), updated_at=NOON + timedelta(seconds=20))
+    await DisplayStates(open_store(), NOON).refresh(MATCH, newer, names=NAMES)
+    clock.forward(seconds=30)
+    calls.clear()
+
+    await coordinator.deliver(change(7))
+    await coordinator.idle()
+    superseded, asked = list(server.requests), [call.operation for call in calls]
+    await coordinator.deliver(change(7, WICKET))
+    await coordinator.idle()
+
+    assert (superseded, asked) == ([], ["BatchGetItem"])
+    assert rings(server) == [(8, "Kishan is out")]
+
+
+async def test_an_older_version_is_not_sent_after_a_newer_one(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada")
+
+    for version in (8, 7, 9):
+        await coordinator.deliver(change(version, event(CricketEventKind.WICKET, f"out {version}")))
+        await coordinator.idle()
+
+    assert rings(server) == [(8, "out 8"), (9, "out 9")]
+
+
+async def test_a_version_that_is_told_again_reaches_those_it_did_not_reach_and_rings_for_nobody(
+    coordinator: LACoordinator,
+    delivery: ApnsDelivery,
+    server: ApnsServer,
+    open_store: Callable[[], Store],
+    clock: Clock,
+) -> None:
+    await register(open_store(), "ada")
+    await coordinator.deliver(change(7, WICKET))
+    await coordinator.idle()
+    successor = LACoordinator(open_store, delivery, clock)
+
+    for told_again in (successor, successor, coordinator):
+        await told_again.deliver(change(7))
+        await told_again.idle()
+
+    # Once by each instance: whoever took over cannot know whom the one before reached.
+    assert rings(server) == [(7, "Kishan is out"), (7, None)]
+
+
+@pytest.mark.parametrize("failures", [2, 100])
+async def test_if_the_tables_cannot_be_read_it_is_tried_again_but_not_for_ever(
+    server: ApnsServer, delivery: ApnsDelivery, open_store: Callable[[], Store], clock: Clock, failures: int
+) -> None:
+    await register(open_store(), "ada")
+    opened = 0
+
+    def late_at_first() -> Store:
+        nonlocal opened
+        opened += 1
+        store = open_store()
+        if opened <= failures:
+            store.deadline = Deadline(0)
+        return store
+
+    coordinator = LACoordinator(late_at_first, delivery, clock, backoff=QUICKLY)
+    await coordinator.deliver(change(7, WICKET))
+    await coordinator.idle()
+
+    assert rings(server) == ([(7, "Kishan is out")] if failures == 2 else [])
+    assert opened == min(failures + 1, 4)
+
+
+# Tokens that are dead
+
+
+async def test_a_rejected_token_suspends_its_session_and_no_other(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada", "bob", "eve")
+    reasons = {"ada": Answer(410, "Unregistered"), "bob": Answer(400, "BadDeviceToken")}
+    server.answer = lambda request: reasons.get(request.token, Answer(500, "InternalServerError"))
+
+    await coordinator.deliver(change())
+    await coordinator.idle()
+
+    assert [(await session(open_store(), user))["status"] for user in ("ada", "bob", "eve")] == [
+        "suspended",
+        "suspended",
+        "active",
+    ]
+
+
+async def test_a_session_whose_token_was_renewed_meanwhile_stays(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada")
+    server.answer = lambda _: Answer(410, "Unregistered", delay=0.3)
+
+    await coordinator.deliver(change())
+    await until(lambda: len(server.requests) == 1)
+    await LiveActivities(open_store(), NOON).update_token("m1", "ada", "phone", "new")
+    await coordinator.idle()
+
+    assert await session(open_store(), "ada") == {"status": "active", "endReason": None, "updateToken": "new"}
+
+
+# The beginning
+
+
+async def test_followers_without_a_session_are_asked_in_when_the_match_begins(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada")
+    follows = MatchFollows(open_store(), NOON)
+    for number in range(40):
+        await follows.follow(MATCH, f"fan-{number:02}", CHENNAI.team_id if number % 2 else MUMBAI.team_id)
+    await follows.follow(MATCH, "ada", MUMBAI.team_id)
+    for user in ("ada", "fan-00", "fan-01", "fan-38", "stranger"):
+        await _device(open_store(), user, push_to_start=f"start-{user}")
+    await _device(open_store(), "fan-02", push_to_start=None)
+
+    await coordinator.deliver(change(7, event(CricketEventKind.INNINGS_START, innings=1)))
+    await coordinator.deliver(change(8))
+    await coordinator.idle()
+    await coordinator.deliver(change(9, event(CricketEventKind.INNINGS_START, innings=2)))
+    await coordinator.idle()
+
+    assert {token: shown for token, shown in told(server).items() if token != "ada"} == {
+        "start-fan-00": ["start MUM 8"],
+        "start-fan-01": ["start CHE 8"],
+        "start-fan-38": ["start MUM 8"],
+    }
+
+
+async def test_a_push_to_start_token_that_is_rejected_is_forgotten_unless_there_is_a_newer_one(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    for user in ("dead", "well", "renewed"):
+        await MatchFollows(open_store(), NOON).follow(MATCH, user, MUMBAI.team_id)
+        await _device(open_store(), user, push_to_start=f"start-{user}")
+    await register(open_store(), "ada")
+    server.answer = lambda request: (
+        Answer() if request.token in ("ada", "start-well") else Answer(410, "Unregistered", delay=0.2)
+    )
+
+    await coordinator.deliver(change(7, event(CricketEventKind.INNINGS_START, innings=1)))
+    await until(lambda: len(server.requests) == 4)
+    await Devices(open_store(), NOON).update_push_to_start_token("renewed", "device-renewed", "new")
+    await coordinator.idle()
+
+    found = [await Devices(open_store(), NOON).of_user(user) for user in ("dead", "well", "renewed")]
+    assert [device and device.push_to_start_token for device in found] == [None, "start-well", "new"]
+
+
+async def _device(store: Store, user: str, *, push_to_start: str | None) -> None:
+    devices = Devices(store, NOON)
+    await devices.register(
+        user, f"device-{user}", platform=Platform.IOS, apns_token="apns", os_version="18", app_version="1"
+    )
+    if push_to_start is not None:
+        await devices.update_push_to_start_token(user, f"device-{user}", push_to_start)
+
+
+# The end
+
+
+async def test_at_the_end_every_session_is_told_and_ended(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await put_in_place(open_store(), FINISHED)
+    await register(open_store(), "ada", "bob")
+    await MatchFollows(open_store(), NOON).follow(MATCH, "bob", CHENNAI.team_id)
+    server.answer = lambda request: Answer(410, "Unregistered") if request.token == "bob" else Answer()
+
+    summary = await coordinator.end(FINISHED)
+
+    assert summary.outcomes == {PushOutcome.DELIVERED: 1, PushOutcome.REJECTED: 1}
+    assert told(server) == {"ada": ["end MUM 9"], "bob": ["end CHE 9"]}
+    assert server.requests[0].aps["dismissal-date"] == int(NOON.timestamp()) + 3600
+    assert server.requests[0].aps["content-state"]["situation"] == "Mumbai won"
+    for user in ("ada", "bob"):
+        assert await session(open_store(), user) == {
+            "status": "ended",
+            "endReason": "match_finished",
+            "updateToken": user,
+        }
+
+
+async def test_the_end_waits_for_what_runs_and_takes_the_place_of_what_waits(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada")
+    under_way_at_the_end = []
+
+    def slowly(request: Request) -> Answer:
+        if request.aps["event"] == "end":
+            under_way_at_the_end.append(server.open)
+        return Answer(delay=0.1)
+
+    server.answer = slowly
+
+    await coordinator.deliver(change(7))
+    await until(lambda: len(server.requests) == 1)
+    await coordinator.deliver(change(8, event(CricketEventKind.RESULT, "Mumbai won by 7 wickets")))
+    await coordinator.end(FINISHED, change(9).states)
+    await coordinator.idle()
+
+    assert told(server) == {"ada": ["update MUM 7", "end MUM 9"]}
+    assert under_way_at_the_end == [1]
+    assert rings(server) == [(7, None), (9, "Mumbai won by 7 wickets")]
+
+
+async def test_an_end_that_did_not_reach_all_goes_on_when_asked_again(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada", "bob")
+    server.answer = lambda request: Answer(503, "ServiceUnavailable") if request.token == "bob" else Answer()
+
+    partly = await coordinator.end(FINISHED, change(9).states)
+    left = [session.user_id for session in await sessions(open_store())]
+    server.answer = lambda _: Answer()
+    then = await coordinator.end(FINISHED, change(9).states)
+
+    assert (partly.outcomes, left) == ({PushOutcome.DELIVERED: 1, PushOutcome.FAILED: 1}, ["bob"])
+    assert then.outcomes == {PushOutcome.DELIVERED: 1}
+    assert await sessions(open_store()) == []
+
+
+async def test_the_end_of_a_thousand_sessions_that_cannot_be_reached_is_bounded(
+    server: ApnsServer, open_store: Callable[[], Store], clock: Clock
+) -> None:
+    users = [f"user-{number:04}" for number in range(1000)]
+    await open_store().write_all(LIVE_ACTIVITIES, puts=[_item(user, user) for user in users])
+    server.answer = lambda _: Answer(503, "ServiceUnavailable", delay=0.2)
+    limits = ApnsLimits(most_seconds=0.3, backoff=Backoff(initial=0.01, maximum=0.05, attempts=4))
+    delivery = ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust)
+    coordinator = LACoordinator(open_store, delivery, clock, end_seconds=0.3)
+
+    async with asyncio.timeout(5):
+        await coordinator.deliver(change(8))
+        await until(lambda: len(server.requests) >= 100)
+        summary = await coordinator.end(FINISHED, change(9).states)
+
+    assert summary.outcomes == {PushOutcome.FAILED: 1000}
+    assert summary.reasons["NotInTime"] >= 400
+    assert len(told(server)) < 600
+    assert len(await sessions(open_store())) == 1000
+    await delivery.aclose()
+
+
+async def test_two_instances_may_end_a_match_at_once(
+    coordinator: LACoordinator,
+    delivery: ApnsDelivery,
+    server: ApnsServer,
+    open_store: Callable[[], Store],
+    clock: Clock,
+) -> None:
+    users = [f"user-{number:02}" for number in range(30)]
+    await register(open_store(), *users)
+    other = LACoordinator(open_store, delivery, clock)
+
+    await asyncio.gather(*[each.end(FINISHED, change(9).states) for each in (coordinator, other)])
+    reached = len(server.requests)
+    again = await other.end(FINISHED, change(9).states)
+
+    assert told(server).keys() == set(users)
+    assert (again.total, len(server.requests)) == (0, reached)
+    for user in users:
+        assert (await session(open_store(), user))["endReason"] == "match_finished"
+
+
+async def test_without_credentials_the_sessions_live_and_end_all_the_same(
+    open_store: Callable[[], Store], clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    await register(open_store(), "ada", "bob")
+    coordinator = LACoordinator(open_store, LoggedDelivery(), clock)
+
+    await coordinator.deliver(change())
+    await coordinator.idle()
+    alive = len(await sessions(open_store()))
+    await coordinator.end(FINISHED, change(9).states)
+
+    assert (alive, len(await sessions(open_store()))) == (2, 0)
+    would = [record for record in caplog.records if "Would send to 2 devices" in record.getMessage()]
+    assert len(would) == 2
+
+
+async def test_closing_stops_what_takes_too_long(
+    open_store: Callable[[], Store], server: ApnsServer, clock: Clock
+) -> None:
+    await register(open_store(), "ada")
+    server.answer = lambda _: Fault.HANG
+    delivery = ApnsDelivery(credentials(server), clock, verify=server.trust)
+    coordinator = LACoordinator(open_store, delivery, clock)
+    await coordinator.deliver(change())
+    await until(lambda: len(server.requests) == 1)
+
+    async with asyncio.timeout(3):
+        await coordinator.aclose(0.01)
+        await coordinator.idle()
+
+    await delivery.aclose()

@@ -1,0 +1,307 @@
+"""Ticks: who may write, what a tick costs, and that one which is cut off anywhere loses nothing."""
+
+import asyncio
+import random
+from contextlib import suppress
+from datetime import date
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from datastore.dynamodb.client import STREAM_OPERATIONS
+from datastore.keyspace.matches.locks import match_lock
+from datastore.matches.active_matches import ActiveMatches
+from datastore.matches.cricket import CricketEvent, Match, MatchSnapshot
+from datastore.matches.fixtures import Fixtures
+from datastore.matches.live_state import ActiveMatch
+from datastore.matches.locks import Locks
+from datastore.model.identity import Role
+from datastore.session.metering import Call
+from pipelines.demo.match import demo_match
+from pipelines.matches.live.poller import Tick
+from pipelines.matches.providers.cricsheet.reader import read
+from pipelines.matches.providers.provider import ProviderUnavailable
+from pipelines.matches.providers.replay import ReplayProvider
+from tests.support.cricket_pipeline import Instance
+from tests.support.served import Served, call_name
+
+BEHIND = STREAM_OPERATIONS | {"DescribeTable"}
+
+
+def recorded(served: Served, balls_per_tick: int = 6) -> ReplayProvider:
+    recording = read(demo_match(random.Random(5), 1, date(2026, 6, 25)), match_id="m1")
+    return ReplayProvider([recording], now=served.clock, balls_per_tick=balls_per_tick)
+
+
+async def registered(served: Served, instance_id: str = "one", provider: ReplayProvider | None = None) -> ActiveMatch:
+    snapshot = await (provider or recorded(served)).match("m1")
+    assert snapshot is not None
+    await fixtures(served).sync([snapshot.match])
+    stored = await fixtures(served).latest("m1")
+    assert stored is not None
+    return await matches(served).register(stored, instance_id=instance_id)
+
+
+def matches(served: Served) -> ActiveMatches:
+    return ActiveMatches(served.store(), served.clock())
+
+
+def fixtures(served: Served) -> Fixtures:
+    return Fixtures(served.store(), served.clock())
+
+
+async def state(served: Served) -> ActiveMatch:
+    active = await matches(served).latest("m1")
+    assert active is not None
+    return active
+
+
+async def stored(served: Served) -> Match:
+    match = await fixtures(served).latest("m1")
+    assert match is not None
+    return match
+
+
+async def item(served: Served) -> dict[str, Any]:
+    """The active match as the table has it."""
+    database = served.gateway.database
+    assert database is not None
+    request = {"TableName": database.prefix + "active-matches", "Key": {"matchId": {"S": "m1"}}}
+    found: dict[str, Any] = (await database.client.call("GetItem", request))["Item"]
+    return found
+
+
+class Counted:
+    """The calls of the process, and what happens at one of them."""
+
+    def __init__(self, served: Served) -> None:
+        assert served.gateway.database is not None
+        self._client = served.gateway.database.client
+        self.calls: list[str] = []
+        self.at: dict[int, Any] = {}
+
+    def __enter__(self) -> "Counted":
+        self._client.on_call = self._called
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.on_call = None
+
+    def _called(self, call: Call) -> None:
+        if call.operation not in BEHIND:
+            self.calls.append(call_name(call))
+            self.at.get(len(self.calls), lambda: None)()
+
+
+async def test_a_changed_tick_makes_these_calls(served: Served) -> None:
+    one = Instance(served, recorded(served))
+    await registered(served)
+    await one.poller.tick("m1")
+    await one.poller.tick("m1")
+
+    with Counted(served) as counted:
+        assert await one.poller.tick("m1") is Tick.CHANGED
+
+    assert counted.calls[0] == "PutItem cricket-locks"
+    assert sorted(counted.calls[1:3]) == ["GetItem active-matches", "GetItem cricket-fixtures"]  # at the same time
+    assert counted.calls[3:] == [
+        "UpdateItem cricket-fixtures",
+        "UpdateItem active-matches",
+        "PutItem cricket-fixture-cache",
+        "DeleteItem cricket-locks",
+    ]
+
+
+async def test_a_tick_that_changed_nothing_writes_only_when_it_was(served: Served) -> None:
+    provider = recorded(served)
+    one = Instance(served, _Still(await _after(provider, ticks=5)))
+    await registered(served)
+    await one.poller.tick("m1")
+    await one.poller.tick("m1")
+    before = await item(served)
+    served.clock.forward(seconds=4)
+
+    with Counted(served) as counted:
+        assert await one.poller.tick("m1") is Tick.UNCHANGED
+
+    # Both reads are sent in one batch.
+    assert [counted.calls[0], *sorted(counted.calls[1:3]), *counted.calls[3:]] == [
+        "PutItem cricket-locks",
+        "GetItem active-matches",
+        "GetItem cricket-fixtures",
+        "UpdateItem active-matches",
+        "DeleteItem cricket-locks",
+    ]
+    after = await item(served)
+    assert {name for name in after if after[name] != before.get(name)} == {"lastTickAt"}
+
+
+class _Still(ReplayProvider):
+    """A provider that says the same again and again, or what it is made to."""
+
+    def __init__(self, snapshot: MatchSnapshot | Exception) -> None:
+        self.says = snapshot
+
+    async def match(self, match_id: str) -> MatchSnapshot:
+        if isinstance(self.says, Exception):
+            raise self.says
+        return self.says
+
+
+async def _after(provider: ReplayProvider, ticks: int) -> MatchSnapshot:
+    for _ in range(ticks):
+        snapshot = await provider.match("m1")
+    assert snapshot is not None
+    return snapshot
+
+
+async def test_of_two_pollers_one_writes(served: Served) -> None:
+    provider = recorded(served)
+    one, two = Instance(served, provider, "one"), Instance(served, provider, "two")
+    await registered(served, "one")
+
+    ended = [await asyncio.gather(one.poller.tick("m1"), two.poller.tick("m1")) for _ in range(20)]
+
+    assert {ticks[1] for ticks in ended} <= {Tick.LOCKED, Tick.LOST}
+    assert two.changes == []
+    versions = [change.active.version for change in one.changes]
+    assert versions == list(range(1, len(versions) + 1))
+    assert (await state(served)).version == versions[-1]
+
+
+async def test_two_that_both_claim_a_match_are_one_in_the_end(served: Served) -> None:
+    active = await registered(served, "dead")
+    claims = await asyncio.gather(*[matches(served).claim(active, f"claimer {number}") for number in range(10)])
+
+    (won,) = [claim for claim in claims if claim is not None]
+    assert (await state(served)).instance_id == won.instance_id
+    assert won.fence == active.fence + 1
+
+
+class _Held(ReplayProvider):
+    """A provider that answers when it is let go."""
+
+    gate: asyncio.Event
+    asked: asyncio.Event
+
+    async def match(self, match_id: str) -> MatchSnapshot | None:
+        snapshot = await super().match(match_id)
+        self.asked.set()
+        await self.gate.wait()
+        return snapshot
+
+
+async def test_a_poller_that_slept_past_its_lock_writes_nothing_when_it_wakes(served: Served) -> None:
+    recording = read(demo_match(random.Random(5), 1, date(2026, 6, 25)), match_id="m1")
+    slow = _Held([recording], now=served.clock, balls_per_tick=90)
+    slow.gate, slow.asked = asyncio.Event(), asyncio.Event()
+    sleeper, other = Instance(served, slow, "sleeper"), Instance(served, recorded(served), "other")
+    await registered(served, "sleeper")
+    asleep = asyncio.create_task(sleeper.poller.tick("m1"))
+    await slow.asked.wait()
+    served.clock.forward(seconds=21)
+    await other.orchestrator.reconcile()
+    await _until(lambda: len(other.changes) >= 2)
+    await other.orchestrator.aclose()
+    before = await state(served), await stored(served)
+
+    slow.gate.set()
+
+    assert await asleep is Tick.LOST
+    assert sleeper.changes == []
+    assert (await state(served), await stored(served)) == before
+    assert await served_locks(served) == []
+
+
+async def served_locks(served: Served) -> list[Any]:
+    answer = await served.ask("{ locks { name owner } }", user="ops", role=Role.SYSTEM)
+    return list(answer.data["locks"])
+
+
+async def _until(condition: Any) -> None:
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 - it is over the wire
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("problem", [ProviderUnavailable("later"), TimeoutError()])
+async def test_a_provider_that_fails_leaves_everything_as_it_is(served: Served, problem: Exception) -> None:
+    provider = _Still(await _after(recorded(served), ticks=8))
+    one = Instance(served, provider)
+    await registered(served)
+    await one.poller.tick("m1")
+    before = await state(served)
+    provider.says = problem
+    served.clock.forward(seconds=4)
+
+    assert await one.poller.tick("m1") is Tick.FAILED
+
+    after = await state(served)
+    assert after.last_tick_at == served.clock()
+    assert (after.version, after.live) == (before.version, before.live)
+
+
+async def test_a_lock_is_released_whatever_happens(served: Served) -> None:
+    one = Instance(served, _Still(RuntimeError("broken")))
+    await registered(served)
+
+    with pytest.raises(RuntimeError):
+        await one.poller.tick("m1")
+
+    assert await Locks(served.store(), "two", served.clock()).acquire(match_lock("m1"))
+
+
+async def test_a_tick_cut_off_at_any_call_loses_nothing_and_repeats_nothing(served: Served) -> None:
+    """Every tick is cut off after one more of its calls than the last one, and another instance goes on."""
+    expected = await _events_of_a_whole_run(served)
+    provider = recorded(served, balls_per_tick=12)
+    await registered(served, "i0", provider)
+    versions: list[int] = []
+    events: list[CricketEvent] = []
+    for number in range(1, 400):
+        one = Instance(served, provider, f"i{number}")
+        await _take_over(served, one)
+        with suppress(asyncio.CancelledError), Counted(served) as counted:
+            task = asyncio.create_task(one.poller.tick("m1"))
+            counted.at[1 + number % 7] = task.cancel
+            await task
+        active = await state(served)
+        versions.append(active.version)
+        events += [event for event in active.events if event.event_id not in {known.event_id for known in events}]
+        if provider.is_over("m1") and active.live.result is not None:
+            break
+
+    assert versions == sorted(versions)
+    assert _ids(events) == _ids(expected)
+    last = Instance(served, provider, "last")
+    await _take_over(served, last)
+    await last.poller.tick("m1")
+    assert (await stored(served)).innings == (await state(served)).live.innings
+
+
+async def _take_over(served: Served, instance: Instance) -> None:
+    served.clock.forward(seconds=11)
+    claimed = await matches(served).claim(await state(served), instance.name)
+    assert claimed is not None
+
+
+def _ids(events: list[CricketEvent]) -> list[str]:
+    return sorted(event.event_id for event in events)
+
+
+async def _events_of_a_whole_run(served: Served) -> list[CricketEvent]:
+    """Of the same match, played without harm under another id, by the ids that it would have as m1."""
+    recording = read(demo_match(random.Random(5), 1, date(2026, 6, 25)), match_id="whole")
+    provider = ReplayProvider([recording], now=served.clock, balls_per_tick=12)
+    one = Instance(served, provider)
+    snapshot = await provider.match("whole")
+    assert snapshot is not None
+    await fixtures(served).sync([snapshot.match])
+    found = await fixtures(served).latest("whole")
+    assert found is not None
+    await matches(served).register(found, instance_id="one")
+    while not provider.is_over("whole"):
+        await one.poller.tick("whole")
+    events = [event for change in one.changes for event in change.active.events]
+    return [replace(event, event_id=event.event_id.replace("whole:", "m1:", 1)) for event in events]

@@ -1,0 +1,196 @@
+"""The demo's photo library: loaded once, with pictures of what it says, and a livestream in which things go on."""
+
+from collections import Counter
+from io import BytesIO
+from typing import Any
+
+import pytest
+from PIL import Image
+
+from datastore.database import Database
+from datastore.dynamodb.codec import Item
+from datastore.errors import Unavailable
+from datastore.keyspace.photos.table import SPARKS
+from datastore.model.composite_keys import key_of
+from datastore.objects.local import LocalObjects
+from datastore.objects.none import NoObjects
+from pipelines.demo import photo_album as demo_album
+from pipelines.demo.photo_album import LIVE, LOOKS, SCENES, SHOTS, UPCOMING, USERS, VISITOR
+from pipelines.demo.photos import PhotoDemo
+from pipelines.demo.pictures import Sitter
+from tests.support.feed_changes import items_of
+from tests.support.feed_world import Killed, Wire, World
+from tests.support.photo_items import ask_as
+from tests.support.served import Served
+
+ALL = """{ photos(first: 50) { nodes {
+  imageId width height size thumbnailUrl originalUrl user { displayName } persons { name }
+  faces { boundingBox { left top width height } person { name } }
+} } persons(first: 50) { nodes { name faceCount } } }"""
+STREAMS = "{ latestLivestream { title state } livestreams { nodes { state } } }"
+
+
+@pytest.fixture
+def world(database: Database) -> World:
+    return World(database)
+
+
+@pytest.fixture
+def objects(tmp_path: Any) -> LocalObjects:
+    return LocalObjects(tmp_path / "objects", b"secret", lambda: "http://127.0.0.1")
+
+
+@pytest.fixture
+def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A blank sheet for each picture: what is drawn is looked at elsewhere."""
+    monkeypatch.setattr("pipelines.demo.photos.picture", lambda *_: (b"original", b"thumbnail"))
+
+
+def demo(world: World, objects: LocalObjects, wire: Wire | None = None, *, followed: bool = True) -> PhotoDemo:
+    return PhotoDemo(
+        lambda: world.store(wire), objects, now=world.clock, is_followed=lambda table: followed and table is SPARKS
+    )
+
+
+def demo_of(served: Served) -> PhotoDemo:
+    return PhotoDemo(served.store, served.gateway.objects, now=served.clock, is_followed=lambda _: True)
+
+
+async def stored(world: World) -> list[Item]:
+    return sorted(await items_of(world.database, SPARKS), key=lambda item: (item["PK"], item["SK"]))
+
+
+async def test_the_library_shows_what_was_drawn(served: Served) -> None:
+    assert await demo_of(served).load() == len(SHOTS)
+
+    data = (await ask_as(served, ALL, VISITOR)).data
+    photos = data["photos"]["nodes"]
+    assert [photo["imageId"] for photo in photos] == [shot.image_id for shot in reversed(SHOTS)]
+    assert {photo["user"]["displayName"] for photo in photos} == set(USERS.values())
+    for photo, shot in zip(photos, reversed(SHOTS), strict=True):
+        original, thumbnail = [await fetched(served, photo[url]) for url in ("originalUrl", "thumbnailUrl")]
+        picture = Image.open(BytesIO(original))
+        assert picture.size == (photo["width"], photo["height"])
+        assert [sitter.name for sitter in shot.sitters if not is_where_its_box_says(picture, sitter)] == []
+        assert Image.open(BytesIO(thumbnail)).size == (480, 320)
+        assert photo["size"] == len(original)
+        assert [person["name"] for person in photo["persons"]] == [sitter.name for sitter in shot.sitters]
+        assert [(face["person"]["name"], face["boundingBox"]) for face in photo["faces"]] == [
+            (sitter.name, sitter.box) for sitter in shot.sitters
+        ]
+    counts = Counter(sitter.name for shot in SHOTS for sitter in shot.sitters)
+    assert {person["name"]: person["faceCount"] for person in data["persons"]["nodes"]} == counts
+    assert counts.keys() == LOOKS.keys()
+
+
+async def fetched(served: Served, url: str) -> bytes:
+    async with served.http.get(url) as response:
+        assert response.status == 200
+        return await response.read()
+
+
+def is_where_its_box_says(image: Image.Image, sitter: Sitter) -> bool:
+    """Whether the middle of the box has about the colour of the face: it is between the eyes and the nose."""
+    box = sitter.box
+    middle = (box["left"] + box["width"] / 2) * image.width, (box["top"] + box["height"] * 0.53) * image.height
+    seen = image.getpixel((round(middle[0]), round(middle[1])))
+    assert isinstance(seen, tuple)
+    return all(abs(one - other) < 60 for one, other in zip(seen, LOOKS[sitter.name].skin, strict=True)) and (
+        0 <= box["left"] <= box["left"] + box["width"] <= 1 and 0 <= box["top"] <= box["top"] + box["height"] <= 1
+    )
+
+
+@pytest.mark.usefixtures("drawn_once")
+async def test_it_is_loaded_once(world: World, objects: LocalObjects) -> None:
+    assert await demo(world, objects).load() == len(SHOTS)
+    loaded = await stored(world)
+    world.clock.forward(hours=2)
+
+    assert await demo(world, objects).load() == 0
+
+    assert await stored(world) == loaded
+    users = {item["email"]: item["uploadCount"] for item in loaded if item["entityType"] == "USER"}
+    assert users == Counter(shot.user for shot in SHOTS)
+
+
+@pytest.mark.usefixtures("drawn_once")
+@pytest.mark.parametrize("last", [2, 12, 24])
+async def test_a_start_that_was_cut_short_is_made_good_by_the_next(
+    world: World, objects: LocalObjects, last: int
+) -> None:
+    await demo(world, objects).load()
+    whole = await stored(world)
+    await world.store().write_all(SPARKS, deletes=[key_of(SPARKS, item) for item in whole])
+    wire = Wire(world.database.client, last, role=None)
+    with pytest.raises(Killed):
+        await demo(world, objects, wire).load()
+    await wire.quiet()
+    assert 0 < len(await stored(world)) < len(whole)
+
+    await demo(world, objects).load()
+
+    assert await stored(world) == whole
+
+
+@pytest.mark.usefixtures("drawn_once")
+async def test_where_files_cannot_be_written_there_are_the_livestreams_and_the_photos_come_later(
+    world: World, objects: LocalObjects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object, **__: object) -> None:
+        raise Unavailable("The files' store cannot be reached.")
+
+    monkeypatch.setattr(objects, "write", refuse)
+    with pytest.raises(Unavailable, match=r"Photos of the demo are missing\. The files' store cannot be reached\."):
+        await demo(world, objects).load()
+    kinds = Counter(item["entityType"] for item in await stored(world))
+    assert (kinds["LIVESTREAM"], kinds["IMAGE"], kinds["PERSON"]) == (2, 0, len(LOOKS))
+    monkeypatch.undo()
+    monkeypatch.setattr("pipelines.demo.photos.picture", lambda *_: (b"original", b"thumbnail"))
+
+    assert await demo(world, objects).load() == len(SHOTS)
+
+    kinds = Counter(item["entityType"] for item in await stored(world))
+    assert (kinds["LIVESTREAM"], kinds["IMAGE"]) == (3, len(SHOTS))
+
+
+async def test_without_a_place_for_files_there_is_no_library(world: World) -> None:
+    assert await PhotoDemo(world.store, NoObjects(), now=world.clock, is_followed=lambda _: True).load() == 0
+    assert await stored(world) == []
+
+
+@pytest.mark.usefixtures("drawn_once")
+async def test_the_latest_livestream_is_live_and_begins_again_when_it_has_ended(served: Served) -> None:
+    def states(data: Any) -> list[str]:
+        return [data["latestLivestream"]["state"], *[node["state"] for node in data["livestreams"]["nodes"]]]
+
+    await demo_of(served).load()
+    at_first = (await served.ask(STREAMS)).data
+    assert at_first["latestLivestream"]["title"] == LIVE.title
+    assert states(at_first) == ["LIVE", "LIVE", "UPCOMING", "ENDED"]
+
+    served.clock.forward(hours=30)
+    assert states((await served.ask(STREAMS)).data) == ["ENDED", "ENDED", "ENDED", "ENDED"]
+    await demo_of(served).load()
+    assert states((await served.ask(STREAMS)).data) == ["LIVE", "LIVE", "UPCOMING", "ENDED"]
+
+
+@pytest.mark.usefixtures("drawn_once")
+async def test_something_happens_on_it_while_somebody_follows(world: World, objects: LocalObjects) -> None:
+    async def said(followed: bool) -> str:
+        await demo(world, objects, followed=followed).live()
+        words: str = next(item["description"] for item in await stored(world) if LIVE.livestream_id in item["PK"])
+        return words
+
+    await demo(world, objects).load()
+    before = len(await stored(world))
+    assert await said(followed=False) == LIVE.description
+    assert [await said(followed=True) for _ in range(len(SCENES) + 1)] == [*SCENES, SCENES[0]]
+    assert len(await stored(world)) == before
+
+
+def test_examples_name_what_the_demo_has() -> None:
+    assert UPCOMING.livestream_id < LIVE.livestream_id
+    assert SHOTS[-1].image_id < UPCOMING.livestream_id
+    assert SHOTS[-1].user == VISITOR
+    assert len({shot.image_id for shot in SHOTS}) == len(SHOTS)
+    assert demo_album.PERSON_IDS.keys() == LOOKS.keys()

@@ -1,0 +1,171 @@
+"""`gateway.py documents`: manifests made, checked and put into the table."""
+
+import asyncio
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from graphql import parse
+
+from datastore.database import Database, StoreOptions
+from datastore.gateway.persisted_documents import KnownDocuments
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from server.documents.persisted.extraction import extracted
+from server.documents.persisted.manifest import ManifestProblem, read_manifest, sha256_of
+from tests.support.command_line import refused, refused_in_a_line, run_here
+from tests.support.served import NOON
+from tests.support.store_engines import ROOT
+
+AREAS = "query Areas { areas }"
+QUAKE = "query Quake($id: ID!) { earthquake(eventId: $id) { ...Q } }"
+FRAGMENT = "fragment Q on Earthquake { place }"
+
+
+@pytest.fixture
+def manifest(tmp_path: Path) -> Path:
+    path = tmp_path / "manifest.json"
+    path.write_text(json.dumps({"areas": AREAS, "quake": f"{QUAKE} {FRAGMENT}"}))
+    return path
+
+
+@pytest.fixture
+def changed(tmp_path: Path) -> Path:
+    """Another text for one of its ids, and a new one."""
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps({"a": AREAS, "areas": "{ categories }"}))
+    return path
+
+
+def test_check_tells_each_operation_and_what_it_is_estimated_to_cost(manifest: Path) -> None:
+    done = run_here("documents", "check", manifest)
+
+    assert done.returncode == 0
+    lines = done.stdout.splitlines()
+    assert [line.split("  ")[:2] for line in lines] == [["areas", "query Areas"], ["quake", "query Quake"]]
+    assert all(line.endswith(" read units") for line in lines)
+
+
+def test_check_fails_a_build_and_names_every_problem(tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    path.write_text(json.dumps({"good": AREAS, "bad": "{ nothing }", "worse": "{", sha256_of("x"): AREAS}))
+
+    done = run_here("documents", "check", path)
+
+    refused(done, 1, f"Error: {sha256_of('x')}: the SHA-256 of its text is {sha256_of(AREAS)}.")
+    assert "Error: bad: Cannot query field 'nothing' on type 'Query'." in done.stderr
+    assert "Error: worse: Syntax Error" in done.stderr
+    assert "good" not in done.stderr
+    refused_in_a_line(run_here("documents", "check", tmp_path / "none.json"), 1, "cannot be read: No such file")
+    path.write_text(json.dumps({sha256_of("other"): AREAS}))
+    refused_in_a_line(run_here("documents", "check", path), 1, f"the SHA-256 of its text is {sha256_of(AREAS)}")
+
+
+def test_check_holds_documents_to_the_cost_that_an_operation_may_have(tmp_path: Path) -> None:
+    path = tmp_path / "costly.json"
+    path.write_text(json.dumps({"ten": "query Ten { earthquakes(first: 10) { nodes { eventId } } }"}))
+
+    allowed = run_here("documents", "check", path)
+    refused_in_a_line(run_here("documents", "check", path, GATEWAY_MAX_COST="1"), 1, "ten: The operation may cost")
+    refused_in_a_line(run_here("documents", "check", path, GATEWAY_MAX_COST="x"), 2, "GATEWAY_MAX_COST must be")
+
+    limits = {"GATEWAY_DOCUMENT_LIMITS": "values=1"}
+    refused_in_a_line(run_here("documents", "check", path, **limits), 1, "ten: The answer may hold")
+
+    assert allowed.returncode == 0
+    units = float(allowed.stdout.split("  ")[2].removesuffix(" read units\n"))
+    assert units > 1
+
+
+async def test_documents_are_put_into_the_table_listed_and_deleted(
+    manifest: Path, changed: Path, database: Database, store_options: StoreOptions
+) -> None:
+    options = ["--store", store_options.store, "--prefix", store_options.prefix]
+
+    async def call(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return await asyncio.to_thread(run_here, *arguments, *options)
+
+    put = await call("documents", "put", manifest)
+    again = await call("documents", "put", manifest)
+    listed = await call("documents", "list")
+    other = await call("documents", "put", changed)
+    as_before = await call("documents", "list")
+    store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
+    await KnownDocuments(store).put("twin", AREAS, NOON)
+    one_of_two = await call("documents", "delete", "areas")
+    between = await call("documents", "list")
+    deleted = await call("documents", "delete", "twin", "nothing")
+    left = await call("documents", "list")
+
+    assert (put.stdout, again.stdout) == ("2 documents are known\n",) * 2
+    texts = json.loads(listed.stdout)
+    assert texts == {name: text for text in (AREAS, f"{QUAKE} {FRAGMENT}") for name in _names(text)}
+    refused(other, 1, "these ids stand for other texts already: areas.")
+    assert as_before.stdout == listed.stdout
+    told = f"areas is forgotten\nthe text {sha256_of(AREAS)} still runs: twin stands for it\n"
+    assert (one_of_two.returncode, one_of_two.stdout) == (0, told)
+    assert json.loads(between.stdout).keys() == texts.keys() - {"areas"} | {"twin"}
+    assert (deleted.returncode, deleted.stderr) == (1, "Error: nothing was known by nothing.\n")
+    assert deleted.stdout == f"{sha256_of(AREAS)} is forgotten\ntwin is forgotten\n"
+    assert json.loads(left.stdout).keys() == {"quake", sha256_of(texts["quake"])}
+
+
+def _names(text: str) -> tuple[str, str]:
+    return ("areas" if text == AREAS else "quake", sha256_of(text))
+
+
+# Extraction
+
+
+def test_the_examples_make_a_manifest_that_can_be_used(tmp_path: Path) -> None:
+    path = tmp_path / "manifest.json"
+
+    made = run_here("documents", "extract", ROOT / "web" / "examples", "-o", path)
+    checked = run_here("documents", "check", path)
+
+    assert (made.returncode, made.stdout) == (0, "")
+    assert checked.returncode == 0, checked.stderr
+    operations = json.loads(path.read_bytes())["operations"]
+    assert len(checked.stdout.splitlines()) == len(operations) > 50
+
+
+def test_each_operation_is_extracted_with_the_fragments_it_uses(tmp_path: Path) -> None:
+    folder = tmp_path / "src"
+    (folder / "deep").mkdir(parents=True)
+    (folder / "a.graphql").write_text(f"{QUAKE}\n{AREAS}")
+    (folder / "deep" / "b.gql").write_text(FRAGMENT)
+    (folder / "other.txt").write_text("{")
+
+    by_hash = json.loads(run_here("documents", "extract", folder).stdout)
+    by_name = json.loads(run_here("documents", "extract", folder, "--names").stdout)
+
+    assert [(found["name"], found["type"]) for found in by_hash["operations"]] == [
+        ("Quake", "query"),
+        ("Areas", "query"),
+    ]
+    texts = list(read_manifest(json.dumps(by_hash).encode()).values())
+    assert [len(parse(text).definitions) for text in texts] == [2, 1]
+    assert read_manifest(json.dumps(by_name).encode()) == dict(zip(["Quake", "Areas"], texts, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({"a": "query {"}, "a:1: Syntax Error"),
+        ({"a": "{ areas }"}, "a: an operation has no name"),
+        ({"a": AREAS, "b": AREAS}, "b: Areas is in a too"),
+        ({"a": f"{AREAS} {AREAS}"}, "a: Areas is in a too"),
+        ({"a": "type Query { a: Int }"}, "a: it holds more than operations and fragments"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_extracted_is_told(files: dict[str, str], words: str) -> None:
+    with pytest.raises(ManifestProblem) as raised:
+        extracted(files)
+
+    assert words in str(raised.value)
+
+
+def test_a_source_that_is_not_there_is_told_in_a_line(tmp_path: Path) -> None:
+    refused_in_a_line(run_here("documents", "extract", tmp_path / "none"), 2, "does not exist")

@@ -1,0 +1,306 @@
+"""How a process takes leave: what was asked for is answered, and who follows something is sent elsewhere."""
+
+import asyncio
+import json
+import random
+import socket
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from types import SimpleNamespace
+from typing import Any
+
+import aiohttp
+import pytest
+from uvicorn.lifespan.off import LifespanOff
+from websockets.asyncio.client import connect
+from websockets.typing import Subprotocol
+
+from server.admission.connection_limits import Connections
+from server.http.protocol import UVICORN_OPTIONS
+from server.http.sse import EventStreams
+from server.shutdown import (
+    ENDED_PER_SECOND,
+    LONGEST_DELAY_SECONDS,
+    LONGEST_SPREAD_SECONDS,
+    STEP_SECONDS,
+    WORKER_SECONDS,
+    Delays,
+    one_after_another,
+)
+from server.uvicorn import _Server, work_until_told
+from server.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
+from server.websocket.messages import restart
+from tests.support.earthquake_samples import put_raw
+from tests.support.http_server import served as http_serving
+from tests.support.resume import told_all
+from tests.support.resuming_clients import OverEvents, OverSocket
+from tests.support.served import Served as Gateway
+from tests.support.sse import blocks, next_of
+from tests.support.sse import edge as events
+from tests.support.toy_sockets import Peer, Served, serving, until, world
+from tests.support.virtual_time import in_virtual_time
+from tests.support.websocket import deaf
+
+FEW, MANY = 10, 5_000
+
+
+def delays(streams: int = FEW) -> Delays:
+    return Delays(streams, random.Random(8))
+
+
+@pytest.fixture
+async def edge() -> Served:  # type: ignore[misc]
+    async with serving() as edge:
+        yield edge
+
+
+# When
+
+
+def test_few_come_again_at_once_and_many_within_ten_seconds_each_at_a_moment_of_its_own() -> None:
+    few, many = ([kind.next_ms() for _ in range(200)] for kind in (delays(FEW), delays(MANY)))
+    assert 0 <= min(few) < max(few) <= 100
+    assert max(many) <= LONGEST_DELAY_SECONDS * 1000
+    assert len(set(many)) > 150
+    assert min(many) < 500 < 9_500 < max(many)
+
+
+def test_a_close_frame_has_room_for_the_reason() -> None:
+    code, reason = restart(10_000)
+    assert (code, json.loads(reason)) == (1012, {"reconnectAfterMs": 10_000})
+    assert len(reason.encode()) <= 123
+
+
+@pytest.mark.parametrize("streams", [FEW, 500, MANY])
+def test_many_streams_end_over_some_seconds_and_no_more(streams: int) -> None:
+    """In virtual time. Who has ended leaves the collection meanwhile, as sockets do."""
+    ended: list[float] = []
+
+    async def work() -> None:
+        there = {*range(streams)}
+
+        def end(one: int) -> None:
+            there.discard(one)
+            ended.append(asyncio.get_running_loop().time())
+
+        await one_after_another(there, end)
+        assert not there
+
+    in_virtual_time(work)
+    expected = min(streams / ENDED_PER_SECOND, LONGEST_SPREAD_SECONDS)
+    assert expected * 0.9 - STEP_SECONDS <= ended[-1] - ended[0] <= expected
+    most = max(Counter(ended).values())
+    assert most <= streams * (STEP_SECONDS * 2 / expected) + 1
+
+
+def test_what_hangs_is_waited_for_no_longer_for_the_time_it_took_to_end_others() -> None:
+    """In virtual time, for streams and sockets alike."""
+    took: list[float] = []
+
+    class Hanging:
+        ends_soon = is_over = False
+
+        def take_leave(self, _: int) -> None: ...
+        def end(self) -> None: ...
+        def leave_now(self, _: int) -> None: ...
+
+    async def work() -> None:
+        streams: Any = EventStreams()
+        sockets: Any = SimpleNamespace(_sockets=[Hanging() for _ in range(MANY)])
+        sockets._open = sockets._sockets
+        hanging = asyncio.create_task(asyncio.Event().wait())
+        streams._open = dict.fromkeys([Hanging() for _ in range(MANY)], hanging)
+        for drained in (streams.drain(delays(), 4.0), GraphQLWebSocket.drain(sockets, delays(), 4.0)):
+            began = asyncio.get_running_loop().time()
+            await drained
+            took.append(asyncio.get_running_loop().time() - began)
+
+    in_virtual_time(work)
+    assert took == pytest.approx([4.0, 4.0], abs=2 * STEP_SECONDS)
+
+
+@pytest.mark.parametrize(("grace", "seconds"), [(1.0, 1 + 9 + 1), (10.0, 16 + 1)])
+def test_however_long_the_grace_what_hangs_leaves_time_to_put_things_away(
+    monkeypatch: pytest.MonkeyPatch, grace: float, seconds: float
+) -> None:
+    """In virtual time: streams that do not end, then requests that are not answered."""
+
+    async def end_streams(_: random.Random, most: float) -> None:
+        await asyncio.sleep(most)
+
+    async def work() -> float:
+        loop = asyncio.get_running_loop()
+        monkeypatch.setattr("server.uvicorn.time", SimpleNamespace(monotonic=loop.time))
+        monkeypatch.setattr("server.uvicorn.application", lambda behind: None)
+        edge = SimpleNamespace(
+            settings=SimpleNamespace(grace_seconds=grace), begin_leaving=lambda: None, end_streams=end_streams
+        )
+        behind: Any = SimpleNamespace(edge=edge)
+        server = _Server(behind, lambda: asyncio.sleep(0), random.Random(8))
+        server.servers = []
+        server.lifespan = LifespanOff(server.config)
+        hanging: Any = asyncio.create_task(asyncio.Event().wait())
+        server.server_state.tasks.add(hanging)
+        server.leave()
+        await server.shutdown()
+        return loop.time()
+
+    took, _ = in_virtual_time(work)
+    assert took == pytest.approx(seconds, abs=0.2)
+    assert took < WORKER_SECONDS - 2
+
+
+# Workers
+
+
+async def test_a_worker_for_jobs_that_hangs_as_it_begins_leaves_when_it_is_told(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("server.uvicorn.end_process_in", lambda seconds: None)
+    told: list[str] = []
+
+    @asynccontextmanager
+    async def running() -> AsyncIterator[None]:
+        try:
+            await asyncio.Event().wait()
+            yield
+        finally:
+            told.append("closed")
+
+    behind: Any = SimpleNamespace(running=running)
+    ours, theirs = socket.socketpair()
+    with theirs:
+        working = asyncio.create_task(work_until_told(behind, lambda: asyncio.sleep(0), theirs))
+        await asyncio.sleep(0)
+        ours.close()
+        await asyncio.wait([working], timeout=2)
+        assert working.done()  # to be cancelled by the test would look like leaving
+    assert told == ["closed"]
+
+
+# WebSockets
+
+
+async def test_subscribers_are_sent_elsewhere(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "subscription { held }")
+        await peer.next("1")
+        await edge.edge.drain(delays(), 5)
+        code, reason = await peer.closed()
+    assert code == 1012
+    assert 0 <= json.loads(reason)["reconnectAfterMs"] <= 100
+
+
+async def test_what_a_socket_asked_for_is_answered_first_and_nothing_more_is_heard(edge: Served) -> None:
+    async with edge.ready() as peer:
+        await peer.subscribe("1", "{ patient }")
+        await peer.subscribe("2", "subscription { held }")
+        await peer.next("2")
+        leaving = asyncio.create_task(edge.edge.drain(delays(), 20))
+        await asyncio.sleep(0)
+        await peer.subscribe("3", "mutation { change }")
+        contexts = world.contexts
+        world.go.set()
+        assert await peer.next("1") == {"data": {"patient": "patient"}}
+        assert await peer.receive() == {"id": "1", "type": "complete"}
+        assert (await peer.closed())[0] == 1012
+        await leaving
+        assert world.contexts == contexts  # the mutation was not executed: its client asks again elsewhere
+
+
+async def test_who_is_being_identified_is_waited_for_and_an_idle_socket_is_not(edge: Served) -> None:
+    async with edge.peer() as idle, edge.ready() as used:
+        await until(lambda: len(edge.edge) == 2)
+        await used.subscribe("1", "{ hello }")
+        await edge.edge.drain(delays(), 5)
+        await idle.wait_closed()
+        assert idle.close_code == 1012
+        assert (await used.closed())[0] == 1012
+
+
+async def test_an_operation_that_hangs_and_a_peer_that_reads_nothing_hold_up_nobody(
+    edge: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("server.websocket.connection.GOODBYE_SECONDS", 0.1)
+    async with edge.ready() as peer, deaf(edge, "subscription { flood }"):
+        await peer.subscribe("1", "{ slow }")
+        await until(lambda: world.opened == 2)
+        await edge.edge.drain(delays(), 0.05)
+        assert (await peer.closed())[0] == 1012
+        for connection in tuple(edge.server.server_state.connections):
+            connection.shutdown()
+        await until(lambda: not edge.server.server_state.connections and world.held == 0)
+
+
+async def test_who_asked_for_places_is_told_them_in_the_end(served: Gateway) -> None:
+    address = f"{served.url.replace('http', 'ws')}/graphql"
+    async with connect(address, subprotocols=[Subprotocol(SUBPROTOCOL)]) as socket:
+        peer = Peer(socket)
+        await peer.send(type="connection_init")
+        assert await peer.receive() == {"type": "connection_ack"}
+        extensions = {"resumeAfter": None}
+        await peer.subscribe("1", "subscription { sightingReported { sightingId } }", extensions=extensions)
+        begun = await peer.receive()
+        await served.gateway.edge.end_streams(random.Random(8), 5)
+        told = await peer.receive()
+        assert (await peer.closed())[0] == 1012
+    assert (told["type"], told["payload"]["resume"]) == ("ping", begun["payload"]["resume"])
+    assert told["payload"]["resume"]["1"]
+    assert 0 <= told["payload"]["reconnectAfterMs"] <= 10
+
+
+WEAK = "subscription { earthquakeDetected(minMagnitude: 6) { eventId } }"
+
+
+async def test_in_the_end_places_are_told_that_have_moved_on_without_an_event(served: Gateway) -> None:
+    clients = [kind(served.http, WEAK, {}) for kind in (OverSocket, OverEvents)]
+    async with AsyncExitStack() as stack:
+        told = [await stack.enter_async_context(client.connected(served.url)) for client in clients]
+        for stream in told:
+            assert await anext(stream) == {"begun": True}
+        begun = [client.last for client in clients]
+        await put_raw(served, "q1", mag=2.5)
+        await told_all(served)
+        await served.gateway.edge.end_streams(random.Random(8), 5)
+        for stream in told:
+            assert await anext(stream) == {"begun": True}
+    assert begun[0] == begun[1] != clients[0].last == clients[1].last
+
+
+# Server-sent events
+
+
+async def test_a_stream_of_streamends_with_a_moment_to_come_again() -> None:
+    async with events() as here, here.ask("subscription { held }") as response:
+        stream = blocks(response)
+        assert [await anext(stream) for _ in range(2)][1] == next_of(1, {"data": {"held": 0}})
+        await here.streams.drain(delays(), 5)
+        (last,) = [block async for block in stream]
+        assert [*last] == ["retry"]
+        assert 0 <= int(last["retry"]) <= 100
+
+
+async def test_an_answer_as_an_event_is_waited_for() -> None:
+    async with events() as here, here.ask("{ hello }") as response:
+        await here.streams.drain(delays(), 5)
+        told = [block async for block in blocks(response)]
+    assert told[1] == next_of(1, {"data": {"hello": "world"}})
+    assert told[-1]["event"] == "complete"
+
+
+# HTTP
+
+
+async def test_the_next_answer_is_the_last_of_its_connection() -> None:
+    async def app(scope: object, receive: object, send: Any) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
+        await send({"type": "http.response.body", "body": b"ok"})
+
+    connections = Connections()
+    async with http_serving(app, connections.told(), **UVICORN_OPTIONS) as url, aiohttp.ClientSession() as session:
+        async with session.get(url) as response:
+            assert "connection" not in response.headers
+        connections.leaving = True
+        async with session.get(url) as response:
+            assert (await response.read(), response.headers["connection"]) == (b"ok", "close")

@@ -1,0 +1,53 @@
+"""A gateway that is the first process of a container, which the kernel sends no signal that it has no handler for."""
+
+import asyncio
+import os
+import shutil
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.command_line import surroundings
+from tests.support.store_engines import ROOT, free_port
+
+# As root there is the right to make a namespace; others get it with a namespace of users.
+ALONE: tuple[str, ...] = ("unshare", "--pid", "--fork") if sys.platform == "linux" and os.geteuid() == 0 else ()
+if ALONE == () and sys.platform == "linux":
+    ALONE = ("unshare", "--user", "--map-root-user", "--pid", "--fork")
+
+
+@pytest.fixture
+async def alone() -> tuple[str, ...]:
+    if not ALONE or shutil.which(ALONE[0]) is None:
+        pytest.skip("unshare is needed.")
+    tried = await asyncio.create_subprocess_exec(*ALONE, "true", stderr=asyncio.subprocess.DEVNULL)
+    if await tried.wait():
+        pytest.skip("A namespace of processes is needed.")
+    return ALONE
+
+
+async def test_the_first_process_is_ended_while_it_begins(alone: tuple[str, ...], tmp_path: Path) -> None:
+    environment = surroundings(GATEWAY_DATA_DIR=str(tmp_path), GATEWAY_PORT=str(free_port()))
+    # What has the namespace made waits for the first process, and ends as that does.
+    maker = await asyncio.create_subprocess_exec(
+        *alone, sys.executable, "-X", "importtime", "gateway.py", "serve",
+        cwd=ROOT, env=environment, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert maker.stderr is not None
+    try:
+        async with asyncio.timeout(20):
+            while b"typer" not in await maker.stderr.readline():
+                pass  # it has begun with its imports
+            os.kill(first_child(maker.pid), signal.SIGTERM)
+            await maker.stderr.read()
+            assert await maker.wait() == 128 + signal.SIGTERM
+    finally:
+        if maker.returncode is None:
+            os.kill(first_child(maker.pid), signal.SIGKILL)
+            await maker.wait()
+
+
+def first_child(process: int) -> int:
+    return int(Path(f"/proc/{process}/task/{process}/children").read_text().split()[0])

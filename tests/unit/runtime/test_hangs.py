@@ -1,0 +1,87 @@
+"""Gateways whose event loop hangs: workers are replaced, and processes without a supervisor end."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.error import URLError
+from urllib.request import urlopen
+
+import pytest
+
+from server.observability.liveness import HUNG_STATUS
+from tests.support.command_line import Process, _serving, _until, run_here, surroundings
+from tests.support.store_engines import ROOT
+from tests.support.supervisor import runs
+from tests.support.workers import QUIET, workers
+
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc"),
+    pytest.mark.timeout(180),
+]
+COMMAND = [sys.executable, "tests/support/hanging_gateway.py"]
+
+
+@contextmanager
+def hanging(folder: Path, *arguments: str, **environment: str) -> Iterator[Process]:
+    def start(surrounded: dict[str, str], log: Path) -> subprocess.Popen[bytes]:
+        surrounded["PYTHONPATH"] = str(ROOT)
+        with log.open("wb") as file:
+            return subprocess.Popen([*COMMAND, "serve", *arguments], cwd=ROOT, env=surrounded, stderr=file)
+
+    with _serving(start, folder, environment) as gateway:
+        yield gateway
+
+
+def hang(gateway: Process, path: str) -> None:
+    """Ask for what never answers."""
+    with pytest.raises((URLError, OSError)):
+        urlopen(gateway.url + path, timeout=1)
+
+
+@pytest.mark.parametrize("path", ["/spin", "/backtrack"])
+def test_a_worker_that_hangs_is_replaced_and_its_stacks_are_in_the_log(path: str, tmp_path: Path) -> None:
+    with hanging(tmp_path / "data", "--workers", "1", *QUIET, SILENT_SECONDS="3") as gateway:
+        (first,) = workers(gateway)
+        hang(gateway, path)
+        _until(lambda: workers(gateway) and first not in workers(gateway), 60)
+        assert not runs(first)
+        _until(lambda: answers(gateway), 60)
+        assert f"Worker 1 (process {first}) sent no heartbeat for 3 s" in gateway.told
+        assert f"in {path[1:]}\n" in gateway.told
+        assert "Worker 1 ended (killed by the supervisor because its event loop did not run)" in gateway.told
+
+
+def answers(gateway: Process) -> bool:
+    try:
+        return gateway.get("/healthz")[0] == 200
+    except OSError:
+        return False
+
+
+def test_one_process_that_hangs_ends_with_its_stacks_in_the_log(tmp_path: Path) -> None:
+    with hanging(tmp_path / "data", *QUIET, GATEWAY_WATCHDOG_SECONDS="3") as gateway:
+        hang(gateway, "/spin")
+        assert gateway.process.wait(60) == HUNG_STATUS
+        assert "The event loop has not run for 3 s (GATEWAY_WATCHDOG_SECONDS)." in gateway.told
+        assert "in spin\n" in gateway.told
+
+
+@pytest.mark.parametrize("arguments", [("feed",), ("cricket", "--matches", "demo")], ids=lambda given: given[0])
+def test_a_pipeline_that_hangs_ends_with_its_stacks(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    given = {"PYTHONPATH": str(ROOT), "PIPELINE_SPINS": "1", "GATEWAY_WATCHDOG_SECONDS": "1"}
+    command = [*COMMAND, "pipeline", *arguments, "--data-dir", str(tmp_path)]
+    ended = subprocess.run(command, cwd=ROOT, env=surroundings(**given), capture_output=True, text=True, timeout=90)
+    assert ended.returncode == HUNG_STATUS
+    assert "in spin\n" in ended.stderr
+
+
+@pytest.mark.parametrize("told", ["-1", "0.5", "inf", "nan", "soon"])
+def test_a_time_that_cannot_be_is_a_mistake(told: str, tmp_path: Path) -> None:
+    words = f"Error: GATEWAY_WATCHDOG_SECONDS must be 0, or a number of seconds from 1, not '{told}'.\n"
+    for command in (["serve"], ["pipeline", "feed"], ["pipeline", "cricket", "--matches", "demo"]):
+        done = run_here(*command, "--data-dir", tmp_path, GATEWAY_WATCHDOG_SECONDS=told)
+        assert (done.returncode, done.stderr) == (2, words)
+    assert os.listdir(tmp_path) == []

@@ -1,0 +1,140 @@
+"""Processes that are replaced while clients use them: nothing that was asked for is lost."""
+
+import asyncio
+import json
+import signal
+import socket
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import aiohttp
+import pytest
+from websockets.asyncio.client import connect
+
+from benchmarks import rolling
+from benchmarks.balancer import Balancer
+from tests.support.command_line import Process, serving
+from tests.support.forking import Forked
+
+pytestmark = pytest.mark.timeout(180)
+ASKED = {"query": "{ areas trending(windowHours: 1) { score } }"}
+BULKY = "{ earthquakes(first: 1000) { nodes { eventId place magnitude occurredAt } } }"
+# Small budgets would be what a load meets first.
+UNLIMITED = {
+    "GATEWAY_BUDGET_UNITS": "0",
+    "GATEWAY_ANONYMOUS_BUDGET_UNITS": "0",
+    "GATEWAY_MAX_COST": "0",
+}
+
+
+@pytest.fixture
+def gateways(tmp_path: Path) -> Iterator[list[Process]]:
+    """Two on the same store: the first runs the engine."""
+    with ExitStack() as stack:
+        folder = tmp_path / "data"
+        first = stack.enter_context(serving(folder, "--no-demo", GATEWAY_DRAIN_SECONDS="1", **UNLIMITED))
+        folder_of_other = {"GATEWAY_DATA_DIR": str(folder)}
+        other = serving(tmp_path / "other", "--no-demo", GATEWAY_DRAIN_SECONDS="1", **UNLIMITED, **folder_of_other)
+        yield [first, stack.enter_context(other)]
+
+
+async def test_pooled_connections_see_no_failed_request_while_one_of_two_ends(gateways: list[Process]) -> None:
+    answers: list[int] = []
+    over = asyncio.Event()
+
+    async def ask_on(session: aiohttp.ClientSession, url: str) -> None:
+        while not over.is_set():
+            async with session.post(f"{url}/graphql", json=ASKED) as response:
+                assert "errors" not in await response.json()
+                answers.append(response.status)
+
+    async with Balancer([gateway.url for gateway in gateways]) as balancer, aiohttp.ClientSession() as session:
+        asking = [asyncio.create_task(ask_on(session, balancer.url)) for _ in range(8)]
+        await balancer.seen(2)
+        gateways[1].process.send_signal(signal.SIGTERM)
+        await balancer.seen(1)
+        await asyncio.to_thread(gateways[1].process.wait, 25)
+        at_the_end = len(answers)
+        while len(answers) < at_the_end + 50 and not any(task.done() for task in asking):  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+        over.set()
+        await asyncio.gather(*asking)
+    assert gateways[1].process.returncode == 0
+    assert {*answers} == {200}
+
+
+# What hangs
+
+
+@asynccontextmanager
+async def reading_nothing(gateway: Process) -> AsyncIterator[None]:
+    """A client that asks for much, and one that follows something, neither of which reads."""
+    port = int(gateway.url.rpartition(":")[2])
+    body = json.dumps({"query": BULKY}).encode()
+    head = b"POST /graphql HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    with socket.socket() as peer:
+        peer.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        peer.connect(("127.0.0.1", port))
+        peer.sendall((head % len(body) + body) * 12)
+        async with connect(f"ws://127.0.0.1:{port}/graphql", subprotocols=["graphql-transport-ws"]) as following:  # type: ignore[list-item]
+            following.transport.pause_reading()
+            await following.send('{"type": "connection_init"}')
+            yield
+            following.transport.abort()
+
+
+async def test_who_reads_nothing_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", **UNLIMITED) as gateway:
+        async with reading_nothing(gateway):
+            await asyncio.sleep(0.5)
+            assert await asyncio.to_thread(gateway.stop, signal.SIGTERM) < 25
+        assert gateway.process.returncode == 0
+
+
+def test_a_process_whose_event_loop_hangs_ends_all_the_same(tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    assert Forked("tests/support/hanging_process.py", [], stderr=told).wait(20) == 1
+    assert told.read_text() == "The process did not end within 0.1 s: it is ended as it is.\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that takes nothing")
+def test_nor_does_it_hang_where_it_cannot_tell_of_it() -> None:
+    """As when the terminal has gone."""
+    assert Forked("tests/support/hanging_process.py", [], stderr=Path("/dev/full")).wait(20) == 1
+
+
+@pytest.mark.parametrize(
+    ("number", "second"),
+    [(signal.SIGTERM, signal.SIGINT), (signal.SIGINT, signal.SIGINT), (signal.SIGHUP, signal.SIGTERM)],
+)
+def test_a_process_that_is_to_end_is_not_ready_and_serves_on_until_a_second_signal(
+    tmp_path: Path, number: signal.Signals, second: signal.Signals
+) -> None:
+    """SIGHUP is no second one: whose terminal is closed is often sent two."""
+    with serving(tmp_path / "data", "--no-demo", GATEWAY_DRAIN_SECONDS="10") as gateway:
+        assert gateway.get("/readyz")[0] == 200
+        gateway.process.send_signal(number)
+        deadline = time.monotonic() + 15
+        while (told := gateway.get("/readyz"))[0] == 200:
+            assert time.monotonic() < deadline
+        assert (told[0], json.loads(told[2])) == (503, {"ready": False, "draining": True})
+        gateway.process.send_signal(signal.SIGHUP)
+        assert gateway.get("/healthz")[0] == 200
+        assert gateway.data("{ areas }")["areas"]
+        gateway.process.send_signal(second)
+        gateway.process.wait(5)
+        assert gateway.process.returncode == 128 + second
+
+
+# Rolling
+
+
+async def test_replacing_both_of_two_processes_loses_no_event_and_no_query() -> None:
+    """The short form of `python -m benchmarks.rolling`."""
+    outcome = await rolling.measure(rolling.two_processes, 60)
+    assert outcome.is_whole, outcome.text()
+    assert outcome.events > 0
+    assert outcome.delivered == outcome.subscribers * outcome.events
+    assert outcome.codes[1012] >= 60  # each was on the one or the other

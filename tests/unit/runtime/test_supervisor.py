@@ -1,0 +1,451 @@
+"""What starts workers, and keeps them: signals at odd moments, workers that hang or die. Others stand in for these."""
+
+import asyncio
+import errno
+import os
+import pty
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from runtime.container import ProcessPart
+from runtime.supervisor.slot import Address, Slot
+from runtime.supervisor.worker import Worker
+from runtime.supervisor.worker_env import VARIABLE, Assignment
+from server.settings import Misconfigured
+from tests.support.command_line import _until, surroundings
+from tests.support.forking import Forked
+from tests.support.store_engines import free_port
+from tests.support.supervisor import runs, signals_are_taken
+from tests.support.supervisor_process import STAND_IN
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks processes up in /proc")
+
+
+@dataclass(frozen=True, slots=True)
+class Supervised:
+    """One supervisor and those that stand in for its workers, which do as the folder's files have them do."""
+
+    folder: Path
+    process: Forked
+
+    def noted(self, what: str, part: str = "serving") -> list[int]:
+        """The processes that have noted this, in their order."""
+        notes = self.folder / "notes"
+        lines = notes.read_text().splitlines() if notes.exists() else []
+        return [int(line.split()[-1]) for line in lines if line.startswith(f"{what} {part} ")]
+
+    def has(self, name: str) -> None:
+        (self.folder / name).touch()
+
+    def lacks(self, name: str) -> None:
+        (self.folder / name).unlink()
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def told(self, words: str) -> int:
+        return (self.folder / "log").read_text().count(words)
+
+    def until_served(self) -> None:
+        """Wait until it serves and its first worker has noted that it is ready, which happens in any order."""
+        until(lambda: (self.folder / "served").exists() and self.noted("ready"))
+
+    def ended(self) -> int:
+        """The status with which it has ended. Nobody whom it started is left."""
+        status = self.process.wait(30)
+        assert [pid for pid in self.noted("began") + self.noted("began", "jobs") if runs(pid)] == []
+        return status
+
+
+def until(holds: Callable[[], object]) -> None:
+    _until(holds, 10)
+
+
+@contextmanager
+def supervised(folder: Path, *options: str, count: int = 1, has: str = "", **environment: str) -> Iterator[Supervised]:
+    log = folder / "log"
+    log.touch()
+    if has:
+        (folder / has).touch()
+    arguments = [str(folder), str(count), str(free_port()), *options]
+    process = Forked("tests/support/supervisor_process.py", arguments, surroundings(**environment), stderr=log)
+    try:
+        yield Supervised(folder, process)
+    finally:
+        process.kill()
+        process.wait(10)
+
+
+@pytest.fixture
+def one(tmp_path: Path) -> Iterator[Supervised]:
+    """It serves, with one worker, and one for jobs."""
+    with supervised(tmp_path) as one:
+        one.until_served()
+        yield one
+
+
+# Renewing
+
+
+def test_a_sighup_while_all_are_replaced_has_them_replaced_once_more(one: Supervised) -> None:
+    one.has("hang")
+    one.send(signal.SIGHUP)
+    until(lambda: len(one.noted("began")) == 2)
+    one.send(signal.SIGHUP)
+    one.send(signal.SIGHUP)
+    one.lacks("hang")
+    until(lambda: len(one.noted("ready")) == 3 and len(one.noted("ready", "jobs")) == 3)
+    one.send(signal.SIGTERM)
+    assert one.ended() == 0
+    assert len(one.noted("began")) == 3
+
+
+def test_who_does_not_come_to_be_ready_replaces_nobody_and_a_sighup_meanwhile_is_another_try(tmp_path: Path) -> None:
+    with supervised(tmp_path, START_SECONDS="2") as one:
+        one.until_served()
+        (first,) = one.noted("ready")
+        one.has("hang")
+        one.send(signal.SIGHUP)
+        until(lambda: len(one.noted("began")) == 2)
+        one.send(signal.SIGHUP)
+        until(lambda: len(one.noted("began")) == 3)
+        one.lacks("hang")
+        until(lambda: len(one.noted("ready")) == 2 and not runs(first))
+
+
+def test_sigterm_while_all_are_replaced_ends_old_and_new(one: Supervised) -> None:
+    one.has("hang")
+    one.send(signal.SIGHUP)
+    until(lambda: len(one.noted("began")) == 2)
+    one.send(signal.SIGTERM)
+    assert one.ended() == 0
+
+
+def test_a_sighup_while_all_leave_starts_nobody(one: Supervised) -> None:
+    one.has("deaf")
+    one.send(signal.SIGTERM)
+    until(lambda: one.noted("told"))
+    one.send(signal.SIGHUP)
+    assert one.ended() == 0
+    assert len(one.noted("began")) == 1
+
+
+# Beginning
+
+
+def test_sigterm_while_the_store_opens_ends_it_before_anybody_is_started(tmp_path: Path) -> None:
+    with supervised(tmp_path, has="opening") as one:
+        until(lambda: signals_are_taken(one.process.pid))
+        one.send(signal.SIGTERM)
+        assert one.ended() == 0
+        assert one.noted("began") == []
+
+
+def test_sigterm_while_workers_begin_ends_them(tmp_path: Path) -> None:
+    with supervised(tmp_path, count=3, has="hang") as one:
+        until(lambda: len(one.noted("began")) == 3)
+        one.send(signal.SIGTERM)
+        assert one.ended() == 0
+        assert one.noted("ready") == []
+
+
+def test_who_hangs_as_it_takes_the_place_of_one_that_died_is_killed_and_replaced(tmp_path: Path) -> None:
+    with supervised(tmp_path, START_SECONDS="2") as one:
+        one.until_served()
+        one.has("hang")
+        os.kill(one.noted("ready")[0], signal.SIGKILL)
+        until(lambda: len(one.noted("began")) == 3)
+        one.lacks("hang")
+        until(lambda: len(one.noted("ready")) == 2)
+        assert not runs(one.noted("began")[1])
+        assert one.told("Worker 1 did not come to be ready") >= 1
+
+
+def test_workers_that_do_not_come_to_be_ready_end_it(tmp_path: Path) -> None:
+    with supervised(tmp_path, count=2, has="hang", START_SECONDS="0.3") as one:
+        assert one.ended() == 1
+        assert not (tmp_path / "served").exists()
+
+
+# Leaving
+
+
+def test_who_does_not_leave_is_killed(one: Supervised) -> None:
+    one.has("deaf")
+    one.send(signal.SIGTERM)
+    assert one.ended() == 0
+
+
+def test_workers_leave_when_their_supervisor_is_killed(one: Supervised) -> None:
+    there = one.noted("ready") + one.noted("ready", "jobs")
+    one.process.kill()
+    until(lambda: not any(runs(pid) for pid in there))
+
+
+def test_it_ends_with_its_terminal(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    with supervised(tmp_path, os.ttyname(theirs)) as one:
+        one.until_served()
+        one.send(signal.SIGHUP)
+        until(lambda: len(one.noted("ready")) == 2)  # while that is there workers are replaced
+        os.close(theirs)
+        os.close(ours)
+        assert one.ended() == 0
+
+
+def test_with_nohup_it_outlives_its_terminal(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    with supervised(tmp_path, os.ttyname(theirs), "nohup") as one:
+        one.until_served()
+        os.close(theirs)
+        os.close(ours)
+        until(lambda: len(one.noted("ready")) == 2)
+        one.send(signal.SIGTERM)
+        assert one.ended() == 0
+
+
+# Heartbeats
+
+
+SILENT = 1.0
+
+
+@pytest.fixture
+def listening(tmp_path: Path) -> Iterator[Supervised]:
+    """It serves, with one worker and one for jobs, and kills those that are silent for `SILENT` seconds."""
+    with supervised(tmp_path, SILENT_SECONDS=str(SILENT), LEAVE_SECONDS="60") as one:
+        one.until_served()
+        yield one
+
+
+def pass_time(seconds: float) -> None:
+    end = time.monotonic() + seconds
+    until(lambda: time.monotonic() > end)
+
+
+@pytest.mark.parametrize(("part", "name"), [("serving", "Worker 1"), ("jobs", "The worker for jobs")])
+def test_a_silent_worker_is_killed_and_replaced(listening: Supervised, part: str, name: str) -> None:
+    (first,) = listening.noted("ready", part)
+    listening.has(f"silent-{first}")
+    until(lambda: len(listening.noted("ready", part)) == 2)
+    assert not runs(first)
+    assert listening.told(f"{name} (process {first}) sent no heartbeat for {SILENT:g} s: the supervisor") == 1
+    assert listening.told(f"{name} ended (killed by the supervisor because its event loop did not run)") == 1
+
+
+def test_a_worker_that_is_stopped_by_a_signal_is_killed_and_replaced(listening: Supervised) -> None:
+    (first,) = listening.noted("ready")
+    os.kill(first, signal.SIGSTOP)
+    until(lambda: len(listening.noted("ready")) == 2)
+    assert not runs(first)
+
+
+def test_the_others_are_kept_while_a_silent_worker_is_replaced(listening: Supervised) -> None:
+    (jobs,) = listening.noted("ready", "jobs")
+    for replaced in (1, 2):
+        listening.has(f"silent-{listening.noted('ready')[-1]}")
+        until(lambda replaced=replaced: len(listening.noted("ready")) == replaced + 1)  # type: ignore[misc]
+    assert listening.noted("ready", "jobs") == [jobs]
+    assert runs(jobs)
+
+
+def test_a_worker_that_falls_silent_while_it_leaves_is_killed_before_its_time_is_over(listening: Supervised) -> None:
+    listening.has("deaf")
+    for part in ("serving", "jobs"):
+        listening.has(f"silent-{listening.noted('ready', part)[0]}")
+    listening.send(signal.SIGTERM)
+    assert listening.ended() == 0  # 60 s are allowed
+
+
+def test_a_worker_that_leaves_slowly_and_sends_heartbeats_is_left_its_time(tmp_path: Path) -> None:
+    with supervised(tmp_path, SILENT_SECONDS=str(SILENT), LEAVE_SECONDS="2") as one:
+        one.until_served()
+        one.has("deaf")
+        one.send(signal.SIGTERM)
+        assert one.ended() == 0
+        assert one.told("sent no heartbeat") == 0
+
+
+def test_a_worker_that_starts_slowly_is_left_its_time(tmp_path: Path) -> None:
+    with supervised(tmp_path, has="hang", SILENT_SECONDS=str(SILENT)) as one:
+        until(lambda: one.noted("began"))
+        pass_time(2 * SILENT)
+        one.lacks("hang")
+        one.until_served()
+        assert len(one.noted("began")) == 1
+
+
+@pytest.mark.parametrize("everything", [False, True], ids=["the supervisor alone", "everything"])
+def test_workers_are_kept_when_the_supervisor_stood_still(listening: Supervised, everything: bool) -> None:
+    there = listening.noted("ready") + listening.noted("ready", "jobs")
+    stopped = [*there, listening.process.pid] if everything else [listening.process.pid]
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    pass_time(2 * SILENT)
+    os.kill(listening.process.pid, signal.SIGCONT)  # the workers follow later
+    pass_time(SILENT / 4)
+    for pid in stopped:
+        os.kill(pid, signal.SIGCONT)
+    pass_time(2 * SILENT)
+    assert [pid for pid in there if not runs(pid)] == []
+    assert listening.told("sent no heartbeat") == 0
+    listening.has(f"silent-{there[0]}")  # it still listens
+    until(lambda: len(listening.noted("ready")) == 2)
+
+
+# The place of a worker
+
+
+async def stand_in(folder: Path) -> Worker:
+    return await Worker.start([sys.executable, "-S", "-E", str(STAND_IN), str(folder)], ProcessPart.SERVING, 1)
+
+
+async def turns() -> None:
+    """What has happened is noticed."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+@contextmanager
+def kept(slot: Slot) -> Iterator[None]:
+    keeping = asyncio.create_task(slot.keep())
+    try:
+        yield
+    finally:
+        keeping.cancel()
+
+
+async def test_a_worker_that_dies_while_its_successor_begins_has_one_successor(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("runtime.supervisor.slot.FIRST_DELAY", 0.0)
+    started, begins, may_begin = list[Worker](), asyncio.Event(), asyncio.Event()
+
+    async def start() -> Worker:
+        if started:
+            begins.set()
+            await may_begin.wait()
+        started.append(await stand_in(tmp_path))
+        return started[-1]
+
+    slot = Slot(start, Address("127.0.0.1", free_port(), []))
+    assert await slot.fill()
+    with kept(slot):
+        renewing = asyncio.create_task(slot.renew())
+        await begins.wait()
+        started[0].kill()
+        await started[0].wait()
+        await turns()
+        may_begin.set()
+        assert await renewing
+        await turns()
+        assert len(started) == 2
+        assert slot.worker is started[1]
+    await asyncio.gather(*[worker.end(5) for worker in started])
+
+
+async def test_a_successor_that_dies_is_replaced_while_the_one_before_still_leaves(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("runtime.supervisor.slot.FIRST_DELAY", 0.0)
+    started, third = list[Worker](), asyncio.Event()
+
+    async def start() -> Worker:
+        started.append(await stand_in(tmp_path))
+        if len(started) == 3:
+            third.set()
+        return started[-1]
+
+    slot = Slot(start, Address("127.0.0.1", free_port(), []))
+    assert await slot.fill()
+    (tmp_path / "deaf").touch()
+    with kept(slot):
+        renewing = asyncio.create_task(slot.renew())
+        while slot.worker is started[0]:  # noqa: ASYNC110 - it waits for a process
+            await asyncio.sleep(0.01)
+        started[1].kill()
+        await asyncio.wait_for(third.wait(), 5)
+        assert not renewing.done()
+        started[0].kill()
+        assert await renewing
+    await asyncio.gather(*[worker.end(0) for worker in started])
+
+
+async def test_where_no_process_can_be_started_another_try_follows(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("runtime.supervisor.slot.FIRST_DELAY", 0.0)
+    tries, refusals = 0, 3
+
+    async def start() -> Worker:
+        nonlocal tries
+        tries += 1
+        if tries <= refusals:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return await stand_in(tmp_path)
+
+    slot = Slot(start, Address("127.0.0.1", free_port(), []))
+    assert not await slot.fill()
+    with kept(slot):
+        while slot.worker is None:  # noqa: ASYNC110 - it waits for a process
+            await asyncio.sleep(0.01)
+        worker = slot.worker
+        assert tries == 4
+        refusals = 5
+        assert not await slot.renew()
+        assert slot.worker is worker
+    await worker.end(5)
+
+
+async def test_a_process_that_cannot_be_started_leaves_no_descriptor_open() -> None:
+    before = {*os.listdir("/proc/self/fd")}
+    with pytest.raises(FileNotFoundError) as caught:
+        await Worker.start(["/does/not/exist"], ProcessPart.SERVING, 1)
+    assert {*os.listdir("/proc/self/fd")} - before == set()
+    assert caught.value.errno == errno.ENOENT
+
+
+# What a worker is told
+
+
+def test_what_a_worker_is_told_is_for_it_alone() -> None:
+    """An engine that it starts is no worker, and must neither listen nor hold the line open."""
+    with socket.create_server(("127.0.0.1", 0)) as listening, socket.socket() as line:
+        given = [os.dup(one.fileno()) for one in (line, listening)]
+        for descriptor in given:
+            os.set_inheritable(descriptor, True)
+        told = f'{{"part": "serving", "number": 1, "line": {given[0]}, "listening": [{given[1]}]}}'
+        environment = {VARIABLE: told}
+        assignment = Assignment.of(environment)
+        assert assignment == Assignment(ProcessPart.SERVING, 1, given[0], (given[1],))
+        assert environment == {}
+        with assignment.open_line() as ours, assignment.sockets()[0] as theirs:
+            assert [ours.get_inheritable(), theirs.get_inheritable()] == [False, False]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        *("", "yes", "1", "null", "[]", "{}"),
+        '{"part": "all", "number": 1, "line": 0, "listening": []}',
+        '{"part": "serving", "number": 1, "line": 999999, "listening": []}',
+        '{"part": "serving", "number": 1, "line": %(file)s, "listening": []}',
+        '{"part": "serving", "number": 1, "line": %(socket)s, "listening": [%(file)s]}',
+        '{"part": "serving", "number": 1, "line": %(socket)s, "listening": 7}',
+        '{"part": "serving", "number": "x", "line": %(socket)s, "listening": []}',
+        '{"part": "serving", "number": 1, "line": "%(socket)s", "listening": []}',
+    ],
+)
+def test_what_no_supervisor_has_told_is_a_mistake(told: str) -> None:
+    with open(os.devnull) as file, socket.socket() as one:
+        filled = told.replace("%(file)s", str(file.fileno())).replace("%(socket)s", str(one.fileno()))
+        with pytest.raises(Misconfigured, match="it is not to be set"):
+            Assignment.of({VARIABLE: filled})

@@ -1,0 +1,172 @@
+"""`serve --workers`: several processes on one address, and what becomes of them."""
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import aiohttp
+import pytest
+
+from tests.support.command_line import Process, _until, refused_in_a_line, run_here, serving
+from tests.support.served import SECRET
+from tests.support.store_engines import free_port
+from tests.support.supervisor import runs, signals_are_taken
+from tests.support.workers import QUIET, children, workers
+
+# Four interpreters that start on a busy machine take their time.
+pytestmark = [
+    pytest.mark.skipif(sys.platform != "linux", reason="finds the workers in /proc"),
+    pytest.mark.timeout(180),
+]
+ASKED = {"query": "{ areas trending(windowHours: 1) { score } }"}
+UNLIMITED = {"GATEWAY_ANONYMOUS_BUDGET_UNITS": "0"}
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
+    """Two, which are replaced in some tests. In the end Ctrl-C, which a terminal sends to all, ends them once."""
+    folder = tmp_path_factory.mktemp("workers") / "data"
+    environment = {"GATEWAY_METRICS_PORT": str(free_port()), **UNLIMITED}
+    with serving(folder, "--workers", "2", *QUIET, **environment) as gateway:
+        yield gateway
+        there, all_workers = children(gateway), workers(gateway) | workers(gateway, "jobs")
+        _until(lambda: all(signals_are_taken(worker) for worker in all_workers), 30)  # the youngest may still begin
+        for child in all_workers:
+            os.kill(child, signal.SIGINT)
+            os.kill(child, signal.SIGHUP)
+        assert gateway.stop(signal.SIGINT) < 25
+        assert gateway.process.returncode == 0
+        assert [child for child in there if runs(child)] == []
+        assert "Traceback" not in gateway.told
+
+
+async def test_no_request_of_a_few_bytes_stops_the_workers(gateway: Process) -> None:
+    """CONNECT once had a worker read the same head for ever, and four of them stopped both workers."""
+    address = urlsplit(gateway.url)
+    serving = workers(gateway)
+    for _ in range(16):
+        reader, writer = await asyncio.open_connection(address.hostname, address.port)
+        writer.write(b"CONNECT / HTTP/1.1\r\nHost: x\r\n\r\n")
+        assert (await reader.read()).startswith(b"HTTP/1.1 405 ")
+        writer.close()
+
+    async with aiohttp.ClientSession() as session:
+        for _ in range(16):
+            headers = {"Connection": "close"}  # so that both workers are asked
+            async with session.get(f"{gateway.url}/healthz", headers=headers) as response:
+                assert response.status == 200
+    assert workers(gateway) == serving
+
+
+class Load:
+    """Clients that keep their connections, and ask again only where a connection broke."""
+
+    def __init__(self, gateway: Process) -> None:
+        self.answers = 0
+        self.broken = 0
+        self._url = f"{gateway.url}/graphql"
+        self._over = asyncio.Event()
+
+    async def __aenter__(self) -> "Load":
+        self._asking = [asyncio.create_task(self._ask()) for _ in range(8)]
+        await self.more(20)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._over.set()
+        await asyncio.gather(*self._asking)
+
+    async def more(self, answers: int) -> None:
+        """Returns after so many more answers."""
+        most = self.answers + answers
+        async with asyncio.timeout(30):
+            while self.answers < most and not any(task.done() for task in self._asking):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+    async def _ask(self) -> None:
+        async with aiohttp.ClientSession() as session:
+            while not self._over.is_set():
+                try:
+                    async with session.post(self._url, json=ASKED) as response:
+                        assert (response.status, "errors" in await response.json()) == (200, False)
+                        self.answers += 1
+                    await asyncio.sleep(0.005)  # processes begin meanwhile, on the same CPUs
+                except aiohttp.ClientConnectionError:
+                    self.broken += 1
+
+
+async def until(holds: object, seconds: float = 30) -> None:
+    await asyncio.to_thread(_until, holds, seconds)  # type: ignore[arg-type]
+
+
+async def ready(gateway: Process, count: int = 2) -> None:
+    """As many serve, each of which has told figures of its own."""
+    await until(lambda: len(workers(gateway)) == count)
+
+
+async def test_one_that_is_killed_costs_its_own_connections_and_is_replaced(gateway: Process) -> None:
+    await ready(gateway)
+    before = workers(gateway)
+    async with Load(gateway) as load:
+        os.kill(min(before), signal.SIGKILL)
+        await until(lambda: len(workers(gateway) - before) == 1)
+        await load.more(200)
+    assert 0 < load.broken <= 8
+    assert "ended (killed by signal 9); another begins in" in gateway.told
+    assert max(before) in workers(gateway)
+
+
+async def test_all_are_replaced_at_a_sighup_and_no_request_fails(gateway: Process) -> None:
+    await ready(gateway)
+    before = workers(gateway) | workers(gateway, "jobs")
+    told = gateway.told.count("All workers were replaced")
+    async with Load(gateway) as load:
+        gateway.process.send_signal(signal.SIGHUP)
+        await until(lambda: gateway.told.count("All workers were replaced") > told, 50)
+        await load.more(100)
+    assert load.broken == 0
+    await ready(gateway)
+    await until(lambda: len(workers(gateway, "jobs")) == 1)
+    assert not before & set(children(gateway))
+
+
+async def test_tokens_of_one_are_good_for_all_and_each_tells_its_own_figures(gateway: Process) -> None:
+    await ready(gateway)
+    token = run_here("token", "--data-dir", gateway.folder).stdout.strip()
+    assert {gateway.data("{ me { userId } }", token)["me"]["userId"] for _ in range(8)} == {"demo"}
+    assert gateway.told.count("Stop with Ctrl-C") == 1
+    assert "read units in each process," in gateway.told
+
+
+def test_workers_end_with_a_supervisor_that_was_killed(tmp_path: Path) -> None:
+    with serving(tmp_path / "data", "--workers", "1", *QUIET) as gateway:
+        there = children(gateway)
+        assert len(there) == 3  # one that serves, one for jobs, and the engine
+        gateway.process.kill()
+        _until(lambda: not any(runs(child) for child in there), 25)
+
+
+def test_a_taken_address_is_told_although_workers_share_theirs(gateway: Process, tmp_path: Path) -> None:
+    port = gateway.url.rpartition(":")[2]
+    done = run_here("serve", "--workers", "2", "--port", port, "--data-dir", tmp_path)
+    refused_in_a_line(done, 1, f"Error: cannot listen on 127.0.0.1:{port}: Address already in use.")
+
+
+def test_what_is_for_workers_alone_is_told_where_a_user_has_set_it(tmp_path: Path) -> None:
+    done = run_here("serve", "--data-dir", tmp_path, WORKER_OF_GATEWAY="1")
+    refused_in_a_line(done, 2, "Error: WORKER_OF_GATEWAY is what `serve --workers` tells its processes")
+
+
+def test_several_workers_on_aws_need_a_bus(tmp_path: Path) -> None:
+    done = run_here("serve", "--workers", "2", "--store", "aws", "--data-dir", tmp_path, GATEWAY_SECRET=SECRET)
+    refused_in_a_line(done, 2, "Error: several workers on AWS need a bus: set --bus or GATEWAY_BUS")
+
+
+@pytest.mark.parametrize("told", ["0", "-1", "many", "1000"])
+def test_a_number_of_workers_that_cannot_be_is_told(told: str, tmp_path: Path) -> None:
+    done = run_here("serve", "--workers", told, "--data-dir", tmp_path)
+    refused_in_a_line(done, 2, "--workers: must be auto, or a number from 1 to 256.")
