@@ -17,10 +17,11 @@ from benchmarks.data import NOON, open_store
 from benchmarks.measuring import run
 from benchmarks.server import READS
 from datastore.database import StoreOptions, open_database
+from datastore.dynamodb.calls import Call
 from datastore.dynamodb.client import Client
 from datastore.keyspace.feeds import pipeline as keys
 from datastore.keyspace.feeds.table import FEED
-from datastore.session.metering import Call, Deadline
+from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.feeds.pipeline import FeedPipeline
@@ -84,7 +85,7 @@ async def main(engine: str, bound: str) -> None:
             database.client, "", open_store, instance_id="measured", now=noon, fan_out_bound=int(bound)
         )
         notes = Notes(pipeline)
-        database.client.on_call = notes.called
+        database.client.add_call_listener(notes.called)
         running: list[asyncio.Task[None]] = []
 
         async def do(command: str) -> object:

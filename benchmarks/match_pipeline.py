@@ -20,8 +20,9 @@ from benchmarks.child import Child, obey, started
 from benchmarks.invented_matches import InventedMatches, MatchClock
 from benchmarks.measuring import run
 from datastore.database import StoreOptions, open_database
+from datastore.dynamodb.calls import Call
 from datastore.matches.active_matches import ActiveMatches
-from datastore.session.metering import Call, Deadline
+from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.matches.live.orchestrator import TICK_SECONDS
 from pipelines.matches.live.poller import LiveChange, Tick
@@ -158,8 +159,7 @@ async def main(engine: str, count: str) -> None:
     clock = MatchClock()
     provider = _Noting(int(count), clock, utc_now())
     notes = provider.notes = Notes(provider)
-    async with open_database(StoreOptions(store=engine)) as database:
-        database.client.on_call = notes.called
+    async with open_database(StoreOptions(store=engine), on_call=notes.called) as database:
 
         def open_store() -> Store:
             return Store(database.client, prefix="", deadline=Deadline(20), token=lambda: str(uuid.uuid4()))

@@ -21,6 +21,7 @@ from benchmarks.invented_matches import InventedMatches, MatchClock, invented
 from benchmarks.measuring import median_ratio
 from benchmarks.server import READS
 from datastore.database import StoreOptions, open_database
+from datastore.dynamodb.calls import Call
 from datastore.dynamodb.client import Client
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.matches.fixtures import FIXTURES
@@ -28,7 +29,7 @@ from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import RECENT_BALLS, MatchSnapshot, from_json, to_json
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import live_score_of
-from datastore.session.metering import Call, Deadline
+from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.matches.live.poller import LiveChange, ScorePoller, Tick
 from pipelines.matches.providers.playback import Playback
@@ -130,7 +131,7 @@ async def _ours(client: Client, cost: TickCost) -> Ticks:
     poller = ScorePoller(provider, open_store, "measured", now, on_change)
     await Fixtures(open_store(), now()).sync([match])
     await ActiveMatches(open_store(), now()).register(match, instance_id="measured")
-    client.on_call = called
+    client.add_call_listener(called)
 
     async def tick(snapshot: MatchSnapshot) -> None:
         provider.says = snapshot

@@ -28,9 +28,9 @@ from starlette.routing import Route
 from benchmarks.data import NOON
 from benchmarks.measuring import run
 from datastore.database import StoreOptions
+from datastore.dynamodb.calls import Call
 from datastore.keyspace import TABLES
 from datastore.model.identity import Role
-from datastore.session.metering import Call
 from runtime.container import Gateway
 from server.admission.settings import Capacity
 from server.app import application
@@ -274,7 +274,7 @@ class _Usage:
     def _listen(self, client: Any) -> None:
         if self._listening:
             return
-        self._listening, earlier = True, client.on_call
+        self._listening = True
 
         def hear(call: Call) -> None:
             self._calls[call.operation] += 1
@@ -282,10 +282,8 @@ class _Usage:
                 self._units += call.units
             else:
                 self._write_units += call.units
-            if earlier is not None:
-                earlier(call)
 
-        client.on_call = hear
+        client.add_call_listener(hear)
 
 
 if __name__ == "__main__":

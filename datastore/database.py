@@ -15,9 +15,10 @@ import botocore.exceptions
 from botocore.credentials import ReadOnlyCredentials
 
 from datastore.dynamodb.boto_signing import sign_at_store_time
-from datastore.dynamodb.client import Client, Endpoint
+from datastore.dynamodb.client import CallListener, Client, Endpoint
 from datastore.dynamodb.endpoints import EndpointUnknown, addresses, administration, aws_host, is_aws
 from datastore.dynamodb.http1 import HttpOrigin, ProxyUnusable
+from datastore.dynamodb.read_cache import ReadCaches
 from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.engine.access_key import KeyUnusable, key_in_environment
 from datastore.engine.engine import Engine
@@ -131,11 +132,19 @@ class Database:
 
 @asynccontextmanager
 async def open_database(
-    options: StoreOptions, *, on_restart: Callable[[], Awaitable[None]] | None = None
+    options: StoreOptions,
+    *,
+    on_restart: Callable[[], Awaitable[None]] | None = None,
+    on_call: CallListener | None = None,
+    read_caches: ReadCaches | None = None,
 ) -> AsyncIterator[Database]:
-    """The store, for as long as the context lasts. `on_restart` is called when the embedded engine was restarted.
+    """Open the store for the duration of the context.
 
-    Raises `StoreMisconfigured`, or the engine's `EngineMissing` and `EngineFailed`.
+    `on_restart` is called after the embedded engine was restarted, `on_call` after each call of the client.
+
+    Raises:
+        StoreMisconfigured: The options cannot be used.
+        EngineMissing, EngineFailed: The embedded engine cannot be started.
     """
     async with AsyncExitStack() as stack:
         engine: Engine | None = None
@@ -159,7 +168,9 @@ async def open_database(
         else:
             source = CredentialSource(_EngineCredentials(engine))
         _check_proxies(endpoint)
-        client = await stack.enter_async_context(Client(endpoint, source, recreates_tables=engine is not None))
+        client = await stack.enter_async_context(
+            Client(endpoint, source, recreates_tables=engine is not None, on_call=on_call, read_caches=read_caches)
+        )
         yield Database(client, endpoint, session, options, engine)
 
 

@@ -20,6 +20,7 @@ from datastore.change_streams.replay.backfill import EMPTY_SECONDS
 from datastore.change_streams.shards.read_pace import StreamReads
 from datastore.database import Database, StoreOptions, open_database
 from datastore.dynamodb.client import RequestRefused
+from datastore.dynamodb.read_cache import ReadCaches
 from datastore.earthquakes.request_logs import RequestLogs
 from datastore.errors import DomainError
 from datastore.keyspace import TABLES, TABLES_BY_NAME
@@ -31,7 +32,6 @@ from datastore.search.factory import search_index
 from datastore.search.sqlite_index import SqliteIndex
 from datastore.session.cursors import Cursors
 from datastore.session.metering import Deadline, Meter
-from datastore.session.read_cache import ReadCaches
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 from pipelines.consumer.metrics import StreamMetrics
@@ -156,15 +156,20 @@ class Gateway:
             self.edge.known.load()
         async with AsyncExitStack() as stack:
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
-            self.database = await stack.enter_async_context(open_database(self._store, on_restart=self._prepare_store))
-            self.database.client.on_call = self.edge.figures.call
             clock = time.monotonic if self._now is utc_now else lambda: self._now().timestamp()
-            shared = self.database.client.shared = ReadCaches(clock, enabled=self.settings.shared_reads)
+            read_caches = ReadCaches(clock, enabled=self.settings.shared_reads)
+            self.database = await stack.enter_async_context(
+                open_database(
+                    self._store,
+                    on_restart=self._prepare_store,
+                    on_call=self.edge.figures.call,
+                    read_caches=read_caches,
+                )
+            )
             self.objects.open(self.database.client.store_clock)
             stack.callback(self.objects.close)
             self.search = search_index(self._store, self.settings.search_url)
             stack.push_async_callback(self.search.aclose)
-            self.edge.graphiql.bucket = self.objects.origin()
             logs = RequestLogs(self.database.client, prefix=self._store.prefix, now=self._now, token=self._new_id)
             changes = ChangeFeed(
                 self.database.client,
@@ -173,7 +178,7 @@ class Gateway:
                 bus=self.bus,
                 reads=self.reads,
                 empty_seconds=EMPTY_SECONDS if self._store.aws else 0.0,  # the engine passes over nothing
-                on_change=lambda change: shared.invalidate_changed(
+                on_change=lambda change: read_caches.invalidate_changed(
                     self._store.prefix, TABLES_BY_NAME[change.table], change.keys
                 ),
             )

@@ -5,7 +5,7 @@ import random
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from datetime import datetime
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Protocol
 
 import strawberry
@@ -134,7 +134,10 @@ class ServerComponents:
         )
         self.media = Media(objects, now, uploads, allowed_origins=settings.allowed_origins)
         self.graphiql = graphiql.Config(
-            self.demo_tokens, settings.reached_at, shows_examples=settings.documents.introspection
+            self.demo_tokens,
+            settings.reached_at,
+            bucket=cache(objects.origin),
+            shows_examples=settings.documents.introspection,
         )
 
     def begin_leaving(self) -> None:

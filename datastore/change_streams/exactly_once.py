@@ -18,7 +18,8 @@ from datastore.keyspace.feeds import pipeline as keys
 from datastore.model.access_patterns import Table
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import to_seconds
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 
 MARK_LIFETIME = timedelta(days=20)
 MOST_ACTIONS = 100  # of a transaction

@@ -12,7 +12,8 @@ from datastore.dynamodb.records import readable
 from datastore.keyspace.feeds import pipeline as keys
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.timestamps import to_seconds
-from datastore.session.store import Store, WriteResult
+from datastore.session.store import Store
+from datastore.session.writes import WriteResult
 
 LIFETIME_SECONDS = 10.0
 STEP_SECONDS = 0.001

@@ -1,6 +1,6 @@
-"""The wire client: one signed HTTP request to DynamoDB or its Streams, with retries.
+"""The client of DynamoDB and DynamoDB Streams: one signed HTTP request for each call, with retries.
 
-Nothing else talks to the data plane.
+No other module calls the data plane.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html
 """
@@ -11,16 +11,17 @@ import math
 import random
 import time
 import zlib
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
-from functools import cache, lru_cache, partial
+from functools import partial
 from typing import Any, Self, get_args
 
 import orjson
 
-from datastore.dynamodb.http1 import DeadlineExceeded, HttpLimits, HttpOrigin, HttpResponse, Pool
-from datastore.dynamodb.prepared_request import PreparedRequest
+from datastore.dynamodb.calls import Call, CallMeter, TracedRead, call_details, consumed_units
+from datastore.dynamodb.http1 import DeadlineExceeded, HttpLimits, HttpResponse
+from datastore.dynamodb.read_cache import ReadCaches
+from datastore.dynamodb.requests import PreparedRequest
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.retry.budget import SUCCESS_REFUND, RetryBudget
 from datastore.dynamodb.retry.circuit_breaker import BreakerConfig, BreakerState, CircuitBreaker
@@ -35,25 +36,23 @@ from datastore.dynamodb.retry.classify import (
     as_retryable,
     error_of_response,
 )
-from datastore.dynamodb.sigv4 import CredentialSource, Signer
+from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.dynamodb.store_clock import StoreClock
+from datastore.dynamodb.transport import STREAM_OPERATIONS, Endpoint, SignedTransport
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
-from datastore.explain.trace import TracedRead, call_details
 from datastore.model.access_patterns import WRITES, Operation
-from datastore.session.metering import Call, Meter
-from datastore.session.read_cache import ReadCaches
 
 __all__ = ["Client", "ConditionFailed", "Endpoint", "RequestRefused", "TransactionCancelled"]
 
 ITEM_OPERATIONS = frozenset(get_args(Operation))
-STREAM_OPERATIONS = {"DescribeStream", "GetShardIterator", "GetRecords", "ListStreams"}
-# Throttled calls that are not repeated here: the reader of the shard lowers its rate instead
+# Throttled calls that are not retried here: the shard's reader lowers its rate instead
 # (datastore/change_streams/shards/read_pace.py).
 UNRETRIED_THROTTLES = {"GetRecords"}
-# Operations that change nothing, and may be repeated at once.
+# Prefixes of the operations that change nothing, and may be retried at once.
 READ_PREFIXES = ("Get", "BatchGet", "TransactGet", "Query", "Scan", "Describe", "List")
 DEFAULT_SECONDS = 10.0
 LOG_REPEAT_SECONDS = 60.0
+# Retries of one call after a refused signature: its clock or its credentials may be wrong, or both.
 SIGNATURE_CORRECTIONS = 2
 
 logger = logging.getLogger(__name__)
@@ -61,26 +60,16 @@ logger = logging.getLogger(__name__)
 DAMAGED_RESPONSE = "The store's answers arrive damaged."
 TABLE_MISSING = "The store is not ready: it lacks a table."
 
-
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where requests go. The functions are asked at every call: an embedded engine may have moved."""
-
-    tables: Callable[[], str]
-    streams: Callable[[], str]
-    region: str
+CallListener = Callable[[Call], None]
+# Returns the request to send in place of the first one once that may have been applied.
+RetryRequest = Callable[[], Mapping[str, Any]]
 
 
 class Client:
-    """One per process. `on_call`, when set, hears of every call once it has ended, well or not. `shared` is what the
-    requests of the process share of the point reads they make with it.
+    """The process's client of one store.
 
-    What fails is tried again as far as the budget of all calls to the endpoint goes: `budget` is that of the tables.
-    While an endpoint is away (`breakers`, for tables and for streams), calls wait for it for a moment, and then fail
-    at once until it is back.
-
-    `tables_come_back` tells that a missing table is being made: an embedded engine that was restarted without its data
-    is given its tables again in a moment.
+    Failed attempts are retried while the endpoint's retry budget allows it. While an endpoint does not respond, its
+    circuit breaker makes calls wait for a moment, and then fail at once until it responds again.
     """
 
     def __init__(
@@ -94,15 +83,22 @@ class Client:
         budget: RetryBudget | None = None,
         breaker_config: BreakerConfig = BreakerConfig(),  # noqa: B008 - frozen
         uniform: Callable[[], float] = random.random,
+        on_call: CallListener | None = None,
+        read_caches: ReadCaches | None = None,
     ) -> None:
-        self._endpoint = endpoint
-        self._credentials = credentials
-        self._signer = Signer(endpoint.region)
+        """Create a client.
+
+        recreates_tables: whether a missing table is about to be created, as after an embedded engine was restarted
+            without its data. Calls are then retried.
+        budget: the retry budget of the tables' endpoint.
+        on_call: receives each call when it has ended, successful or not.
+        """
+        self._transport = SignedTransport(endpoint, credentials, limits)
         self.store_clock = StoreClock()
         self._backoff = backoff
-        self._limits = limits
         self._recreates_tables = recreates_tables
         self._uniform = uniform
+        #: The retry budget of the tables' endpoint.
         self.budget = RetryBudget() if budget is None else budget
         self._slow_seconds = breaker_config.slow_seconds
         self._table_breaker = CircuitBreaker(
@@ -113,22 +109,30 @@ class Client:
             partial(self._is_answered, "ListStreams"), breaker_config, uniform, streams
         )
         self.breakers: Mapping[str, CircuitBreaker] = {"tables": self._table_breaker, "streams": self._stream_breaker}
-        self._pool: Pool | None = None
         self._clock: Callable[[], float] = time.monotonic
         self._log_disk_full_at = -math.inf
-        self.on_call: Callable[[Call], None] | None = None
-        self.shared = ReadCaches()
+        self._listeners: tuple[CallListener, ...] = () if on_call is None else (on_call,)
+        #: The point reads that the requests of the process share.
+        self.read_caches = ReadCaches() if read_caches is None else read_caches
 
     async def __aenter__(self) -> Self:
-        self._pool = Pool(self._limits)
+        self._transport.open()
         self._clock = asyncio.get_running_loop().time
         return self
 
     async def __aexit__(self, *_: object) -> None:
         for breaker in self.breakers.values():
             breaker.stop()
-        if self._pool is not None:
-            await self._pool.close()
+        await self._transport.close()
+
+    def add_call_listener(self, listener: CallListener) -> Callable[[], None]:
+        """Pass each call that has ended to one more listener. Return a function that removes it."""
+        self._listeners += (listener,)
+
+        def remove() -> None:
+            self._listeners = tuple(other for other in self._listeners if other is not listener)
+
+        return remove
 
     async def call(
         self,
@@ -136,19 +140,22 @@ class Client:
         request: Mapping[str, Any] | PreparedRequest,
         /,
         *,
-        timeout: float = DEFAULT_SECONDS,  # noqa: ASYNC109 - a budget shared by all tries
-        meter: Meter | None = None,
+        timeout: float = DEFAULT_SECONDS,  # noqa: ASYNC109 - a deadline for all attempts
+        meter: CallMeter | None = None,
         patterns: tuple[str, ...] = (),
         traced: tuple[TracedRead, ...] = (),
-        retry_request: Callable[[], Mapping[str, Any]] | None = None,
+        retry_request: RetryRequest | None = None,
     ) -> dict[str, Any]:
-        """DynamoDB's answer as parsed JSON. `patterns` and `asks` are for the meter: what the call is made for.
+        """Call an operation and return the response as parsed JSON.
 
-        `again` makes what is sent in place of the request once it may have been done.
+        Throttling, status 5xx, lost connections and damaged bodies are retried with full jitter within `timeout`
+        seconds. `patterns` and `traced` are recorded with the call.
 
-        Tries again with full jitter on throttling, 5xx, lost connections and damaged bodies, within `timeout`
-        seconds. Raises `ConditionFailed`, `TransactionCancelled`, `RequestRefused`, or what a client may see:
-        `Throttled`, `Unavailable`, `Timeout`; `ReadTooMuch` where the meter allows no more.
+        Raises:
+            ConditionFailed, TransactionCancelled: A condition did not hold.
+            RequestRefused: DynamoDB refused the request.
+            Throttled, Unavailable, Timeout: All attempts failed.
+            ReadTooMuch: The meter allows no more reads.
         """
         if meter is not None:
             meter.check_limit(operation)
@@ -162,53 +169,54 @@ class Client:
             now = self._clock()
         call = Call(operation, prepared, patterns, time.time(), attempted_at=now)
         started = time.monotonic()
-        answer: dict[str, Any] | None = None
+        response: dict[str, Any] | None = None
         if meter is not None:
             meter.open_calls += 1
         try:
-            answer = await self._send_with_retries(call, breaker, deadline, retry_request)
+            response = await self._send_with_retries(call, breaker, deadline, retry_request)
         except DeadlineExceeded as problem:
             call.ambiguous |= problem.sent
             call.abandoned = call.ambiguous
             if problem.sent:
                 self._record_abandoned(call, breaker)
-            raise _with_retry_hints(Timeout(NO_ANSWER_IN_TIME), call, ambiguous=call.ambiguous) from problem
+            raise _with_retry_hints(Timeout(NO_ANSWER_IN_TIME), call) from problem
         except (asyncio.CancelledError, GeneratorExit):
             call.ambiguous = call.abandoned = True
             self._record_abandoned(call, breaker)
             raise
         except (Timeout, Unavailable, Throttled) as problem:
-            raise _with_retry_hints(problem, call, ambiguous=call.ambiguous) from problem.__cause__
+            raise _with_retry_hints(problem, call) from problem.__cause__
         except (ConditionFailed, TransactionCancelled) as failed:
             failed.is_retry = call.ambiguous
             call.unreported_units = failed.units
             raise
         finally:
             call.seconds = time.monotonic() - started
-            self._report(call, answer, meter, traced)
-        return answer
-
-    async def _send_with_retries(
-        self,
-        call: Call,
-        breaker: CircuitBreaker,
-        deadline: float,
-        retry_request: Callable[[], Mapping[str, Any]] | None,
-    ) -> dict[str, Any]:
-        """Return the answer of the first attempt, or of a retry."""
-        try:
-            response = await self._attempt(call, deadline)
-            breaker.record_answer()
-            answer = self._parse_response(call, response)
-            if breaker.budget.spent:
-                breaker.budget.refund(SUCCESS_REFUND)
-            return answer
-        except RETRIED as problem:
-            return await self._retry(call, breaker, deadline, problem, retry_request)
+            self._report(call, response, meter, traced)
+        return response
 
     def now(self) -> datetime:
-        """Return the store's time, by which records of streams are dated."""
+        """Return the store's time, which dates the records of streams."""
         return self.store_clock.now()
+
+    def reset_breakers(self) -> None:
+        """Close the circuit breakers. The caller must have evidence that the store responds again."""
+        for breaker in self.breakers.values():
+            breaker.reset()
+
+    async def _send_with_retries(
+        self, call: Call, breaker: CircuitBreaker, deadline: float, retry_request: RetryRequest | None
+    ) -> dict[str, Any]:
+        """Return the response of the first attempt, or of a retry."""
+        try:
+            response = await self._transport.send(call.operation, call.prepared.body, deadline)
+            breaker.record_answer()
+            content = self._parse_response(call, response)
+            if breaker.budget.spent:
+                breaker.budget.refund(SUCCESS_REFUND)
+            return content
+        except RETRIED as problem:
+            return await self._retry(call, breaker, deadline, problem, retry_request)
 
     async def _retry(
         self,
@@ -216,213 +224,153 @@ class Client:
         breaker: CircuitBreaker,
         deadline: float,
         problem: Exception,
-        retry_request: Callable[[], Mapping[str, Any]] | None,
+        retry_request: RetryRequest | None,
     ) -> dict[str, Any]:
-        """Try again until it is answered for good, after the first try has failed."""
+        """Retry a call whose first attempt failed, until it succeeds or fails for good."""
         delays, corrections = self._backoff.delays(self._uniform), SIGNATURE_CORRECTIONS
-        fresh, price = False, SUCCESS_REFUND
+        fresh, cost = False, SUCCESS_REFUND
         while True:
             if isinstance(problem, SignatureRefused):
-                # It may have been for the clock, for the credentials, or for one after the other.
                 call.attempted_at = math.inf
-                if not corrections or not await self._correct_signature(problem, deadline):
+                if not corrections or not await self._transport.correct_signature(problem, deadline):
                     raise problem
                 corrections -= 1
             else:
                 failure = as_retryable(problem)
                 fresh = await self._wait_before_retry(call, breaker, deadline, failure, delays, fresh=fresh)
-                price = failure.cost
+                cost = failure.cost
             call.attempts += 1
             if retry_request is not None and call.ambiguous:
                 call.prepared, retry_request = _prepared(retry_request()), None
             call.attempted_at = self._clock()
             try:
-                response = await self._attempt(call, deadline, fresh)
+                response = await self._transport.send(call.operation, call.prepared.body, deadline, fresh)
                 breaker.record_answer()
-                answer = self._parse_response(call, response)
+                content = self._parse_response(call, response)
             except RETRIED as another:
                 problem = another
             else:
-                breaker.budget.refund(price)
-                return answer
-
-    async def _correct_signature(self, refused: SignatureRefused, deadline: float) -> bool:
-        """Whether a request would be signed at another time now, or with other credentials, than one that was refused.
-
-        What is wrong with either is corrected, if it can be.
-        """
-        if self._signer.correct_clock(refused.date):
-            return True
-        try:
-            renewed = await self._credentials.renew(deadline - self._clock())
-        except TimeoutError as problem:
-            raise DeadlineExceeded(sent=False) from problem
-        return renewed or self._signer.was_corrected_recently
+                breaker.budget.refund(cost)
+                return content
 
     async def _wait_before_retry(
         self,
         call: Call,
         breaker: CircuitBreaker,
         deadline: float,
-        problem: RetryableFailure,
+        failure: RetryableFailure,
         delays: Iterator[float],
         *,
         fresh: bool,
     ) -> bool:
-        """Wait for the next try; whether it is to be on a fresh connection.
+        """Wait for the next attempt. Return whether it must open a new connection.
 
-        The problem is final when no try is left, none is paid for, no time for one, or the client is closed.
+        Raises the failure's error if no attempt, no budget or no time is left, or the client is closed.
         """
-        call.ambiguous |= problem.ambiguous
-        tried, call.attempted_at = call.attempted_at, math.inf
-        if problem.stale_connection and not fresh and call.operation.startswith(READ_PREFIXES):
-            problem.cost = SUCCESS_REFUND  # it is charged nothing, and has nothing to give back
+        call.ambiguous |= failure.ambiguous
+        attempted_at, call.attempted_at = call.attempted_at, math.inf
+        if failure.stale_connection and not fresh and call.operation.startswith(READ_PREFIXES):
+            failure.cost = SUCCESS_REFUND  # the retry is free, so that a success refunds no more than the usual amount
             return True
         delay = next(delays, None)
-        if self._pool is not None and self._pool.closed:
-            raise problem.error from problem
-        if problem.unanswered:
-            breaker.record_failure(tried, timed_out=problem.timed_out)
-        if delay is None or (call.operation in UNRETRIED_THROTTLES and isinstance(problem.error, Throttled)):
-            raise problem.error from problem
+        if self._transport.closed:
+            raise failure.error from failure
+        if failure.unanswered:
+            breaker.record_failure(attempted_at, timed_out=failure.timed_out)
+        if delay is None or (call.operation in UNRETRIED_THROTTLES and isinstance(failure.error, Throttled)):
+            raise failure.error from failure
         if breaker.tripped:
-            # Who waits until it is back sends nothing meanwhile, and is not charged.
+            # A call that waits for the breaker sends nothing meanwhile, and takes nothing from the budget.
             if not await breaker.wait(deadline):
-                raise _breaker_error(breaker) from problem
-            problem.cost = SUCCESS_REFUND
+                raise _breaker_error(breaker) from failure
+            failure.cost = SUCCESS_REFUND
             return fresh
-        problem.error.out_of_time = delay >= deadline - self._clock()
-        if problem.error.out_of_time or not breaker.budget.take(problem.cost):
-            raise problem.error from problem
+        failure.error.out_of_time = delay >= deadline - self._clock()
+        if failure.error.out_of_time or not breaker.budget.take(failure.cost):
+            raise failure.error from failure
         await asyncio.sleep(delay)
         return fresh
 
     def _record_abandoned(self, call: Call, breaker: CircuitBreaker) -> None:
-        """A try that was given up unanswered is a failure, if it took long enough: who leaves early shows it, too."""
+        """Record an attempt that was abandoned without a response as failed, if it took long enough."""
         if self._clock() - call.attempted_at >= self._slow_seconds:
             breaker.record_failure(call.attempted_at)
 
     async def _is_answered(self, operation: str, seconds: float) -> bool:
-        """Whether an endpoint answers a request for next to nothing, whatever it answers."""
-        call = Call(operation, _prepared({"Limit": 1}))
+        """Return whether an endpoint responds to a cheap request, with any status."""
         try:
-            await self._attempt(call, self._clock() + seconds, fresh=True)
+            await self._transport.send(operation, b'{"Limit":1}', self._clock() + seconds, fresh=True)
         except (*RETRIED, DeadlineExceeded, DomainError):
             return False
         return True
 
-    def reset_breakers(self) -> None:
-        """Whoever knows that the store is there again tells so: it need not be found out."""
-        for breaker in self.breakers.values():
-            breaker.reset()
-
-    def _attempt(self, call: Call, deadline: float, fresh: bool = False) -> Awaitable[HttpResponse]:
-        """One try.
-
-        Whatever it waits for, the deadline holds: `DeadlineExceeded` once it passes. Fails as `Pool.send` does.
-        """
-        credentials = self._credentials.cached
-        if credentials is None:
-            return self._attempt_with_new_credentials(call, deadline, fresh)
-        operation, body = call.operation, call.prepared.body
-        origin = _origin(self._endpoint.streams() if operation in STREAM_OPERATIONS else self._endpoint.tables())
-        head = self._signer.request_head(credentials, origin.authority, _target(operation), body)
-        assert self._pool is not None, "The client is used outside its `async with`."
-        return self._pool.send(origin, head, body, deadline, fresh=fresh)
-
-    async def _attempt_with_new_credentials(self, call: Call, deadline: float, fresh: bool) -> HttpResponse:
-        """The same where credentials must be waited for."""
-        try:
-            await self._credentials.current(deadline - self._clock())
-        except TimeoutError as problem:
-            raise DeadlineExceeded(sent=False) from problem
-        return await self._attempt(call, deadline, fresh)
-
-    def _parse_response(self, call: Call, answer: HttpResponse) -> dict[str, Any]:
-        content = answer.content
-        self.store_clock.observe(answer.date)
-        if answer.checksum is not None and answer.checksum != b"%d" % zlib.crc32(content):
+    def _parse_response(self, call: Call, response: HttpResponse) -> dict[str, Any]:
+        content = response.content
+        self.store_clock.observe(response.date)
+        if response.checksum is not None and response.checksum != b"%d" % zlib.crc32(content):
             raise RetryableFailure(Unavailable(DAMAGED_RESPONSE))
-        if answer.status == 200:
+        if response.status == 200:
             try:
-                whole: dict[str, Any] = orjson.loads(content)
+                parsed: dict[str, Any] = orjson.loads(content)
             except orjson.JSONDecodeError as problem:
                 raise RetryableFailure(Unavailable(DAMAGED_RESPONSE)) from problem
-            return whole
-        refusal = error_of_response(answer.status, content)
-        if isinstance(refusal, Unavailable):
+            return parsed
+        error = error_of_response(response.status, content)
+        if isinstance(error, Unavailable):
             self._log_disk_full(content)
-        if isinstance(refusal, SignatureRefused):
-            refusal.date = answer.date
-        if self._recreates_tables and _is_missing_table(call.operation, refusal):
-            raise RetryableFailure(Unavailable(TABLE_MISSING), ambiguous=False, cost=0) from refusal
-        raise refusal
+        if isinstance(error, SignatureRefused):
+            error.date = response.date
+        if self._recreates_tables and _is_missing_table(call.operation, error):
+            raise RetryableFailure(Unavailable(TABLE_MISSING), ambiguous=False, cost=0) from error
+        raise error
 
     def _log_disk_full(self, content: bytes) -> None:
         if self._clock() >= self._log_disk_full_at:
             self._log_disk_full_at = self._clock() + LOG_REPEAT_SECONDS
-            said = content.decode(errors="replace")[:300]
-            logger.error("The store cannot write: make room on its disk; it then goes on by itself. It says: %s", said)
+            message = content.decode(errors="replace")[:300]
+            logger.error("The store cannot write. Free space on its disk; no restart is needed. Its error: %s", message)
 
     def _report(
-        self, call: Call, answer: Mapping[str, Any] | None, meter: Meter | None, traced: tuple[TracedRead, ...]
+        self, call: Call, response: Mapping[str, Any] | None, meter: CallMeter | None, traced: tuple[TracedRead, ...]
     ) -> None:
-        """Tell those who count that a call has ended."""
-        if answer is None:
+        """Pass a call that has ended to the meter and the listeners."""
+        if response is None:
             call.failed = True
         else:
-            call.units = consumed(answer)
+            call.units = consumed_units(response)
         if traced:
-            call.details = call_details(call.operation, call.request, answer or {}, traced)
+            call.details = call_details(call.operation, call.request, response or {}, traced)
         if meter is not None:
             meter.open_calls -= 1
             meter.record(call)
-        if self.on_call is not None:
-            self.on_call(call)
-
-
-@cache
-def _target(operation: str) -> str:
-    return f"{'DynamoDBStreams' if operation in STREAM_OPERATIONS else 'DynamoDB'}_20120810.{operation}"
-
-
-@lru_cache(maxsize=16)
-def _origin(url: str) -> HttpOrigin:
-    return HttpOrigin.of(url)
+        for listener in self._listeners:
+            listener(call)
 
 
 def _breaker_error(breaker: CircuitBreaker) -> DomainError:
-    """What one is told who has waited for it: until it was known to be away, or for as long as there was time."""
+    """Return the error of a call that waited for the breaker until the breaker opened or its own deadline passed."""
     problem = breaker.error()
     problem.out_of_time = breaker.state is BreakerState.WAITING
     return problem
 
 
-def _with_retry_hints(problem: DomainError, call: Call, *, ambiguous: bool) -> DomainError:
-    """A write that may have been applied is no safe one to send again: the caller is told so."""
-    if ambiguous and call.operation.startswith(WRITES):
+def _with_retry_hints(problem: DomainError, call: Call) -> DomainError:
+    """Mark the error of an ambiguous write: the caller must not simply send it again."""
+    if call.ambiguous and call.operation.startswith(WRITES):
         problem.extensions.pop("retryAfter", None)
         problem.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
     return problem
 
 
 def _prepared(payload: Mapping[str, Any]) -> PreparedRequest:
-    """Raises `RequestRefused` for what JSON does not hold, such as half a surrogate pair."""
+    """Serialize a request. Raises `RequestRefused` for a value JSON cannot hold, such as half a surrogate pair."""
     try:
         return PreparedRequest.of(payload)
     except TypeError as problem:
         raise RequestRefused("SerializationException", str(problem)) from problem
 
 
-def _is_missing_table(operation: str, refusal: Exception) -> bool:
-    """Whether a table that is read or written is not there; those who ask for tables and streams are told as it is."""
-    lacking = isinstance(refusal, RequestRefused) and refusal.code == "ResourceNotFoundException"
-    return lacking and operation in ITEM_OPERATIONS
-
-
-def consumed(answer: Mapping[str, Any]) -> float:
-    """The capacity units that an answer tells, over all tables."""
-    told = answer.get("ConsumedCapacity") or ()
-    if isinstance(told, dict):
-        return float(told.get("CapacityUnits", 0.0))
-    return float(sum([entry.get("CapacityUnits", 0.0) for entry in told]))
+def _is_missing_table(operation: str, error: Exception) -> bool:
+    """Whether an item operation failed for want of its table. Operations on tables and streams report it as it is."""
+    is_missing = isinstance(error, RequestRefused) and error.code == "ResourceNotFoundException"
+    return is_missing and operation in ITEM_OPERATIONS

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from datastore.dynamodb.codec import Raw, decode_item
+from datastore.dynamodb.codec import Item, Raw, decode_item
 from datastore.dynamodb.record_decoder import RecordDecoder
 from datastore.errors import Internal
 from datastore.model.log_redaction import without_emails
@@ -75,3 +75,29 @@ def readable(convert: Callable[[Mapping[str, Any]], Record], items: Iterable[Map
 def logged_keys(item: Mapping[str, Any]) -> dict[str, Any]:
     """The attributes that tell which item it is, as logs may show them."""
     return {name: without_emails(value) for name, value in item.items() if name.lower() in KEYS}
+
+
+class LazyItem:
+    """An item as DynamoDB returned it (`raw`), decoded and converted at the first access."""
+
+    __slots__ = ("_converted", "_item", "raw")
+
+    def __init__(self, raw: Raw) -> None:
+        self.raw = raw
+        self._item: Item | None = None
+        self._converted: tuple[RecordDecoder[Any], Any] | None = None
+
+    @property
+    def item(self) -> Item:
+        """The item as a plain dict."""
+        if self._item is None:
+            self._item = decode_item(self.raw)
+        return self._item
+
+    def record(self, convert: RecordDecoder[Record]) -> Record:
+        """Return the item as a record. Raises `Internal` when it is damaged."""
+        converted = self._converted
+        if converted is None or converted[0] is not convert:
+            converted = self._converted = convert, raw_record(convert, self.raw)
+        record: Record = converted[1]
+        return record

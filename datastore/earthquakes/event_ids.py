@@ -11,7 +11,8 @@ from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
 from datastore.earthquakes.day_bounds import KnownBounds
 from datastore.keyspace import earthquakes as keys
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 
 TRIES = 5
 CONTENTION = frozenset({"ConditionalCheckFailed", "TransactionConflict"})

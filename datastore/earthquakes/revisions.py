@@ -11,7 +11,8 @@ from datastore.dynamodb.codec import Item
 from datastore.earthquakes.event_ids import CONTENTION, TRIES
 from datastore.keyspace import earthquakes as keys
 from datastore.model.composite_keys import Key
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 
 # The most revisions that one answer lists.
 MOST_REVISIONS = 20

@@ -26,7 +26,8 @@ from datastore.keyspace import earthquakes
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.composite_keys import Key, split
 from datastore.model.timestamps import epoch_ms
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 
 LEAST_CLASS, GREATEST_CLASS = -2, 9
 # Below all magnitudes: the bound of a day whose events have none that can be read.

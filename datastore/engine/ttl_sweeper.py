@@ -61,5 +61,5 @@ async def _delete(client: Client, table: Table, prefix: str, request: dict[str, 
         await client.call("DeleteItem", request)
     except ConditionFailed:
         return False  # its life was prolonged meanwhile
-    client.shared.invalidate_changed(prefix, table, decode_item(request["Key"]))
+    client.read_caches.invalidate_changed(prefix, table, decode_item(request["Key"]))
     return True

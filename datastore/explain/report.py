@@ -11,11 +11,11 @@ from typing import Any
 
 import orjson
 
+from datastore.dynamodb.calls import Call, CallDetails, TracedRead
 from datastore.dynamodb.codec import Item, decode_item
-from datastore.explain.trace import CallDetails, TracedRead
 from datastore.keyspace import TABLES_BY_NAME
 from datastore.model.access_patterns import WRITES
-from datastore.session.metering import Call, Meter
+from datastore.session.metering import Meter
 
 MAX_CALLS = 200
 MAX_KEYS = 100

@@ -20,7 +20,8 @@ from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import Key, key_of, second_part
 from datastore.model.timestamps import from_iso, iso
 from datastore.session.pagination import Page, Span, read_page
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 
 UNFOLLOW_ATTEMPTS = 5
 MAX_EDGES = 50  # from one follower to one user; a transaction has at most 100 actions

@@ -24,7 +24,8 @@ from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import second_part
 from datastore.model.timestamps import from_iso, iso, to_seconds
 from datastore.session.pagination import Page, SelectItems, Span, read_page
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 
 # The time for which a deleted post's id cannot be used.
 TOMBSTONE_LIFETIME = timedelta(days=30)

@@ -14,7 +14,8 @@ from typing import Any
 from datastore.keyspace.gateway import answers as keys
 from datastore.model.ids import IdSource
 from datastore.model.timestamps import from_iso, iso, to_seconds
-from datastore.session.store import Store, WriteResult
+from datastore.session.store import Store
+from datastore.session.writes import WriteResult
 
 LIFETIME = timedelta(hours=24)
 # An item holds 400 KB: the rest is for the key and for what stands beside the answer.

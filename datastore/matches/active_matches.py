@@ -12,8 +12,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.expressions import set_or_remove
 from datastore.dynamodb.records import parsed, readable, record
+from datastore.dynamodb.requests import set_or_remove
 from datastore.errors import Conflict, Internal
 from datastore.keyspace.matches import active_matches as keys
 from datastore.matches.cricket import Match
@@ -30,9 +30,9 @@ from datastore.matches.live_state import (
 )
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.timestamps import iso
-from datastore.session.idempotent_writes import is_stored
 from datastore.session.scan_cache import ScanCache
-from datastore.session.store import Store, WriteResult
+from datastore.session.store import Store
+from datastore.session.writes import WriteResult, is_stored
 
 ENDED_LIFETIME = timedelta(hours=24)
 

@@ -9,9 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.lazy_item import LazyItem
 from datastore.dynamodb.record_decoder import RecordDecoder
-from datastore.dynamodb.records import raw_parsed, record
+from datastore.dynamodb.records import LazyItem, raw_parsed, record
 from datastore.errors import Conflict, NotFound
 from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.matches.fixtures import FIXTURES
@@ -40,7 +39,8 @@ from datastore.session.optimistic_locking import (
     versioned_update,
 )
 from datastore.session.pagination import Page, Span, read_page
-from datastore.session.store import Store, WriteResult
+from datastore.session.store import Store
+from datastore.session.writes import WriteResult
 
 UPDATES_AT_ONCE = 8
 TRIES = 5

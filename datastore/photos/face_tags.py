@@ -20,7 +20,8 @@ from datastore.photos.optimistic_update import (
     until_unchanged,
 )
 from datastore.photos.photos import FaceOnPhoto, Photo
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 
 # So that a photo is deleted with all its faces and the counts of their persons in one transaction of 100 actions.
 MOST_FACES = 45

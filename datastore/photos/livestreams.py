@@ -25,7 +25,8 @@ from datastore.session.optimistic_locking import (
     versioned_update,
 )
 from datastore.session.pagination import Page, SortOrder, Span, ordered, read_page
-from datastore.session.store import Store, WriteResult
+from datastore.session.store import Store
+from datastore.session.writes import WriteResult
 
 LONGEST = timedelta(days=30)
 # How many of those made last a subscriber hears of when they begin or end without being changed.

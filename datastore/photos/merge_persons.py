@@ -34,7 +34,8 @@ from datastore.photos.optimistic_update import (
 from datastore.photos.persons import Person
 from datastore.photos.photos import FaceOnPhoto, Photo
 from datastore.photos.rename_person import whole
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 from datastore.tasks import gather_all
 
 # Each with its photo, and both persons, fit in a transaction of 100 actions.

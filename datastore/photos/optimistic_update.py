@@ -26,7 +26,8 @@ from datastore.model.timestamps import iso
 from datastore.photos.faces import Face, face_from
 from datastore.photos.lookups import AT_ONCE, Lookups
 from datastore.photos.photos import FaceOnPhoto, Photo, faces_attribute, photo_from
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 from datastore.tasks import gather_all
 
 T = TypeVar("T")

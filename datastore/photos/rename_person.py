@@ -23,7 +23,8 @@ from datastore.session.optimistic_locking import (
     version_values,
     versioned_update,
 )
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 
 # What others may change of a person while they move.
 CHANGING = ("name", "faceCount", "thumbnailUrl", "mergedInto", "mergedAt", "receives", "version")

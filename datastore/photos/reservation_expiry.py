@@ -18,7 +18,8 @@ from datastore.model.ids import uuid7_moment
 from datastore.model.timestamps import from_iso, iso
 from datastore.objects import ObjectStore
 from datastore.photos.file_deletion_outbox import FileDeletionOutbox, incoming
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 
 LIFETIME = timedelta(hours=1)
 # The time in a client's own id may be so far ahead of that of the reservation.

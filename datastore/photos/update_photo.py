@@ -21,7 +21,8 @@ from datastore.photos.optimistic_update import Changed, OptimisticUpdate, of_mom
 from datastore.photos.photos import FaceOnPhoto, Photo, photo_from
 from datastore.photos.users import UPLOAD_LIMIT
 from datastore.session.optimistic_locking import updated_record, version_values, versioned_update
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 from datastore.tasks import gather_all
 
 # A user who has no place to give back.

@@ -31,7 +31,8 @@ from datastore.photos.reservation_expiry import ReservationExpiry
 from datastore.photos.reservations import Reservation, as_kept, file_keys, reservation_from, reservation_item
 from datastore.photos.upload_tokens import claims
 from datastore.photos.users import UPLOAD_LIMIT, no_photo_user
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 
 MOST_ORIGINAL_BYTES, MOST_THUMBNAIL_BYTES = 25 * 2**20, 512 * 2**10
 ORIGINAL, THUMBNAIL = "original", "thumbnail"

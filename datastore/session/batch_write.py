@@ -1,4 +1,4 @@
-"""BatchWriteItem: any number of puts and deletes, 25 a call, what stays unprocessed sent again until it is done.
+"""BatchWriteItem: any number of puts and deletes, 25 a call. Unprocessed ones are retried.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html
 """
@@ -14,31 +14,31 @@ from datastore.session.metering import Deadline
 from datastore.tasks import gather_all
 
 BATCH_WRITES = 25
-BATCHES_AT_ONCE = 4
+CONCURRENT_BATCHES = 4
 UNPROCESSED = Backoff(initial=0.05, maximum=1.0, attempts=10)
 
 Call = Callable[[str, Mapping[str, Any]], Awaitable[dict[str, Any]]]
 
 
 async def write_batches(call: Call, deadline: Deadline, table: str, requests: Sequence[Mapping[str, Any]]) -> None:
-    """Send the requests of one table. Raises `Throttled` when some stay unprocessed; the others are written then.
+    """Send the write requests of one table. No call is in flight when it returns or raises.
 
-    Whatever it raises, no request is under way any more.
+    Raises `Throttled` when some requests stay unprocessed. The others are written.
     """
-    at_once = asyncio.Semaphore(BATCHES_AT_ONCE)
+    slots = asyncio.Semaphore(CONCURRENT_BATCHES)
 
     async def write(batch: Sequence[Mapping[str, Any]]) -> int:
-        async with at_once:
+        async with slots:
             return await _write(call, deadline, table, batch)
 
-    batches = [requests[at : at + BATCH_WRITES] for at in range(0, len(requests), BATCH_WRITES)]
-    left = sum(await gather_all([write(batch) for batch in batches]))
-    if left:
-        raise Throttled(f"The store is busy: {left} of {len(requests)} were not written; try again in a moment.")
+    batches = [requests[start : start + BATCH_WRITES] for start in range(0, len(requests), BATCH_WRITES)]
+    unwritten = sum(await gather_all([write(batch) for batch in batches]))
+    if unwritten:
+        raise Throttled(f"The store is busy: {unwritten} of {len(requests)} were not written; try again in a moment.")
 
 
 async def _write(call: Call, deadline: Deadline, table: str, batch: Sequence[Mapping[str, Any]]) -> int:
-    """How many were not written in the end."""
+    """Write a batch. Return the number of requests that stay unprocessed."""
     delays = UNPROCESSED.delays(random.random)
     while batch:
         answer = await call("BatchWriteItem", {"RequestItems": {table: batch}, "ReturnConsumedCapacity": "TOTAL"})

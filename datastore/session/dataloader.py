@@ -1,4 +1,4 @@
-"""A loader whose batches can be given up: what is queued is not asked for when nobody waits for it any more."""
+"""A dataloader whose batches can be cancelled, queued or sent, when no caller waits for them any more."""
 
 import asyncio
 from collections.abc import Coroutine, Hashable, Iterable
@@ -12,7 +12,7 @@ ReturnT = TypeVar("ReturnT")
 
 
 class Failure:
-    """What went wrong with a read, for each who waits for it: with the traceback of what failed, and no reader's."""
+    """The error of a read. Each waiter raises it with the original traceback, without those of other waiters."""
 
     __slots__ = ("_traceback", "error")
 
@@ -25,19 +25,19 @@ class Failure:
 
 
 class Read(Generic[KeyT, ReturnT]):
-    """What is read of one key: on its way while it has a `batch`, then a `value`, which may be a `Failure`."""
+    """The read of one key: in flight while it has a `batch`, then with a `value`, which may be a `Failure`."""
 
     __slots__ = ("batch", "key", "value")
 
     def __init__(self, key: KeyT, batch: "ReadBatch | None", value: ReturnT | Failure | None = None) -> None:
         self.key = key
         self.batch = batch
-        # Any, so that it is taken out at a glance: a `Failure` here is one of an `Exception`.
+        # Any: it is a `ReturnT` or a `Failure`, and callers check its class once.
         self.value: Any = value
 
 
 class ReadBatch:
-    """Reads that go out together, and a future for each who waits for any of them."""
+    """Reads that are sent together, and a future for each waiter."""
 
     __slots__ = ("reads", "waiters")
 
@@ -47,15 +47,14 @@ class ReadBatch:
 
 
 class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
-    """Sends what is asked for in one turn together, in tasks of its own.
+    """A dataloader that sends the reads of one turn of the event loop together, in its own tasks.
 
-    They outlive a reader who goes, since others may wait for the same; `give_up` ends them when none does.
-
-    A read has no future: all of a batch are there at once, and whoever waits has one for themselves.
+    A batch outlives a cancelled caller, since others may wait for the same read; `abandon` cancels all batches. Reads
+    carry no future: a batch completes as a whole, and each waiter has its own future, which it can cancel alone.
     """
 
     def __init__(self, *, max_batch_size: int | None = None) -> None:
-        # As aiodataloader's own does it, which also looks into the class each time: half of what a loader cost.
+        # Without super().__init__(), which inspects the class each time: half the cost of a loader.
         self.loop = asyncio.get_event_loop()
         self.max_batch_size = max_batch_size
         self._reads: dict[KeyT, Read[KeyT, ReturnT]] = {}
@@ -64,11 +63,11 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
         self._tasks: set[asyncio.Task[None]] = set()
 
     def load(self, key: KeyT) -> "asyncio.Future[ReturnT]":
-        """What `wait` brings, asked for at once."""
+        """Enqueue a read at once. Return its result as a future."""
         return self.loop.create_task(self._result(self._read_for(key)))
 
     async def fetch(self, key: KeyT) -> ReturnT:
-        """What is found. One reader's cancellation is not the others': they wait for the same read."""
+        """Return the result. Cancelling one caller does not cancel the read for others."""
         return await self._result(self._read_for(key))
 
     def clear(self, key: KeyT) -> Self:
@@ -85,18 +84,18 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
         return self
 
     def has(self, key: KeyT) -> bool:
-        """Whether it was read already, or is on its way."""
+        """Whether the key was read or primed, or its read is in flight."""
         return key in self._reads
 
     def _read_for(self, key: KeyT) -> Read[KeyT, ReturnT]:
         return self._reads.get(key) or self._enqueue(key)
 
     def _enqueue(self, key: KeyT) -> Read[KeyT, ReturnT]:
-        """Queue a read; the first of those that go out together has them sent."""
+        """Add a read to the batch. The first one schedules the dispatch."""
         queued = self._queued
         if not queued:
             queued.append(ReadBatch())
-            # As aiodataloader does it: behind all that is ready to run now.
+            # Like aiodataloader: after all callbacks that are ready now.
             self.loop.call_soon(self._start_dispatch)
         elif len(queued[-1].reads) == self.max_batch_size:
             queued.append(ReadBatch())
@@ -114,7 +113,7 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
         return value
 
     def _waiter(self, batch: ReadBatch) -> "asyncio.Future[None]":
-        """What one reader waits for, until the batch is there: theirs alone, so that they may cancel it."""
+        """Return a future for one waiter, done when the batch has arrived."""
         waiter = self.loop.create_future()
         batch.waiters.append(waiter)
         return waiter
@@ -130,13 +129,13 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
     def _task_done(self, batches: list[ReadBatch], task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if task.cancelled():
-            # Perhaps before it began, and not by `give_up`: a shutdown ends tasks, too.
+            # A shutdown cancels tasks too, perhaps before they began.
             if self._queued is batches:
                 self._queued = []
             self._abandon_batches(batches)
 
     async def dispatch(self) -> None:
-        """Send what is queued: a first batch in this task, others at its side."""
+        """Send the queued batches: the first in this task, the others in tasks of their own."""
         batches, self._queued = self._queued, []
         self._sent.update(batches)
         for batch in batches[1:]:
@@ -165,7 +164,7 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
                 waiter.set_result(None)
 
     def _fail(self, read: Read[KeyT, ReturnT], problem: BaseException) -> None:
-        """A failure is told to those who wait for it, and not remembered: asked for again, it is read again."""
+        """Complete a read with an error. The loader does not keep it: the next read of the key is sent."""
         if self._reads.get(read.key) is read:
             del self._reads[read.key]
         if read.batch is not None:
@@ -173,15 +172,15 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
             read.batch = None
 
     def abandon(self) -> None:
-        """End what is queued or on its way. Asked for again, it is read again."""
-        left = [*self._queued, *self._sent]
+        """Cancel the batches that are queued or in flight. A later read of their keys is sent again."""
+        batches = [*self._queued, *self._sent]
         self._queued = []
         for task in self._tasks:
             task.cancel()
-        self._abandon_batches(left)
+        self._abandon_batches(batches)
 
     def _abandon_batches(self, batches: Iterable[ReadBatch]) -> None:
-        """Nobody brings them any more: whoever waits for one is cut off, and nothing is remembered of it."""
+        """Cancel the waiters of batches that no task sends any more, and forget their reads."""
         for batch in batches:
             self._sent.discard(batch)
             for read in batch.reads:

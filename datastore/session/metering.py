@@ -1,92 +1,28 @@
-"""What one GraphQL request did to the store: every call, what it consumed, and how long it may still take."""
+"""The meter of one GraphQL request, which adds up its calls to DynamoDB, and its deadline."""
 
-import math
 import time
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
-from msgspec import Struct
-
-from datastore.dynamodb.prepared_request import PreparedRequest
+from datastore.dynamodb.calls import WRITE_UNIT_COST, Call
 from datastore.errors import BadUserInput, Timeout
-from datastore.explain.trace import CallDetails, SharedRead
+from datastore.explain.trace import SharedRead
 from datastore.model.access_patterns import WRITES
-
-# A write unit costs five times what a read unit does, on demand and in every region:
-# https://aws.amazon.com/dynamodb/pricing/on-demand/
-WRITE_UNIT_COST = 5
-
-
-class Call(Struct, gc=False):
-    """One DynamoDB request as it went over the wire; `units` are the capacity units it reported.
-
-    There are thousands a second, hence not frozen: the client fills one in while it is on its way, and nobody changes
-    it once it has ended. `sent` is what was sent, `request` the same as parsed JSON.
-    `began` is when it was first sent, in epoch seconds; `seconds` how long it took with all tries. `unsure` tells that
-    DynamoDB may have done what was asked although it did not say so. `patterns` are the ids of the access patterns that
-    it serves, `failed` whether it brought nothing but an error; `details` are there when it is to be explained.
-    `unreported` are the write units that DynamoDB bills for a condition that did not hold, and does not report.
-    `abandoned` is one that was given up before it was answered: what it is billed nobody tells.
-    `tried` is when its last try was made, in the loop's time; infinite between tries.
-    """
-
-    operation: str
-    prepared: PreparedRequest
-    patterns: tuple[str, ...] = ()
-    started_at: float = 0.0
-    attempts: int = 1
-    seconds: float = 0.0
-    units: float = 0.0
-    failed: bool = False
-    ambiguous: bool = False
-    abandoned: bool = False
-    unreported_units: float = 0.0
-    details: CallDetails | None = None
-    attempted_at: float = math.inf
-
-    @property
-    def tables(self) -> tuple[str, ...]:
-        return self.prepared.tables
-
-    @property
-    def index(self) -> str | None:
-        return self.prepared.index
-
-    @property
-    def request(self) -> Mapping[str, Any]:
-        return self.prepared.payload
-
-    @property
-    def cost(self) -> float:
-        """What it consumed, in read units, with what was not reported."""
-        units = self.units + self.unreported_units
-        return units * WRITE_UNIT_COST if self.operation.startswith(WRITES) else units
-
-    @property
-    def may_have_written(self) -> bool:
-        """Whether it changed something, or may have: a condition that did not hold consumed, and changed, nothing."""
-        return self.operation.startswith(WRITES) and (self.units > 0 or self.ambiguous)
 
 
 class ReadTooMuch(BadUserInput):
-    """An operation was stopped for what it had read. `extensions` hold what that was (`read`) and the `limit`."""
+    """The operation has read more than its limit. `extensions` hold the read units (`read`) and the `limit`."""
 
     def __init__(self, read: float, limit: float) -> None:
         super().__init__(
-            f"The operation was stopped: it has read {read:,.1f} read units, far more than its estimate, and may read "
-            f"{limit:,.1f}. Too much of what it looks at is not to be shown: ask for smaller pages or windows.",
+            f"The operation was stopped: it has consumed {read:,.1f} read units; its limit is {limit:,.1f}. Most of "
+            "the items that it reads are filtered out: request smaller pages or time windows.",
             read=round(read, 1),
             limit=round(limit, 1),
         )
 
 
 class Meter:
-    """Adds up the calls of one request. When it is `detailed`, who asked for what is noted too.
-
-    `open` counts the calls that have begun and not ended. Once it has consumed what it is `allowed`, in read units, it
-    reads no more: `stopped` is what was told then. What `finishes` is not stopped any more once it has written.
-    `withheld` counts the items that are missing or that the caller may not see: what they cost must not tell which.
-    """
+    """The sum of one request's calls. Amounts are in read units."""
 
     __slots__ = (
         "calls",
@@ -103,14 +39,22 @@ class Meter:
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
+        #: Reads that needed no call. Recorded when the meter is `detailed`.
         self.hits: list[SharedRead] = []
+        #: Whether the operation is explained, so that each read is traced to its field.
         self.detailed = False
+        #: The number of calls that have begun and not ended.
         self.open_calls = 0
+        #: Units that are charged and consumed by no call of this request.
         self.deferred = 0.0
+        #: The request may not read once it has consumed this amount.
         self.limit = float("inf")
+        #: Whether the limit ends with the first write, so that a mutation is not stopped halfway.
         self.completes_writes = False
         self.spent = 0.0
+        #: The error that stopped the request at its limit.
         self.stop_error: ReadTooMuch | None = None
+        #: Items that are missing or hidden from the caller. They are billed alike, so that the cost reveals neither.
         self.withheld = 0
 
     def record(self, call: Call) -> None:
@@ -121,7 +65,7 @@ class Meter:
             self.limit = float("inf")
 
     def check_limit(self, operation: str) -> None:
-        """Raise `ReadTooMuch` where a call may not be made any more. Writes always may: they end what was begun."""
+        """Raise `ReadTooMuch` if the limit forbids this call. Writes are always allowed: they finish a mutation."""
         if self.spent >= self.limit and not operation.startswith(WRITES):
             self.stop_error = ReadTooMuch(self.spent, self.limit)
             raise self.stop_error
@@ -132,50 +76,50 @@ class Meter:
 
     @property
     def is_complete(self) -> bool:
-        """Whether the units are all that is billed: nothing is under way, and nothing was given up."""
+        """Whether no billed call is missing: none is in flight, and none was abandoned."""
         return self.open_calls == 0 and not any(call.abandoned for call in self.calls)
 
     @property
     def cost(self) -> float:
-        """What was consumed, in read units, and what is written behind it."""
+        """The units that the calls consumed, and the deferred ones."""
         return sum(call.cost for call in self.calls) + self.deferred
 
     def defer_writes(self, units: float) -> None:
-        """Count write units that are consumed once nobody waits for them any more."""
+        """Charge write units that are consumed after the response."""
         self.deferred += units * WRITE_UNIT_COST
 
     def charge(self, units: float) -> None:
-        """Count read units for work that is no call of ours."""
+        """Charge read units for work outside DynamoDB."""
         self.deferred += units
 
     def merge(self, other: "Meter") -> None:
-        """Have what another added up, too."""
+        """Add the calls, units and hits of another meter."""
         self.calls += other.calls
         self.deferred += other.deferred
         self.hits += other.hits
 
     def drain(self) -> tuple[list[Call], float]:
-        """The calls and what is written behind, of one that is not `detailed`; from now on it counts anew."""
+        """Return the calls and the deferred units, and reset both. The meter must not be `detailed`."""
         drained = self.calls, self.deferred
         self.calls, self.deferred, self.spent = [], 0.0, 0.0
         return drained
 
     def take(self) -> "Meter":
-        """What was added up so far; from now on it counts anew."""
+        """Return a meter with the amounts so far, and reset this one."""
         taken = Meter()
         taken.calls, self.calls = self.calls, []
         taken.deferred, self.deferred = self.deferred, 0.0
         taken.withheld, self.withheld = self.withheld, 0
         self.spent = 0.0
         if self.detailed:
-            # Emptied, not replaced: loaders keep the list.
+            # Clear the list in place: loaders hold a reference to it.
             taken.hits, taken.detailed = self.hits.copy(), True
             self.hits.clear()
         return taken
 
 
 class Deadline:
-    """The moment by which a request must be done. `remaining` raises `Timeout` once it has passed."""
+    """The time by which a request must have finished."""
 
     __slots__ = ("_at", "_clock", "_seconds")
 
@@ -185,6 +129,7 @@ class Deadline:
         self._at = clock() + seconds
 
     def remaining(self) -> float:
+        """Return the seconds left. Raises `Timeout` once the deadline has passed."""
         left = self._at - self._clock()
         if left <= 0:
             raise Timeout(f"The request took longer than its {self._seconds:g} seconds.")

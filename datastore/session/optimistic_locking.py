@@ -10,12 +10,12 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.expressions import set_or_remove
 from datastore.dynamodb.records import record
+from datastore.dynamodb.requests import set_or_remove
 from datastore.errors import Conflict
 from datastore.model.composite_keys import Key
 from datastore.model.versioning import VERSION, counted
-from datastore.session.store import WriteResult
+from datastore.session.writes import WriteResult
 
 T = TypeVar("T")
 # The name of a table and a key in it.

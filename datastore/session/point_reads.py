@@ -1,39 +1,39 @@
-"""Point reads of one request: everything asked for in one tick goes out together, over all tables."""
+"""Batched point reads of one request: the reads of one turn of the event loop are sent together, over all tables."""
 
 import asyncio
 import random
 from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import Any, Self
 
-from datastore.dynamodb.client import Client, consumed
+from datastore.dynamodb.calls import TracedRead, consumed_units
+from datastore.dynamodb.client import Client
 from datastore.dynamodb.codec import Raw, decode_item
-from datastore.dynamodb.lazy_item import LazyItem
-from datastore.dynamodb.prepared_request import PreparedRequest
-from datastore.dynamodb.request_templates import batch_get_item, point_requests
+from datastore.dynamodb.read_cache import WHOLE_ITEMS, Address, PointReadFlight, Projection, Projections
+from datastore.dynamodb.records import LazyItem
+from datastore.dynamodb.requests import PreparedRequest, batch_get_item, point_requests
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
-from datastore.explain.trace import ReadTrace, TracedRead
+from datastore.explain.trace import ReadTrace
 from datastore.model.access_patterns import AccessPattern, Table
 from datastore.model.composite_keys import Key, checked, key_of
 from datastore.session.dataloader import CancellableDataLoader, Failure, Read
 from datastore.session.metering import Deadline, Meter
-from datastore.session.read_cache import WHOLE_ITEMS, Address, PointReadFlight, Projection, Projections, ReadFreshness
-from datastore.session.request_reads import RequestReads
+from datastore.session.request_reads import ReadFreshness, RequestReads
 
 BATCH_KEYS = 100
 UNPROCESSED = Backoff(initial=0.05, maximum=1.0, attempts=10)
-# Turns of the event loop without another read before a held batch goes out: from a list that came in to the reads of
-# its nodes graphql-core's executor takes some five.
+# Turns of the event loop without another read after which a held batch is sent. From the arrival of a list to the reads
+# of its nodes graphql-core's executor takes about five turns.
 QUIET_TURNS = 12
-# Compiled execution takes none, for it goes on to the nodes where the list ends, and begins what they ask for. One turn
-# is for resolvers that have a list looked through by tasks (`asyncio.gather`) before they answer it: those ask a turn
-# later. Which of the two it is, who holds tells: graphql-core runs its fields in tasks, and compiled execution in
-# strands, which are no `asyncio.Task`. One that is wrong costs a batch more or idle turns, no answer.
+# Compiled execution takes none: it resolves the nodes at once when the list has arrived. One turn is for resolvers that
+# filter a list in tasks (`asyncio.gather`), whose reads begin a turn later. The holder's task shows the executor:
+# graphql-core resolves fields in tasks, compiled execution in coroutine drivers, which are no `asyncio.Task`. A wrong
+# number costs one more batch or idle turns; the results are the same.
 COMPILED_TURNS = 1
 
 
 class _DispatchHold:
-    """While it is entered, point reads are held."""
+    """A context that holds the point reads of a loader."""
 
     __slots__ = ("_reads",)
 
@@ -48,11 +48,10 @@ class _DispatchHold:
 
 
 class PointReads(CancellableDataLoader[Address, LazyItem | None]):
-    """One GetItem for a single key, BatchGetItem for more, at most 100 keys a call, calls side by side.
+    """A loader of one request: GetItem for a single key, concurrent BatchGetItem calls of at most 100 keys for more.
 
-    Answers in key order with None for what does not exist. A key that stays unprocessed until the deadline is
-    `Throttled`, never None. Belongs to one request: what it read is remembered for that request alone. Of what others
-    of this process read it takes what `sharing` lets it have (see `read_cache`).
+    A missing item is None. A key that stays unprocessed until the deadline is `Throttled`, never None. The loader keeps
+    its results for its own request. `freshness` decides which reads of other requests it uses (see `request_reads`).
     """
 
     def __init__(
@@ -71,12 +70,12 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         self._meter = meter
         self._deadline = deadline
         self._patterns: dict[Address, str] = {}
-        # What is read of items that are not read whole.
+        # The requested attributes of items that are not read whole.
         self._projections: dict[Table, dict[Key, tuple[str, ...]]] = {}
         self._trace = ReadTrace(meter.hits)
-        shared = client.shared.for_prefix(prefix)
+        cache = client.read_caches.for_prefix(prefix)
         self._units = 0.0
-        self._request_reads = None if shared is None else RequestReads(shared, consistent, freshness, deadline)
+        self._request_reads = None if cache is None else RequestReads(cache, consistent, freshness, deadline)
         self._quiet_turns = COMPILED_TURNS
         self._holds = 0
         self._just_released = False
@@ -84,13 +83,13 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
 
     @property
     def dispatch_hold(self) -> "_DispatchHold":
-        """While it is entered, point reads are held."""
+        """A context that holds the point reads: see `hold`."""
         return _DispatchHold(self)
 
     def hold(self) -> None:
-        """Reads asked for from now on go out with `release`, together with those that are asked for just after it.
+        """Hold back reads until `release`, to send them together with those that follow just after it.
 
-        For lists that lead on to point reads. Nobody may wait for such a read before.
+        For lists whose items cause point reads. No caller may wait for a held read before the release.
         """
         self._holds += 1
         if isinstance(asyncio.current_task(), asyncio.Task):
@@ -106,8 +105,8 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
             self._released.set()
 
     async def dispatch(self) -> None:
-        """Send what is queued, when no list is awaited."""
-        # Also when the last list came in before this ran: the reads that it leads to may not have been asked for yet.
+        """Send the queued batches once no hold is left."""
+        # Also after a hold that ended before this ran: the reads that its list causes may not be queued yet.
         while self._released is not None and (self._holds or self._just_released):
             await self._released.wait()
             self._just_released = False
@@ -127,16 +126,15 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         return sum(len(batch.reads) for batch in self._queued)
 
     def read(self, pattern: AccessPattern, key: Key) -> Awaitable[LazyItem | None]:
-        """What is found, or None. Raises `BadUserInput` for a key DynamoDB would refuse, before it joins a batch."""
+        """Read one item. Raises `BadUserInput` at once for a key that DynamoDB would refuse."""
         return self._result(self._register(pattern, key))
 
     async def read_all(
         self, pattern: AccessPattern, keys: Sequence[Key], attributes: tuple[str, ...] | None = None
     ) -> list[LazyItem | Exception | None]:
-        """What is found of each, or what went wrong with it: they are waited for together, however many they are.
+        """Read many items. Return for each the item, None, or its error.
 
-        With `attributes` no more than those and the keys need be brought. Who asks for more, once they are on their
-        way, has them read anew.
+        With `attributes` only those and the keys are needed. A later read of more attributes is sent again.
         """
         reads: list[Read[Address, LazyItem | None]] = []
         for key in keys:
@@ -150,7 +148,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         return [_error_value(read.value) if read.value.__class__ is Failure else read.value for read in reads]
 
     def prefetch(self, pattern: AccessPattern, key: Key) -> None:
-        """Have a key read with the others of this turn, for one who will ask for it soon. A failure is theirs."""
+        """Enqueue a read that a caller will request soon. That caller receives its error, if any."""
         self._register(pattern, key, ahead=True)
 
     def _register(
@@ -186,7 +184,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         return self._enqueue(address) if read is None else read
 
     def _covers(self, read: Read[Address, LazyItem | None], attributes: tuple[str, ...] | None) -> bool:
-        """Whether it brings what is wanted. What is not sent yet is read whole then."""
+        """Return whether an earlier read covers the attributes. One that is still queued is widened to whole items."""
         table, key = read.key
         projections = self._projections[table]
         if projections.get(key, attributes) == attributes:
@@ -206,7 +204,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         return super().prime(key, value)
 
     def batch_load_fn(self, addresses: Sequence[Address]) -> Coroutine[Any, Any, list[Any]]:
-        """An item, None or an exception for each address."""
+        """Return the item, None or an exception for each address."""
         request_reads = self._request_reads
         if request_reads is None:
             return self._fetch(addresses, self._batch_projections(addresses))
@@ -216,7 +214,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         return self._fetch_as_flight(flight, request_reads)
 
     async def _fetch_as_flight(self, flight: PointReadFlight, request_reads: RequestReads) -> list[Any]:
-        """The same, from calls of its own, which others may wait for."""
+        """Fetch a flight of this request, which other requests may wait for."""
         addresses = flight.addresses
         flight.projections = projections = self._batch_projections(addresses)
         units = self._units
@@ -225,7 +223,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         except BaseException as problem:
             request_reads.cache.finish(flight, [problem] * len(addresses), None)
             raise
-        # Batches at its side may have added theirs: what is kept takes no more than that.
+        # Concurrent batches may have added their units: the estimate of the cached size is then too high.
         request_reads.cache.finish(flight, values, self._units - units if request_reads.ttl_by_address else None)
         return values
 
@@ -237,7 +235,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         return self._projections[table].get(key) if table in self._projections else None
 
     def _on_shared_hit(self, address: Address, projections: Projection) -> None:
-        """Another request's read has brought it, or those parts of it."""
+        """Record that another request's read returned the item, or a projection of it."""
         table, key = address
         if table in self._projections:
             if projections is None:
@@ -248,7 +246,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
             self._trace.mark_shared(address)
 
     def _batch_projections(self, addresses: Sequence[Address]) -> Projections:
-        """What is read of the items of each table that are not read whole: also where not all are wanted alike."""
+        """Return the attributes to read, by table, for tables of which all items of a batch need the same ones."""
         if not self._projections:
             return WHOLE_ITEMS
         if len(addresses) == 1:
@@ -266,7 +264,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         ((table, key),) = addresses
         request = point_requests(table, self._prefix, self._consistent).get_item(key)
         answer = await self._call("GetItem", request, addresses, self._traced(addresses))
-        self._units += consumed(answer)
+        self._units += consumed_units(answer)
         return [LazyItem(answer["Item"]) if "Item" in answer else None]
 
     async def _batch_get_items(
@@ -289,11 +287,11 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         while True:
             try:
                 answer = await self._call("BatchGetItem", request, addresses, traced)
-            except DomainError as problem:  # what came in earlier rounds is served all the same
+            except DomainError as problem:  # the items of earlier rounds are still returned
                 for address in addresses if unprocessed is None else _addresses(tables, unprocessed):
                     found[address] = problem
                 break
-            self._units += consumed(answer)
+            self._units += consumed_units(answer)
             for name, items in (answer.get("Responses") or {}).items():
                 _store_items(tables[name], items, found)
             unprocessed = answer.get("UnprocessedKeys")
@@ -309,7 +307,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         return [found.get(address) for address in addresses]
 
     def _common_projection(self, table: Table, keys: Sequence[Key]) -> Projection:
-        """What is read of a table's items. None where they are read whole: also where not all are wanted alike."""
+        """Return the attributes that all these items need, or None to read them whole where the needs differ."""
         projections = self._projections[table]
         unprocessed = set(map(projections.get, keys))
         if len(unprocessed) == 1:
@@ -348,14 +346,14 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
 
 
 def _error_value(failure: Failure) -> Exception:
-    """What is told in the place of an item. Raises what cuts off whoever waits for it."""
+    """Return an error as the value of its item. Raises a cancellation."""
     if isinstance(failure.error, Exception):
         return failure.error
     raise failure.exception()
 
 
 def _store_items(table: Table, items: Sequence[Raw], found: dict[tuple[Table, tuple[str, str]], Any]) -> None:
-    """Keep what was answered of a table under its address: a key is as good as the tuple that it is."""
+    """Store the items of a table by their addresses. A `Key` equals the plain tuple, which is faster to make."""
     partition, sort = table.partition, table.sort
     for raw in items:
         found[table, (raw[partition]["S"], raw[sort]["S"] if sort else "")] = LazyItem(raw)

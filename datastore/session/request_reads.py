@@ -1,22 +1,32 @@
-"""One request's share of the point reads of other requests of its process (see `read_cache`)."""
+"""A request's use of point reads that other requests of the process send (see `datastore.dynamodb.read_cache`)."""
 
 from collections.abc import Awaitable, Callable, Sequence
+from enum import Enum
 from typing import Any
 
-from datastore.dynamodb.lazy_item import LazyItem
+from datastore.dynamodb.read_cache import Address, PointReadFlight, Projection, ReadAbandoned, ReadCache
+from datastore.dynamodb.records import LazyItem
 from datastore.errors import Timeout
 from datastore.session.metering import Deadline
-from datastore.session.read_cache import Address, PointReadFlight, Projection, ReadAbandoned, ReadCache, ReadFreshness
 
 Value = LazyItem | BaseException | None
 
 
-class RequestReads:
-    """Of one loader. `may_keep` are the addresses whose patterns say so, each with for how many milliseconds.
+class ReadFreshness(Enum):
+    """Which reads of other requests may serve a request.
 
-    `asked_after` is how many reads the process had sent when the request asked last: whoever lets nothing older count
-    has it noted (`notes`).
+    OWN: reads that were sent after the request issued its own, and no cached item. AFTER_LAST_EVENT: reads that were
+    sent after the process received its latest change; for events, which must not show older data than they announce.
+    CACHED: any recent read.
     """
+
+    OWN = "own"
+    AFTER_LAST_EVENT = "after last event"
+    CACHED = "cached"
+
+
+class RequestReads:
+    """The shared reads as one loader uses them."""
 
     def __init__(self, cache: ReadCache, consistent: bool, freshness: ReadFreshness, deadline: Deadline) -> None:
         self._consistent = consistent
@@ -24,13 +34,19 @@ class RequestReads:
         self._deadline = deadline
         self._served_from_cache: set[Address] = set()
         self.cache = cache
+        #: Whether the loader must set `watermark` at each of its reads.
         self.tracks_order = self._freshness is ReadFreshness.OWN
+        #: The number of flights that the process had sent at the loader's latest read.
         self.watermark = 0
+        #: Milliseconds for which a cached item may serve the read, for patterns that allow it.
         self.ttl_by_address: dict[Address, int] = {}
 
     def is_usable_uncached(self, address: Address) -> bool:
-        """Whether a read that is known, or on its way, is for those too who may not be shown what is kept."""
-        self.ttl_by_address.pop(address, None)  # what is not sent yet will be
+        """Return whether an earlier read of the request serves a pattern that accepts no cached item.
+
+        A read that is not sent yet will bypass the cache.
+        """
+        self.ttl_by_address.pop(address, None)
         if address not in self._served_from_cache:
             return True
         self._served_from_cache.discard(address)
@@ -43,17 +59,18 @@ class RequestReads:
         projection_of: Callable[[Address], Projection],
         on_shared_hit: Callable[[Address, Projection], None],
     ) -> list[Value]:
-        """What stands at each: read by others, or by `read` what nobody reads.
+        """Return the values at the addresses, from the cache, from flights of other requests, and from `fetch`.
 
-        `parts` tells what is wanted of an item, and what others have read of it is `told`.
+        `projection_of` returns the attributes that are needed of an item. `on_shared_hit` receives the attributes that
+        another request read of it.
         """
         values: dict[Address, Value] = {}
-        left = addresses
-        while left:
+        remaining = addresses
+        while remaining:
             own: list[Address] = []
             others: dict[Address, PointReadFlight] = {}
             now = self.cache.now()
-            for address in left:
+            for address in remaining:
                 projection = projection_of(address)
                 if (cached := self._cached(address, projection, now)) is not None:
                     self._served_from_cache.add(address)
@@ -67,12 +84,12 @@ class RequestReads:
             if own:
                 flight = self.cache.start(own, self._consistent, now)
                 values |= zip(own, await _errors_as_values(fetch(flight, self), len(own)), strict=True)
-            left = []
+            remaining = []
             for address, other in others.items():
                 try:
                     values[address] = await self._result(address, other)
                 except ReadAbandoned:
-                    left.append(address)
+                    remaining.append(address)
                 else:
                     on_shared_hit(address, other.projection(address))
         return [values[address] for address in addresses]
@@ -90,13 +107,13 @@ class RequestReads:
 
     @property
     def _minimum_number(self) -> int:
-        """Whatever serves this one was sent after so many."""
+        """The number that a flight must exceed to serve this request."""
         if self.tracks_order:
             return self.watermark
         return self.cache.watermark if self._freshness is ReadFreshness.AFTER_LAST_EVENT else 0
 
     async def _result(self, address: Address, other: PointReadFlight) -> Value:
-        # What is there is there, also when one's own read has taken until the deadline.
+        # A finished flight is used even if the request's own read has taken until the deadline.
         if not other.is_finished:
             try:
                 await other.wait(self._deadline.remaining())
@@ -106,7 +123,7 @@ class RequestReads:
 
 
 async def _errors_as_values(reading: Awaitable[list[Any]], count: int) -> list[Any]:
-    """A failure of what was sent is not one of what others bring."""
+    """Return the error in the place of each value: it must not fail the reads of other flights."""
     try:
         return await reading
     except Exception as problem:

@@ -1,67 +1,46 @@
-"""`Store`: one request's way to the tables. Every call is metered and honours the request's deadline."""
+"""A request's session with the tables: reads, writes and transactions, metered and limited by its deadline."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from datastore.dynamodb.calls import TracedRead
 from datastore.dynamodb.client import Client, ConditionFailed, RequestRefused, TransactionCancelled
 from datastore.dynamodb.codec import Item, Raw, decode_item, encode_item
-from datastore.dynamodb.expressions import placeholders, value_placeholders
-from datastore.dynamodb.lazy_item import LazyItem
-from datastore.dynamodb.prepared_request import PreparedRequest
-from datastore.dynamodb.request_templates import QueryRequest, filtered, query_request
-from datastore.explain.trace import TracedRead, current_field
+from datastore.dynamodb.read_cache import Address
+from datastore.dynamodb.records import LazyItem
+from datastore.dynamodb.requests import PreparedRequest, QueryRequest, filtered, query_request, value_placeholders
+from datastore.explain.trace import current_field
 from datastore.model.access_patterns import AccessPattern, Table, values_in
-from datastore.model.composite_keys import Key, checked, key_attributes, key_of
+from datastore.model.composite_keys import Key
 from datastore.model.versioning import counts, undone
 from datastore.session.batch_write import write_batches
-from datastore.session.idempotent_writes import is_already_applied, is_stored, with_condition
 from datastore.session.metering import Deadline, Meter
 from datastore.session.point_reads import PointReads
-from datastore.session.read_cache import Address, ReadFreshness
-
-
-@dataclass(frozen=True, slots=True)
-class WriteResult:
-    """How a conditional write ended: `ok` with the item as it is now, or not, with the item that was in the way.
-
-    `repeated` tells that the answer to an earlier try was lost, or who executed this mutation before is gone: the write
-    may itself have put that item there.
-    """
-
-    ok: bool
-    item: Item | None
-    is_retry: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Action:
-    """One action of a transaction: "Put" with an item, "Update", "Delete" or "ConditionCheck" with a key.
-
-    `table` is for an action on another table than the transaction's.
-    """
-
-    kind: str
-    item: Mapping[str, Any] | None = None
-    key: Key | None = None
-    update: str = ""
-    condition: str = ""
-    values: Mapping[str, Any] | None = None
-    table: Table | None = None
+from datastore.session.request_reads import ReadFreshness
+from datastore.session.writes import (
+    Action,
+    WriteResult,
+    action_request,
+    checked_key,
+    encoded_key,
+    is_already_applied,
+    puts_were_applied,
+    with_condition,
+    write_request,
+)
 
 
 class QueryPage:
-    """One page of a Query: the items that passed the filter, how many were looked at, where the next page starts.
-
-    `raw` are the items as DynamoDB answered them.
-    """
+    """One page of a Query or a Scan."""
 
     __slots__ = ("_items", "_next_start", "raw", "scanned")
 
     def __init__(self, raw: list[Raw], scanned: int, next_start: Raw | None) -> None:
+        #: The items that passed the filter, as DynamoDB returned them.
         self.raw = raw
+        #: The number of items that DynamoDB read.
         self.scanned = scanned
         self._items: list[Item] | None = None
         self._next_start = next_start
@@ -75,15 +54,12 @@ class QueryPage:
 
     @property
     def next_start(self) -> Item | None:
+        """The start key of the next page, None after the last one."""
         return decode_item(self._next_start) if self._next_start else None
 
 
 class Store:
-    """A request's view of the store. Point reads of one tick go out as one BatchGetItem (see `point_reads`).
-
-    `sharing` tells which reads of other requests serve this one; it may be set until the first is made. `repeats` tells
-    that all that is written may have been written before, by another process that is gone.
-    """
+    """A request's session. Point reads of one turn of the event loop become one BatchGetItem (see `point_reads`)."""
 
     def __init__(
         self,
@@ -96,7 +72,9 @@ class Store:
     ) -> None:
         self.meter = Meter() if meter is None else meter
         self.deadline = deadline
+        #: Which reads of other requests serve this one. It may be set before the first read.
         self.freshness = ReadFreshness.OWN
+        #: Whether another process, which has ended, may have made the same writes before.
         self.is_retry = False
         self._client = client
         self._prefix = prefix
@@ -112,50 +90,50 @@ class Store:
             self.add_close_callback(reads.abandon)
         return reads
 
-    def add_close_callback(self, act: Callable[[], None]) -> None:
-        """Have this done when the store is closed."""
-        self._close_callbacks.append(act)
+    def add_close_callback(self, callback: Callable[[], None]) -> None:
+        self._close_callbacks.append(callback)
 
     def close(self) -> None:
-        """Give up all reads that others may share: whoever asked for them has gone."""
-        for act in self._close_callbacks:
-            act()
+        """Cancel the queued and in-flight point reads, and call the close callbacks."""
+        for callback in self._close_callbacks:
+            callback()
 
     async def get(self, pattern: AccessPattern, key: Key) -> Item | None:
+        """Return one item as a plain dict, or None."""
         found = await self.find(pattern, key)
         return None if found is None else found.item
 
     def find(self, pattern: AccessPattern, key: Key) -> Awaitable[LazyItem | None]:
-        """The same, to make a record of."""
+        """Return one item, decoded later, or None."""
         return self._reads(pattern.consistent).read(pattern, key)
 
     def find_all(
         self, pattern: AccessPattern, keys: Sequence[Key], attributes: tuple[str, ...] | None = None
     ) -> Awaitable[list[LazyItem | Exception | None]]:
-        """The same of many keys, in their order; what went wrong stands in the place of what it befell.
+        """Return the items of many keys, in their order, each with None or its error in its place.
 
-        With `attributes` nothing else has to be brought of the items.
+        With `attributes` only those are needed of the items.
         """
         return self._reads(pattern.consistent).read_all(pattern, keys, attributes)
 
     def prefetch(self, pattern: AccessPattern, key: Key) -> None:
-        """Have what will be asked for in a moment read together with what is asked for now."""
+        """Enqueue a read that a caller will request soon, together with those of this turn."""
         self._reads(pattern.consistent).prefetch(pattern, key)
 
     def defer_dispatch(self) -> AbstractContextManager[None]:
-        """While a list is read whose items lead on to point reads: others wait and go out with those, as one batch."""
+        """Hold back point reads while a list is read, to batch them with the reads that its items cause."""
         return self._reads(False).dispatch_hold
 
     def invalidate(self, table: Table, key: Key) -> None:
-        """Drop what was read of a key, because it was just written."""
+        """Drop a key from the loaders and the read cache, because it was just written."""
         for reads in self._loaders.values():
             reads.clear((table, key))
-        cache = self._client.shared.for_prefix(self._prefix)
+        cache = self._client.read_caches.for_prefix(self._prefix)
         if cache is not None:
             cache.invalidate_written((table, key))
 
     def _prime_loaders(self, table: Table, key: Key, item: Raw | None) -> None:
-        """Keep what a write left at a key, once forgotten: an eventually consistent read may not have it yet."""
+        """Store a written item in the loaders: an eventually consistent read may not return it yet."""
         for consistent in (False, True):
             self._reads(consistent).prime((table, key), None if item is None else LazyItem(item))
 
@@ -169,14 +147,14 @@ class Store:
         backward: bool = False,
         attributes: Sequence[str] | None = None,
     ) -> QueryPage:
-        """One page of the pattern's Query. `backward` turns its declared order round; `attributes` projects."""
+        """Return one page of the pattern's Query. `backward` reverses its order; `attributes` is the projection."""
         projected = None if attributes is None else tuple(attributes)
         template = query_request(pattern, self._prefix, tuple(values), backward, projected)
         answer = await self._call(pattern, "Query", _fill(template, values, limit, start))
         return QueryPage(answer["Items"], answer["ScannedCount"], answer.get("LastEvaluatedKey"))
 
     async def query_all(self, pattern: AccessPattern, values: Mapping[str, Any]) -> AsyncIterator[Item]:
-        """Every item of the pattern's Query, page after page."""
+        """Yield every item of the pattern's Query."""
         start: Item | None = None
         while True:
             page = await self.query(pattern, values, start=start)
@@ -188,7 +166,7 @@ class Store:
     async def query_pages(
         self, pattern: AccessPattern, values: Mapping[str, Any], *, attributes: Sequence[str] | None = None
     ) -> AsyncIterator[list[Item]]:
-        """The same a page at a time, up to a megabyte each: for lists that are too long to hold. Empty pages too."""
+        """Yield the items a page at a time, up to a megabyte each, also empty pages: for lists too long for memory."""
         start: Item | None = None
         while True:
             page = await self.query(pattern, values, start=start, attributes=attributes)
@@ -197,7 +175,7 @@ class Store:
                 return
 
     async def scan(self, pattern: AccessPattern, **values: Any) -> list[Item]:
-        """Every item of the table that passes the pattern's filter: for small tables whose pattern is a Scan."""
+        """Return every item that passes the pattern's filter. The table must be small."""
         return [item async for page in self.scan_pages(pattern, **values) for item in page]
 
     async def scan_pages(self, pattern: AccessPattern, **values: Any) -> AsyncIterator[list[Item]]:
@@ -220,7 +198,7 @@ class Store:
         return QueryPage(answer["Items"], answer["ScannedCount"], answer.get("LastEvaluatedKey"))
 
     async def count(self, pattern: AccessPattern, values: Mapping[str, Any]) -> int:
-        """How many items the pattern's Query has, over all pages, without fetching them."""
+        """Return the number of items of the pattern's Query, over all pages, without fetching them."""
         template = query_request(pattern, self._prefix, tuple(values), None, None)
         start: Item | None = None
         total = 0
@@ -232,21 +210,23 @@ class Store:
             start = decode_item(answer["LastEvaluatedKey"])
 
     async def put(self, pattern: AccessPattern, item: Mapping[str, Any], **values: Any) -> WriteResult:
-        """Put the item if the pattern's condition holds; else the item that is there."""
-        key = self._checked_key(pattern.table, item)
-        request = self._write_request(pattern.table, pattern.condition, "", values) | {"Item": encode_item(item)}
+        """Put the item if the pattern's condition holds."""
+        key = checked_key(pattern.table, item)
+        request = write_request(self._prefix, pattern.table, pattern.condition, "", values) | {
+            "Item": encode_item(item)
+        }
         return await self._write_conditionally(pattern, "PutItem", request, key, lambda _: request["Item"])
 
     async def update(self, pattern: AccessPattern, key: Key, *, update: str = "", **values: Any) -> WriteResult:
-        """Update the item if the pattern's condition holds; `update` says what where the pattern leaves it open.
+        """Update the item if the pattern's condition holds. `update` is the expression if the pattern has none.
 
-        What counts is not counted again where the answer to an earlier try was lost: an item that is as the update
-        leaves it was left so by that try.
+        An update that increments an attribute is retried only while the item is not as the update leaves it, so that
+        no ambiguous attempt is counted twice.
         """
         clauses = [clause for clause in pattern.guard if values_in(clause) <= values.keys()]
         condition = " AND ".join(([f"({pattern.condition})"] if clauses else [pattern.condition]) + clauses)
-        request = self._write_request(pattern.table, condition, pattern.update or update, values)
-        request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_NEW"}
+        request = write_request(self._prefix, pattern.table, condition, pattern.update or update, values)
+        request |= {"Key": encoded_key(pattern.table, key), "ReturnValues": "ALL_NEW"}
         not_applied = undone(request["UpdateExpression"])
         retry_request = partial(with_condition, request, not_applied) if not_applied else None
         try:
@@ -264,19 +244,19 @@ class Store:
         )
 
     async def _remove_null(self, pattern: AccessPattern, key: Key, attribute: str) -> None:
-        """Others write a version that is not there as null, too, to which nothing can be added. Both are 0."""
+        """Remove a version that another program stored as NULL, which cannot be incremented. It means version 0."""
         condition, update = f"attribute_type(#{attribute}, :nothing)", f"REMOVE #{attribute}"
-        request = self._write_request(pattern.table, condition, update, {"nothing": "NULL"})
-        request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_NEW"}
+        request = write_request(self._prefix, pattern.table, condition, update, {"nothing": "NULL"})
+        request |= {"Key": encoded_key(pattern.table, key), "ReturnValues": "ALL_NEW"}
         await self._write_conditionally(pattern, "UpdateItem", request, key, _attributes)
 
     async def write_all(
         self, where: AccessPattern | Table, *, puts: Sequence[Mapping[str, Any]] = (), deletes: Sequence[Key] = ()
     ) -> None:
-        """Put and delete any number of items unconditionally (see `batch_write`). The last of equal keys counts."""
+        """Put and delete any number of items unconditionally (see `batch_write`). The last one of equal keys wins."""
         table = _table(where)
-        requests = {self._checked_key(table, item): {"PutRequest": {"Item": encode_item(item)}} for item in puts}
-        requests |= {key: {"DeleteRequest": {"Key": self._key(table, key)}} for key in deletes}
+        requests = {checked_key(table, item): {"PutRequest": {"Item": encode_item(item)}} for item in puts}
+        requests |= {key: {"DeleteRequest": {"Key": encoded_key(table, key)}} for key in deletes}
         try:
             await write_batches(
                 partial(self._call, where), self.deadline, self._prefix + table.name, list(requests.values())
@@ -286,29 +266,27 @@ class Store:
                 self.invalidate(table, key)
 
     async def delete(self, pattern: AccessPattern, key: Key, **values: Any) -> WriteResult:
-        """Delete the item if the pattern's condition holds; `item` is what was there, None when nothing was.
+        """Delete the item if the pattern's condition holds. The result has the deleted item, None if there was none.
 
-        Where the answer to an earlier try was lost and nothing is there, it is `repeated`.
+        It is a retry if an ambiguous attempt may have deleted the item.
         """
-        request = self._write_request(pattern.table, pattern.condition, "", values)
-        request |= {"Key": self._key(pattern.table, key), "ReturnValues": "ALL_OLD"}
-        there = f"attribute_exists({pattern.table.partition})"
+        request = write_request(self._prefix, pattern.table, pattern.condition, "", values)
+        request |= {"Key": encoded_key(pattern.table, key), "ReturnValues": "ALL_OLD"}
+        exists = f"attribute_exists({pattern.table.partition})"
         written = await self._write_conditionally(
-            pattern, "DeleteItem", request, key, _attributes, partial(with_condition, request, there)
+            pattern, "DeleteItem", request, key, _attributes, partial(with_condition, request, exists)
         )
         return WriteResult(True, None, is_retry=True) if written.is_retry and written.item is None else written
 
     async def transact(self, where: AccessPattern | Table, actions: Sequence[Action]) -> None:
-        """All of the actions or none. Raises `TransactionCancelled` with a reason and an item for each.
+        """Apply all of the actions or none. Raises `TransactionCancelled`.
 
-        They are on that table, or on the pattern's, unless they name another.
-
-        The request carries a token, so that a try repeated after a lost answer is applied once. DynamoDB keeps it for
-        ten minutes, and an embedded engine for as long as its process lives: one that was applied before it was killed
-        is known by what it has put.
+        The request carries a token, so that a retry after a lost response is applied once. DynamoDB remembers the token
+        for ten minutes, the embedded engine until its process ends. A transaction that was applied just before the
+        engine was killed is recognised by the items that it put.
         """
         table = _table(where)
-        bodies = [self._action(action.table or table, action) for action in actions]
+        bodies = [action_request(self._prefix, action.table or table, action) for action in actions]
         addresses = [self._address(action.table or table, action) for action in actions]
         request = {
             "TransactItems": [{action.kind: body} for action, body in zip(actions, bodies, strict=True)],
@@ -318,7 +296,7 @@ class Store:
         try:
             await self._call(where, "TransactWriteItems", request)
         except TransactionCancelled as cancelled:
-            if not (cancelled.is_retry and _puts_were_applied(actions, cancelled)):
+            if not (cancelled.is_retry and puts_were_applied(actions, cancelled)):
                 raise
         finally:
             for address in addresses:
@@ -328,16 +306,7 @@ class Store:
                 self._prime_loaders(*address, body.get("Item"))
 
     def _address(self, table: Table, action: Action) -> Address:
-        return table, action.key or self._checked_key(table, action.item or {})
-
-    def _action(self, table: Table, action: Action) -> dict[str, Any]:
-        body = self._write_request(table, action.condition, action.update, action.values or {})
-        del body["ReturnConsumedCapacity"]
-        if action.item is not None:
-            self._checked_key(table, action.item)
-            return body | {"Item": encode_item(action.item)}
-        assert action.key is not None
-        return body | {"Key": self._key(table, action.key)}
+        return table, action.key or checked_key(table, action.item or {})
 
     async def _write_conditionally(
         self,
@@ -353,28 +322,10 @@ class Store:
         except ConditionFailed as failed:
             return WriteResult(False, failed.item, is_retry=failed.is_retry or self.is_retry)
         finally:
-            self.invalidate(pattern.table, key)  # if the write failed, what was read before is no longer true either
+            self.invalidate(pattern.table, key)  # after a failed write too: the read before it is out of date
         item = result(answer)
         self._prime_loaders(pattern.table, key, None if operation == "DeleteItem" else item)
         return WriteResult(True, None if item is None else decode_item(item))
-
-    def _write_request(self, table: Table, condition: str, update: str, values: Mapping[str, Any]) -> dict[str, Any]:
-        request: dict[str, Any] = {
-            "TableName": self._prefix + table.name,
-            "ReturnConsumedCapacity": "TOTAL",
-        }
-        if condition:
-            request["ConditionExpression"] = condition
-            request["ReturnValuesOnConditionCheckFailure"] = "ALL_OLD"
-        if update:
-            request["UpdateExpression"] = update
-        return request | placeholders((condition, update), values)
-
-    def _key(self, table: Table, key: Key) -> dict[str, Any]:
-        return encode_item(key_attributes(table, checked(key, sorts=table.sort is not None)))
-
-    def _checked_key(self, table: Table, item: Mapping[str, Any]) -> Key:
-        return checked(key_of(table, item), sorts=table.sort is not None)
 
     def _call(
         self,
@@ -393,22 +344,6 @@ class Store:
             traced=(TracedRead(current_field.get(), pattern, _table(where).name),) if self.meter.detailed else (),
             retry_request=retry_request,
         )
-
-
-def _puts_were_applied(actions: Sequence[Action], cancelled: TransactionCancelled) -> bool:
-    """Whether each item that is put on a condition was refused for being there as it is put. All are, or none."""
-    puts = [
-        found
-        for found in zip(actions, cancelled.reasons, cancelled.items, strict=True)
-        if _is_conditional_put(found[0])
-    ]
-    return bool(puts) and all(
-        reason == "ConditionalCheckFailed" and is_stored(action.item, there) for action, reason, there in puts
-    )
-
-
-def _is_conditional_put(action: Action) -> bool:
-    return action.item is not None and action.condition != ""
 
 
 def _table(where: AccessPattern | Table) -> Table:

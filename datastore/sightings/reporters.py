@@ -21,7 +21,8 @@ from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import record
 from datastore.keyspace import sightings as keys
 from datastore.model.composite_keys import second_part
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 
 
 class TrustTier(StrEnum):

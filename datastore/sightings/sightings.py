@@ -19,7 +19,8 @@ from datastore.keyspace.sightings import BLIP
 from datastore.model.composite_keys import Key, second_part
 from datastore.model.timestamps import from_iso, from_seconds, iso, to_millisecond, to_seconds
 from datastore.session.pagination import Page, Span, empty_page
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 from datastore.sightings.pages import read_by_moment
 from datastore.sightings.reporters import TrustTier, UserProfile, count_confirmed, count_report, introduce, profile_from
 

@@ -20,7 +20,8 @@ from datastore.photos.livestreams import Livestream, Livestreams, LivestreamStat
 from datastore.photos.lookups import Lookups
 from datastore.photos.photos import FaceOnPhoto, Photo, photo_item
 from datastore.photos.users import PhotoUsers
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 from pipelines.demo.canvas import HEIGHT, WIDTH
 from pipelines.demo.photo_album import (
     BEGAN,

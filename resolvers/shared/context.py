@@ -44,7 +44,7 @@ from datastore.photos.update_photo import PhotoUpdates
 from datastore.photos.uploads import Uploads
 from datastore.photos.users import PhotoUsers
 from datastore.session.metering import Deadline, Meter
-from datastore.session.read_cache import ReadFreshness
+from datastore.session.request_reads import ReadFreshness
 from datastore.session.store import Store
 from datastore.sightings.reporters import Reporters
 from datastore.sightings.sightings import Sightings
@@ -127,7 +127,7 @@ class Context:
 
     def advance_watermark(self) -> None:
         """Let later reads of this process return nothing older than the present state, in other events too."""
-        shared = self.services.client.shared.for_prefix(self.services.prefix)
+        shared = self.services.client.read_caches.for_prefix(self.services.prefix)
         if shared is not None:
             shared.advance_watermark()
 

@@ -93,14 +93,19 @@ class Config:
     """The page, and what it asks for at its start. `tokens` makes fresh demo tokens at each call.
 
     `url` is how addresses of the gateway's own begin (signed ones of files): the page knows by it that they are here,
-    by whatever name it was opened. `bucket` is the origin that keeps the photos' files where that is another one.
+    by whatever name it was opened. `bucket` returns the origin that keeps the photos' files where that is another one.
     Without `shows_examples` it has none: they tell the whole schema.
     """
 
     def __init__(
-        self, tokens: Callable[[], list[dict[str, str]]], url: str = "", *, shows_examples: bool = True
+        self,
+        tokens: Callable[[], list[dict[str, str]]],
+        url: str = "",
+        *,
+        bucket: Callable[[], str | None] = lambda: None,
+        shows_examples: bool = True,
     ) -> None:
-        self.bucket: str | None = None
+        self._bucket = bucket
         self._tokens = tokens
         self._url = url
         self._shows_examples = shows_examples
@@ -114,7 +119,8 @@ class Config:
         index = ROOT / "dist" / "index.html"
         if not index.exists():
             return PlainTextResponse("The GraphiQL page is not built: run `make setup`.\n", status_code=503)
-        policy = POLICY.format(bucket=f" {self.bucket}" if self.bucket else "")
+        bucket = self._bucket()
+        policy = POLICY.format(bucket=f" {bucket}" if bucket else "")
         return FileResponse(index, media_type="text/html", headers=HEADERS | {"Content-Security-Policy": policy})
 
     def response(self, request: Request) -> Response:

@@ -11,7 +11,7 @@ from prometheus_client.metrics_core import CounterMetricFamily
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
-from datastore.session.metering import Call
+from datastore.dynamodb.calls import Call
 from server.observability.counters import Count, Counts, Labels, Spread, Spreads
 from server.operations.lifecycle import Report
 from server.operations.outcome import Stage

@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from datastore.session.metering import Call
+from datastore.dynamodb.calls import Call
 from server.observability.operation_log import LONGEST_NAME, kind_of
 from server.operations.lifecycle import Report
 

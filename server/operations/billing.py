@@ -8,7 +8,7 @@ from graphql.language import OperationType
 
 from datastore.errors import DomainError
 from datastore.session.metering import Meter
-from datastore.session.read_cache import ReadFreshness
+from datastore.session.request_reads import ReadFreshness
 from server.documents.document_cache import Documents
 from server.operations.explain import Explanations
 from server.operations.lifecycle import (

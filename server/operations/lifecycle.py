@@ -10,12 +10,13 @@ from typing import Any, Protocol
 from graphql.language import OperationType
 
 from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
+from datastore.dynamodb.calls import Call
 from datastore.errors import Throttled
 from datastore.model.identity import Identity
 from datastore.model.ids import IdSource
 from datastore.model.log_redaction import without_emails
-from datastore.session.metering import Call, Meter
-from datastore.session.read_cache import ReadFreshness
+from datastore.session.metering import Meter
+from datastore.session.request_reads import ReadFreshness
 from server.documents.document_cache import Document, KnownText, PreparedOperation
 from server.documents.persisted.manifest import sha256_of
 from server.operations.outcome import Allowance, Outcome, Stage

@@ -9,14 +9,14 @@ import pytest
 from graphql import GraphQLField, GraphQLObjectType, build_client_schema, get_introspection_query, print_schema
 
 import schema as api
-from datastore.dynamodb.client import STREAM_OPERATIONS
+from datastore.dynamodb.calls import Call
+from datastore.dynamodb.transport import STREAM_OPERATIONS
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.__main__ import page
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import AccessPattern, Operation, Table, Who
-from datastore.session.metering import Call
 from tests.support import photo_contract
 from tests.support.contract import ASK, BY_GRACE, CONTRACT, SETUP, every_call, feed, play, put_in_place
 from tests.support.photo_items import ADA

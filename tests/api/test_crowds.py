@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace as replaced
 
 from datastore.database import Database
+from datastore.dynamodb.calls import Call
 from datastore.dynamodb.codec import decode_item
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.matches import fixtures as keys
@@ -18,7 +19,7 @@ from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixtures import Fixtures
 from datastore.model.access_patterns import AccessPattern, Who
-from datastore.session.metering import Call, Deadline
+from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from server.settings import Settings
 from tests.support.active_matches import state
@@ -62,11 +63,9 @@ class Reads:
         assert served.gateway.database is not None
         client = served.gateway.database.client
         self._counts: Counter[tuple[str, str]] = Counter()
-        self._before, client.on_call = client.on_call, self._note
+        client.add_call_listener(self._note)
 
     def _note(self, call: Call) -> None:
-        assert self._before is not None
-        self._before(call)
         request = call.request
         if call.operation == "GetItem":
             self._count(request["TableName"], request["Key"])

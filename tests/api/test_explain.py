@@ -12,11 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore.database import StoreOptions
-from datastore.dynamodb.client import STREAM_OPERATIONS
-from datastore.dynamodb.prepared_request import PreparedRequest
+from datastore.dynamodb.calls import Call, CallDetails, TracedRead
+from datastore.dynamodb.requests import PreparedRequest
+from datastore.dynamodb.transport import STREAM_OPERATIONS
 from datastore.errors import Forbidden, Unauthenticated
 from datastore.explain.report import MAX_CALLS, MAX_KEYS, explanation_of
-from datastore.explain.trace import CallDetails, SharedRead, TracedRead
+from datastore.explain.trace import SharedRead
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.sightings import BLIP
@@ -24,7 +25,7 @@ from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.model.access_patterns import WRITES
 from datastore.model.identity import Identity, Role
-from datastore.session.metering import Call, Meter
+from datastore.session.metering import Meter
 from server.operations.explain import Explain, Explanations
 from server.operations.outcome import Stage
 from server.operations.request import Caller

@@ -17,11 +17,11 @@ import pytest
 
 from datastore.database import Database, StoreOptions
 from datastore.dynamodb.client import Client
+from datastore.dynamodb.read_cache import ReadCaches
 from datastore.dynamodb.retry.budget import RETRY_COST, RetryBudget
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.model.identity import Role
-from datastore.session.read_cache import ReadCaches
 from server.settings import Settings
 from tests.support.earthquake_samples import quake, store
 from tests.support.fault_mix import FIFTH, FaultMix, Only
@@ -81,7 +81,9 @@ def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
 
 
 @pytest.fixture
-def settings(settings: Settings) -> Settings:
+def settings(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    # Reads are cached as long as in production, however fast the tests' clock is.
+    monkeypatch.setattr("runtime.container.ReadCaches", lambda _, enabled: ReadCaches(enabled=enabled))
     return replace(settings, shared_reads=True)
 
 
@@ -92,8 +94,6 @@ def client_of(served: Served) -> Client:
 
 @pytest.fixture
 async def load(served: Served) -> Load:
-    # What reads share is kept as long as in production, however fast clocks are.
-    client_of(served).shared = ReadCaches()
     load = Load(served, actors=ACTORS, seed=SEED)
     matches = [Match("m1", "L", "IPL", home_team_id="10", away_team_id="20", start_time=NOON + timedelta(days=1))]
     await Fixtures(served.store(), NOON).sync(matches)

@@ -8,12 +8,12 @@ import pytest
 from aiohttp import web
 from msgspec.structs import replace
 
+from datastore.dynamodb.calls import Call
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.model.access_patterns import Operation, Who
 from datastore.model.identity import Role
-from datastore.session.metering import Call
 from tests.support import photo_contract
 from tests.support.served import NOON, Served
 
@@ -464,9 +464,9 @@ def every_call(served: Served) -> Iterator[list[Call]]:
     """All calls of the process, also those that no request is charged with."""
     assert served.gateway.database is not None
     calls: list[Call] = []
-    served.gateway.database.client.on_call = calls.append
+    stop = served.gateway.database.client.add_call_listener(calls.append)
     yield calls
-    served.gateway.database.client.on_call = None
+    stop()
 
 
 @pytest.fixture

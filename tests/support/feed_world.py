@@ -8,9 +8,11 @@ from typing import Any
 
 from datastore.change_streams.shards.stream_reader import Change, decode_change
 from datastore.database import Database
+from datastore.dynamodb.calls import Call, CallMeter
 from datastore.dynamodb.client import Client
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.prepared_request import PreparedRequest
+from datastore.dynamodb.read_cache import ReadCaches
+from datastore.dynamodb.requests import PreparedRequest
 from datastore.feeds.follows import Follow, Follows, edge_item, following_from, is_following
 from datastore.feeds.home_feeds import HomeFeeds, entry_from, is_entry, is_source, source_from
 from datastore.feeds.posts import Post, Posts, is_live, is_post, post_from
@@ -23,9 +25,8 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import AUTHOR, UPDATE_USER, user
 from datastore.model.composite_keys import key_of
 from datastore.model.timestamps import iso
-from datastore.session.metering import Call, Deadline, Meter
+from datastore.session.metering import Deadline, Meter
 from datastore.session.pagination import Span
-from datastore.session.read_cache import ReadCaches
 from datastore.session.store import Store
 from tests.support.feed_changes import items_of
 from tests.support.rights import refused
@@ -55,7 +56,7 @@ class Wire(Client):
         self._under_way = 0
         self.sent = 0
         self.meter = Meter()
-        self.shared = ReadCaches()
+        self.read_caches = ReadCaches()
 
     async def call(
         self,
@@ -64,7 +65,7 @@ class Wire(Client):
         /,
         *,
         timeout: float = 5,  # noqa: ASYNC109
-        meter: Meter | None = None,
+        meter: CallMeter | None = None,
         **purpose: Any,
     ) -> dict[str, Any]:
         payload = request.payload if isinstance(request, PreparedRequest) else request

@@ -14,8 +14,9 @@ import botocore.session
 import orjson
 from botocore.validate import ParamValidator
 
-from datastore.dynamodb.client import ITEM_OPERATIONS, STREAM_OPERATIONS, Client
-from datastore.dynamodb.prepared_request import PreparedRequest
+from datastore.dynamodb.client import ITEM_OPERATIONS, Client
+from datastore.dynamodb.requests import PreparedRequest
+from datastore.dynamodb.transport import STREAM_OPERATIONS
 from datastore.keyspace import TABLES
 from datastore.model.access_patterns import Table
 

@@ -11,10 +11,10 @@ import aiohttp
 import pytest
 import uvicorn
 
+from datastore.dynamodb.calls import Call
 from datastore.model.access_patterns import Table
 from datastore.model.identity import Role
 from datastore.photos.decoder_pool import DecoderPool
-from datastore.session.metering import Call
 from datastore.session.store import Store
 from pipelines.photos.janitor import Janitor
 from runtime.container import Gateway

@@ -11,7 +11,7 @@ from datastore.errors import Conflict, NotFound, Unauthenticated, Unavailable
 from datastore.model.identity import Identity, Role
 from datastore.model.ids import IdSource
 from datastore.session.metering import Meter
-from datastore.session.read_cache import ReadFreshness
+from datastore.session.request_reads import ReadFreshness
 
 
 class Toy:

@@ -21,7 +21,7 @@ from datastore.model.identity import Identity, Role
 from datastore.model.ids import IdSource
 from datastore.queues import OverflowPolicy, QueueLimits
 from datastore.session.metering import Meter
-from datastore.session.read_cache import ReadFreshness
+from datastore.session.request_reads import ReadFreshness
 from server.admission.connection_limits import Connections
 from server.documents.document_cache import Documents
 from server.http.protocol import UVICORN_OPTIONS

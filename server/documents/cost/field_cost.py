@@ -13,8 +13,8 @@ from typing import Any
 
 from graphql import GraphQLField, get_named_type, get_nullable_type, is_leaf_type, is_list_type, is_object_type
 
+from datastore.dynamodb.calls import WRITE_UNIT_COST
 from datastore.model.access_patterns import DEFAULT_PAGE, LARGEST_PAGE, NOT_SAID, AccessPattern, Arguments, Extent
-from datastore.session.metering import WRITE_UNIT_COST
 
 READ_BYTES, WRITTEN_BYTES = 4096, 1024
 POINT_READS = ("GetItem", "BatchGetItem", "TransactGetItems")

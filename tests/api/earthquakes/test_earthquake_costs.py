@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from datastore.database import StoreOptions, open_database
+from datastore.dynamodb.calls import WRITE_UNIT_COST
 from datastore.earthquakes.earthquakes import LOG_WRITE_UNITS
 from datastore.earthquakes.events import Earthquake, event_item
 from datastore.earthquakes.statistics import StatisticsRebuild
 from datastore.infrastructure import tables
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.session.metering import WRITE_UNIT_COST, Deadline
+from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from server.settings import Settings
 from tests.support.earthquake_samples import put_raw, quake
@@ -193,7 +194,7 @@ class TestBudgets:
 async def test_statistics_are_read_once_for_many_estimates(years: StoreOptions, served: Served) -> None:
     assert served.gateway.database is not None
     calls: list[str] = []
-    served.gateway.database.client.on_call = lambda call: calls.extend(call.patterns)
+    served.gateway.database.client.add_call_listener(lambda call: calls.extend(call.patterns))
     last_hour: dict[str, Any] = {"start": (NOON - timedelta(hours=1)).isoformat()}
 
     for _ in range(3):

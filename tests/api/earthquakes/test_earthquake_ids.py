@@ -117,7 +117,7 @@ async def test_what_the_ids_of_an_event_cost(served: Served) -> None:
     assert served.gateway.database is not None
     client, made = served.gateway.database.client, list[str]()
     await insert(served, quake("strongest", magnitude=9.0))  # raises the bound of the day
-    client.on_call = lambda call: made.append(call.operation)
+    stop = client.add_call_listener(lambda call: made.append(call.operation))
     costs = []
     try:
         for event in (quake("us1"), quake("us1"), quake(US, other_ids=(NN,)), quake(NN, other_ids=(US,))):
@@ -125,7 +125,7 @@ async def test_what_the_ids_of_an_event_cost(served: Served) -> None:
             costs.append([operation for operation in made if operation != "UpdateItem"])
             made.clear()
     finally:
-        client.on_call = None
+        stop()
 
     assert costs == [["PutItem"], ["PutItem"], ["BatchGetItem", "TransactWriteItems"], ["BatchGetItem"]]
 

@@ -190,7 +190,7 @@ async def test_what_a_report_costs(served: Served) -> None:
     assert served.gateway.database is not None
     client, made = served.gateway.database.client, list[str]()
     await store(served, quake("us1", magnitude=9.0, updated_at_ms=TIME))
-    client.on_call = lambda call: made.append(call.operation)
+    stop = client.add_call_listener(lambda call: made.append(call.operation))
     costs = []
     try:
         for updated in (TIME, TIME + 1, TIME + 1):
@@ -199,6 +199,6 @@ async def test_what_a_report_costs(served: Served) -> None:
             costs.append([operation for operation in made if operation != "UpdateItem"])
             made.clear()
     finally:
-        client.on_call = None
+        stop()
 
     assert costs == [["PutItem"], ["PutItem", "BatchGetItem", "TransactWriteItems"], ["PutItem", "BatchGetItem"]]

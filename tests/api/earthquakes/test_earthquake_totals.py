@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from datastore.dynamodb.calls import WRITE_UNIT_COST
 from datastore.earthquakes.regions import region_of
 from datastore.earthquakes.statistics import StatisticsRebuild, magnitude_class
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.timestamps import from_epoch_ms
-from datastore.session.metering import WRITE_UNIT_COST
 from tests.support.earthquake_counts import counted, counting
 from tests.support.earthquake_samples import put_raw, quake, scan, scan_all, store
 from tests.support.served import REAL_DATA, Served

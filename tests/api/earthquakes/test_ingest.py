@@ -16,6 +16,7 @@ import pytest
 from aiohttp import web
 
 from datastore.database import StoreOptions, open_database
+from datastore.dynamodb.calls import Call
 from datastore.dynamodb.client import RequestRefused
 from datastore.earthquakes.earthquakes import Earthquakes, IngestSummary
 from datastore.earthquakes.events import Earthquake
@@ -23,7 +24,6 @@ from datastore.errors import Unavailable
 from datastore.infrastructure import tables
 from datastore.keyspace import earthquakes as keys
 from datastore.model.identity import Role
-from datastore.session.metering import Call
 from tests.support.earthquake_samples import scan
 from tests.support.served import REAL_DATA, Served
 from tests.support.usgs_samples import Handler, answering, feature, feed, feed_server
@@ -69,11 +69,11 @@ def writes(served: Served) -> Iterator[list[Call]]:
     assert served.gateway.database is not None
     client = served.gateway.database.client
     made: list[Call] = []
-    client.on_call = lambda call: made.append(call) if is_write(call) else None
+    stop = client.add_call_listener(lambda call: made.append(call) if is_write(call) else None)
     try:
         yield made
     finally:
-        client.on_call = None
+        stop()
 
 
 def is_write(call: Call) -> bool:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from datastore.dynamodb.calls import WRITE_UNIT_COST
 from datastore.dynamodb.codec import encode_item
 from datastore.earthquakes.earthquakes import LOG_WRITE_UNITS
 from datastore.model.identity import Role
-from datastore.session.metering import WRITE_UNIT_COST
 from server.settings import Settings
 from tests.support.earthquake_samples import put_item, quake, store
 from tests.support.served import NOON, UNBOUGHT, Answer, Served

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
+from datastore.dynamodb.calls import Call
 from datastore.dynamodb.codec import Item
 from datastore.feeds.home_feeds import HomeFeeds, MergedAuthor, source_item
 from datastore.feeds.posts import Post, Posts
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.identity import Role
 from datastore.model.timestamps import iso, to_seconds
-from datastore.session.metering import Call
 from resolvers.feeds import home_feeds
 from tests.support.contract import every_call
 from tests.support.feed_items import comment_item, following_item, post_item, tombstone, user_item

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
+from datastore.dynamodb.calls import Call
 from datastore.infrastructure.iam_roles import GATEWAY
 from datastore.model.identity import Role
 from datastore.search import Kind
-from datastore.session.metering import Call
 from server.settings import Misconfigured, Settings
 from tests.support.feed_changes import put, remove
 from tests.support.rights import refused
@@ -61,7 +61,7 @@ async def test_a_page_reads_its_posts_in_one_batch(world: Served) -> None:
 
     made: list[Call] = []
     assert world.gateway.database is not None
-    world.gateway.database.client.on_call = made.append
+    world.gateway.database.client.add_call_listener(made.append)
 
     answer = await world.ask(IDS, {"query": "word", "first": 3}, user="bob")
 

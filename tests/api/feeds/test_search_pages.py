@@ -278,7 +278,7 @@ async def test_a_search_is_charged_what_it_reads_and_its_estimate_is_near_it(wor
     await sync(world)
     assert world.gateway.database is not None
     units: list[float] = []
-    world.gateway.database.client.on_call = lambda call: units.append(call.units)
+    world.gateway.database.client.add_call_listener(lambda call: units.append(call.units))
 
     for user in ("eve", None):
         world.clock.forward(seconds=10)  # no post is shared with the search before

@@ -11,7 +11,7 @@ from datastore.dynamodb.codec import Item
 from datastore.model.identity import Role
 from datastore.model.ids import uuid7
 from datastore.photos.livestreams import Livestreams
-from datastore.session.store import WriteResult
+from datastore.session.writes import WriteResult
 from tests.support.livestreams import ALL, CREATE, END, UPDATE, admin, announce, at, change
 from tests.support.photo_items import livestream, photo, put, user
 from tests.support.served import NOON, Served

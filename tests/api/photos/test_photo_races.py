@@ -13,7 +13,7 @@ from datastore.photos import optimistic_update as current
 from datastore.photos.lookups import Lookups
 from datastore.photos.merge_persons import PersonMerge
 from datastore.photos.optimistic_update import Changed, OptimisticUpdate
-from datastore.session.store import Action
+from datastore.session.writes import Action
 from tests.support.photo_items import ask_as, face, person, photo, put, tagged, user
 from tests.support.photo_steps import BOX, DELETE, MERGE, RENAME, TAG, UNTAG, assert_consistent, one, stored
 from tests.support.served import Answer, Served

@@ -13,7 +13,8 @@ from datastore.model.identity import Role
 from datastore.photos import update_photo as editing
 from datastore.photos.file_deletion_outbox import FileDeletionOutbox
 from datastore.photos.optimistic_update import OptimisticUpdate
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 from tests.support.photo_items import ADA, EVE, OTHERWISE, WRITTEN, ask_as, face, person, photo, put, tagged, user
 from tests.support.photo_steps import DELETE, UPDATE, assert_consistent, done, one, stored, tag
 from tests.support.served import Served

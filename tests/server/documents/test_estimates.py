@@ -15,8 +15,8 @@ from graphql import (
 )
 
 import schema as api
+from datastore.dynamodb.calls import WRITE_UNIT_COST
 from datastore.model.identity import Role
-from datastore.session.metering import WRITE_UNIT_COST
 from server.documents.document_cache import Documents
 from tests.support.earthquake_samples import quake, store
 from tests.support.served import NOON, Answer, Served

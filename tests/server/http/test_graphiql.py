@@ -599,7 +599,7 @@ def test_another_machine_gets_no_token_whatever_host_it_names(client: tuple[str,
 def test_the_page_shows_pictures_of_its_bucket_and_loads_nothing_else_from_elsewhere() -> None:
     page = Config(lambda: [])
     assert "https:" not in page.page().headers["content-security-policy"]
-    page.bucket = "https://photos.example.com"
+    page = Config(lambda: [], bucket=lambda: "https://photos.example.com")
     policy = dict(rule.split(" ", 1) for rule in page.page().headers["content-security-policy"].split("; "))
     assert policy["img-src"] == "'self' data: https://photos.example.com"
     assert policy["connect-src"] == "'self' https://photos.example.com"

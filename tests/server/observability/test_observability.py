@@ -18,11 +18,11 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from datastore.dynamodb.prepared_request import PreparedRequest
+from datastore.dynamodb.calls import Call
+from datastore.dynamodb.requests import PreparedRequest
 from datastore.errors import NotFound
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.identity import Role
-from datastore.session.metering import Call
 from server.documents.persisted.manifest import sha256_of
 from server.observability import operation_log
 from server.observability.operation_log import JsonLines

@@ -15,8 +15,8 @@ import pytest
 from aiohttp import web
 
 from datastore.database import StoreOptions
+from datastore.dynamodb.calls import WRITE_UNIT_COST
 from datastore.model.identity import Role
-from datastore.session.metering import WRITE_UNIT_COST
 from runtime.container import Gateway
 from server.admission.settings import Capacity
 from server.settings import Settings

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from datastore.database import Database, StoreMisconfigured, StoreOptions, open_database
 from datastore.dynamodb.client import Client, RequestRefused
 from datastore.dynamodb.http1 import HttpLimits
-from datastore.dynamodb.prepared_request import PreparedRequest
+from datastore.dynamodb.requests import PreparedRequest
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 from datastore.keyspace.sightings import BLIP

@@ -8,12 +8,13 @@ import boto3
 import pytest
 
 from datastore.database import Database, StoreOptions, open_database
+from datastore.dynamodb.calls import WRITE_UNIT_COST
 from datastore.dynamodb.client import ITEM_OPERATIONS, Client, ConditionFailed, RequestRefused, TransactionCancelled
 from datastore.dynamodb.codec import Item
 from datastore.errors import Timeout, Unavailable
 from datastore.keyspace.sightings import BLIP
-from datastore.session.metering import WRITE_UNIT_COST, Meter
-from datastore.session.store import Action
+from datastore.session.metering import Meter
+from datastore.session.writes import Action
 from tests.support.client_faults import FINAL, PUT_NEW, store_on
 from tests.support.fault_proxy import QUICK, Proxy, hang, plain, refuse
 
@@ -73,7 +74,7 @@ def _keys() -> dict[str, str]:
 @pytest.mark.breaks_rules("it is about refusals")
 async def test_calls_that_fail_are_calls_too(client: Client, proxy: Proxy) -> None:
     heard: list[tuple[str, tuple[str, ...], float, int]] = []
-    client.on_call = lambda call: heard.append((call.operation, call.tables, call.units, call.attempts))
+    client.add_call_listener(lambda call: heard.append((call.operation, call.tables, call.units, call.attempts)))
     proxy.faults.extend([FINAL["ValidationException"], *[plain(500)] * QUICK.attempts, hang])
     put = {"TableName": "t", "Item": {}}
     transaction = {"TransactItems": [{"Put": put}, {"Delete": {"TableName": "u"}}, {"Put": put}]}

@@ -12,7 +12,8 @@ from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key
 from datastore.session.metering import Deadline, Meter
-from datastore.session.store import Action, Store, WriteResult
+from datastore.session.store import Store
+from datastore.session.writes import Action, WriteResult
 from tests.support.client_faults import CONSISTENT, PUT_NEW, READ, TRANSIENT, store_on
 from tests.support.fault_proxy import (
     Fault,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore.dynamodb.codec import decode_item, encode, encode_item
-from datastore.dynamodb.request_templates import batch_get_item, point_requests, query_request
+from datastore.dynamodb.requests import batch_get_item, point_requests, query_request
 from datastore.keyspace import PATTERNS, TABLES
 from datastore.model.access_patterns import AccessPattern, aliases_in, values_in
 from datastore.model.composite_keys import Key, key_attributes

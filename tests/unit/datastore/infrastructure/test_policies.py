@@ -18,7 +18,7 @@ from datastore.change_streams.dead_letters import DeadLetters, letter_of
 from datastore.change_streams.shards.stream_reader import encode_change
 from datastore.database import Database, StoreOptions, open_database
 from datastore.dynamodb.client import Client
-from datastore.dynamodb.prepared_request import PreparedRequest
+from datastore.dynamodb.requests import PreparedRequest
 from datastore.earthquakes.events import event_item
 from datastore.infrastructure.iam_roles import (
     DEAD_LETTERS,

@@ -10,9 +10,9 @@ from aiohttp import web
 
 from datastore.database import Database
 from datastore.dynamodb.client import Client, RequestRefused
-from datastore.dynamodb.lazy_item import LazyItem
 from datastore.dynamodb.record_decoder import RecordDecoder
 from datastore.dynamodb.record_decoder import number as number_attribute
+from datastore.dynamodb.records import LazyItem
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
 from datastore.keyspace.earthquakes import EARTHQUAKES

@@ -14,7 +14,8 @@ from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key
 from datastore.session.metering import Deadline
-from datastore.session.store import Action, Store
+from datastore.session.store import Store
+from datastore.session.writes import Action
 from tests.support.served import call_name
 
 READ = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
@@ -38,9 +39,11 @@ def open_store(database: Database) -> Callable[[], Store]:
 def reads(database: Database) -> Iterator[list[str]]:
     """The point reads that are made meanwhile."""
     made: list[str] = []
-    database.client.on_call = lambda call: made.append(call_name(call)) if "Get" in call.operation else None
+    stop = database.client.add_call_listener(
+        lambda call: made.append(call_name(call)) if "Get" in call.operation else None
+    )
     yield made
-    database.client.on_call = None
+    stop()
 
 
 async def both(store: Store) -> list[Any]:

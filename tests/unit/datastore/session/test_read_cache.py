@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,8 @@ from aiohttp import web
 
 from datastore.database import Database
 from datastore.dynamodb.client import Client
-from datastore.dynamodb.lazy_item import LazyItem
+from datastore.dynamodb.read_cache import ReadCaches
+from datastore.dynamodb.records import LazyItem
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.retry.circuit_breaker import BreakerConfig
 from datastore.engine.ttl_sweeper import sweep
@@ -23,8 +24,9 @@ from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Who
 from datastore.model.composite_keys import Key
 from datastore.session.metering import Deadline
-from datastore.session.read_cache import ReadCaches, ReadFreshness
-from datastore.session.store import Action, Store
+from datastore.session.request_reads import ReadFreshness
+from datastore.session.store import Store
+from datastore.session.writes import Action
 from tests.support.fault_proxy import (
     QUICK,
     Fault,
@@ -64,9 +66,14 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def open_store(client: Client, database: Database, clock: Clock) -> Open:
+async def client(proxy: Proxy, clock: Clock) -> AsyncIterator[Client]:
+    async with client_of(proxy, read_caches=ReadCaches(lambda: clock().timestamp())) as client:
+        yield client
+
+
+@pytest.fixture
+def open_store(client: Client, database: Database) -> Open:
     """Stores of requests of one process, which goes through the proxy."""
-    client.shared = ReadCaches(lambda: clock().timestamp())
 
     def store(sharing: ReadFreshness = ReadFreshness.CACHED, seconds: float = 10) -> Store:
         opened = Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "token")
@@ -276,7 +283,6 @@ async def test_who_had_no_time_for_another_try_tells_those_nothing_who_have(
         failures=1 if fault == "is away" else 100, wait_seconds=60, first_probe_seconds=0.6, probe_interval=0.6
     )
     client = client_of(proxy, backoff=QUICK if fault == "is away" else slow, breaker_config=terms)
-    client.shared = ReadCaches()
     async with client:
 
         def store(seconds: float) -> Store:
@@ -437,7 +443,7 @@ async def test_what_expires_is_dropped_as_it_is_swept(
 async def test_what_is_kept_is_bounded_by_what_it_took_to_read(
     proxy: Proxy, open_store: Open, elsewhere: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastore.session.read_cache.MAX_CACHED_UNITS", 2.0)
+    monkeypatch.setattr("datastore.dynamodb.read_cache.MAX_CACHED_UNITS", 2.0)
     big = item(3, 3) | {"more": "x" * 8000}
     await elsewhere.write_all(BLIP, puts=[item(1, 1), item(2, 2), big])
 

@@ -2,12 +2,13 @@
 
 import pytest
 
-from datastore.dynamodb.prepared_request import PreparedRequest
+from datastore.dynamodb.calls import Call
+from datastore.dynamodb.requests import PreparedRequest
 from datastore.errors import BadUserInput
 from datastore.keyspace.feeds import posts as keys
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.identity import Role
-from datastore.session.metering import Call, Meter, ReadTooMuch
+from datastore.session.metering import Meter, ReadTooMuch
 from server.documents.settings import DocumentSettings
 from server.settings import Settings
 from tests.support.served import NOON, SECRET, UNBOUGHT, Served

@@ -8,13 +8,14 @@ import pytest
 from aiohttp import web
 
 from datastore.database import Database
+from datastore.dynamodb.calls import Call
 from datastore.dynamodb.client import Client
 from datastore.dynamodb.codec import Item
 from datastore.errors import Timeout, Unavailable
 from datastore.keyspace.matches.leagues import ACTIVE_LEAGUES, ALL_LEAGUES, LEAGUES
 from datastore.keyspace.matches.teams import ALL_TEAMS, TEAMS
 from datastore.model.identity import Role
-from datastore.session.metering import Call, Deadline
+from datastore.session.metering import Deadline
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 from tests.support.fault_proxy import Fault, Proxy, Seen, hang, plain, until
@@ -106,7 +107,7 @@ async def test_fifty_requests_at_once_make_one_scan(served: Served) -> None:
     await setup(served)
     assert served.gateway.database is not None
     calls: list[Call] = []
-    served.gateway.database.client.on_call = calls.append
+    served.gateway.database.client.add_call_listener(calls.append)
 
     answers = await asyncio.gather(*[served.ask("{ teams { name } }") for _ in range(50)])
 

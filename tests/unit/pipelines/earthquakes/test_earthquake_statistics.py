@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from datastore.database import StoreOptions
+from datastore.dynamodb.calls import Call
 from datastore.earthquakes.events import Earthquake, event_item
 from datastore.earthquakes.regions import SeismicRegion, region_of
 from datastore.earthquakes.statistics import StatisticsRebuild, StatisticsWriter, changed_items, coverage_of, merged
@@ -14,7 +15,6 @@ from datastore.keyspace.earthquake_statistics import day as day_key
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.earthquakes import event as event_key
 from datastore.model.timestamps import day_bucket
-from datastore.session.metering import Call
 from datastore.session.store import Store
 from pipelines.earthquakes.statistics import CountEarthquakes, EarthquakeStatisticsPipeline
 from tests.support.command_line import run
@@ -129,7 +129,7 @@ async def test_damaged_events_are_passed_over(served: Served) -> None:
 async def test_the_bound_of_a_day_is_raised_before_an_event_is_stored(served: Served) -> None:
     assert served.gateway.database is not None
     made: list[Call] = []
-    served.gateway.database.client.on_call = made.append
+    served.gateway.database.client.add_call_listener(made.append)
 
     await store(served, quake("us1", magnitude=4.5), quake("us2", magnitude=6.5), quake("us3", magnitude=5.5))
 
@@ -155,7 +155,7 @@ async def test_a_process_raises_a_bound_once(served: Served, tmp_path: Any) -> N
     assert served.gateway.ingest is not None
     assert served.gateway.database is not None
     made: list[Call] = []
-    served.gateway.database.client.on_call = made.append
+    served.gateway.database.client.add_call_listener(made.append)
     copy = tmp_path / "again.geojson"
     copy.write_bytes(FEED.read_bytes())
 

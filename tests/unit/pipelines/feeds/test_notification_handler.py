@@ -10,12 +10,12 @@ from aiohttp import web
 
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import Database
+from datastore.dynamodb.calls import Call
 from datastore.dynamodb.client import Client, RequestRefused
 from datastore.dynamodb.codec import Item
 from datastore.feeds.notifications import LIFETIME, Notification, is_notification, notification_from
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.timestamps import to_seconds
-from datastore.session.metering import Call
 from pipelines.feeds.notifications import NotificationHandler
 from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
 from tests.support.feed_changes import feed_changes, items_of, put, remove, store_of

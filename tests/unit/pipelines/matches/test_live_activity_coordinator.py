@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from datastore.database import Database
+from datastore.dynamodb.calls import Call
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.keyspace.matches.live_activities import ACTIVITIES_OF_USER, LIVE_ACTIVITIES
 from datastore.keyspace.matches.live_activities import live_activity as session_key
@@ -20,7 +21,7 @@ from datastore.matches.live_activities import LiveActivities, LiveActivity
 from datastore.matches.match_follows import MatchFollows
 from datastore.model.composite_keys import key_attributes
 from datastore.model.timestamps import iso
-from datastore.session.metering import Call, Deadline
+from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
 from pipelines.matches.push.live_activities import LACoordinator
@@ -61,7 +62,7 @@ def open_store(database: Database) -> Callable[[], Store]:
 def calls(database: Database) -> list[Call]:
     """Every call that is made to the store."""
     calls: list[Call] = []
-    database.client.on_call = calls.append
+    database.client.add_call_listener(calls.append)
     return calls
 
 

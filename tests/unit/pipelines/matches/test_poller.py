@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from datastore.dynamodb.client import STREAM_OPERATIONS
+from datastore.dynamodb.calls import Call
+from datastore.dynamodb.transport import STREAM_OPERATIONS
 from datastore.keyspace.matches.locks import match_lock
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import CricketEvent, Match, MatchSnapshot
@@ -17,7 +18,6 @@ from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch
 from datastore.matches.locks import Locks
 from datastore.model.identity import Role
-from datastore.session.metering import Call
 from pipelines.demo.match import demo_match
 from pipelines.matches.live.poller import Tick
 from pipelines.matches.providers.cricsheet.reader import read
@@ -82,11 +82,11 @@ class Counted:
         self.at: dict[int, Any] = {}
 
     def __enter__(self) -> "Counted":
-        self._client.on_call = self._called
+        self._stop = self._client.add_call_listener(self._called)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._client.on_call = None
+        self._stop()
 
     def _called(self, call: Call) -> None:
         if call.operation not in BEHIND:

@@ -1,71 +1,59 @@
-"""Point reads that the requests of a process share: while they are on their way, and for a moment what they brought.
+"""Single-flight point reads and a short-lived read cache, shared by the requests of a process.
 
-Who sends a read pays for it, and it is theirs: they may give it up, and whoever waits for it then reads for themselves.
-What this process writes is dropped when the write is acknowledged: who asks later is served by no read that may have
-missed it.
+The request that sends a read owns it: it is billed and may cancel it. If it does, each waiter sends its own read.
+A write by this process invalidates the item when the write is acknowledged, so no later request is served by a read
+that may have missed the write.
 """
 
 import asyncio
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
-from enum import Enum
 from types import MappingProxyType
 from typing import Any
 
 from msgspec import Struct
 
-from datastore.dynamodb.lazy_item import LazyItem
+from datastore.dynamodb.records import LazyItem
 from datastore.errors import Throttled, Timeout, Unavailable
 from datastore.model.access_patterns import CROWD_MS, Table
 from datastore.model.composite_keys import Key, key_of
 
-# Nobody joins a read that was sent longer ago, which may hang, and nothing is kept for longer.
+# The maximum age of a read that other requests may join, since an older one may hang, and of a cached item.
 MAX_AGE_SECONDS = CROWD_MS / 1000
-# Read units of what is kept: half a unit is one item of 4 KB at the most, so these are 1,000 items or 4 MB.
+# The cache's capacity in read units. Half a unit reads at most 4 KB of one item, so these are 1,000 items or 4 MB.
 MAX_CACHED_UNITS = 500.0
-# For so long after a write an eventually consistent read may bring what was there before: "usually one second or less",
+# How long after a write an eventually consistent read may return the previous item: "usually one second or less",
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
 REPLICATION_SECONDS = 1.0
 
 Address = tuple[Table, Key]
-# The attributes that are read of items, None where they are read whole.
+# The attributes that are read of an item, None for the whole item.
 Projection = tuple[str, ...] | None
 Projections = Mapping[Table, tuple[str, ...]]
 WHOLE_ITEMS: Projections = MappingProxyType({})
 
 
-class ReadFreshness(Enum):
-    """Which reads of others a request may be served by.
-
-    NEW: those that were sent after it asked, and nothing that is kept. TOLD: what was sent after this process was told
-    of the last change, for events: what they show may not be older than what they tell of. RECENT: whatever was sent a
-    moment ago.
-    """
-
-    OWN = "new"
-    AFTER_LAST_EVENT = "told"
-    CACHED = "recent"
-
-
 class PointReadFlight(Struct, eq=False):
-    """Point reads that one request has sent, as others wait for them or are served what they have brought.
+    """Point reads that one request has sent, and that other requests may wait for or use from the cache."""
 
-    `began` is when, by the clock, and `number` its place among all that were sent. `narrowed` is what is read of the
-    items of tables that are not read whole. `values` are there once it has ended and somebody may ask for them.
-    """
-
+    #: By the cache's clock.
     sent_at: float
+    #: The number of flights sent up to this one.
     number: int
     addresses: Sequence[Address]
     consistent: bool
+    #: The attributes that are read, for tables whose items are not read whole.
     projections: Projections = WHOLE_ITEMS
+    #: The results, kept if they are cached or a request waits for them.
     values: Sequence[Any] | None = None
+    #: Exists once a request waits; done when the results have arrived.
     finished: asyncio.Future[None] | None = None
+    #: The results by address, filled in at the first access.
     by_address: dict[Address, Any] | None = None
 
     def join(self) -> None:
-        """Have what it brings kept, for one who will wait for it."""
+        """Keep the results for a waiter, which calls `wait` later."""
         if self.finished is None:
             self.finished = asyncio.get_running_loop().create_future()
 
@@ -74,21 +62,21 @@ class PointReadFlight(Struct, eq=False):
         return self.finished is not None and self.finished.done()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until it has ended, for one who has joined: so long at the most, then it raises `Timeout`."""
+        """Wait for the results, after `join`. Raises `Timeout` after the given seconds."""
         assert self.finished is not None
-        # Not by awaiting the future itself: one reader's cancellation is not the others'.
+        # Awaiting the future itself would cancel it with this waiter, for all other waiters too.
         done, _ = await asyncio.wait([self.finished], timeout=seconds)
         if not done:
             raise Timeout("The store did not answer in time.")
 
     def projection(self, address: Address) -> Projection:
-        """What is read of an item."""
+        """Return the attributes that are read of an item."""
         return self.projections.get(address[0])
 
     def result(self, address: Address) -> LazyItem | Exception | None:
-        """What stands there, or what the store had against telling; raises `GivenUp` for any other end.
+        """Return the item, None if it does not exist, or the store's error.
 
-        One is that who sent it had no time for another try.
+        Raises `ReadAbandoned` for a failure that concerns the owner alone, such as too little time for a retry.
         """
         if self.by_address is None:
             assert self.values is not None
@@ -102,30 +90,28 @@ class PointReadFlight(Struct, eq=False):
 
 
 class ReadAbandoned(Exception):
-    """Whoever sent a read has gone, or failed with something of their own: it tells others nothing."""
+    """The owner of a shared read cancelled it, or failed for a reason of its own."""
 
 
 class ReadCache:
-    """What the requests of a process share of the tables under one prefix.
+    """The shared point reads of the tables under one prefix.
 
-    `sent` counts the flights. `news` is how many had been sent when the process was last told of a change.
-
-    All of it is forgotten together, every `LONGEST_SECONDS` and when too much is kept: then nothing need be done for
-    each item, and an item that is asked for all the time is read once between.
+    The cache is cleared as a whole, every `MAX_AGE_SECONDS` and when it is full: no work is needed for each item.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        # What is read by the consistent reads and by the others, and of these what is kept.
+        # By consistency: flights in flight, and with eventual consistency those whose results are cached.
         self._flights: dict[bool, dict[Address, PointReadFlight]] = {False: {}, True: {}}
         self._units = 0.0
         self._cleared_at = clock()
         self._written_at: dict[Address, float] = {}
         self.flights_sent = 0
+        #: The number of flights that had been sent when the process last received a change.
         self.watermark = 0
 
     def start_unless_shared(self, addresses: Sequence[Address], consistent: bool) -> PointReadFlight | None:
-        """Note that these are sent now; not where others read any of them: what they bring is to be looked at first."""
+        """Register a flight, or return None if another flight or the cache holds any of the addresses."""
         now = self.now()
         reads = self._flights[consistent]
         if reads and not reads.keys().isdisjoint(addresses):
@@ -133,7 +119,7 @@ class ReadCache:
         return self.start(addresses, consistent, now)
 
     def start(self, addresses: Sequence[Address], consistent: bool, now: float) -> PointReadFlight:
-        """Note that these are sent now, whatever others read."""
+        """Register a flight, whatever other flights read."""
         self.flights_sent += 1
         flight = PointReadFlight(now, self.flights_sent, addresses, consistent)
         reads = self._flights[consistent]
@@ -142,11 +128,11 @@ class ReadCache:
         return flight
 
     def finish(self, flight: PointReadFlight, values: Sequence[Any], units: float | None) -> None:
-        """Note what it brought. With `units`, the read units that it took, what was not written since is kept."""
+        """Register the results of a flight. With `units`, the consumed read units, the results are cached."""
         if units is None:
             reads = self._flights[flight.consistent]
             for address in flight.addresses:
-                # If another has taken its place, nobody else joins that one: at the most it costs a read.
+                # If a newer flight has replaced it, no request can join that one: this costs at most one read.
                 if address in reads:
                     del reads[address]
         else:
@@ -159,9 +145,9 @@ class ReadCache:
             flight.finished.set_result(None)
 
     def now(self) -> float:
-        """By the clock. From then on nothing is found here that is too old."""
+        """Return the time, after clearing a cache that is too old."""
         now = self._clock()
-        # A clock that was set back makes nothing last longer.
+        # A clock that was set back must not prolong an entry's life.
         if not 0 <= now - self._cleared_at < MAX_AGE_SECONDS:
             self._cleared_at = now
             self._clear()
@@ -173,7 +159,7 @@ class ReadCache:
     def in_flight(
         self, address: Address, consistent: bool, projection: Projection, after: int
     ) -> PointReadFlight | None:
-        """A flight that will bring what is wanted of an item, and was sent after that many."""
+        """Return a flight that will read these attributes of an item, and has a greater number than `after`."""
         flight = self._flights[consistent].get(address)
         if flight is None or flight.values is not None:
             return None
@@ -182,7 +168,7 @@ class ReadCache:
     def cached(
         self, address: Address, seconds: float, projection: Projection, after: int, now: float
     ) -> PointReadFlight | None:
-        """One that has brought it no longer ago than that, and was sent after that many."""
+        """Return a finished flight that read the item at most `seconds` ago, and has a greater number than `after`."""
         flight = self._flights[False].get(address)
         if flight is None or flight.values is None or now - flight.sent_at >= seconds:
             return None
@@ -190,21 +176,24 @@ class ReadCache:
             return None
         if flight.sent_at - self._written_at.get(address, -math.inf) < REPLICATION_SECONDS:
             return None
-        # What is not there is not kept: once it comes it shall be seen.
+        # A missing item is not cached, so that it is visible as soon as it is created.
         return flight if isinstance(flight.result(address), LazyItem) else None
 
     def invalidate_written(self, address: Address) -> None:
-        """An item was written here, or may have been: what is under way may have missed it, and what is sent soon."""
+        """Drop an item that this process wrote, or may have written.
+
+        Reads that are in flight or sent within `REPLICATION_SECONDS` are not cached: they may have missed the write.
+        """
         self._written_at[address] = self.now()
         self._drop(address)
 
     def invalidate_changed(self, table: Table, keys: Mapping[str, Any]) -> None:
-        """Drop an item that has changed. `keys` are the names and values of its key."""
+        """Drop an item that a change feed reported as changed. `keys` holds its key attributes."""
         self.advance_watermark()
         self._drop((table, key_of(table, keys)))
 
     def advance_watermark(self) -> None:
-        """The process was told how something stands: what it shows beside it has to be as new."""
+        """Require later events to be served by reads that are sent from now on."""
         self.watermark = self.flights_sent
 
     def _drop(self, address: Address) -> None:
@@ -217,7 +206,7 @@ class ReadCache:
 
 
 class ReadCaches:
-    """One per process: the shared reads of each prefix, whose tables' names begin with it. Not `on`, there are none."""
+    """The read caches of a client, one for each table prefix. When not `enabled` there are none."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, enabled: bool = True) -> None:
         self._clock = clock
@@ -231,7 +220,7 @@ class ReadCaches:
         return cache
 
     def invalidate_changed(self, prefix: str, table: Table, keys: Mapping[str, Any]) -> None:
-        """See `ReadCache.changed`."""
+        """See `ReadCache.invalidate_changed`."""
         cache = self.for_prefix(prefix)
         if cache is not None:
             cache.invalidate_changed(table, keys)

@@ -1,0 +1,217 @@
+"""Requests to DynamoDB as JSON: prepared requests, templates for reads, and expressions.
+
+A template holds the JSON that is the same for all requests of a table or an access pattern, a table prefix, and a
+combination of clauses and options. Filling in a template is faster than serializing the whole request.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import orjson
+
+from datastore.dynamodb.codec import encode, encode_item
+from datastore.model.access_patterns import AccessPattern, Table, aliases_in, values_in
+from datastore.model.composite_keys import Key
+
+_json = orjson.dumps
+# Above the number of templates: patterns are few, and each is used with two or three sets of options.
+TEMPLATE_CACHE_SIZE = 4096
+
+
+class PreparedRequest:
+    """A serialized request: its JSON body, and the full names of its tables and its index."""
+
+    __slots__ = ("_payload", "body", "index", "tables")
+
+    def __init__(self, body: bytes, tables: tuple[str, ...], index: str | None = None) -> None:
+        self.body = body
+        self.tables = tables
+        self.index = index
+        self._payload: Mapping[str, Any] | None = None
+
+    @property
+    def payload(self) -> Mapping[str, Any]:
+        """The body as parsed JSON. It is parsed at the first access."""
+        if self._payload is None:
+            self._payload = orjson.loads(self.body)
+        return self._payload
+
+    @classmethod
+    def of(cls, payload: Mapping[str, Any]) -> "PreparedRequest":
+        """Serialize a request.
+
+        Raises:
+            TypeError: JSON cannot hold a value, such as half a surrogate pair.
+        """
+        prepared = cls(orjson.dumps(payload), _tables(payload), payload.get("IndexName"))
+        prepared._payload = payload
+        return prepared
+
+
+def _tables(payload: Mapping[str, Any]) -> tuple[str, ...]:
+    if "TableName" in payload:
+        return (payload["TableName"],)
+    if "RequestItems" in payload:
+        return tuple(payload["RequestItems"])
+    actions = payload.get("TransactItems", ())
+    return tuple(dict.fromkeys(body["TableName"] for action in actions for body in action.values()))
+
+
+def _escaped(value: Any) -> bytes:
+    """Return the value as JSON with `%` doubled, for a `%b` format."""
+    return _json(value).replace(b"%", b"%%")
+
+
+class PointRequests:
+    """Templates of GetItem and BatchGetItem for one table."""
+
+    __slots__ = ("_entry", "_get", "_has_sort", "_key", "_names", "_options", "_tables")
+
+    def __init__(self, table: Table, name: str, consistent: bool) -> None:
+        self._tables = (name,)
+        self._has_sort = table.sort is not None
+        self._names = table.key_attributes()
+        self._key = b"{" + b",".join([_escaped(name) + b':{"S":%b}' for name in self._names]) + b"}"
+        request: dict[str, Any] = {"TableName": name, "ReturnConsumedCapacity": "TOTAL"}
+        request |= {"ConsistentRead": True} if consistent else {}
+        self._get = _escaped(request)[:-1] + b',"Key":' + self._key + b"}"
+        self._entry = _json(name) + b':{"Keys":['
+        self._options = b'],"ConsistentRead":true' if consistent else b"]"
+
+    def get_item(self, key: Key) -> PreparedRequest:
+        partition, sort = key
+        texts = (_json(partition), _json(sort)) if self._has_sort else (_json(partition),)
+        return PreparedRequest(self._get % texts, self._tables)
+
+    def entry(self, keys: Sequence[Key], attributes: tuple[str, ...] | None = None) -> bytes:
+        """Return this table's part of a BatchGetItem.
+
+        With `attributes` it requests those and the key, otherwise whole items.
+        """
+        text = self._key
+        if self._has_sort:
+            texts = [text % (_json(partition), _json(sort)) for partition, sort in keys]
+        else:
+            texts = [text % _json(partition) for partition, _ in keys]
+        projection = b"" if attributes is None else _projection(tuple(dict.fromkeys(self._names + attributes)))
+        return b"".join((self._entry, b",".join(texts), self._options, projection, b"}"))
+
+
+@lru_cache(TEMPLATE_CACHE_SIZE)
+def _projection(attributes: tuple[str, ...]) -> bytes:
+    return b"," + _json(_projection_parameters(attributes))[1:-1]
+
+
+def _projection_parameters(attributes: Sequence[str]) -> dict[str, Any]:
+    # An alias cannot hold a `#`; see `access_patterns.aliases_in`.
+    names = {f"#{attribute.replace('#', '__')}": attribute for attribute in attributes}
+    return {"ProjectionExpression": ", ".join(names), "ExpressionAttributeNames": names}
+
+
+@lru_cache(TEMPLATE_CACHE_SIZE)
+def point_requests(table: Table, prefix: str, consistent: bool) -> PointRequests:
+    """Return the templates for a table under a prefix."""
+    return PointRequests(table, prefix + table.name, consistent)
+
+
+def batch_get_item(entries: Mapping[str, bytes]) -> PreparedRequest:
+    """Return a BatchGetItem of each table's `entry`, by the table's full name."""
+    body = b'{"RequestItems":{' + b",".join(entries.values()) + b'},"ReturnConsumedCapacity":"TOTAL"}'
+    return PreparedRequest(body, tuple(entries))
+
+
+class QueryRequest:
+    """A template of a Query: its JSON up to the values, and the names of the values that it needs.
+
+    A limit and a start key may follow the values.
+    """
+
+    __slots__ = ("_head", "_index", "_placeholders", "_tables")
+
+    def __init__(self, head: bytes, names: Sequence[str], table: str, index: str | None) -> None:
+        self._head = head + b',"ExpressionAttributeValues":' if names else head
+        self._placeholders = [(f":{name}", name) for name in names]
+        self._tables = (table,)
+        self._index = index
+
+    def prepared(
+        self, values: Mapping[str, Any], limit: int | None, start: Mapping[str, Any] | None
+    ) -> PreparedRequest:
+        """Return the request with these values. `start` is a decoded key.
+
+        Raises:
+            KeyError: A value is missing.
+            TypeError: JSON cannot hold a value.
+            ValueError: DynamoDB cannot hold a value.
+        """
+        encoded: dict[str, dict[str, Any]] = {}
+        for placeholder, name in self._placeholders:
+            value = values[name]
+            encoded[placeholder] = {"S": value} if type(value) is str else encode(value)
+        body = self._head + _json(encoded) if encoded else self._head
+        end = b"}" if limit is None else b',"Limit":%d}' % limit
+        if start is not None:
+            end = b',"ExclusiveStartKey":' + _json(encode_item(start)) + end
+        return PreparedRequest(body + end, self._tables, self._index)
+
+
+def filtered(
+    pattern: AccessPattern, prefix: str, given: Collection[str], *expressions: str
+) -> tuple[dict[str, Any], frozenset[str]]:
+    """Return the part that a Query and a Scan share, and the names of the values that the request needs.
+
+    A clause of the filter applies if all its values are `given`. `expressions` are the request's other expressions.
+    """
+    clauses = [clause for clause in pattern.filter if values_in(clause) <= set(given)]
+    request: dict[str, Any] = {"TableName": prefix + pattern.table.name, "ReturnConsumedCapacity": "TOTAL"}
+    request |= {"IndexName": pattern.index} if pattern.index is not None else {}
+    request |= {"ConsistentRead": True} if pattern.consistent else {}
+    request |= {"FilterExpression": " AND ".join(clauses)} if clauses else {}
+    names = aliases_in(*expressions, *clauses)
+    request |= {"ExpressionAttributeNames": names} if names else {}
+    return request, values_in(*expressions, *clauses)
+
+
+@lru_cache(TEMPLATE_CACHE_SIZE)
+def query_request(
+    pattern: AccessPattern,
+    prefix: str,
+    given: tuple[str, ...],
+    backward: bool | None,
+    attributes: tuple[str, ...] | None,
+) -> QueryRequest:
+    """Return the template of a pattern's Query for the `given` values.
+
+    `backward` reverses the pattern's order; None counts the items instead of returning them.
+    """
+    request, used = filtered(pattern, prefix, given, pattern.key)
+    request |= {"KeyConditionExpression": pattern.key}
+    request |= {"Select": "COUNT"} if backward is None else {"ScanIndexForward": pattern.descending is backward}
+    if attributes is not None:
+        names = request.get("ExpressionAttributeNames", {})
+        request |= _projection_parameters(attributes)
+        request["ExpressionAttributeNames"] |= names
+    return QueryRequest(_json(request)[:-1], sorted(used), prefix + pattern.table.name, pattern.index)
+
+
+def set_or_remove(changes: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Return an UpdateExpression and its values: SET for attributes with a value, REMOVE for those that are None."""
+    values = {name: value for name, value in changes.items() if value is not None}
+    parts = []
+    if values:
+        parts.append("SET " + ", ".join(f"#{name} = :{name}" for name in values))
+    if len(values) < len(changes):
+        parts.append("REMOVE " + ", ".join(f"#{name}" for name in changes if name not in values))
+    return " ".join(parts), values
+
+
+def placeholders(expressions: Sequence[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the names and values that the expressions use. DynamoDB refuses a request with unused ones."""
+    names = aliases_in(*expressions)
+    parameters: dict[str, Any] = {"ExpressionAttributeNames": names} if names else {}
+    return parameters | value_placeholders(values_in(*expressions), values)
+
+
+def value_placeholders(used: Collection[str], values: Mapping[str, Any]) -> dict[str, Any]:
+    return {"ExpressionAttributeValues": {f":{name}": encode(values[name]) for name in used}} if used else {}
