@@ -120,6 +120,17 @@ def test_mechanisms_know_no_table() -> None:
     assert found == IN_THE_TABLE_OF_CONSUMERS
 
 
+def test_the_client_knows_no_session() -> None:
+    found = {
+        (str(source.relative_to(ROOT)), name)
+        for source in sources("datastore/dynamodb")
+        for name in modules_imported(source)
+        if name.startswith(("datastore.session.", "datastore.explain."))
+    }
+
+    assert found == set()
+
+
 def test_a_package_of_mechanisms_has_twelve_modules_at_most() -> None:
     """A reader takes them in at a glance."""
     crowded = {
