@@ -9,7 +9,8 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from datastore.matches.cricket import Match, MatchSnapshot, from_json, to_json
+from datastore.matches.cricket import Match, MatchSnapshot
+from datastore.matches.json_records import from_json, to_json
 from datastore.matches.leagues import League
 from datastore.matches.team_seasons import TeamSeason
 from datastore.matches.teams import Team

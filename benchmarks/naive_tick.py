@@ -26,8 +26,9 @@ from datastore.dynamodb.client import Client
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.matches.active_matches import ActiveMatches
-from datastore.matches.cricket import RECENT_BALLS, MatchSnapshot, from_json, to_json
+from datastore.matches.cricket import RECENT_BALLS, MatchSnapshot
 from datastore.matches.fixtures import Fixtures
+from datastore.matches.json_records import from_json, to_json
 from datastore.matches.live_state import live_score_of
 from datastore.session.metering import Deadline
 from datastore.session.store import Store

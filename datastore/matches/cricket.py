@@ -1,52 +1,27 @@
-"""What a cricket match consists of, as every provider tells it and as the tables keep it.
+"""The records of a cricket match, common to all providers and the tables.
 
-Closed sets are enums. What providers may add to any day (status texts, formats, kinds of dismissal) is plain text.
-Items hold nested values as JSON text: they are read and written whole, and JSON is a third of DynamoDB's own maps.
+Closed sets are enums. Open sets, to which providers may add (status texts, formats, kinds of dismissal), are text.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, TypeVar
 
-import msgspec
-from msgspec.structs import astuple
-
-T = TypeVar("T")
+from datastore.matches.json_records import Record
 
 RECENT_BALLS = 30
-# How an innings can end for a batter, for a time or for good, without a wicket.
+# The ways in which a batter's innings can end, or be interrupted, without a wicket.
 NOT_A_WICKET = frozenset({"retired hurt", "retired not out", "retired ill", "absent hurt"})
 
 
-class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
-    """An immutable record that is JSON without ceremony; what has its default is left out. `structs.replace` copies.
-
-    No record can come to hold itself, so the garbage collector need not look at them: 200 matches are 50,000.
-    """
-
-
-class Reference(Record, frozen=True):
-    """Reference data that are kept, of which a `version` is the last value.
-
-    What it is says nothing of the version: two that differ in it alone are equal.
-    """
-
-    def __eq__(self, other: object) -> bool:
-        return self.__class__ is other.__class__ and astuple(self)[:-1] == astuple(other)[:-1]
-
-    def __hash__(self) -> int:
-        return hash(astuple(self)[:-1])
-
-
 class MatchPhase(StrEnum):
-    """Where a match stands, whatever its provider calls it."""
+    """The phase of a match, independent of the provider's status texts."""
 
     UPCOMING = "upcoming"
     LIVE = "live"
     BREAK = "break"  # between innings, and for lunch, tea, dinner
-    STUMPS = "stumps"  # over for the day
-    INTERRUPTED = "interrupted"  # by rain or anything else, or delayed
+    STUMPS = "stumps"  # ended for the day
+    INTERRUPTED = "interrupted"  # or delayed, by rain or another cause
     FINISHED = "finished"
     ABANDONED = "abandoned"
     CANCELLED = "cancelled"
@@ -55,7 +30,7 @@ class MatchPhase(StrEnum):
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing more is to be expected of the match as it was scheduled."""
+        """Whether the match will not continue as scheduled."""
         return self in (MatchPhase.FINISHED, MatchPhase.ABANDONED, MatchPhase.CANCELLED, MatchPhase.POSTPONED)
 
 
@@ -82,7 +57,7 @@ PHASES: Mapping[str, MatchPhase] = {
 
 
 def phase_of(status: str) -> MatchPhase:
-    """The phase that a provider's status text means; UNKNOWN for a word that is new."""
+    """Return the phase of a provider's status text; UNKNOWN for an unknown text."""
     word = status.strip().rstrip(".").lower()
     return MatchPhase.STUMPS if word.startswith("stump") else PHASES.get(word, MatchPhase.UNKNOWN)
 
@@ -98,7 +73,7 @@ class ResultKind(StrEnum):
 
 
 class BatterStatus(StrEnum):
-    """Where a batter stands in an innings."""
+    """The status of a batter in an innings."""
 
     YET_TO_BAT = "yet_to_bat"
     BATTING = "batting"
@@ -110,7 +85,7 @@ class BatterStatus(StrEnum):
 
 
 class CricketEventKind(StrEnum):
-    """What happened in a match that is worth telling."""
+    """The kind of a match event."""
 
     INNINGS_START = "innings_start"
     WICKET = "wicket"
@@ -132,7 +107,7 @@ class CricketEventKind(StrEnum):
 
 
 class Extras(Record, frozen=True):
-    """Runs that no batter made, by kind."""
+    """Runs that are not credited to a batter, by kind."""
 
     byes: int = 0
     leg_byes: int = 0
@@ -146,7 +121,7 @@ class Extras(Record, frozen=True):
 
 
 class InningsScore(Record, frozen=True):
-    """The total of one innings. `balls` are those of the over in progress, `legal_balls` those of the innings."""
+    """The total of an innings. `balls` counts the over in progress, `legal_balls` the innings."""
 
     number: int
     team_id: str
@@ -162,12 +137,15 @@ class InningsScore(Record, frozen=True):
 
     @property
     def overs(self) -> str:
-        """As cricket writes them: 15.4 is 15 overs and 4 balls."""
+        """The overs in cricket notation: 15.4 is 15 overs and 4 balls."""
         return f"{self.completed_overs}.{self.balls}" if self.balls else str(self.completed_overs)
 
 
 class BattingLine(Record, frozen=True):
-    """A batter in a scorecard. `how_out` is the provider's word, `dismissal` a readable line, both None while in."""
+    """A batter in a scorecard.
+
+    `how_out` is the provider's word, `dismissal` a readable line. Both are None while the batter is in.
+    """
 
     player_id: str
     name: str
@@ -185,7 +163,7 @@ class BattingLine(Record, frozen=True):
 
 
 class BowlingLine(Record, frozen=True):
-    """A bowler in a scorecard. Wides and no-balls are runs conceded by them, as they count in `runs`."""
+    """A bowler in a scorecard. `wides` and `no_balls` are in conceded runs, which are part of `runs`."""
 
     player_id: str
     name: str
@@ -214,7 +192,7 @@ class FallOfWicket(Record, frozen=True):
 
 
 class Partnership(Record, frozen=True):
-    """The stand in progress: runs (with extras) and legal balls since the last wicket."""
+    """The partnership in progress: runs (with extras) and legal balls since the last wicket."""
 
     runs: int
     balls: int
@@ -232,7 +210,7 @@ class Scorecard(Record, frozen=True):
 
 
 class Wicket(Record, frozen=True):
-    """One dismissal on a ball. `kind` is the provider's word: caught, run out, timed out …"""
+    """A dismissal on a ball. `kind` is the provider's word: caught, run out, timed out …"""
 
     player_id: str
     name: str
@@ -242,15 +220,15 @@ class Wicket(Record, frozen=True):
 
     @property
     def is_out(self) -> bool:
-        """False for batters who retired and may come back, and for those who could not bat."""
+        """False for batters who retired and may return, and for batters who could not bat."""
         return self.kind.lower() not in NOT_A_WICKET
 
 
 class Ball(Record, frozen=True, array_like=True):
-    """One delivery. Ids grow with time within a match; `over` counts from 0.
+    """A delivery. Ids increase with time within a match; `over` counts from 0.
 
-    `number` is the legal ball it is in the over: a wide or no-ball has the number of the legal ball that follows it.
-    As JSON it is an array, for there are many: new attributes go to its end.
+    `number` is the number of the legal ball in the over. A wide or no-ball has the number of the next legal ball.
+    The JSON form is an array, since there are many balls: append new attributes at the end.
     """
 
     ball_id: int
@@ -277,12 +255,12 @@ class Ball(Record, frozen=True, array_like=True):
 
     @property
     def label(self) -> str:
-        """Where in the innings: 15.4 is the fourth ball of the sixteenth over."""
+        """The position in the innings: 15.4 is the fourth ball of the sixteenth over."""
         return f"{self.over}.{self.number}"
 
 
 class Venue(Record, frozen=True):
-    """Where a match is played."""
+    """The venue of a match."""
 
     name: str
     venue_id: str | None = None
@@ -291,14 +269,14 @@ class Venue(Record, frozen=True):
 
 
 class Toss(Record, frozen=True):
-    """Who won the toss, and chose to bat or to field."""
+    """The team that won the toss, and whether it elected to bat or to field."""
 
     team_id: str
     elected: str | None = None
 
 
 class Target(Record, frozen=True):
-    """What the side batting last needs to win; `method` names the rule if rain revised it (D/L)."""
+    """The target of the side that bats last. `method` names the rule by which it was revised (D/L)."""
 
     runs: int
     overs: str | None = None
@@ -306,7 +284,7 @@ class Target(Record, frozen=True):
 
 
 class Result(Record, frozen=True):
-    """How a match ended. `text` says it in a line; `eliminator`: a super over (or boundaries) decided a tie."""
+    """The result of a match. `text` is a readable line. With `eliminator` a super over or boundaries decided a tie."""
 
     kind: ResultKind
     text: str
@@ -330,9 +308,9 @@ class LineupPlayer(Record, frozen=True):
 
 
 class CricketEvent(Record, frozen=True):
-    """Something that happened, with the score just after it. `value` is the milestone's or the target's number.
+    """A match event, with the score after it. `value` is the number of a milestone or target.
 
-    `event_id` is the same however often the event is found: the ball or the innings, and the kind.
+    `event_id` consists of the ball or innings and the kind: an event that is found again has the same id.
     """
 
     event_id: str
@@ -347,13 +325,7 @@ class CricketEvent(Record, frozen=True):
 
 
 class Match(Record, frozen=True):
-    """A fixture and how it stands. Ids are the provider's; `format` and `status` are its words.
-
-    `scorecards` is None where a list brought summaries only, and `revision`, which grows with every change of it.
-    `version` counts the changes of its live state, `fence` is the number of the lock holder that wrote it last,
-    `last_ball_id` the last ball whose events were published. `operator_fields` are those that an operator set,
-    None where a list brought summaries only.
-    """
+    """A fixture and its state. Ids, `format` and `status` are the provider's."""
 
     match_id: str
     league_id: str
@@ -376,29 +348,26 @@ class Match(Record, frozen=True):
     follow_on: bool = False
     player_of_match: str | None = None
     innings: tuple[InningsScore, ...] = ()
+    #: None in summaries, as from the index.
     scorecards: tuple[Scorecard, ...] | None = None
+    #: The version of the live state.
     version: int = 0
+    #: The fencing token of the last writer of the live state.
     fence: int = 0
+    #: The last ball whose events were published.
     last_ball_id: int = 0
     updated_at: datetime | None = None
     live_updated_at: datetime | None = None
     archived_at: datetime | None = None
+    #: Grows with every change of the fixture. None in summaries.
     revision: int | None = 0
+    #: The fields that an operator set. None in summaries.
     operator_fields: tuple[str, ...] | None = ()
 
 
 class MatchSnapshot(Record, frozen=True):
-    """All that a provider tells of a match at one moment; `balls` all of them, oldest first."""
+    """A provider's snapshot of a match, with all `balls`, oldest first."""
 
     match: Match
     balls: tuple[Ball, ...] = ()
     lineups: tuple[LineupPlayer, ...] = ()
-
-
-def to_json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def from_json(text: str | bytes, kind: type[T]) -> T:
-    """Raises `ValueError` for what is not of that kind."""
-    return msgspec.json.decode(text, type=kind)

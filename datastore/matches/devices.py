@@ -1,4 +1,4 @@
-"""Where push notifications of a user go: one device a user (DEV-1 … DEV-4)."""
+"""Devices: the targets of push notifications, one per user (DEV-1 … DEV-4)."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ LIFETIME = timedelta(days=90)
 
 
 class Platform(StrEnum):
-    """What a device runs: the systems that APNs delivers matches to."""
+    """The operating system of a device. APNs delivers to all of these."""
 
     IOS = "ios"
     IPADOS = "ipados"
@@ -37,7 +37,7 @@ class Platform(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device that is registered for push notifications. Its tokens are not shown where the record is printed."""
+    """A device that is registered for push notifications. Its `repr` omits the push tokens."""
 
     user_id: str
     device_token: str = field(repr=False)
@@ -52,14 +52,14 @@ class Device:
 
 
 class Devices:
-    """One method for each access pattern. `now` is the moment of the request: what has expired is not there."""
+    """One method for each access pattern. `now` is the time of the request. Expired devices are not returned."""
 
     def __init__(self, store: Store, now: datetime) -> None:
         self._store = store
         self._now = now
 
     async def of_user(self, user_id: str) -> Device | None:
-        """DEV-1: one item is read, more only while those before have expired."""
+        """DEV-1: return the device of a user, or None. Reads one item, and more only after expired items."""
         values = {"partition": user_id, "now": self._now.timestamp()}
         start: Item | None = None
         while True:
@@ -79,10 +79,10 @@ class Devices:
         os_version: str,
         app_version: str,
     ) -> Device:
-        """DEV-2: register a device for 90 days in place of any other; its push-to-start token stays.
+        """DEV-2: register a device for 90 days in place of any other device. It keeps its push-to-start token.
 
-        It is written first and the others are looked for then, so that of two registrations at once the later finds
-        the earlier: whoever sees both keeps the one registered last, and one device is left, never two or none.
+        The device is written before the other devices are read. Of two concurrent registrations the later therefore
+        finds the earlier. A request that reads both keeps the last registered, so exactly one device remains.
         """
         key = keys.device(user_id, device_token)
         values: dict[str, Any] = {
@@ -96,27 +96,27 @@ class Devices:
             "one": 1,
         }
         written = await self._store.update(keys.REGISTER_DEVICE, key, **values)
-        assert written.item is not None, "An update without a condition answers the item."
+        assert written.item is not None, "An update without a condition returns the item."
         items = [item async for item in self._store.query_all(keys.REGISTER_DEVICE, {"partition": user_id})]
-        await asyncio.gather(*[self._replace(item) for item in _replaced(items)])
+        await asyncio.gather(*[self._replace(item) for item in _older(items)])
         return device_from(written.item)
 
     async def _replace(self, item: Item) -> None:
         key = keys.device(item["userId"], item["deviceToken"])
-        # One that was registered anew meanwhile is left: that registration looks after the others.
+        # A device that was registered again meanwhile remains: its registration removes the others.
         written = await self._store.delete(keys.REPLACE_DEVICE, key, seen=item.get("registeredAt", ""))
-        _saw_deleted(key, written.item if written.ok else None)
+        _observe_deleted(key, written.item if written.ok else None)
 
     async def update_push_to_start_token(
         self, user_id: str, device_token: str, token: str, expected: int | None = None
     ) -> Device:
-        """DEV-3: one that is known already is not written again.
+        """DEV-3: store a push-to-start token, unless it is stored already.
 
-        Raises `NotFound` when there is no such device, and `Outdated`.
+        Raises `NotFound` if there is no such device, `Outdated` if the stored version is not the expected one.
         """
         key = keys.device(user_id, device_token)
         item = await self._store.get(keys.UPDATE_PUSH_TO_START, key)
-        device = self._living(item)
+        device = self._unexpired(item)
         if device is None or item is None:
             raise _no_device()
         if not (self._store.is_retry and may_be_applied(item, expected, {"pushToStartToken": token})):
@@ -127,25 +127,25 @@ class Devices:
         written = await self._store.update(keys.UPDATE_PUSH_TO_START, key, **values)
         return updated_record(written, expected, {"pushToStartToken": token}, device_from, _no_device)
 
-    async def forget_push_to_start_token(self, user_id: str, device_token: str, rejected: str) -> None:
-        """DEV-3: the device is asked in no more until it tells a new token; one it has told meanwhile stays."""
+    async def remove_push_to_start_token(self, user_id: str, device_token: str, rejected: str) -> None:
+        """DEV-3: remove the rejected push-to-start token. A newer token of the device remains."""
         await self._store.update(
             keys.FORGET_PUSH_TO_START, keys.device(user_id, device_token), rejected=rejected, one=1
         )
 
     async def delete(self, user_id: str, device_token: str) -> Device | None:
-        """DEV-4: the device that was deleted, or None if there was none."""
+        """DEV-4: delete a device. Return it as it was, or None if there was none."""
         key = keys.device(user_id, device_token)
         written = await self._store.delete(keys.DELETE_DEVICE, key)
-        _saw_deleted(key, written.item)
-        return self._living(written.item)
+        _observe_deleted(key, written.item)
+        return self._unexpired(written.item)
 
-    def _living(self, item: Mapping[str, Any] | None) -> Device | None:
+    def _unexpired(self, item: Mapping[str, Any] | None) -> Device | None:
         device = record(device_from, item)
         return device if device and device.expires_at > self._now else None
 
 
-def _saw_deleted(key: Key, item: Item | None) -> None:
+def _observe_deleted(key: Key, item: Item | None) -> None:
     if item is not None:
         PUT_VERSIONS.observe((DEVICES.name, key), version_of(item))
 
@@ -154,8 +154,8 @@ def _no_device() -> NotFound:
     return NotFound("You have no such device: register it first.")
 
 
-def _replaced(items: Sequence[Item]) -> Sequence[Item]:
-    """All but the one that was registered last; of one moment's, the token decides."""
+def _older(items: Sequence[Item]) -> Sequence[Item]:
+    """Return all devices except the last registered. The token orders devices of one registration time."""
     return sorted(items, key=lambda item: (item.get("registeredAt", ""), item["deviceToken"]))[:-1]
 
 

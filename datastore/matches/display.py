@@ -1,28 +1,20 @@
-"""What a widget or a Live Activity shows of a match from one team's side: the record, and how it is built.
+"""Display states: the view of a match from one team's side, which widgets and Live Activities show.
 
-Building is pure: the same match, live state and names give the same display state.
+The functions are pure: the same match, live state and names give the same display state.
 """
 
 from dataclasses import dataclass
 from datetime import datetime
 
-from datastore.matches.cricket import (
-    Ball,
-    BatterStatus,
-    BattingLine,
-    BowlingLine,
-    InningsScore,
-    Match,
-    MatchPhase,
-    Record,
-)
+from datastore.matches.cricket import Ball, BatterStatus, BattingLine, BowlingLine, InningsScore, Match, MatchPhase
+from datastore.matches.json_records import Record
 from datastore.matches.leagues import League
-from datastore.matches.live_state import ActiveMatch, LiveScore, begun
+from datastore.matches.live_state import ActiveMatch, LiveScore, initial_state
 from datastore.matches.run_chase import Chase, balls_bowled, chase_of, is_closed, rate
 from datastore.matches.teams import Team
 
 RECENT_SHOWN = 12
-# The provider's status is shown where it is words; where it is a sign ("NS", "Aban."), these are.
+# The provider's status is shown if it consists of words. These replace abbreviations ("NS", "Aban.").
 PHASES = {
     MatchPhase.UPCOMING: "Not started",
     MatchPhase.LIVE: "Live",
@@ -40,7 +32,7 @@ SHORTEST_WORD = 4
 
 @dataclass(frozen=True, slots=True)
 class MatchNames:
-    """Who plays, and in which league; None for what is not in the tables."""
+    """The teams and the league of a match. Those that are not stored are None."""
 
     home: Team | None = None
     away: Team | None = None
@@ -48,7 +40,7 @@ class MatchNames:
 
 
 class DisplayInnings(Record, frozen=True):
-    """One innings in a word: 120/3, 120 (all out), 320/7d (declared)."""
+    """The short score of an innings: 120/3, 120 (all out), 320/7d (declared)."""
 
     number: int
     score: str
@@ -57,7 +49,7 @@ class DisplayInnings(Record, frozen=True):
 
 
 class DisplaySide(Record, frozen=True):
-    """A team's line. `score` is that of all its innings (245 & 120/3), `overs` those of the last one."""
+    """A team's line. `score` has all its innings (245 & 120/3), `overs` those of the last innings."""
 
     team_id: str
     name: str
@@ -85,7 +77,7 @@ class DisplayBatter(Record, frozen=True):
 
 
 class DisplayBowler(Record, frozen=True):
-    """Who bowls."""
+    """The current bowler."""
 
     name: str
     overs: str = "0"
@@ -99,7 +91,7 @@ class DisplayBowler(Record, frozen=True):
 
 
 class DisplayState(Record, frozen=True):
-    """A match from one team's side. Rates are runs an over; `recent` is the innings' last balls, the latest last."""
+    """A match from one team's side. Rates are in runs per over. `recent` has the last balls, the latest last."""
 
     match_id: str
     team_id: str
@@ -129,12 +121,12 @@ class DisplayState(Record, frozen=True):
 
 
 def display_state(match: Match, active: ActiveMatch | None, names: MatchNames, team_id: str) -> DisplayState:
-    """The match as it stands, from the side of `team_id`, which plays in it.
+    """Return the view of a match from the side of `team_id`, one of its teams.
 
-    Without a live state, or with one that is older than the match, the match itself tells how it stands.
+    Without a live state, or with one older than the match, the state is that of the match.
     """
     if active is None or active.version < match.version:
-        active = begun(match)
+        active = initial_state(match)
     live = active.live
     batting = _batting_team(match, live)
     home = _side(match.home_team_id, names.home, live.innings, batting)
@@ -198,11 +190,11 @@ def score_text(innings: InningsScore) -> str:
 
 
 def _batting_team(match: Match, live: LiveScore) -> str | None:
-    """Who is in: nobody between innings. Lunch and tea of a match without a limit of overs are no such break."""
+    """Return the batting side; None between innings. Lunch and tea without a limit of overs are no innings break."""
     if live.phase.is_over or not live.innings or is_closed(live.innings[-1]):
         return None
-    between = live.phase is MatchPhase.BREAK and match.scheduled_overs is not None
-    return None if between else live.innings[-1].team_id
+    is_between_innings = live.phase is MatchPhase.BREAK and match.scheduled_overs is not None
+    return None if is_between_innings else live.innings[-1].team_id
 
 
 def _status(live: LiveScore) -> str:
@@ -211,7 +203,7 @@ def _status(live: LiveScore) -> str:
 
 
 def _headline(home: DisplaySide, away: DisplaySide, live: LiveScore) -> str:
-    """The side that is in while a match is played, else both."""
+    """Return the batting side's score during a match, else both sides'."""
     if not live.innings:
         return f"{home.code} v {away.code}"
     current = live.innings[-1]
@@ -243,7 +235,7 @@ def _recent(balls: tuple[Ball, ...], current: InningsScore) -> str:
 
 
 def ball_text(ball: Ball) -> str:
-    """As scorers write it: `.` for no run, 4, W, 2wd, 5nb, 1lb, W1 (a run out after a run)."""
+    """Return a ball in the scorers' notation: `.` for no run, 4, W, 2wd, 5nb, 1lb, W1 (a run out after a run)."""
     extras, out = ball.extras, any(wicket.is_out for wicket in ball.wickets)
     if extras.wides:
         text = f"{extras.wides if extras.wides > 1 else ''}wd"
@@ -257,16 +249,16 @@ def ball_text(ball: Ball) -> str:
 
 
 def _situation(match: Match, live: LiveScore, sides: tuple[DisplaySide, DisplaySide], chase: Chase | None) -> str:
-    """The match in a line, from the first side's view."""
+    """Return the situation of the match in a line, from the first side's view."""
     team, _ = sides
     if live.phase.is_over:
         return live.result.text if live.result else live.note or PHASES[live.phase]
     if not live.innings:
-        return _before(match, sides)
+        return _before_start(match, sides)
     if chase is not None:
         name = next(side.name for side in sides if side.team_id == chase.team_id)
         method = f" ({live.target.method})" if live.target and live.target.method and not chase.super_over else ""
-        return f"{chase.told(name)}{method}"
+        return f"{chase.summary(name)}{method}"
     current = live.innings[-1]
     if match.scheduled_overs or len(live.innings) == 1:
         return ("Batting" if current.team_id == team.team_id else "Bowling") + (
@@ -275,17 +267,17 @@ def _situation(match: Match, live: LiveScore, sides: tuple[DisplaySide, DisplayS
     return _lead(team.team_id, live)
 
 
-def _before(match: Match, sides: tuple[DisplaySide, DisplaySide]) -> str:
+def _before_start(match: Match, sides: tuple[DisplaySide, DisplaySide]) -> str:
     if match.toss:
         winner = next((side.name for side in sides if side.team_id == match.toss.team_id), None)
         if winner:
             elected = match.toss.elected
-            return f"{winner} won the toss" + (f" and chose to {_to_do(elected)}" if elected else "")
+            return f"{winner} won the toss" + (f" and chose to {_elected_verb(elected)}" if elected else "")
     return f"Starts on {match.start_time.day} {match.start_time:%b at %H:%M} UTC"
 
 
-def _to_do(elected: str) -> str:
-    """`batting`, `bat` and `bowling`, `field`, as providers have it."""
+def _elected_verb(elected: str) -> str:
+    """Return `bat` or `field`. Providers write `batting`, `bat`, `bowling` or `field`."""
     return "bat" if elected.lower().startswith("bat") else "field"
 
 

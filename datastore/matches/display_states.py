@@ -1,4 +1,4 @@
-"""Display states as the table `DisplayStateCache` keeps them for a while (DSC-1, DSC-2)."""
+"""The cache of display states in the table `DisplayStateCache` (DSC-1, DSC-2)."""
 
 import asyncio
 import logging
@@ -11,9 +11,10 @@ from datastore.dynamodb.records import parsed
 from datastore.errors import BadUserInput, DomainError, Internal
 from datastore.keyspace.matches import display_states, leagues, teams
 from datastore.matches.active_matches import ActiveMatches
-from datastore.matches.cricket import Match, MatchPhase, from_json, to_json
+from datastore.matches.cricket import Match, MatchPhase
 from datastore.matches.display import DisplayState, MatchNames, display_state
 from datastore.matches.fixtures import Fixtures
+from datastore.matches.json_records import from_json, to_json
 from datastore.matches.leagues import league_from
 from datastore.matches.live_state import ActiveMatch
 from datastore.matches.teams import team_from
@@ -31,100 +32,100 @@ logger = logging.getLogger(__name__)
 
 
 class DisplayStates:
-    """One method for each access pattern, and `refresh` for whoever changes matches."""
+    """One method for each access pattern."""
 
     def __init__(self, store: Store, now: datetime) -> None:
         self._store = store
         self._now = now
 
     async def by_id(self, match_id: str, team_id: str) -> DisplayState | None:
-        """DSC-1: what is kept, else built from the tables and kept; None for an unknown match.
+        """DSC-1: return the cached state, or build and cache it; None for an unknown match.
 
-        Raises `BadUserInput` when the team does not play in it.
+        Raises `BadUserInput` if the team does not play in the match.
         """
-        if (kept := await self._kept(match_id, team_id)) is not None:
-            return kept
+        if (cached := await self._cached(match_id, team_id)) is not None:
+            return cached
         match, active = await asyncio.gather(
             Fixtures(self._store, self._now).by_id(match_id), ActiveMatches(self._store, self._now).by_id(match_id)
         )
         if match is None:
             return None
-        _plays(match, team_id)
+        _check_plays(match, team_id)
         return await self._build(match, active, team_id)
 
     async def of_match(self, match: Match, team_id: str) -> DisplayState:
-        """DSC-1 of a match that was read already; a state that is older than the match does not serve.
+        """DSC-1: return the state of a match that was read already. A cached state older than the match is not used.
 
-        Raises `BadUserInput` when the team does not play in it.
+        Raises `BadUserInput` if the team does not play in the match.
         """
-        _plays(match, team_id)
-        kept = await self._kept(match.match_id, team_id)
-        if kept is not None and kept.version >= match.version:
-            return kept
-        # Its live state, both teams and the league are asked for in one tick, and so go out as one BatchGetItem.
+        _check_plays(match, team_id)
+        cached = await self._cached(match.match_id, team_id)
+        if cached is not None and cached.version >= match.version:
+            return cached
+        # One BatchGetItem reads the live state, both teams and the league.
         active, names = await asyncio.gather(
             ActiveMatches(self._store, self._now).by_id(match.match_id), self.names(match)
         )
-        return await self._keep(display_state(match, active, names, team_id))
+        return await self._put(display_state(match, active, names, team_id))
 
-    async def kept(self, match: Match) -> dict[str, DisplayState]:
-        """What is kept of the match, by team id: one BatchGetItem, and nothing is built."""
+    async def cached(self, match: Match) -> dict[str, DisplayState]:
+        """DSC-1: return the cached states of the match by team id, read by one BatchGetItem."""
         teams = (match.home_team_id, match.away_team_id)
-        states = await asyncio.gather(*[self._kept(match.match_id, team) for team in teams])
+        states = await asyncio.gather(*[self._cached(match.match_id, team) for team in teams])
         return {state.team_id: state for state in states if state is not None}
 
     async def names(self, match: Match) -> MatchNames:
-        """TM-1 and LG-1: who plays, and where; what is unknown or damaged is None."""
+        """TM-1 and LG-1: return the teams and the league of a match. Unknown and damaged ones are None."""
         home, away, league = await asyncio.gather(
-            self._named(teams.TEAM, match.home_team_id),
-            self._named(teams.TEAM, match.away_team_id),
-            self._named(leagues.LEAGUE, match.league_id),
+            self._item(teams.TEAM, match.home_team_id),
+            self._item(teams.TEAM, match.away_team_id),
+            self._item(leagues.LEAGUE, match.league_id),
         )
-        return MatchNames(_read(team_from, home), _read(team_from, away), _read(league_from, league))
+        return MatchNames(_record(team_from, home), _record(team_from, away), _record(league_from, league))
 
-    async def _named(self, pattern: AccessPattern, id: str) -> Item | None:
-        """Return the item of an id; None for an empty id, as of a fixture of another program that names no team."""
+    async def _item(self, pattern: AccessPattern, id: str) -> Item | None:
+        """Return the item of an id. An empty id is that of a fixture of another program without the team."""
         return await self._store.get(pattern, Key(id)) if id else None
 
     async def refresh(
         self, match: Match, active: ActiveMatch, *, names: MatchNames | None = None
     ) -> dict[str, DisplayState]:
-        """DSC-2: build and keep the states of both teams, by team id. With `names` nothing is read.
+        """DSC-2: build and cache the states of both teams. Return them by team id. With `names` nothing is read.
 
-        A version may be told again, without its events: what is kept of it then stays, and is answered.
-        A state that cannot be kept is logged, and answered all the same: what is kept ends by itself.
+        A version may be repeated without its events: then the cached state of that version remains, and is returned. A
+        state that cannot be cached is logged and returned: an outdated state in the cache has a TTL.
         """
         if names is None:
             names = await self.names(match)
         built = [display_state(match, active, names, team) for team in (match.home_team_id, match.away_team_id)]
-        kept = await asyncio.gather(*[self._keep(state) for state in built])
-        return {state.team_id: state for state in kept}
+        newest = await asyncio.gather(*[self._put(state) for state in built])
+        return {state.team_id: state for state in newest}
 
     async def _build(self, match: Match, active: ActiveMatch | None, team_id: str) -> DisplayState:
-        return await self._keep(display_state(match, active, await self.names(match), team_id))
+        return await self._put(display_state(match, active, await self.names(match), team_id))
 
-    async def _kept(self, match_id: str, team_id: str) -> DisplayState | None:
+    async def _cached(self, match_id: str, team_id: str) -> DisplayState | None:
         item = await self._store.get(display_states.DISPLAY_STATE, display_states.display_state(match_id, team_id))
         return self._valid(item)
 
-    async def _keep(self, state: DisplayState) -> DisplayState:
-        """The newer of this state and the one that is kept."""
+    async def _put(self, state: DisplayState) -> DisplayState:
+        """Cache a state unless the cached state is newer. Return the newer of both."""
         item = display_state_item(state, self._now)
-        # Of two states of one version the one that tells what happened stays.
-        least = state.version if state.last_event is not None else state.version - 1
-        values = {"version": least, "now": int(self._now.timestamp())}
+        # Of two states of one version, the state with an event is the newer.
+        replaced = state.version if state.last_event is not None else state.version - 1
+        values = {"version": replaced, "now": int(self._now.timestamp())}
         try:
             written = await self._store.put(display_states.KEEP, item, **values)
         except DomainError as problem:
-            logger.warning("The display state of match %s could not be kept: %s", state.match_id, problem)
+            logger.warning("The display state of match %s could not be cached: %s", state.match_id, problem)
             return state
         return state if written.ok else self._valid(written.item) or state
 
     def _valid(self, item: Item | None) -> DisplayState | None:
-        """Return None for what has expired, and for what another program or earlier release keeps in another form."""
+        """Return the state of an item; None if it has expired, or has a form other than this release's."""
         if item is None or "state" not in item or item.get("ttl", 0) <= self._now.timestamp():
             return None
-        return _read(display_state_from, item)
+        return _record(display_state_from, item)
 
 
 def display_state_item(state: DisplayState, now: datetime) -> Item:
@@ -144,19 +145,19 @@ def display_state_from(item: Mapping[str, Any]) -> DisplayState:
 
 
 def lifetime(phase: MatchPhase) -> timedelta:
-    """How long a state is good for: one of a live match is soon replaced, or its poller is dead."""
+    """Return the TTL of a state. The state of a live match is replaced soon, unless its poller has failed."""
     if phase.is_over:
         return FINISHED_LIFETIME
     return UPCOMING_LIFETIME if phase is MatchPhase.UPCOMING else LIVE_LIFETIME
 
 
-def _plays(match: Match, team_id: str) -> None:
+def _check_plays(match: Match, team_id: str) -> None:
     if team_id not in (match.home_team_id, match.away_team_id):
         raise BadUserInput(
             f"`teamId` must be a team of the match: {match.home_team_id!r} or {match.away_team_id!r}.", field="teamId"
         )
 
 
-def _read(convert: Callable[[Mapping[str, Any]], T], item: Item | None) -> T | None:
-    found = None if item is None else parsed(convert, item)
-    return None if isinstance(found, Internal) else found
+def _record(convert: Callable[[Mapping[str, Any]], T], item: Item | None) -> T | None:
+    result = None if item is None else parsed(convert, item)
+    return None if isinstance(result, Internal) else result

@@ -1,4 +1,4 @@
-"""What the provider said last of each match (FXC-1 … FXC-6): compressed JSON, good for a while."""
+"""The fixture cache: the provider's last snapshot of each match as compressed JSON, with a TTL (FXC-1 … FXC-6)."""
 
 import asyncio
 import zlib
@@ -10,7 +10,8 @@ from typing import Any
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import readable, record
 from datastore.keyspace.matches import fixture_cache as keys
-from datastore.matches.cricket import MatchPhase, MatchSnapshot, from_json, to_json
+from datastore.matches.cricket import MatchPhase, MatchSnapshot
+from datastore.matches.json_records import from_json, to_json
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.timestamps import from_iso, iso
 from datastore.session.pagination import Page, Span, read_page
@@ -18,13 +19,13 @@ from datastore.session.store import Store
 
 UPCOMING_LIFETIME = timedelta(hours=12)
 LIVE_LIFETIME = timedelta(minutes=30)
-OVER_LIFETIME = timedelta(days=7)
-FASTEST = 1  # zlib's level: a twelfth of the size already, and it is done at every change
+FINISHED_LIFETIME = timedelta(days=7)
+COMPRESSION_LEVEL = 1  # zlib's fastest, for every change: the text shrinks to a twelfth
 
 
 @dataclass(frozen=True, slots=True)
 class CachedMatch:
-    """A match as the provider told it. `version` is that of the live state it became, 0 when it became none."""
+    """A snapshot from the provider. `version` is that of the live state it became, 0 if it became none."""
 
     snapshot: MatchSnapshot
     version: int
@@ -32,40 +33,40 @@ class CachedMatch:
 
 
 class FixtureCache:
-    """One method for each access pattern. What has expired is not answered."""
+    """One method for each access pattern. Expired snapshots are not returned."""
 
     def __init__(self, store: Store, now: datetime) -> None:
         self._store = store
         self._now = now
 
     async def get(self, match_id: str, pattern: AccessPattern = keys.CACHED) -> CachedMatch | None:
-        """FXC-1: reads of one tick go out together."""
+        """FXC-1: return the snapshot of a match, or None. Batched with other point reads."""
         item = await self._store.get(pattern, keys.cached(match_id))
         if item is None or "snapshot" not in item or item.get("ttl", 0) <= self._now.timestamp():
-            return None  # another program keeps the provider's answer in a form of its own
+            return None  # another program stores the provider's response in its own form
         return record(cached_from, item)
 
     async def get_many(self, match_ids: Sequence[str]) -> dict[str, CachedMatch]:
-        """FXC-2: those that are there."""
+        """FXC-2: return the cached snapshots among those of the ids."""
         found = await asyncio.gather(*[self.get(match_id, keys.CACHED_MANY) for match_id in match_ids])
         return {match_id: cached for match_id, cached in zip(match_ids, found, strict=True) if cached is not None}
 
     async def of_league(self, league_id: str, span: Span) -> Page:
-        """FXC-3: which matches of a league are cached, soonest first; keys and times only."""
+        """FXC-3: return the cached matches of a league, soonest first. The items have only keys and times."""
         values = {"partition": league_id, "now": self._now.timestamp()}
         return await read_page(self._store, keys.CACHED_OF_LEAGUE, [values], span)
 
     async def all(self) -> list[CachedMatch]:
-        """FXC-4."""
+        """FXC-4: return all snapshots."""
         items = await self._store.scan(keys.ALL_CACHED, now=self._now.timestamp())
         return readable(cached_from, [item for item in items if "snapshot" in item])
 
     async def put(self, snapshot: MatchSnapshot, version: int = 0) -> None:
-        """FXC-5."""
+        """FXC-5: store a snapshot."""
         await self._store.put(keys.CACHE, self._item(snapshot, version))
 
     async def put_all(self, snapshots: Sequence[MatchSnapshot]) -> None:
-        """FXC-6."""
+        """FXC-6: store snapshots that became no live state."""
         await self._store.write_all(keys.CACHE_MANY, puts=[self._item(snapshot, 0) for snapshot in snapshots])
 
     def _item(self, snapshot: MatchSnapshot, version: int) -> Item:
@@ -74,7 +75,7 @@ class FixtureCache:
             "matchId": match.match_id,
             "leagueId": match.league_id,
             "startingAt": iso(match.start_time),
-            "snapshot": zlib.compress(to_json(snapshot).encode(), FASTEST),
+            "snapshot": zlib.compress(to_json(snapshot).encode(), COMPRESSION_LEVEL),
             "version": version,
             "fetchedAt": iso(self._now),
             "ttl": int((self._now + _lifetime(match.phase)).timestamp()),
@@ -83,7 +84,7 @@ class FixtureCache:
 
 def _lifetime(phase: MatchPhase) -> timedelta:
     if phase.is_over:
-        return OVER_LIFETIME
+        return FINISHED_LIFETIME
     return UPCOMING_LIFETIME if phase is MatchPhase.UPCOMING else LIVE_LIFETIME
 
 

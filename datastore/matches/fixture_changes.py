@@ -1,9 +1,9 @@
-"""Changes of `cricket-fixtures` that subscribers of a match see."""
+"""Changes of the table `cricket-fixtures` that the subscribers of a match receive."""
 
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.codec import Item
 
-# The facts and the state of a match, without the attributes that only pollers and syncs use, and times of writes.
+# The facts and the state of a match, without the times of writes and the attributes that only pollers and syncs use.
 SHOWN = (
     "leagueId",
     "leagueCode",
@@ -32,7 +32,7 @@ SHOWN = (
 def is_shown(change: Change) -> bool:
     """Return whether a change of a fixture shows in `matchUpdates`, and no change of `active-matches` follows it.
 
-    A fixture that is new has no subscribers, and a deleted one shows nothing.
+    A new fixture has no subscribers, and a deleted fixture shows nothing.
     """
     old, new = change.old, change.new
     if old is None or new is None or _is_written_by_poller(old, new):

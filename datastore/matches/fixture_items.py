@@ -1,4 +1,4 @@
-"""Matches as items of `cricket-fixtures`, and as items of its index."""
+"""Matches as items of the table `cricket-fixtures`, and of its index."""
 
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -10,30 +10,20 @@ import msgspec
 
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.record_decoder import RecordDecoder, derived, flag, number, text, texts
-from datastore.matches.cricket import (
-    InningsScore,
-    Match,
-    MatchPhase,
-    Result,
-    Scorecard,
-    Target,
-    Toss,
-    Venue,
-    phase_of,
-    to_json,
-)
+from datastore.matches.cricket import InningsScore, Match, MatchPhase, Result, Scorecard, Target, Toss, Venue, phase_of
+from datastore.matches.json_records import to_json
 from datastore.matches.operator_fields import OPERATOR_FIELDS, operator_fields_from
 from datastore.model.timestamps import from_iso, iso
 from datastore.model.versioning import REVISION
 from datastore.session.optimistic_locking import version
 
 PHASE_NAMES = {phase.value: phase for phase in MatchPhase}
-# The texts of an unknown phase.
+# The stored values of an unknown phase.
 NO_PHASE = ("", MatchPhase.UNKNOWN.value)
 
 
-def _text_of(kind: Any) -> Callable[[str | None], Any]:
-    """Return a function that decodes an attribute that holds JSON."""
+def _json_decoder(kind: Any) -> Callable[[str | None], Any]:
+    """Return a function that decodes a JSON attribute."""
     decode = msgspec.json.Decoder(kind).decode
     return lambda text: None if text is None else decode(text)
 
@@ -47,7 +37,7 @@ def _status(stored: str | None) -> str:
 
 
 def _phase(status: str, stored: str | None) -> MatchPhase:
-    """Return the stored phase, or the phase that the status implies where an earlier release did not know it."""
+    """Return the stored phase, or the phase implied by the status if an earlier release stored an unknown one."""
     return phase_of(status) if stored is None or stored in NO_PHASE else PHASE_NAMES[stored]
 
 
@@ -60,20 +50,20 @@ def _innings(stored: tuple[InningsScore, ...] | None) -> tuple[InningsScore, ...
 
 
 def _follow_on(stored: bool | None, innings: tuple[InningsScore, ...]) -> bool:
-    return _bats_again(innings) if stored is None else stored
+    return _has_follow_on(innings) if stored is None else stored
 
 
-def _bats_again(innings: tuple[InningsScore, ...]) -> bool:
-    """Return whether a side batted twice in a row. In a super over that is no follow-on: the chasing side begins."""
-    return any(two.team_id == one.team_id and not two.super_over for one, two in pairwise(innings))
+def _has_follow_on(innings: tuple[InningsScore, ...]) -> bool:
+    """Return whether a side batted twice in a row. A super over is no follow-on: the chasing side bats first in it."""
+    return any(later.team_id == earlier.team_id and not later.super_over for earlier, later in pairwise(innings))
 
 
 def match_item(match: Match, now: datetime) -> Item:
-    """Return the whole item, without attributes that are None."""
+    """Return the complete item, without attributes that are None."""
     item = {
         "matchId": match.match_id,
-        **facts_of(match),
-        **state_of(match),
+        **fact_attributes(match),
+        **state_attributes(match),
         "version": match.version,
         "fence": match.fence,
         "lastBallId": match.last_ball_id,
@@ -83,8 +73,8 @@ def match_item(match: Match, now: datetime) -> Item:
     return {name: value for name, value in item.items() if value is not None}
 
 
-def facts_of(match: Match) -> Item:
-    """Return the attributes that are known before the first ball."""
+def fact_attributes(match: Match) -> Item:
+    """Return the attributes that are set before the first ball."""
     return {
         "leagueId": match.league_id,
         "leagueCode": match.league_code,
@@ -94,21 +84,21 @@ def facts_of(match: Match) -> Item:
         "seasonId": match.season_id,
         "round": match.round,
         "format": match.format,
-        "venue": _text(match.venue),
+        "venue": _json(match.venue),
         "scheduledOvers": match.scheduled_overs,
         "ballsPerOver": match.balls_per_over,
     }
 
 
-def state_of(match: Match) -> Item:
+def state_attributes(match: Match) -> Item:
     """Return the attributes that change while a match is played."""
     return {
         "status": match.status,
         "phase": match.phase.value,
         "note": match.note,
-        "toss": _text(match.toss),
-        "target": _text(match.target),
-        "result": _text(match.result),
+        "toss": _json(match.toss),
+        "target": _json(match.target),
+        "result": _json(match.result),
         "followOn": match.follow_on,
         "playerOfMatch": match.player_of_match,
         "scores": to_json(match.innings),
@@ -116,9 +106,9 @@ def state_of(match: Match) -> Item:
     }
 
 
-def live_of(match: Match, now: datetime) -> Item:
+def live_attributes(match: Match, now: datetime) -> Item:
     return {
-        **state_of(match),
+        **state_attributes(match),
         "version": match.version,
         "fence": match.fence,
         "lastBallId": match.last_ball_id,
@@ -128,15 +118,15 @@ def live_of(match: Match, now: datetime) -> Item:
     }
 
 
-def _text(value: object | None) -> str | None:
+def _json(value: object | None) -> str | None:
     return None if value is None else to_json(value)
 
 
-# A match from the table, or from its index, which has no scorecards, and neither the phase nor the follow-on.
+# A match from the table, or from its index, which projects no scorecards, phase or follow-on.
 match_from = RecordDecoder(
     Match,
     match_id=text("matchId"),
-    # Items of other programs need the attributes of the keys alone: that of the table and those of its index.
+    # Only the key attributes of the table and of its index are required in items of other programs.
     league_id=text("leagueId", default=""),
     league_code=text("leagueCode"),
     home_team_id=text("homeTeamId", default=""),
@@ -149,18 +139,18 @@ match_from = RecordDecoder(
     round=text("round", default=None),
     format=text("format", default=None),
     note=text("note", default=None),
-    venue=text("venue", _text_of(Venue), default=None),
-    toss=text("toss", _text_of(Toss), default=None),
+    venue=text("venue", _json_decoder(Venue), default=None),
+    toss=text("toss", _json_decoder(Toss), default=None),
     scheduled_overs=number("scheduledOvers", default=None),
     balls_per_over=number("ballsPerOver", default=6),
-    target=text("target", _text_of(Target), default=None),
-    result=text("result", _text_of(Result), default=None),
-    _innings=text("scores", _text_of(tuple[InningsScore, ...]), default=None),
+    target=text("target", _json_decoder(Target), default=None),
+    result=text("result", _json_decoder(Result), default=None),
+    _innings=text("scores", _json_decoder(tuple[InningsScore, ...]), default=None),
     innings=derived(_innings, "_innings"),
     _follow_on=flag("followOn", default=None),
     follow_on=derived(_follow_on, "_follow_on", "innings"),
     player_of_match=text("playerOfMatch", default=None),
-    scorecards=text("scorecards", _text_of(tuple[Scorecard, ...]), default=None),
+    scorecards=text("scorecards", _json_decoder(tuple[Scorecard, ...]), default=None),
     version=number("version", default=0),
     fence=number("fence", default=0),
     last_ball_id=number("lastBallId", default=0),
@@ -176,8 +166,8 @@ tick_from = match_from.without(
 )
 
 
-# Parts of a match that are read only if the query selects them: the API fields that show each part, and the record's
-# fields in it. There are few parts, so each combination has its own decoder.
+# The parts of a match that are decoded only if the query selects them: the API fields of each part, and its fields in
+# the record. There are few parts, so each combination has its own decoder.
 _PARTS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("venue",): ("venue",),
     ("result",): ("result",),
@@ -191,23 +181,23 @@ _PARTS: Mapping[tuple[str, ...], tuple[str, ...]] = {
     ("version", "revision"): ("version", "fence", "last_ball_id", "revision"),
     ("updatedAt", "liveUpdatedAt", "archivedAt"): ("updated_at", "live_updated_at", "archived_at"),
 }
-# The fields that show none of these, or read them again.
+# The API fields that need none of these parts, or read them again.
 _OTHERS = (
     *("__typename", "id", "matchId", "leagueId", "leagueCode", "league", "homeTeamId", "homeTeam"),
     *("awayTeamId", "awayTeam", "startTime", "status", "phase", "round", "format", "lineups", "liveScore"),
     *("active", "isFollowed", "followers", "liveActivities"),
 )
-_KNOWN = frozenset(chain(_OTHERS, *_PARTS))
+_ALL_FIELDS = frozenset(chain(_OTHERS, *_PARTS))
 
 
 @lru_cache(256)
-def shown_of(fields: frozenset[str]) -> RecordDecoder[Match]:
-    """Return the decoder for an item of the table of which these fields are shown."""
-    if not fields <= _KNOWN:
-        return match_from  # for a display state all of a match counts
-    left = [values for shown_by, values in _PARTS.items() if fields.isdisjoint(shown_by)]
-    return match_from.without(frozenset(chain.from_iterable(left)))
+def decoder_for(fields: frozenset[str]) -> RecordDecoder[Match]:
+    """Return the decoder for an item of the table of which a query selects these fields."""
+    if not fields <= _ALL_FIELDS:
+        return match_from  # a display state needs the complete match
+    omitted = [values for shown_by, values in _PARTS.items() if fields.isdisjoint(shown_by)]
+    return match_from.without(frozenset(chain.from_iterable(omitted)))
 
 
-# A match from the index, which holds no revision: that is None, not 0.
+# A match from the index, which does not project the revision: it is None, not 0.
 summary_from = match_from.but(revision=derived(_unknown), operator_fields=derived(_unknown))

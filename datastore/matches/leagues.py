@@ -12,7 +12,7 @@ from datastore.dynamodb.records import readable, record
 from datastore.errors import Conflict, NotFound, possibly_deleted
 from datastore.keyspace.matches import leagues as keys
 from datastore.keyspace.matches.leagues import LEAGUES
-from datastore.matches.cricket import Reference
+from datastore.matches.json_records import Reference
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import Key
 from datastore.model.identifiers import ascii_upper
@@ -30,11 +30,11 @@ from datastore.session.optimistic_locking import (
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 
-TRIES = 5
+ATTEMPTS = 5
 
 
 class League(Reference, frozen=True):
-    """A league. `code` is its short name (IPL), `active` tells that its matches are synced and polled."""
+    """A league. `code` is its short name (IPL). The matches of an `active` league are synced and polled."""
 
     league_id: str
     name: str
@@ -61,62 +61,62 @@ ATTRIBUTES = {
 
 
 class Leagues:
-    """One method for each access pattern. Writes are dated `now` and drop what is `remembered` of the leagues.
+    """One method for each access pattern. Writes have the time `now`, and invalidate the leagues in the scan cache.
 
-    Without `remembered`, as in a process that serves nobody, every read is made.
+    Without a scan cache, as in a process without clients, every call reads the table.
     """
 
-    def __init__(self, store: Store, now: datetime, remembered: ScanCache | None = None) -> None:
+    def __init__(self, store: Store, now: datetime, scan_cache: ScanCache | None = None) -> None:
         self._store = store
         self._now = now
-        self._remembered = remembered
+        self._scan_cache = scan_cache
 
     async def by_id(self, league_id: str) -> League | None:
-        """LG-1."""
+        """LG-1: return a league, or None. An empty id is that of a fixture of another program without a league."""
         if not league_id:
-            return None  # as of a fixture of another program that names none
+            return None
         found = await self._store.find(keys.LEAGUE, Key(league_id))
         return None if found is None else found.record(league_from)
 
     async def all(self, *, active: bool | None = None) -> Sequence[League]:
-        """LG-2, LG-3: the leagues by name, all or those that are (not) active, as they were at most 30 seconds ago."""
+        """LG-2, LG-3: return all, or the (in)active, leagues by name, at most 30 seconds old."""
         if active:
             return await self._scan(keys.ACTIVE_LEAGUES, active=True)
         leagues = await self._scan(keys.ALL_LEAGUES)
         return leagues if active is None else [league for league in leagues if not league.active]
 
     async def check_code(self, code: str) -> None:
-        """LG-2: raise `NotFound` unless a league has this code, as the leagues were at most 30 seconds ago."""
+        """LG-2: raise `NotFound` unless a league has this code. The leagues are at most 30 seconds old."""
         if all(league.code != code for league in await self.all()):
             raise NotFound(f"There is no league with the code {code!r}.")
 
     async def active(self) -> Sequence[League]:
-        """LG-3 as it is now, for jobs."""
+        """LG-3: return the active leagues without the cache, for jobs."""
         return _by_name(await self._store.scan(keys.ACTIVE_LEAGUES, active=True))
 
     async def put(self, league: League) -> League:
-        """LG-4: the league as it stands now; once more where it was at a greater version than could be known.
+        """LG-4: store a league. Return it as stored. Repeats the write if the stored version is greater than observed.
 
-        Raises `Conflict` when others change it again and again meanwhile.
+        Raises `Conflict` if other requests change the league at each attempt.
         """
         stored = replace(league, code=ascii_upper(league.code), updated_at=self._now)
-        there, place = 0, _place(league.league_id)
-        for _ in range(TRIES):
+        there, place = 0, _address(league.league_id)
+        for _ in range(ATTEMPTS):
             stored = replace(stored, version=PUT_VERSIONS.next(self._now, place, above=there))
             item = league_item(stored)
             try:
                 written = await self._store.put(keys.PUT_LEAGUE, item, version=stored.version, nothing="NULL")
             finally:
-                self._forget()
+                self._invalidate()
             if written.ok or (written.is_retry and written.item == item):
                 return stored
             there = version_of(written.item or {})
-        raise Conflict("The league is being changed by others at the same time; try again.", retryable=True)
+        raise Conflict("Other requests are changing the league at the same time; try again.", retryable=True)
 
     async def update(self, league_id: str, changes: Mapping[str, Any], expected: int | None = None) -> League:
-        """LG-5: change fields, named as `League` names them; None takes a value away. The league as it is then.
+        """LG-5: change fields, named as in `League`; None removes a value. Return the changed league.
 
-        Raises `NotFound` when there is no such league, `Outdated` when it is not at the version that is expected.
+        Raises `NotFound` if there is no such league, `Outdated` if the stored version is not the expected one.
         """
         attributes = {ATTRIBUTES[name]: value for name, value in changes.items()}
         if "code" in attributes:
@@ -126,39 +126,39 @@ class Leagues:
         try:
             written = await self._store.update(keys.UPDATE_LEAGUE, Key(league_id), update=expression, **values)
         finally:
-            self._forget()
+            self._invalidate()
         return updated_record(written, expected, attributes, league_from, _no_league)
 
     async def delete(self, league_id: str) -> League:
-        """LG-6: the league that was deleted.
+        """LG-6: delete a league. Return it as it was.
 
-        Raises `NotFound` when there was none, and `Unavailable` where only a try whose answer was lost can tell.
+        Raises `NotFound` if there was none, `Unavailable` if an ambiguous write may have deleted it.
         """
         try:
             written = await self._store.delete(keys.DELETE_LEAGUE, Key(league_id))
         finally:
-            self._forget()
+            self._invalidate()
         if written.item is not None:
-            PUT_VERSIONS.observe(_place(league_id), version_of(written.item))
+            PUT_VERSIONS.observe(_address(league_id), version_of(written.item))
         elif written.is_retry:
             raise possibly_deleted("The league")
-        return _found(written.item)
+        return _existing(written.item)
 
     async def _scan(self, pattern: AccessPattern, **values: Any) -> Sequence[League]:
-        if self._remembered is None:
+        if self._scan_cache is None:
             return _by_name(await self._store.scan(pattern, **values))
-        return await self._remembered.scan(self._store, pattern, _by_name, **values)
+        return await self._scan_cache.scan(self._store, pattern, _by_name, **values)
 
-    def _forget(self) -> None:
-        if self._remembered is not None:
-            self._remembered.invalidate(LEAGUES)
+    def _invalidate(self) -> None:
+        if self._scan_cache is not None:
+            self._scan_cache.invalidate(LEAGUES)
 
 
-def _place(league_id: str) -> ItemAddress:
+def _address(league_id: str) -> ItemAddress:
     return LEAGUES.name, Key(league_id)
 
 
-def _found(item: Item | None) -> League:
+def _existing(item: Item | None) -> League:
     league = record(league_from, item)
     if league is None:
         raise _no_league()
@@ -179,7 +179,7 @@ def league_item(league: League) -> Item:
     return {name: value for name, value in item.items() if value is not None}
 
 
-def _is_true(value: object) -> bool:
+def _is_exactly_true(value: object) -> bool:
     return value is True
 
 
@@ -190,10 +190,10 @@ def _updated(moment: str | None) -> datetime | None:
 league_from = RecordDecoder(
     League,
     league_id=text("leagueId"),
-    # Of these, the key alone must be there.
+    # Only the key is required.
     name=text("name", default=text("leagueId")),
     code=text("code", default=text("leagueId")),
-    active=flag("active", _is_true, default=False),  # as LG-3 has it
+    active=flag("active", _is_exactly_true, default=False),  # as in the condition of LG-3
     season_id=text("seasonId", default=None),
     image_url=text("imageUrl", default=None),
     country_id=text("countryId", default=None),

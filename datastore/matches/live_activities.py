@@ -1,4 +1,4 @@
-"""Sessions of Live Activities: what follows a match on a device's lock screen (LA-1 … LA-6)."""
+"""Sessions of Live Activities, which show a match on a device's lock screen (LA-1 … LA-6)."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
@@ -18,22 +18,24 @@ from datastore.session.optimistic_locking import PUT_VERSIONS, updated_record, v
 from datastore.session.pagination import Page, Span, read_page
 from datastore.session.store import Store
 
-# iOS ends a Live Activity after at most eight hours, and takes it off the lock screen after four more.
+# iOS ends a Live Activity after at most eight hours, and removes it from the lock screen after four more.
 LIFETIME = timedelta(hours=12)
-MOST_DEVICES = 10
+MAX_DEVICES = 10
 
 
 class LiveActivityStatus(StrEnum):
-    """ACTIVE gets updates, SUSPENDED waits for a token that is accepted, ENDED is over."""
+    """The status of a session."""
 
+    #: Receives updates.
     ACTIVE = "active"
     ENDED = "ended"
+    #: Receives no updates until the device sends a new push token.
     SUSPENDED = "suspended"
 
 
 @dataclass(frozen=True, slots=True)
 class LiveActivity:
-    """One session on one device. Its token is not shown where the record is printed."""
+    """A session on a device. Its `repr` omits the push token."""
 
     match_id: str
     user_id: str
@@ -49,35 +51,35 @@ class LiveActivity:
 
 
 class LiveActivities:
-    """One method for each access pattern. `now` is the moment of the request: what has expired is not there."""
+    """One method for each access pattern. `now` is the time of the request. Expired sessions are not returned."""
 
     def __init__(self, store: Store, now: datetime) -> None:
         self._store = store
         self._now = now
 
     async def of_match(self, match_id: str, span: Span) -> Page:
-        """LA-1: all sessions of a match, by user and device."""
+        """LA-1: return the sessions of a match, by user and device."""
         return await read_page(self._store, keys.ACTIVITIES_OF_MATCH, [self._of(match_id)], span)
 
     async def pages_of_match(self, match_id: str) -> AsyncIterator[list[LiveActivity]]:
-        """LA-1: the active ones, a page at a time; what cannot be read is logged and left out."""
+        """LA-1: yield the active sessions of a match in pages. Damaged items are logged and omitted."""
         values = self._of(match_id) | {"active": LiveActivityStatus.ACTIVE.value}
         async for items in self._store.query_pages(keys.ACTIVE_OF_MATCH, values):
             if activities := readable(live_activity_from, items):
                 yield activities
 
     async def of_user(self, user_id: str, span: Span) -> Page:
-        """LA-2: all sessions of a user. The index has no sort key: their order stays, and means nothing."""
+        """LA-2: return the sessions of a user. The index has no sort key: their order is stable but arbitrary."""
         return await read_page(self._store, keys.ACTIVITIES_OF_USER, [self._of(user_id)], span)
 
     async def register(self, match: Match, user_id: str, device_id: str, update_token: str) -> LiveActivity:
-        """LA-3: begin a session of a match, or begin it anew.
+        """LA-3: start or restart a session of a match.
 
-        Raises `Conflict` when the match is over, or the user has sessions of it on `MOST_DEVICES` others. Those that
-        ended or are suspended count until they are forgotten: else there were no end to them.
+        Raises `Conflict` if the match has ended, or the user has sessions of it on `MAX_DEVICES` other devices. Ended
+        and suspended sessions count until they expire: otherwise their number would be unbounded.
         """
         if match.phase.is_over or match.archived_at is not None:
-            raise Conflict(f"The match {match.match_id} is over: there is nothing more to show.")
+            raise Conflict(f"The match {match.match_id} has ended: it has no more updates.")
         await self._check_devices(match.match_id, user_id, device_id)
         key = keys.live_activity(match.match_id, user_id, device_id)
         values: dict[str, Any] = {
@@ -90,24 +92,22 @@ class LiveActivities:
             "begun": PUT_VERSIONS.initial(self._now, (LIVE_ACTIVITIES.name, key)),
         }
         activity = await self._update(keys.REGISTER_ACTIVITY, key, values)
-        assert activity is not None, "An update without a condition answers the item."
+        assert activity is not None, "An update without a condition returns the item."
         return activity
 
     async def _check_devices(self, match_id: str, user_id: str, device_id: str) -> None:
         values = self._of(match_id) | {"user": keys.of_user(user_id)}
         pages = self._store.query_pages(keys.REGISTER_ACTIVITY, values, attributes=("userId#deviceId",))
-        taken = {_device_of(item) async for items in pages for item in items}
-        if len(taken) >= MOST_DEVICES and device_id not in taken:
-            raise Conflict(
-                f"You have sessions of the match {match_id!r} on {MOST_DEVICES} devices, which is the limit."
-            )
+        devices = {_device_of(item) async for items in pages for item in items}
+        if len(devices) >= MAX_DEVICES and device_id not in devices:
+            raise Conflict(f"You have sessions of the match {match_id!r} on {MAX_DEVICES} devices, which is the limit.")
 
     async def update_token(
         self, match_id: str, user_id: str, device_id: str, update_token: str, expected: int | None = None
     ) -> LiveActivity:
-        """LA-4: keep a new token; a suspended session is active again.
+        """LA-4: store a new push token. A suspended session becomes active again.
 
-        Raises `NotFound` when there is none, or it has ended, and `Outdated`.
+        Raises `NotFound` if there is no session, or it has ended; `Outdated` if its version is not the expected one.
         """
         active = LiveActivityStatus.ACTIVE.value
         values: dict[str, Any] = {
@@ -119,14 +119,14 @@ class LiveActivities:
         }
         key = keys.live_activity(match_id, user_id, device_id)
         written = await self._store.update(keys.UPDATE_TOKEN, key, **values, **version_values(expected))
-        there = record(live_activity_from, written.item)
-        if there is None or there.status is LiveActivityStatus.ENDED or there.expires_at <= self._now:
+        stored = record(live_activity_from, written.item)
+        if stored is None or stored.status is LiveActivityStatus.ENDED or stored.expires_at <= self._now:
             raise _no_session(match_id)
         changes = {"updateToken": update_token, "status": active}
         return updated_record(written, expected, changes, live_activity_from, lambda: _no_session(match_id))
 
     async def end(self, match_id: str, user_id: str, device_id: str, reason: str) -> LiveActivity | None:
-        """LA-5: end a session; what ended before keeps its time and reason. None when there is none."""
+        """LA-5: end a session. An ended session keeps its time and reason. Return None if there is none."""
         values = {
             "ended": LiveActivityStatus.ENDED.value,
             "endedAt": iso(self._now),
@@ -138,9 +138,9 @@ class LiveActivities:
     async def suspend(
         self, match_id: str, user_id: str, device_id: str, token: str | None = None
     ) -> LiveActivity | None:
-        """LA-6: suspend a session, given the `token` that was rejected only while that is still its token.
+        """LA-6: suspend a session. With a rejected `token`, only if that is still its token.
 
-        None when there is no such session, it has ended, or it has another token by now.
+        Return None if there is no such session, it has ended, or its token has changed.
         """
         values: dict[str, Any] = {
             "suspended": LiveActivityStatus.SUSPENDED.value,
@@ -181,7 +181,7 @@ def live_activity_from(item: Mapping[str, Any]) -> LiveActivity:
 
 
 def _device_of(item: Mapping[str, Any]) -> str:
-    """Return the device of a session: an item of another program has it in its key alone."""
+    """Return the device of a session. An item of another program has it only in its key."""
     return item.get("deviceId") or second_part(item["userId#deviceId"])
 
 

@@ -1,4 +1,4 @@
-"""The live state of a match: what it is, and the item that holds it in `active-matches`."""
+"""The live state of a match, and its item in the table `active-matches`."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from msgspec.structs import replace
 
+from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.codec import Item
 from datastore.keyspace.matches.active_matches import LIVE
 from datastore.matches.cricket import (
@@ -19,13 +20,11 @@ from datastore.matches.cricket import (
     Match,
     MatchPhase,
     Partnership,
-    Record,
     Result,
     Target,
-    from_json,
     phase_of,
-    to_json,
 )
+from datastore.matches.json_records import Record, from_json, to_json
 from datastore.model.timestamps import from_iso, from_seconds, iso
 
 T = TypeVar("T")
@@ -34,15 +33,18 @@ UNKNOWN_MOMENT = from_seconds(0)
 
 
 class ActiveStatus(StrEnum):
-    """ACTIVE: polled. IDLE: to be polled again when it is back in the live scores. ENDED: kept for a while."""
+    """The polling status of a match."""
 
+    #: Polled.
     ACTIVE = "active"
+    #: Polled again once it is back in the live scores.
     IDLE = "idle"
+    #: Stored until its TTL.
     ENDED = "ended"
 
 
 class LiveStatePart(StrEnum):
-    """A part of a match's live state, as an update tells what changed."""
+    """A part of the live state, by which an update reports changes."""
 
     STATUS = "status"
     SCORE = "score"
@@ -55,10 +57,7 @@ class LiveStatePart(StrEnum):
 
 
 class LiveScore(Record, frozen=True):
-    """How a match stands: all innings, who is in, who bowls, the last balls.
-
-    `version` and `updated_at` are those of the state it is read from; a comparison of two leaves them out.
-    """
+    """The live score: all innings, the current batters and bowlers, and the last balls."""
 
     status: str
     phase: MatchPhase
@@ -70,17 +69,13 @@ class LiveScore(Record, frozen=True):
     result: Result | None = None
     note: str | None = None
     recent_balls: tuple[Ball, ...] = ()
+    #: The version and time of the state from which the score was read. A comparison of two scores ignores both.
     version: int = 0
     updated_at: datetime | None = None
 
 
 class ActiveMatch(Record, frozen=True):
-    """A match with its live state.
-
-    `announced` are the events that come once in a match, as far as they were published. `is_partial`: another program
-    wrote the item, which has neither `version` nor the league and the teams; `completed` takes these from the fixture.
-    `is_listed`: the item is in the index of live matches.
-    """
+    """A match with its live state."""
 
     match_id: str
     league_code: str
@@ -91,25 +86,29 @@ class ActiveMatch(Record, frozen=True):
     version: int
     updated_at: datetime
     instance_id: str | None = None
+    #: The fencing token of the instance that polls the match.
     fence: int = 0
     last_tick_at: datetime | None = None
     previous_ball_id: int = 0
+    #: The published events of kinds that occur once in a match.
     announced: tuple[str, ...] = ()
     events: tuple[CricketEvent, ...] = ()
     changed: tuple[LiveStatePart, ...] = ()
     cooldowns: Mapping[str, float] = {}
     expires_at: datetime | None = None
+    #: Another program wrote the item, without version, league and teams. `complete_from_fixture` adds them.
     is_partial: bool = False
+    #: The item is in the index of live matches.
     is_listed: bool = False
 
     def is_abandoned(self, now: datetime, after: timedelta) -> bool:
-        """Whether nobody polls it, though somebody should: no tick for so long."""
+        """Return whether no instance polls the match: there was no tick for the time `after`."""
         ticked = self.last_tick_at
         return self.instance_id is None or ticked is None or now - ticked > after
 
 
-def begun(match: Match) -> ActiveMatch:
-    """The state that a fixture tells: what was played before goes on from there."""
+def initial_state(match: Match) -> ActiveMatch:
+    """Return the initial state of a match, which continues from its fixture."""
     updated_at = match.live_updated_at or match.updated_at or match.start_time
     live = replace(live_score_of(match), version=match.version, updated_at=updated_at)
     return ActiveMatch(
@@ -127,7 +126,7 @@ def begun(match: Match) -> ActiveMatch:
 
 
 def live_score_of(match: Match, recent_balls: tuple[Ball, ...] = ()) -> LiveScore:
-    """How a match stands, without `version` and `updated_at`: those are for whoever stores it to say."""
+    """Return the live score of a match, without `version` and `updated_at`, which its writer sets."""
     card = match.scorecards[-1] if match.scorecards else None
     return LiveScore(
         status=match.status,
@@ -166,7 +165,7 @@ WRITTEN_BY_A_TICK = {
 }
 
 
-# The attributes that the index of live matches lacks.
+# Defaults of the attributes that the index of live matches does not project.
 _NOT_LISTED = {"previousBatting": "[]", "previousBowling": "[]", "last30Balls": "[]"}
 
 
@@ -212,9 +211,9 @@ def active_match_item(active: ActiveMatch) -> Item:
 
 
 def active_match_from(item: Mapping[str, Any]) -> ActiveMatch:
-    """Return the match that an item holds. Raises what `records.DAMAGE` names for a damaged item.
+    """Return the match of an item. Raises one of `records.DAMAGE` for a damaged item.
 
-    An item without `version` was written by another program, which must write `matchId` and `status` alone: see
+    Another program wrote an item without `version`. Only `matchId` and `status` are required in it: see
     `ActiveMatch.is_partial`.
     """
     if "version" not in item:
@@ -255,8 +254,23 @@ def active_match_from(item: Mapping[str, Any]) -> ActiveMatch:
     )
 
 
+class ActiveMatchParser:
+    """A parser of changes of `active-matches` that parses a change once for all subscribers."""
+
+    def __init__(self) -> None:
+        self._change: Change | None = None
+        self._active: ActiveMatch | None = None
+
+    def parse(self, change: Change) -> ActiveMatch | None:
+        """Return the match after the change, None if it was removed. Subscribers receive a change one after another."""
+        if change is not self._change:
+            self._active = None if change.new is None else active_match_from(change.new)
+            self._change = change
+        return self._active
+
+
 def summary_from(item: Mapping[str, Any]) -> ActiveMatch:
-    """Return the match that an item of the index holds, without lines and balls. Raises as `active_match_from`."""
+    """Return the match of an item of the index, without lines and balls. Raises as `active_match_from`."""
     return active_match_from({**_NOT_LISTED, **item})
 
 
@@ -298,24 +312,24 @@ def _partial_from(item: Mapping[str, Any]) -> ActiveMatch:
     )
 
 
-def completed(active: ActiveMatch, match: Match) -> ActiveMatch:
+def complete_from_fixture(active: ActiveMatch, match: Match) -> ActiveMatch:
     """Return a partial state with the league, teams and version of its fixture, and the score if it has none."""
-    begun_state, live = begun(match), active.live
+    initial, live = initial_state(match), active.live
     if not live.innings:
         is_known = live.phase is not MatchPhase.UNKNOWN
-        status, phase = (live.status, live.phase) if is_known else (begun_state.live.status, begun_state.live.phase)
-        live = replace(begun_state.live, status=status, phase=phase, recent_balls=live.recent_balls)
-    updated_at = begun_state.updated_at if active.updated_at == UNKNOWN_MOMENT else active.updated_at
+        status, phase = (live.status, live.phase) if is_known else (initial.live.status, initial.live.phase)
+        live = replace(initial.live, status=status, phase=phase, recent_balls=live.recent_balls)
+    updated_at = initial.updated_at if active.updated_at == UNKNOWN_MOMENT else active.updated_at
     return replace(
         active,
-        league_code=begun_state.league_code,
-        home_team_id=begun_state.home_team_id,
-        away_team_id=begun_state.away_team_id,
-        live=replace(live, version=begun_state.version, updated_at=updated_at),
-        version=begun_state.version,
+        league_code=initial.league_code,
+        home_team_id=initial.home_team_id,
+        away_team_id=initial.away_team_id,
+        live=replace(live, version=initial.version, updated_at=updated_at),
+        version=initial.version,
         updated_at=updated_at,
-        fence=max(active.fence, begun_state.fence),
-        previous_ball_id=max(active.previous_ball_id, begun_state.previous_ball_id),
+        fence=max(active.fence, initial.fence),
+        previous_ball_id=max(active.previous_ball_id, initial.previous_ball_id),
     )
 
 
@@ -328,7 +342,7 @@ def _phase(stored: Any, status: str) -> MatchPhase:
 
 
 def _readable(text: Any, kind: type[T], otherwise: T) -> T:
-    """Return the value of a text that is JSON of this kind, else `otherwise`."""
+    """Return the value of a JSON text of this type, or `otherwise`."""
     try:
         return from_json(text, kind) if isinstance(text, str) else otherwise
     except ValueError:
@@ -340,5 +354,5 @@ def _number(value: Any) -> int:
 
 
 def _numbers(values: Any) -> dict[str, float]:
-    given = values if isinstance(values, Mapping) else {}
-    return {name: value for name, value in given.items() if isinstance(value, int | float)}
+    mapping = values if isinstance(values, Mapping) else {}
+    return {name: value for name, value in mapping.items() if isinstance(value, int | float)}

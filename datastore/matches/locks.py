@@ -1,7 +1,7 @@
-"""Locks: who works on what, with an end that comes by itself when the holder does not (LOCK-1 … LOCK-3).
+"""Locks: leases on named work, which expire if the holder does not extend them (LOCK-1 … LOCK-4).
 
-A lock keeps two from working at once as far as their clocks agree. It is no proof: whoever writes under a lock also
-makes the write conditional on its fence (see `active_matches`).
+A lock excludes other holders as far as their clocks agree. It is no proof: the holder also makes each write conditional
+on a fencing token (see `active_matches`).
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ LIFETIME_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """A lock as it stands. One whose `expires_at` has passed is free to be taken."""
+    """A stored lock. After `expires_at` any owner can acquire it."""
 
     name: str
     owner: str
@@ -27,7 +27,7 @@ class Lock:
 
 
 class Locks:
-    """Locks in the name of one owner: an instance of the pipeline."""
+    """The locks of one owner, an instance of the pipeline."""
 
     def __init__(self, store: Store, owner: str, now: datetime) -> None:
         self._store = store
@@ -35,17 +35,17 @@ class Locks:
         self._now = now
 
     async def acquire(self, name: str, seconds: float = LIFETIME_SECONDS) -> bool:
-        """LOCK-1: False when another holds it, which is expected and no error."""
+        """LOCK-1: acquire a lock. Return False if another owner holds it, which is not an error."""
         item = {"lockKey": name, "owner": self._owner, "expiresAt": self._after(seconds)}
         values = {"now": self._now.timestamp(), "owner": self._owner}
         return (await self._store.put(keys.ACQUIRE, item, **values)).ok
 
     async def release(self, name: str) -> bool:
-        """LOCK-2: False when it is no longer one's own."""
+        """LOCK-2: release a lock. Return False if this owner no longer holds it."""
         return (await self._store.delete(keys.RELEASE, keys.lock(name), owner=self._owner)).ok
 
     async def extend(self, name: str, seconds: float = LIFETIME_SECONDS) -> bool:
-        """LOCK-3: False when it is no longer one's own: whoever held it must stop."""
+        """LOCK-3: extend a lock. Return False if this owner no longer holds it, and must stop its work."""
         values: dict[str, Any] = {"owner": self._owner, "until": self._after(seconds)}
         return (await self._store.update(keys.EXTEND, keys.lock(name), **values)).ok
 
@@ -53,8 +53,8 @@ class Locks:
         return round((self._now + timedelta(seconds=seconds)).timestamp(), 3)
 
 
-async def held(store: Store) -> list[Lock]:
-    """LOCK-4: all locks there are, by name."""
+async def all_locks(store: Store) -> list[Lock]:
+    """LOCK-4: return all locks by name."""
     return sorted(readable(lock_from, await store.scan(keys.HELD)), key=lambda lock: lock.name)
 
 

@@ -1,4 +1,4 @@
-"""Who follows which match, and which side of it (FOL-1 … FOL-6)."""
+"""Follows of matches: which user follows which side of a match (FOL-1 … FOL-6)."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ LIFETIME = timedelta(hours=48)
 
 @dataclass(frozen=True, slots=True)
 class MatchFollow:
-    """A user's wish to hear of a match. `team_id` is the side they are for."""
+    """A user's follow of a match, from the side of `team_id`."""
 
     match_id: str
     user_id: str
@@ -32,30 +32,30 @@ class MatchFollow:
 
 
 class MatchFollows:
-    """One method for each access pattern. `now` is the moment of the request: what has expired is not there."""
+    """One method for each access pattern. `now` is the time of the request. Expired follows are not returned."""
 
     def __init__(self, store: Store, now: datetime) -> None:
         self._store = store
         self._now = now
 
     async def by_key(self, match_id: str, user_id: str) -> MatchFollow | None:
-        """FOL-1: reads of one tick go out together."""
-        return self._living(await self._store.get(keys.FOLLOW_OF_USER, keys.match_follow(match_id, user_id)))
+        """FOL-1: return a user's follow of a match, or None. Batched with other point reads."""
+        return self._unexpired(await self._store.get(keys.FOLLOW_OF_USER, keys.match_follow(match_id, user_id)))
 
     async def of_match(self, match_id: str, span: Span) -> Page:
-        """FOL-2: the followers of a match, by user id."""
+        """FOL-2: return the followers of a match, by user id."""
         return await read_page(self._store, keys.FOLLOWERS, [self._of(match_id)], span)
 
     async def pages_of_match(self, match_id: str) -> AsyncIterator[list[MatchFollow]]:
-        """FOL-2: all followers, a page at a time; what cannot be read is logged and left out."""
+        """FOL-2: yield the followers of a match in pages. Damaged items are logged and omitted."""
         async for items in self._store.query_pages(keys.FOLLOWERS, self._of(match_id)):
             if follows := readable(match_follow_from, items):
                 yield follows
 
     async def follow(self, match: Match, user_id: str, team_id: str) -> MatchFollow:
-        """FOL-3: follow a match until 48 hours after its start, or follow its other side; `created_at` stays.
+        """FOL-3: follow a side of a match until 48 hours after its start. An existing follow keeps its `created_at`.
 
-        Raises `BadUserInput` when the team does not play, or those hours have passed.
+        Raises `BadUserInput` if the team does not play, or the match started more than 48 hours ago.
         """
         if team_id not in (match.home_team_id, match.away_team_id):
             raise _not_a_side()
@@ -72,31 +72,32 @@ class MatchFollows:
             "one": 1,
         }
         written = await self._store.update(keys.FOLLOW, key, **values)
-        assert written.item is not None, "An update without a condition answers the item."
+        assert written.item is not None, "An update without a condition returns the item."
         return match_follow_from(written.item)
 
     async def unfollow(self, match_id: str, user_id: str) -> MatchFollow | None:
-        """FOL-4: the follow that was deleted, or None if there was none."""
+        """FOL-4: delete a follow. Return it as it was, or None if there was none."""
         key = keys.match_follow(match_id, user_id)
         written = await self._store.delete(keys.UNFOLLOW, key)
         if written.item is not None:
             PUT_VERSIONS.observe((MATCH_FOLLOWS.name, key), version_of(written.item))
-        return self._living(written.item)
+        return self._unexpired(written.item)
 
     async def change_team(self, match_id: str, user_id: str, team_id: str, expected: int | None = None) -> MatchFollow:
-        """FOL-5: follow the other side.
+        """FOL-5: follow the other side of a match.
 
-        Raises `NotFound`, `Outdated`, or `BadUserInput` for a team that does not play.
+        Raises `NotFound` if there is no follow, `Outdated` if its version is not the expected one, `BadUserInput` for a
+        team that does not play.
         """
         values: dict[str, Any] = {"team": team_id, "now": self._now.timestamp(), "one": 1}
         key = keys.match_follow(match_id, user_id)
         written = await self._store.update(keys.CHANGE_TEAM, key, **values, **version_values(expected))
-        if self._living(written.item) is None:
+        if self._unexpired(written.item) is None:
             raise NotFound(f"You do not follow the match {match_id!r}.")
         return updated_record(written, expected, {"teamId": team_id}, match_follow_from, _not_a_side)
 
     async def remove_all(self, match_id: str) -> int:
-        """FOL-6: remove all follows of a match; how many there were. Raises `Throttled` when some are left."""
+        """FOL-6: delete all follows of a match. Return their number. Raises `Throttled` if some remain."""
         removed = 0
         values = {"partition": match_id}
         async for items in self._store.query_pages(
@@ -109,7 +110,7 @@ class MatchFollows:
     def _of(self, match_id: str) -> dict[str, Any]:
         return {"partition": match_id, "now": self._now.timestamp()}
 
-    def _living(self, item: Mapping[str, Any] | None) -> MatchFollow | None:
+    def _unexpired(self, item: Mapping[str, Any] | None) -> MatchFollow | None:
         follow = record(match_follow_from, item)
         return follow if follow and follow.expires_at > self._now else None
 

@@ -1,7 +1,7 @@
-"""Fields of a fixture that an operator set: they keep their values until they are cleared.
+"""Fields of a fixture that an operator set. They keep their values until an operator clears them.
 
-The attribute `operatorFields` of a fixture is the set of their names. Writers of the source's values leave these
-attributes out, on the condition that the set is as they read it.
+The attribute `operatorFields` of a fixture is the set of their names. Writers of the source's values omit these
+attributes, on the condition that the set has not changed since they read it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -36,7 +36,7 @@ _MEMBERS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-class OperatorWrote(Exception):
+class OperatorConflict(Exception):
     """An operator set or cleared fields after the match was read. `stored` is the match as it is now."""
 
     def __init__(self, stored: Match) -> None:
@@ -51,7 +51,7 @@ def operator_fields_from(names: Iterable[str] | None) -> tuple[FixtureField, ...
 
 
 def attributes_of(field: str) -> tuple[str, ...]:
-    """Return the attributes that hold a field."""
+    """Return the attributes of a field."""
     return _ATTRIBUTES.get(field, (field,))
 
 
@@ -70,6 +70,6 @@ def without_operator_fields(attributes: Mapping[str, Any], match: Match) -> dict
     return {name: value for name, value in attributes.items() if name not in kept}
 
 
-def unchanged(match: Match) -> dict[str, Any]:
+def unchanged_values(match: Match) -> dict[str, Any]:
     """Return the values for the condition that an operator set and cleared nothing since the match was read."""
     return {"operator": set(match.operator_fields)} if match.operator_fields else {"absent": "NULL"}

@@ -1,4 +1,4 @@
-"""What a side that bats last still needs: runs, balls, and the rate."""
+"""The run chase of the side that bats last: the required runs and rate, and the remaining balls."""
 
 from dataclasses import dataclass
 
@@ -10,20 +10,22 @@ ALL_OUT = 10
 
 @dataclass(frozen=True, slots=True)
 class Chase:
-    """`required` runs to win, 0 when they are made; `balls_left` is None without a limit of overs."""
+    """A run chase by the side that bats last."""
 
     team_id: str
+    #: The number of runs to win, 0 once won.
     required: int
+    #: None without a limit of overs.
     balls_left: int | None
     wickets_left: int
     super_over: bool = False
 
     def rate(self, balls_per_over: int) -> float | None:
-        """Runs an over that are needed."""
+        """Return the required run rate, in runs per over."""
         return None if self.balls_left is None else rate(self.required, self.balls_left, balls_per_over)
 
-    def told(self, name: str) -> str:
-        """The chase in a line; `name` is the side's."""
+    def summary(self, name: str) -> str:
+        """Return the chase as a line of text. `name` is the name of the side."""
         if self.required <= 0:
             return f"{name} have made the runs"
         if self.balls_left is None:
@@ -35,7 +37,7 @@ class Chase:
 
 
 def chase_of(match: Match, live: LiveScore) -> Chase | None:
-    """The chase that is on, or that begins after the break; None when there is none (yet)."""
+    """Return the chase in progress, or the one that begins after the break; None if there is none (yet)."""
     current = live.innings[-1]
     if current.super_over:
         return _super_over(match, live, current)
@@ -45,17 +47,17 @@ def chase_of(match: Match, live: LiveScore) -> Chase | None:
     if current.number >= last:
         return _chase(match, live.target, current)
     if current.number == last - 1 and (live.phase is MatchPhase.BREAK or is_closed(current)):
-        return _chase(match, live.target, InningsScore(last, _other(match, current.team_id)))
+        return _chase(match, live.target, InningsScore(last, _other_team(match, current.team_id)))
     return None
 
 
 def is_closed(innings: InningsScore) -> bool:
-    """Whether it is over by itself; overs that ran out are the provider's to tell."""
+    """Return whether the innings ended before its limit of overs. The provider reports innings that reach the limit."""
     return innings.declared or innings.forfeited or innings.wickets >= ALL_OUT
 
 
 def balls_bowled(innings: InningsScore, balls_per_over: int) -> int:
-    """By the overs: one that the umpire miscounted is an over all the same."""
+    """Return the balls bowled by the number of overs: an over that the umpire miscounted counts as a full over."""
     return innings.completed_overs * balls_per_over + innings.balls
 
 
@@ -88,7 +90,7 @@ def _super_over(match: Match, live: LiveScore, current: InningsScore) -> Chase |
 
 
 def _limit(match: Match, target: Target) -> int | None:
-    """The balls of the chase: the target's overs (15.2), else those of the match."""
+    """Return the number of balls of the chase: those of the target's overs (15.2), else those of the match."""
     if match.scheduled_overs is None:
         return None
     overs, _, balls = (target.overs or str(match.scheduled_overs)).partition(".")
@@ -98,5 +100,5 @@ def _limit(match: Match, target: Target) -> int | None:
         return match.scheduled_overs * match.balls_per_over
 
 
-def _other(match: Match, team_id: str) -> str:
+def _other_team(match: Match, team_id: str) -> str:
     return match.away_team_id if team_id == match.home_team_id else match.home_team_id

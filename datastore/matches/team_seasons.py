@@ -1,4 +1,4 @@
-"""How each team fares in a season of a league (TS-1, TS-2)."""
+"""Team seasons: the table of a league's season, one row for each team (TS-1, TS-2)."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item
 from datastore.keyspace.matches import team_seasons as keys
-from datastore.matches.cricket import Record
+from datastore.matches.json_records import Record
 from datastore.model.timestamps import from_iso, iso
 from datastore.session.pagination import Page, Span, read_page
 from datastore.session.store import Store
 
 
 class TeamSeason(Record, frozen=True):
-    """A team's row in the table of a season; a figure is None where the provider does not tell it."""
+    """A team's row in the table of a season. Figures that the provider does not report are None."""
 
     season_id: str
     team_id: str
@@ -35,7 +35,7 @@ class TeamSeason(Record, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class Season:
-    """A season. No table tells more of one than its id and its teams."""
+    """A season. The tables contain only its id and its teams."""
 
     season_id: str
 
@@ -57,18 +57,18 @@ ATTRIBUTES = {
 
 
 class TeamSeasons:
-    """One method for each access pattern. Writes are dated `now`."""
+    """One method for each access pattern. Writes have the time `now`."""
 
     def __init__(self, store: Store, now: datetime) -> None:
         self._store = store
         self._now = now
 
     async def of_season(self, season_id: str, span: Span) -> Page:
-        """TS-1: the rows of a season by team id."""
+        """TS-1: return the rows of a season by team id."""
         return await read_page(self._store, keys.TEAMS_OF_SEASON, [{"partition": season_id}], span)
 
     async def put_all(self, rows: Iterable[TeamSeason]) -> list[TeamSeason]:
-        """TS-2: the rows as they stand now. Of two with one season and team the last counts."""
+        """TS-2: store rows, and return them as stored. If two rows have one season and team, the last is stored."""
         last = {(row.season_id, row.team_id): replace(row, updated_at=self._now) for row in rows}
         await self._store.write_all(keys.SYNC_TEAM_SEASONS, puts=[team_season_item(row) for row in last.values()])
         return list(last.values())

@@ -1,4 +1,4 @@
-"""Teams: reference data, kept in step with the provider (TM-1 … TM-4)."""
+"""Teams: reference data, synced with the provider (TM-1 … TM-4)."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
@@ -12,7 +12,7 @@ from datastore.dynamodb.records import readable
 from datastore.errors import NotFound
 from datastore.keyspace.matches import teams as keys
 from datastore.keyspace.matches.teams import TEAMS
-from datastore.matches.cricket import Reference
+from datastore.matches.json_records import Reference
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import from_iso, iso
 from datastore.model.versioning import VERSION
@@ -30,7 +30,7 @@ from datastore.session.store import Store
 
 
 class Team(Reference, frozen=True):
-    """A team. `code` is its short name (IND), `national` tells a country's side from a club."""
+    """A team. `code` is its short name (IND). `national` is true for a country's side, false for a club."""
 
     team_id: str
     name: str
@@ -53,48 +53,48 @@ ATTRIBUTES = {
 
 
 class Teams:
-    """One method for each access pattern. Writes are dated `now` and drop what is `remembered` of the teams.
+    """One method for each access pattern. Writes have the time `now`, and invalidate the teams in the scan cache.
 
-    Without `remembered`, as in a process that serves nobody, every read is made.
+    Without a scan cache, as in a process without clients, every call reads the table.
     """
 
-    def __init__(self, store: Store, now: datetime, remembered: ScanCache | None = None) -> None:
+    def __init__(self, store: Store, now: datetime, scan_cache: ScanCache | None = None) -> None:
         self._store = store
         self._now = now
-        self._remembered = remembered
+        self._scan_cache = scan_cache
 
     async def by_id(self, team_id: str) -> Team | None:
-        """TM-1."""
+        """TM-1: return a team, or None. An empty id is that of a fixture of another program without a team."""
         if not team_id:
-            return None  # as of a fixture of another program that names none
+            return None
         found = await self._store.find(keys.TEAM, Key(team_id))
         return None if found is None else found.record(team_from)
 
     async def all(self) -> Sequence[Team]:
-        """TM-2: all teams by name, as they were at most 30 seconds ago."""
-        if self._remembered is None:
+        """TM-2: return all teams by name, at most 30 seconds old."""
+        if self._scan_cache is None:
             return _by_name(await self._store.scan(keys.ALL_TEAMS))
-        return await self._remembered.scan(self._store, keys.ALL_TEAMS, _by_name)
+        return await self._scan_cache.scan(self._store, keys.ALL_TEAMS, _by_name)
 
     async def put_all(self, teams: Iterable[Team]) -> list[Team]:
-        """TM-3: the teams as they stand now, each above its `version`, which is what is known of the one that is there.
+        """TM-3: store teams, each with a version above its `version`, the last observed one. Return them as stored.
 
-        Of two with one id the last counts.
+        If two teams have one id, the last is stored.
         """
         last = {team.team_id: team for team in teams}
         for team_id, team in last.items():
-            version = PUT_VERSIONS.next(self._now, _place(team_id), above=team.version)
+            version = PUT_VERSIONS.next(self._now, _address(team_id), above=team.version)
             last[team_id] = replace(team, updated_at=self._now, version=version)
         try:
             await self._store.write_all(keys.SYNC_TEAMS, puts=[team_item(team) for team in last.values()])
         finally:
-            self._forget()
+            self._invalidate()
         return list(last.values())
 
     async def update(self, team_id: str, changes: Mapping[str, Any], expected: int | None = None) -> Team:
-        """TM-4: change fields, named as `Team` names them; None takes a value away. The team as it is then.
+        """TM-4: change fields, named as in `Team`; None removes a value. Return the changed team.
 
-        Raises `NotFound` when there is no such team, `Outdated` when it is not at the version that is expected.
+        Raises `NotFound` if there is no such team, `Outdated` if the stored version is not the expected one.
         """
         attributes = {ATTRIBUTES[name]: value for name, value in changes.items()}
         expression, values = versioned_update(attributes | {"updatedAt": iso(self._now)})
@@ -102,17 +102,17 @@ class Teams:
         try:
             written = await self._store.update(keys.UPDATE_TEAM, Key(team_id), update=expression, **values)
         finally:
-            self._forget()
+            self._invalidate()
         if written.item is not None:
-            PUT_VERSIONS.observe(_place(team_id), version_of(written.item))
+            PUT_VERSIONS.observe(_address(team_id), version_of(written.item))
         return updated_record(written, expected, attributes, team_from, _no_team)
 
-    def _forget(self) -> None:
-        if self._remembered is not None:
-            self._remembered.invalidate(TEAMS)
+    def _invalidate(self) -> None:
+        if self._scan_cache is not None:
+            self._scan_cache.invalidate(TEAMS)
 
 
-def _place(team_id: str) -> ItemAddress:
+def _address(team_id: str) -> ItemAddress:
     return TEAMS.name, Key(team_id)
 
 
@@ -130,7 +130,7 @@ def team_item(team: Team) -> Item:
     return {name: value for name, value in item.items() if value is not None}
 
 
-def _is_true(value: object) -> bool:
+def _is_exactly_true(value: object) -> bool:
     return value is True
 
 
@@ -141,12 +141,12 @@ def _updated(moment: str | None) -> datetime | None:
 team_from = RecordDecoder(
     Team,
     team_id=text("teamId"),
-    # Of these, the key alone must be there.
+    # Only the key is required.
     name=text("name", default=text("teamId")),
     code=text("code", default=text("teamId")),
     image_url=text("imageUrl", default=None),
     country_id=text("countryId", default=None),
-    national=flag("national", _is_true, default=False),
+    national=flag("national", _is_exactly_true, default=False),
     updated_at=text("updatedAt", _updated, default=None),
     version=number(VERSION, version, default=0),
 )

@@ -7,9 +7,10 @@ import strawberry
 
 from datastore.errors import BadUserInput
 from datastore.keyspace.matches import fixtures as keys
-from datastore.matches.cricket import LineupPlayer, Match, Scorecard, Venue, phase_of, to_json
-from datastore.matches.fixture_items import shown_of, summary_from
+from datastore.matches.cricket import LineupPlayer, Match, Scorecard, Venue, phase_of
+from datastore.matches.fixture_items import decoder_for, summary_from
 from datastore.matches.fixtures import no_match, source_values
+from datastore.matches.json_records import to_json
 from datastore.matches.leagues import League
 from datastore.matches.operator_fields import FixtureField
 from datastore.matches.team_seasons import Season
@@ -157,13 +158,13 @@ REMOVABLE = ("round", "format", "note", "venue", "scheduled_overs")
 
 
 async def match(info: Info, id: MatchId) -> Match | None:
-    return await info.context.fixtures.by_id(validate.id("id", id), convert=shown_of(selected_fields(info)))
+    return await info.context.fixtures.by_id(validate.id("id", id), convert=decoder_for(selected_fields(info)))
 
 
 async def matches(info: Info, ids: MatchIds) -> list[Match | Exception | None]:
     validate.list_size("ids", ids)
     # An error affects only the entry of its own match.
-    return await info.context.fixtures.by_ids(validate.ids("ids", ids), shown_of(selected_fields(info)))
+    return await info.context.fixtures.by_ids(validate.ids("ids", ids), decoder_for(selected_fields(info)))
 
 
 async def matches_by_league(

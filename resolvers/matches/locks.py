@@ -1,11 +1,11 @@
 """Locks: LOCK-4."""
 
 from datastore.keyspace.matches import locks as keys
-from datastore.matches.locks import Lock, held
+from datastore.matches.locks import Lock, all_locks
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 
 
 async def locks(info: Info) -> list[Lock]:
     require(info.context.identity, keys.HELD)
-    return await held(info.context.store)
+    return await all_locks(info.context.store)

@@ -217,7 +217,7 @@ class VersionSequence:
         if not _is_shown_change(change.old or {}, image):
             return None  # the poll found nothing new
         try:
-            return self._context.services.parsed_matches.of(change)
+            return self._context.services.active_match_parser.parse(change)
         except DAMAGE as problem:
             log_unreadable(change, problem)
             return self._unreadable(image)

@@ -8,7 +8,7 @@ from datastore.change_streams.change_feed import ChangeFeed
 from datastore.dynamodb.client import Client
 from datastore.earthquakes.earthquakes import IngestSummary
 from datastore.earthquakes.request_logs import RequestLogs
-from datastore.matches.active_match_changes import ParsedMatches
+from datastore.matches.live_state import ActiveMatchParser
 from datastore.objects import ObjectStore
 from datastore.photos.decoder_pool import DecoderPool
 from datastore.photos.encrypted_user_ids import UserIds
@@ -50,5 +50,5 @@ class Services:
     deadline_seconds: float = 30.0
     #: Whether originals of photos are stored with their metadata.
     keeps_metadata: bool = False
-    parsed_matches: ParsedMatches = field(default_factory=ParsedMatches)
+    active_match_parser: ActiveMatchParser = field(default_factory=ActiveMatchParser)
     decoder_pool: DecoderPool = field(default_factory=DecoderPool)

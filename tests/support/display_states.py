@@ -17,7 +17,7 @@ from datastore.matches.cricket import (
 from datastore.matches.display import MatchNames
 from datastore.matches.fixture_items import match_item
 from datastore.matches.leagues import League
-from datastore.matches.live_state import ActiveMatch, LiveScore, active_match_item, begun
+from datastore.matches.live_state import ActiveMatch, LiveScore, active_match_item, initial_state
 from datastore.matches.teams import Team, team_item
 from datastore.session.store import Store
 from tests.support.served import NOON
@@ -52,7 +52,7 @@ def second(runs: int = 120, wickets: int = 3, overs: int = 15, balls: int = 4) -
 
 def live(match: Match, version: int = 7, **changes: Any) -> ActiveMatch:
     score = LiveScore(**{"status": "2nd Innings", "phase": MatchPhase.LIVE} | changes)
-    return replace(begun(match), live=score, version=version, updated_at=NOON)
+    return replace(initial_state(match), live=score, version=version, updated_at=NOON)
 
 
 def in_chase(version: int = 7, **changes: Any) -> ActiveMatch:

@@ -97,9 +97,9 @@ class MatchWatch:
         """Whether it looks like an answer that is older than the one before. Told twice running, it is believed."""
         balls = snapshot.balls
         is_earlier = not has_grown and len(balls) < len(known) and known[: len(balls)] == balls
-        goes_back = is_earlier or (has_grown and is_lower(active, snapshot))
+        is_older_state = is_earlier or (has_grown and is_lower(active, snapshot))
         has_before = self._walk is not None or self.previous is not None
-        self._doubted = goes_back and has_before and not self._doubted
+        self._doubted = is_older_state and has_before and not self._doubted
         return self._doubted
 
     def _walk_in_silence(self, active: ActiveMatch, known: tuple[Ball, ...], snapshot: MatchSnapshot) -> None:

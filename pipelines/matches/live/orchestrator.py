@@ -98,14 +98,14 @@ class MatchOrchestrator:
     async def reconcile(self) -> None:
         """Compare the provider's live matches with the active list and with who polls; put right what differs."""
         live = await self._live()  # before the list is read: this may take long, and the list shall not be old
-        listed = {active.match_id: active for active in await self._matches().reconciled()}
+        listed = {active.match_id: active for active in await self._matches().all_latest()}
         self._seen = {match_id: seen for match_id, seen in self._seen.items() if match_id in listed}
         self._look_again_at = {match_id: at for match_id, at in self._look_again_at.items() if match_id in listed}
         known = listed.keys() | self._polls.keys()
         self._ticks = {match_id: ticks for match_id, ticks in self._ticks.items() if match_id in known}
         for active in listed.values():
             if active.is_listed is not (active.status is ActiveStatus.ACTIVE):
-                await self._safely(active.match_id, self._matches().list_as_live, active)
+                await self._safely(active.match_id, self._matches().update_live_index, active)
         for match in live or ():
             await self._safely(match.match_id, self._start_if_new, match, listed.get(match.match_id))
         live_ids = None if live is None else {match.match_id for match in live}
@@ -204,7 +204,7 @@ class MatchOrchestrator:
 
     async def _rest(self, active: ActiveMatch) -> None:
         await self._end_poll(active.match_id)
-        if await self._matches().rest(active.match_id, active.fence):
+        if await self._matches().set_idle(active.match_id, active.fence):
             logger.info("Match %s rests until it is in the live scores again", active.match_id)
 
     async def _look_again(self, active: ActiveMatch) -> None:
@@ -288,7 +288,7 @@ class MatchOrchestrator:
         logger.warning("%s does not know match %s", self._provider.name, match_id)
         active = await self._matches().latest(match_id)
         if active is not None and active.instance_id == self._instance_id:
-            await self._matches().rest(match_id, active.fence)
+            await self._matches().set_idle(match_id, active.fence)
 
     async def _end_poll(self, match_id: str) -> None:
         task = self._polls.pop(match_id, None)
@@ -318,7 +318,7 @@ class MatchOrchestrator:
     async def _leave(self, match_id: str) -> None:
         active = await self._matches().latest(match_id)
         if active is not None and active.instance_id == self._instance_id:
-            await self._matches().leave(match_id, active.fence)
+            await self._matches().release(match_id, active.fence)
 
     async def _safely(self, what: str, act: Callable[..., Awaitable[T]], *args: object) -> T | None:
         """What goes wrong with one match is its own affair; it is tried again."""

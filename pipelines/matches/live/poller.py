@@ -25,7 +25,7 @@ from datastore.matches.fixture_items import tick_from
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_state import ActiveMatch, ActiveStatus
 from datastore.matches.locks import LIFETIME_SECONDS, Locks
-from datastore.matches.operator_fields import OperatorWrote, with_operator_fields
+from datastore.matches.operator_fields import OperatorConflict, with_operator_fields
 from datastore.matches.teams import Teams
 from datastore.session.store import Store
 from pipelines.matches.live.diff import MatchDiff, MatchWatch
@@ -108,7 +108,7 @@ class ScorePoller:
         except _NotMine:
             self.forget(match_id)
             return Tick.LOST
-        except OperatorWrote:
+        except OperatorConflict:
             self.forget(match_id)
             return Tick.OVERTAKEN
         except BaseException:
@@ -195,7 +195,7 @@ class ScorePoller:
         ticked = active.last_tick_at
         if ticked is not None and self._now() - ticked < timedelta(seconds=self._lock_seconds * HEARTBEAT):
             return
-        if not await ActiveMatches(store, self._now()).ticked(active.match_id, active.fence):
+        if not await ActiveMatches(store, self._now()).record_tick(active.match_id, active.fence):
             raise _NotMine
 
     async def _write(

@@ -160,7 +160,7 @@ class LACoordinator:
         """The change, or if it comes late what widgets are shown by now: only then does it cost a read."""
         if not change.is_late(now):
             return change
-        kept = await DisplayStates(self._open_store(), now).kept(change.match)
+        kept = await DisplayStates(self._open_store(), now).cached(change.match)
         newer = {team: state for team, state in kept.items() if state.version > change.states[team].version}
         return replace(change, states={**change.states, **newer})
 
@@ -251,7 +251,7 @@ class LACoordinator:
     async def _settle_start(self, device: Device, token: str, sent: Sent) -> None:
         if sent.outcome is PushOutcome.REJECTED:
             devices = Devices(self._open_store(), self._now())
-            await devices.forget_push_to_start_token(device.user_id, device.device_token, token)
+            await devices.remove_push_to_start_token(device.user_id, device.device_token, token)
 
     @contextmanager
     def _used(self, match_id: str, desk: MatchPushQueue) -> Iterator[None]:

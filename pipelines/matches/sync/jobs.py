@@ -10,7 +10,7 @@ from datastore.errors import NotFound
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match, MatchSnapshot
 from datastore.matches.fixture_cache import CachedMatch, FixtureCache
-from datastore.matches.fixtures import Fixtures, differs_in_state, goes_back
+from datastore.matches.fixtures import Fixtures, changes_state, is_older_state
 from datastore.matches.leagues import League, Leagues
 from datastore.matches.live_state import ActiveStatus
 from datastore.matches.operator_fields import with_operator_fields
@@ -139,7 +139,7 @@ class FixtureSyncJob(SyncJob):
 
     async def _sync(self) -> None:
         leagues = [league.league_id for league in await Leagues(self._open_store(), self._now()).active()]
-        actives = await ActiveMatches(self._open_store(), self._now()).reconciled()
+        actives = await ActiveMatches(self._open_store(), self._now()).all_latest()
         self._polled = {active.match_id for active in actives if active.status is ActiveStatus.ACTIVE}
         self._known = await self._cached_of(leagues)
         listed: set[str] = set()
@@ -204,8 +204,8 @@ class FixtureSyncJob(SyncJob):
             return match != known
         if any(getattr(match, fact) != getattr(known, fact) for fact in FACTS):
             return True
-        is_news = match.match_id not in self._polled and not goes_back(match, known, self._now())
-        return is_news and differs_in_state(match, known)
+        is_news = match.match_id not in self._polled and not is_older_state(match, known, self._now())
+        return is_news and changes_state(match, known)
 
     async def _sweep(self, listed: Set[str]) -> None:
         """Ask for those that were to be played, and are listed no more: moved far away, cancelled, or long gone."""

@@ -21,7 +21,7 @@ from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import Leagues
 from datastore.matches.live_activities import LiveActivities
-from datastore.matches.live_state import begun
+from datastore.matches.live_state import initial_state
 from datastore.matches.locks import Locks
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.composite_keys import Key
@@ -318,7 +318,7 @@ async def change_of(served: Served) -> MatchChange:
     match = await Fixtures(served.store(), served.clock()).latest("m1")
     assert match is not None
     names = await DisplayStates(served.store(), served.clock()).names(match)
-    active = replace(begun(match), version=5)
+    active = replace(initial_state(match), version=5)
     states = {team: display_state(match, active, names, team) for team in ("10", "20")}
     return MatchChange(match, states)
 

@@ -111,7 +111,7 @@ async def test_a_match_that_rests_goes_on_from_its_own_state(served: Served) -> 
     for _ in range(5):
         await instance.poller.tick("m1")
     before = await state(served)
-    assert await matches(served).rest("m1", before.fence)
+    assert await matches(served).set_idle("m1", before.fence)
 
     answer = await system(served, REGISTER)
 
@@ -130,7 +130,7 @@ async def test_a_fence_goes_on_from_the_state_or_the_fixture_and_a_version_from_
     for ahead in (None, replace(match, version=20, fence=9)):
         await system(served, REGISTER)
         seen.append(await state(served))
-        assert await matches(served).rest("m1", seen[-1].fence)
+        assert await matches(served).set_idle("m1", seen[-1].fence)
         if ahead:
             assert await Fixtures(served.store(), NOON).write_live(ahead)
     await system(served, REGISTER)
@@ -192,7 +192,7 @@ async def test_the_poller_of_a_deactivated_match_is_shut_out(served: Served) -> 
 
     commit = replace(before, version=before.version + 1)
     assert await matches(served).commit(commit) is False
-    assert await matches(served).ticked("m1", before.fence) is False
+    assert await matches(served).record_tick("m1", before.fence) is False
     assert await instance.poller.tick("m1") is Tick.LOST
     after = await state(served)
     assert (after.version, after.live, after.cooldowns) == (before.version, before.live, before.cooldowns)
@@ -284,7 +284,7 @@ async def test_live_matches_are_one_query_for_everybody(served: Served) -> None:
     await put(served, one("m1", round="Final"), one("m2"), one("m3"), one("m4"))
     for match_id in ("m3", "m1", "m2"):
         await system(served, f'mutation {{ registerActiveMatch(id: "{match_id}") {{ fence }} }}')
-    await matches(served).rest("m2", 1)
+    await matches(served).set_idle("m2", 1)
     await system(served, 'mutation { deactivateMatch(id: "m3") { fence } }')
 
     live = await served.ask(LIVE)

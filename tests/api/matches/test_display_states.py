@@ -305,7 +305,7 @@ async def test_a_version_that_is_told_again_without_its_events_leaves_what_is_ke
     await states.refresh(fixture(), replace(in_chase(7), events=(out,)), names=NAMES)
 
     again = await states.refresh(fixture(), in_chase(7), names=NAMES)
-    kept = await DisplayStates(served.store(), NOON).kept(fixture())
+    kept = await DisplayStates(served.store(), NOON).cached(fixture())
     after = await states.refresh(fixture(), in_chase(8), names=NAMES)
 
     assert {team: state.last_event for team, state in again.items()} == dict.fromkeys(("1", "2"), "Kishan is out")

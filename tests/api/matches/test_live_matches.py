@@ -101,7 +101,7 @@ async def test_a_match_leaves_the_index_with_the_write_that_ends_it_or_lets_it_r
     active = matches(served)
 
     assert await active.finish("finished", (await state(served, "finished")).fence)
-    assert await active.rest("resting", (await state(served, "resting")).fence)
+    assert await active.set_idle("resting", (await state(served, "resting")).fence)
     stop = await system(served, 'mutation { deactivateMatch(id: "stopped") { status } }')
 
     assert stop.made == ["UpdateItem active-matches"]
@@ -130,7 +130,7 @@ async def test_each_tick_lists_a_match_that_was_stored_before_there_was_an_index
     assert await instance.poller.tick("m1") is Tick.CHANGED
     after_a_change = await item(served)
     await unlist(served)
-    assert await matches(served).ticked("m1", (await state(served)).fence)
+    assert await matches(served).record_tick("m1", (await state(served)).fence)
 
     assert (after_a_change["live"], (await item(served))["live"]) == ("live", "live")
 

@@ -250,7 +250,7 @@ async def test_a_tick_that_changed_nothing_is_no_update(served: Served) -> None:
     active = await state(served)
 
     served.clock.forward(seconds=2)
-    assert await matches(served).ticked("m1", active.fence)
+    assert await matches(served).record_tick("m1", active.fence)
     assert await matches(served).claim(active, "two") is not None
     await advance(served)
 
@@ -401,7 +401,7 @@ async def test_a_match_that_is_no_longer_live_is_told_and_begins_anew_when_it_is
     first = (await listener.event())["liveScores"]
     assert (len(first["updates"]), first["ended"]) == (2, [])
 
-    await matches(served).rest("m1", (await state(served)).fence)
+    await matches(served).set_idle("m1", (await state(served)).fence)
     left = (await listener.event())["liveScores"]
     await system(served, 'mutation { registerActiveMatch(id: "m1") { version } }')
     back = (await listener.event())["liveScores"]

@@ -14,7 +14,7 @@ from datastore.keyspace.matches.fixtures import fixture
 from datastore.matches.cricket import Match, MatchSnapshot, Venue
 from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.fixtures import Fixtures
-from datastore.matches.operator_fields import OperatorWrote
+from datastore.matches.operator_fields import OperatorConflict
 from pipelines.matches.live.poller import Tick
 from tests.support.active_matches import begin, state
 from tests.support.cricket_pipeline import Instance
@@ -132,7 +132,7 @@ async def test_a_tick_that_an_operator_overtakes_writes_nothing(served: Served) 
     assert seen is not None
     await update(served, note="Floodlight failure")
 
-    with pytest.raises(OperatorWrote):
+    with pytest.raises(OperatorConflict):
         await Fixtures(served.store(), NOON).write_live(seen)
 
     assert (await shown(served))["note"] == "Floodlight failure"
@@ -179,7 +179,7 @@ async def test_concurrent_writes_lose_no_field_of_an_operator(served: Served, se
             fixtures = Fixtures(served.store(), NOON)
             stored = await fixtures.latest("m1")
             assert stored is not None
-            with suppress(OperatorWrote):  # the next poll reads the stored fields
+            with suppress(OperatorConflict):  # the next poll reads the stored fields
                 await fixtures.write_live(replace(stored, note="poller", fence=1, version=stored.version + 1))
 
     await asyncio.gather(operate(), sync(), sync(), poll())

@@ -119,7 +119,7 @@ async def test_one_comes_to_be_as_the_others_although_a_match_left_meanwhile(
     versions, ended = dict[str, int](), list[str]()
     async with client.connected(served.url) as events:
         await asyncio.wait_for(inside.wait(), 10)
-        await matches(served).rest("m1", (await state(served, "m1")).fence)
+        await matches(served).set_idle("m1", (await state(served, "m1")).fence)
         await told_all(served)
         may_go_on.set()
         while not ended or versions["m2"] < 5:

@@ -37,9 +37,9 @@ from datastore.matches.cricket import (
     Toss,
     Venue,
     phase_of,
-    to_json,
 )
-from datastore.matches.fixture_items import match_from, match_item, shown_of, summary_from
+from datastore.matches.fixture_items import decoder_for, match_from, match_item, summary_from
+from datastore.matches.json_records import to_json
 from datastore.matches.leagues import League, league_from
 from datastore.matches.teams import Team, team_from
 from datastore.model.composite_keys import Key, split
@@ -422,12 +422,12 @@ def test_a_match_has_all_that_the_fields_show_that_it_is_read_for() -> None:
 
     assert [name for name in Match.__struct_fields__ if name not in shown] == ["fence", "last_ball_id"]
     for name, field in shown.items():
-        alone = getattr(shown_of(frozenset({field})).raw(raw), name)
-        with_others = getattr(shown_of(frozenset(fields.values()) - {"displayState"}).raw(raw), name)
+        alone = getattr(decoder_for(frozenset({field})).raw(raw), name)
+        with_others = getattr(decoder_for(frozenset(fields.values()) - {"displayState"}).raw(raw), name)
         assert alone == with_others == getattr(match_from.raw(raw), name)
         assert alone not in ((), None, 0, False, ""), "Say something else of it, so that one sees it is there."
-    assert shown_of(frozenset({"matchId", "displayState"})) is match_from
-    assert shown_of(frozenset({"matchId", "homeTeam"})).raw(raw) == Match(
+    assert decoder_for(frozenset({"matchId", "displayState"})) is match_from
+    assert decoder_for(frozenset({"matchId", "homeTeam"})).raw(raw) == Match(
         *("m", "l", "T20I", "a", "b", NOON, "Finished", MatchPhase.FINISHED), round="Final", format="T20"
     )
 

@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from datastore.matches.cricket import CricketEvent, CricketEventKind
-from datastore.matches.live_state import ActiveMatch, begun
+from datastore.matches.live_state import ActiveMatch, initial_state
 from pipelines.matches.live.diff import MatchDiff, MatchWatch
 from pipelines.matches.providers.cricsheet.reader import load, read
 from pipelines.matches.providers.recordings import Recording
@@ -25,7 +25,7 @@ async def heard(recording: Recording, balls_per_tick: int = 1) -> list[CricketEv
     provider = ReplayProvider([recording], now=Clock(), balls_per_tick=balls_per_tick)
     names = {team.team_id: team.name for team in recording.teams}
     watch = MatchWatch(recording.match_id, team_name=names.__getitem__)
-    active = begun(recording.match)
+    active = initial_state(recording.match)
     told: list[CricketEvent] = []
     while not provider.is_over(recording.match_id):
         snapshot = await provider.match(recording.match_id)

@@ -27,7 +27,7 @@ from datastore.matches.cricket import (
 from datastore.matches.fixture_cache import FixtureCache
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import League, Leagues
-from datastore.matches.locks import Locks, held
+from datastore.matches.locks import Locks, all_locks
 from datastore.matches.team_seasons import TeamSeasons, team_season_from
 from datastore.matches.teams import Teams
 from datastore.session.metering import Deadline
@@ -372,7 +372,7 @@ async def test_a_match_that_ended_while_nobody_polled_it_ends(
     card = Scorecard(1, batting=(BattingLine("1101", "Kit Adams", 1, runs=60, balls=40),))
     played = await play(stores, scorecards=(card,))
     active = await ActiveMatches(stores(), START).register(played, instance_id="i1")
-    assert await ActiveMatches(stores(), START).rest("501", active.fence)
+    assert await ActiveMatches(stores(), START).set_idle("501", active.fence)
 
     service.says["fixtures"] = page(
         [fixture(501, status="Finished", note="No result", runs=[run(1, KITES, 90, 3, 12)], man_of_match_id=1101)]
@@ -502,7 +502,7 @@ async def test_a_provider_that_fails_ends_the_run_and_what_was_written_stays(
     assert done == Synced(fetched=200, written=200, error="ProviderUnavailable")
     assert "Sync of fixtures ended early: SportMonks fixtures: HTTP 500." in caplog.text
     assert await Fixtures(stores(), START).by_id("299") is not None
-    assert await held(stores()) == []
+    assert await all_locks(stores()) == []
 
 
 @pytest.mark.parametrize("kind", [LeagueSyncJob, TeamSyncJob])
@@ -514,7 +514,7 @@ async def test_every_kind_of_failure_is_told(
 ) -> None:
     service.faults.append(failing(status))
     assert await kind(provider, stores, "i1", time).run() == Synced(error=error)
-    assert await held(stores()) == []
+    assert await all_locks(stores()) == []
 
 
 def leaving(number: int) -> Fault:
@@ -609,7 +609,7 @@ async def test_one_instance_at_a_time_does_a_job(
 
     assert await other.release(job_lock("leagues"))
     assert await leagues_job.run() == Synced(fetched=2, written=2)
-    assert await held(stores()) == []
+    assert await all_locks(stores()) == []
 
 
 async def test_a_long_run_extends_its_lock(
@@ -643,5 +643,5 @@ async def test_a_run_that_lost_its_lock_stops(
 
     service.faults += [said_too_slowly] * 6
     assert await fixtures_job.run() == Synced(fetched=100, written=100, error="LockLost")
-    assert [(lock.name, lock.owner) for lock in await held(stores())] == [("job:fixtures", "i2")]
+    assert [(lock.name, lock.owner) for lock in await all_locks(stores())] == [("job:fixtures", "i2")]
     assert await Fixtures(stores(), START).by_id("200") is None

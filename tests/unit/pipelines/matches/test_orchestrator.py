@@ -14,7 +14,7 @@ from datastore.matches.cricket import Match, MatchPhase, MatchSnapshot
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_activities import LiveActivities
 from datastore.matches.live_state import ActiveMatch, ActiveStatus
-from datastore.matches.locks import Locks, held
+from datastore.matches.locks import Locks, all_locks
 from datastore.matches.match_follows import MatchFollows
 from datastore.session.store import Store
 from pipelines.demo.matches import DemoProvider
@@ -59,7 +59,7 @@ async def fixture(served: Served, match_id: str) -> Match:
 
 
 async def _is_free(served: Served, match_id: str) -> bool:
-    return match_lock(match_id) not in [lock.name for lock in await held(served.store())]
+    return match_lock(match_id) not in [lock.name for lock in await all_locks(served.store())]
 
 
 async def _polls_nothing(instance: Instance) -> bool:
@@ -299,7 +299,7 @@ async def test_a_match_that_was_ticked_while_the_provider_was_slow_is_not_taken(
     await until(lambda: _told(one, "m1"))
     seen = await state(served, "m1")
     served.clock.forward(seconds=11)
-    assert await matches(served).ticked("m1", seen.fence)
+    assert await matches(served).record_tick("m1", seen.fence)
 
     await other.orchestrator._take_over(seen)
 
@@ -378,7 +378,7 @@ async def test_a_match_that_ends_while_it_rests_ends_here_too(served: Served) ->
     await one.orchestrator.aclose()
     claimed = await matches(served).claim(await state(served, "m1"), "one")
     assert claimed is not None
-    assert await matches(served).rest("m1", claimed.fence)
+    assert await matches(served).set_idle("m1", claimed.fence)
     provider.listed = set()
     while not provider.is_over("m1"):
         await provider.match("m1")

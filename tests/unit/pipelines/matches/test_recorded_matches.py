@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from datastore.matches.cricket import Match, MatchPhase, MatchSnapshot, ResultKind, Target, to_json
+from datastore.matches.cricket import Match, MatchPhase, MatchSnapshot, ResultKind, Target
+from datastore.matches.json_records import to_json
 from pipelines.demo.match import TEAMS, demo_match
 from pipelines.matches.providers.cricsheet import reader as cricsheet
 from pipelines.matches.providers.cricsheet.reader import load, read

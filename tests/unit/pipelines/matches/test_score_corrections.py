@@ -25,7 +25,7 @@ from datastore.matches.cricket import (
     phase_of,
 )
 from datastore.matches.fixtures import Fixtures
-from datastore.matches.live_state import ActiveMatch, begun
+from datastore.matches.live_state import ActiveMatch, initial_state
 from datastore.session.store import Store
 from pipelines.matches.live.diff import MatchWatch
 from pipelines.matches.live.poller import Tick
@@ -614,7 +614,7 @@ class Script:
 @given(st.lists(st.sampled_from(EDITS), max_size=40), st.data())
 def test_whatever_scorers_do_no_wicket_is_lost_and_no_event_told_twice(edits: Iterable[str], chance: Any) -> None:
     script = Script(chance)
-    active = replace(begun(FIXTURE), version=1)
+    active = replace(initial_state(FIXTURE), version=1)
     watch = MatchWatch("m")
     said: list[CricketEvent] = []
     ever_out: set[str] = set()
@@ -689,7 +689,7 @@ async def test_a_tick_cut_off_before_its_commit_is_found_again(live: Live, monke
 async def test_events_of_several_versions_are_complete_when_it_is_cut_off_between_them(live: Live) -> None:
     sixes = [ball(place, 6) for place in range(1, 101)]
     end = told(*sixes, ball(1, innings=2), status="2nd Innings", target=Target(601, "20"))
-    whole = MatchWatch("m").compare(begun(FIXTURE), end).events
+    whole = MatchWatch("m").compare(initial_state(FIXTURE), end).events
     changed = live.instance.poller._on_change
 
     async def dies(store: Store, change: Any) -> None:

@@ -13,16 +13,9 @@ import pytest
 
 from datastore.database import Database
 from datastore.matches.active_matches import ActiveMatches
-from datastore.matches.cricket import (
-    BatterStatus,
-    CricketEventKind,
-    MatchPhase,
-    MatchSnapshot,
-    ResultKind,
-    Target,
-    to_json,
-)
+from datastore.matches.cricket import BatterStatus, CricketEventKind, MatchPhase, MatchSnapshot, ResultKind, Target
 from datastore.matches.fixtures import Fixtures
+from datastore.matches.json_records import to_json
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.matches.live.poller import LiveChange, ScorePoller, Tick
