@@ -206,8 +206,9 @@ class Fixtures:
     async def write_live(self, match: Match) -> bool:
         """FIX-5: store the state of a match. Return False if a later lock holder has written it, or it does not exist.
 
-        Fields that an operator set keep their values. Raises `OperatorConflict` if `match.operator_fields` does not name
-        these fields.
+        Fields that an operator set keep their values.
+
+        Raises `OperatorConflict` if `match.operator_fields` does not name these fields.
         """
         expression, values = versioned_update(
             without_operator_fields(live_attributes(match, self._now), match), REVISION
