@@ -206,7 +206,7 @@ async def test_while_the_index_cannot_be_read_a_scan_finds_the_matches(
         assert await ask() == []
         clock.forward(seconds=2)
         assert await ask() == ["Scan"]
-        assert caplog.text.count("live matches are found by a Scan") == 1
+        assert caplog.text.count("Live matches are read by a Scan") == 1
         proxy.always = None
         clock.forward(seconds=60)
         assert await ask() == ["Query", "BatchGetItem"]
