@@ -47,7 +47,7 @@ from resolvers.shared.context import Context
 from resolvers.shared.services import Services, SightingPlaces
 from runtime.jobs import LOCAL_POLL_SECONDS, POLL_SECONDS, Background, Job, metrics_served, serve_metrics
 from server.observability.store_metrics import StoreMetrics
-from server.operations.lifecycle import Observe
+from server.operations.report import Observe
 from server.settings import KEEP_METADATA, Settings
 from server.wiring import ServerComponents
 

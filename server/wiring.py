@@ -34,9 +34,10 @@ from server.media.upload_admission import UploadAdmission
 from server.observability.metrics_page import MetricsPage
 from server.observability.operation_log import OperationLog
 from server.observability.operation_metrics import OperationMetrics
+from server.operations.context import OpenContext
 from server.operations.explain import Explain, Explanations
 from server.operations.idempotency import Idempotency
-from server.operations.lifecycle import Observe, OpenContext
+from server.operations.report import Observe
 from server.operations.runner import Runner
 from server.security.jwks import OpenSession
 from server.security.jwt import Tokens, TokenSettings

@@ -13,8 +13,8 @@ import pytest
 from datastore.database import Database, StoreOptions, open_database
 from datastore.dynamodb.client import Client
 from datastore.infrastructure.iam_roles import GATEWAY
-from server.documents.executor import GatewayExecutor
-from server.operations.lifecycle import Report
+from server.documents.document_cache import GatewayExecutor
+from server.operations.report import Report
 from server.settings import Settings
 from tests.support import engine_limitations
 from tests.support.fault_proxy import Proxy, client_of

@@ -20,7 +20,7 @@ from runtime.container import Gateway, ProcessPart
 from runtime.supervisor.heartbeats import send_heartbeats
 from runtime.supervisor.supervisor import Supervisor
 from runtime.supervisor.worker_env import READY, Assignment
-from server.admission.file_descriptors import fitting, most_descriptors
+from server.admission.connection_limits import fitting, most_descriptors
 from server.observability.liveness import watch_loop
 from server.observability.operation_log import JsonLines
 from server.settings import Misconfigured, Settings

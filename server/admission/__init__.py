@@ -1,1 +1,1 @@
-"""What callers, addresses and the process may have at once: budgets, connections, operations in hand."""
+"""Admission control: budgets, quotas, rate limits, load shedding and deadlines."""

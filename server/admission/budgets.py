@@ -1,7 +1,7 @@
-"""What callers may spend, in DynamoDB read units: a token bucket for each, filled up over time.
+"""The read-unit budgets of callers: a token bucket for each, refilled over time.
 
-An operation is charged its estimate before it is executed, and settled afterwards at what DynamoDB reported. What it
-costs beyond its estimate may leave a debt, which is paid off as the bucket fills.
+An operation is charged its estimate before it is executed. Afterwards it is settled: charged or refunded the difference
+to the cost that DynamoDB reported. A cost above the estimate may leave the bucket in debt until it is refilled.
 """
 
 import time
@@ -9,26 +9,44 @@ from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil
-from typing import Protocol
+from typing import Any, Protocol
 
+from datastore.errors import Throttled
 from datastore.model.identity import Role
-from server.admission.client_address import payer
+from server.admission.callers import Caller, payer
 from server.admission.settings import Capacity
-from server.operations.lifecycle import OverBudget
-from server.operations.outcome import Allowance
-from server.operations.request import Caller
 
 MOST_CALLERS = 50_000
-# How many of the callers that were looked at longest ago are looked at when one is charged.
+# The number of buckets, least recently examined first, that each charge examines for removal.
 SWEPT = 2
 ADMIN_TIMES = 10
-# So many buckets may be owed, no more: whatever happened, nobody waits for ever.
+# The largest debt, in sizes of the bucket: it bounds the time until the caller is admitted again.
 MOST_OWED = 10
+
+
+@dataclass(slots=True)
+class Allowance:
+    """The state of a caller's budget after an operation."""
+
+    #: The size of the budget, in read units.
+    limit: float
+    #: The read units that remain; below 0 for a debt.
+    remaining: float
+    #: The seconds until the budget is full.
+    reset: float
+
+
+class OverBudget(Throttled):
+    """The caller's budget is exhausted; `retryAfter` is the number of seconds after which it suffices."""
+
+    def __init__(self, message: str, allowance: Allowance, **details: Any) -> None:
+        super().__init__(message, **details)
+        self.allowance = allowance
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A bucket's size in read units, and how many flow into it each second."""
+    """The size of a token bucket in read units, and the units that are refilled each second."""
 
     units: float
     per_second: float
@@ -38,7 +56,7 @@ class Budget:
         return MOST_OWED * self.units
 
     def allows(self, balance: float, units: float) -> bool:
-        """What costs more than the whole bucket is let through when the bucket is full."""
+        """Return whether `balance` suffices. A full bucket admits a cost above its size."""
         return balance >= min(units, self.units)
 
     def seconds_until(self, balance: float, units: float) -> float:
@@ -49,19 +67,19 @@ class Budget:
 
 
 class Buckets(Protocol):
-    """Where the buckets are."""
+    """A store of token buckets."""
 
     async def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
-        """Whether the units were taken, and what the bucket holds now."""
+        """Return whether the units were taken, and the balance afterwards."""
 
     async def settle(self, key: str, budget: Budget, units: float) -> float:
-        """Take, or give back (below 0), in any case. What the bucket holds then, which may be below 0."""
+        """Take units, or refund them (below 0), unconditionally. Return the balance, which may be below 0."""
 
 
 class LocalBuckets:
-    """Buckets of this process. `clock` tells seconds. Those that are full again are dropped: they are like new.
+    """The buckets of this process. A full bucket is equal to a new one, and is removed.
 
-    `most` are kept; when there are more, the one that was not looked at for the longest time is dropped.
+    Beyond `most` buckets, the least recently used one is removed. `clock` returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MOST_CALLERS) -> None:
@@ -79,7 +97,7 @@ class LocalBuckets:
         return self.settle_now(key, budget, units)
 
     def charge_now(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
-        """As `charge`: there is nothing here to wait for."""
+        """Do what `charge` does, without waiting."""
         now = self._clock()
         if len(self._buckets) > 1:
             self._sweep(now)
@@ -90,7 +108,7 @@ class LocalBuckets:
         return True, self._keep(key, budget, balance - units, now)
 
     def settle_now(self, key: str, budget: Budget, units: float) -> float:
-        """As `settle`."""
+        """Do what `settle` does, without waiting."""
         now = self._clock()
         kept = self._buckets.get(key)
         balance = budget.units if kept is None else _filled(budget, kept[1], now - kept[2])
@@ -118,23 +136,24 @@ class LocalBuckets:
 
 
 def _filled(budget: Budget, balance: float, seconds: float) -> float:
-    """What a bucket holds so many seconds later. A clock that was set back gives nothing, and takes nothing."""
+    """Return the balance after `seconds` of refilling; unchanged if the clock was set back."""
     if seconds > 0:
         balance += seconds * budget.per_second
     return balance if balance < budget.units else budget.units
 
 
-class CallersBudgets:
-    """The budgets of all callers: of users, of addresses without a token, and ten times as much for administrators.
+class CallerBudgets:
+    """The budgets of all callers: users, addresses without a token, and administrators with ten times as much.
 
-    Services (the role system) have none. Whoever owes is remembered until his debt is paid off, by this process's
-    `clock`: he is refused before anything is made ready for him.
+    Services (the role system) have no budget. A caller in debt is remembered until the debt is paid off, by this
+    process's `clock`, so that `check` refuses its operations before they are prepared.
     """
 
     def __init__(self, buckets: Buckets, capacity: Capacity, clock: Callable[[], float] = time.monotonic) -> None:
         self._buckets = buckets
-        self._here = buckets if isinstance(buckets, LocalBuckets) else None
-        self.at_once = self._here is not None
+        self._local = buckets if isinstance(buckets, LocalBuckets) else None
+        #: Whether `charge_now` and `settle_now` may be used: the buckets are in this process.
+        self.at_once = self._local is not None
         self._clock = clock
         self._debts: OrderedDict[str, float] = OrderedDict()
         self._user = Budget(capacity.budget_units, capacity.budget_units_per_second)
@@ -142,34 +161,38 @@ class CallersBudgets:
         self._anonymous = Budget(capacity.anonymous_budget_units, capacity.anonymous_budget_units_per_second)
 
     def check(self, caller: Caller) -> None:
+        """Raise `OverBudget` for a caller that is known to be in debt."""
         until = self._debts.get(payer(caller)) if self._debts else None
         if until is None:
             return
         budget = self._budget(caller)
-        owed = (until - self._clock()) * budget.per_second
-        if owed > 0:
-            raise _refusal(caller, budget, -owed, 0.0)
+        debt = (until - self._clock()) * budget.per_second
+        if debt > 0:
+            raise _refusal(caller, budget, -debt, 0.0)
         del self._debts[payer(caller)]
 
     def charge_now(self, caller: Caller, units: float) -> Allowance | None:
+        """Do what `charge` does, without waiting; only if `at_once`."""
         budget = self._budget(caller)
         if not budget.units:
             return None
-        assert self._here is not None, "What another process keeps is waited for."
-        admitted, balance = self._here.charge_now(caller.payer or payer(caller), budget, units)
+        assert self._local is not None, "Buckets in Redis need `charge` and `settle`."
+        admitted, balance = self._local.charge_now(caller.payer or payer(caller), budget, units)
         if not admitted:
             raise _refusal(caller, budget, balance, units)
         return budget.allowance(balance)
 
     def settle_now(self, caller: Caller, units: float) -> Allowance | None:
+        """Do what `settle` does, without waiting; only if `at_once`."""
         budget = self._budget(caller)
         if not budget.units:
             return None
-        assert self._here is not None, "What another process keeps is waited for."
+        assert self._local is not None, "Buckets in Redis need `charge` and `settle`."
         key = caller.payer or payer(caller)
-        return self._settled(key, budget, self._here.settle_now(key, budget, units))
+        return self._settled(key, budget, self._local.settle_now(key, budget, units))
 
     async def charge(self, caller: Caller, units: float) -> Allowance | None:
+        """Take the estimate of an operation. Return the allowance, or None without a budget. Raises `OverBudget`."""
         if self.at_once:
             return self.charge_now(caller, units)
         budget = self._budget(caller)
@@ -181,6 +204,7 @@ class CallersBudgets:
         return budget.allowance(balance)
 
     async def settle(self, caller: Caller, units: float) -> Allowance | None:
+        """Take the cost beyond the estimate, or refund the rest of the estimate (below 0). Allows a debt."""
         if self.at_once:
             return self.settle_now(caller, units)
         budget = self._budget(caller)
@@ -190,7 +214,7 @@ class CallersBudgets:
         return self._settled(key, budget, await self._buckets.settle(key, budget, units))
 
     def _settled(self, key: str, budget: Budget, balance: float) -> Allowance:
-        """What is left, and remembered where that is a debt."""
+        """Record or clear the caller's debt. Return the allowance."""
         if self._debts:
             self._debts.pop(key, None)
         if balance < 0:
@@ -211,17 +235,17 @@ class CallersBudgets:
         return _NONE if role is Role.SYSTEM else self._user
 
 
-# To look members of an enum up takes longer than what is done with them here.
+# An enum member is slower to look up than a module's name.
 _USER = Role.USER
 _NONE = Budget(0, 0)
 
 
 def _refusal(caller: Caller, budget: Budget, balance: float, units: float) -> OverBudget:
-    whose = "This address's" if caller.identity is None else "Your"
+    owner = "This address's" if caller.identity is None else "Your"
     seconds = max(1, ceil(budget.seconds_until(balance, units)))
-    left = f"{balance:,.0f} are left" if balance >= 0 else f"{-balance:,.0f} are owed"
+    rest = f"{balance:,.0f} remain" if balance >= 0 else f"{-balance:,.0f} are owed"
     message = (
-        f"{whose} budget of {budget.units:,.0f} read units, {budget.per_second:,g} more each second, does not suffice: "
-        f"this may cost {units:,.0f}, and {left}. Try again in {seconds} s."
+        f"{owner} budget of {budget.units:,.0f} read units, refilled with {budget.per_second:,g} each second, does not "
+        f"suffice: the operation may cost {units:,.0f}, and {rest}. Try again in {seconds} s."
     )
     return OverBudget(message, budget.allowance(balance), retryAfter=seconds)

@@ -1,4 +1,4 @@
-"""Who a client is by its address: what proxies in front tell of it counts only if they are ours."""
+"""The network address of a client, with forwarding headers accepted from trusted proxies only."""
 
 import ipaddress
 from collections.abc import Collection
@@ -9,25 +9,23 @@ from starlette.middleware import Middleware
 from starlette.types import Scope
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
-from server.operations.request import Caller
-
-# A customer of a provider gets a /64 at least, and can take any address in it.
+# A provider assigns at least a /64 to a customer, which can use any address in it.
 IPV6_PREFIX = 64
-# Of an X-Forwarded-For: the addresses of more proxies than anybody has.
+# The end of an X-Forwarded-For value that is parsed: more addresses than a chain of proxies has.
 MOST_FORWARDED_BYTES = 1024
 
 
 def behind_proxies(trusted: Collection[str]) -> list[Middleware]:
-    """What tells an application the client's address and scheme, as X-Forwarded-For and -Proto of `trusted` say.
+    """Return middleware that sets a scope's address and scheme from X-Forwarded-For and X-Forwarded-Proto.
 
-    They are networks (CIDR). The address is the rightmost that is not trusted itself: what stands left of it, a client
-    may have made up.
+    `trusted` are networks (CIDR). The address is the rightmost one that is not trusted itself: a client can forge the
+    ones to the left of it.
     """
     return [Middleware(_ProxyHeaders, trusted_hosts=list(trusted))] if trusted else []
 
 
 class _ProxyHeaders(ProxyHeadersMiddleware):
-    """uvicorn's, which goes through all addresses however many a client has made up. Here the last ones count."""
+    """uvicorn's middleware, with a bound on the forwarded addresses that it parses."""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         headers = scope.get("headers", ())
@@ -39,19 +37,19 @@ class _ProxyHeaders(ProxyHeadersMiddleware):
 
 
 def _last(addresses: bytes) -> bytes:
-    """The whole addresses among the last bytes of a list."""
+    """Return the complete addresses within the last bytes of a list."""
     return addresses[-MOST_FORWARDED_BYTES:].partition(b",")[2]
 
 
 def address_in(scope: Scope) -> str:
-    """The client's address, as the server or `behind_proxies` has put it into the scope; empty on a Unix socket."""
+    """Return the client's address from the scope, after `behind_proxies`; empty on a Unix socket."""
     client = scope.get("client")
     return client[0] if client else ""
 
 
 @lru_cache(maxsize=4096)
 def network_of(address: str) -> str:
-    """What is taken for one client: an IPv4 address, or an IPv6 network of 64 bits."""
+    """Return the network that counts as one client: an IPv4 address, or an IPv6 network of 64 bits."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -61,14 +59,6 @@ def network_of(address: str) -> str:
     if parsed.ipv4_mapped is not None:
         return str(parsed.ipv4_mapped)
     return str(ipaddress.ip_network((parsed, IPV6_PREFIX), strict=False))
-
-
-def payer(caller: Caller) -> str:
-    """Whom a limit for each caller counts for: the user of the token, else the client's network."""
-    if caller.payer is None:
-        identity = caller.identity
-        caller.payer = f"user:{identity.user_id}" if identity else f"address:{network_of(caller.address)}"
-    return caller.payer
 
 
 class Trusted:

@@ -1,22 +1,32 @@
-"""The connections of the process: how many there may be, and how slow their clients."""
+"""Limits of connections: their number, the speed of their clients, and the file descriptors they take."""
 
 import asyncio
+import logging
 import socket
+import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from server.admission.client_address import Trusted, network_of
+from server.admission.fairness import FairReader, RateLimit
 from server.admission.quotas import KeyedQuota
-from server.admission.read_fairness import FairReader, RateLimit
 from server.admission.settings import Capacity
 
-# Of a stream, in the system's send buffer (Linux doubles it): left alone that grows to 4 MB for one who does not read.
+# The size of a stream's send buffer in the kernel (Linux doubles it). It grows to 4 MB by default if the client does
+# not read.
 SEND_BUFFER_BYTES = 65_536
+# File descriptors for listeners, the engine, DynamoDB, Redis, files, and refused connections until they are closed.
+KEPT = 200
+# The number of file descriptors to use where the system sets no limit.
+ENOUGH = 65_536
+
+
+_log = logging.getLogger(__name__)
 
 
 def bound_send_buffer(transport: asyncio.BaseTransport) -> None:
-    """Keep little for a reader outside of the process, too, so that it is seen soon that it does not read."""
+    """Bound the data that the kernel buffers for a client, so that a client that does not read is detected soon."""
     connection = transport.get_extra_info("socket")
     if connection is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
@@ -24,16 +34,15 @@ def bound_send_buffer(transport: asyncio.BaseTransport) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """What a client may take to send and to read, in seconds and bytes.
-
-    `head_seconds` are from its first byte (or the connection) to the end of a request's head; a body, and its reading
-    of an answer, may make no progress for `silent_seconds`, and has to read `least_bytes` of an answer in that time.
-    """
+    """Limits of the time that a client takes to send and to read, and of the bytes that it sends."""
 
     head_bytes: int = 32_768
     head_lines: int = 100
+    #: From the first byte of a request (or the connection) to the end of its head.
     head_seconds: float = 10.0
+    #: The longest time without progress in sending a body or in reading a response.
     silent_seconds: float = 10.0
+    #: The bytes of a response that a client has to read within `silent_seconds`.
     least_bytes: int = 16_384
     linger_seconds: float = 2.0
     pipelined: int = 16
@@ -42,11 +51,10 @@ class Patience:
 
 
 class Connections:
-    """How many sockets there may be: of each address, and in all. Addresses of `trusted` proxies have any number.
+    """The quota of connections, for each address and in all; addresses of `trusted` proxies are exempt.
 
-    `on_refusal` is told the status and the code of what the protocols refuse by themselves, and `on_closed` the code
-    with which the server closed a WebSocket. WebSockets are read by `turns`, each at the `pace` of one. While the
-    process is `leaving` each answer is the last of its connection.
+    The protocols call `on_refusal` with the status and the code of a request that they refuse, and `on_closed` with the
+    close code of a WebSocket that the server closes.
     """
 
     def __init__(
@@ -60,39 +68,75 @@ class Connections:
         self.patience = patience
         self.on_refusal = on_refusal
         self.on_closed = on_closed
+        #: Whether the process is shutting down: each response is the last of its connection.
         self.leaving = False
+        #: The order in which WebSockets are read, and the rate limit of each.
         self.turns = FairReader()
         self.pace = RateLimit(capacity.websocket_messages, capacity.websocket_messages_per_second)
-        self._places = KeyedQuota(
+        self._quota = KeyedQuota(
             "connections", capacity.connections, capacity.connections_per_address, "client's address"
         )
         self._trusted = Trusted(capacity.trusted_proxies)
 
     @property
     def open(self) -> int:
-        return self._places.total
+        return self._quota.total
 
     def take(self, address: str) -> None:
-        """A connection was made. Raises `Throttled` and `Unavailable` when it is one too many."""
-        # A Unix socket has no addresses: whoever connects to it is a proxy.
-        self._places.take(network_of(address), exempt=not address or address in self._trusted)
+        """Count a new connection. Raises `Throttled` or `Unavailable` beyond the quota."""
+        # A Unix socket has no addresses: its client is a proxy.
+        self._quota.take(network_of(address), exempt=not address or address in self._trusted)
 
     def add(self, address: str) -> None:
-        """A connection is carried on by another protocol."""
-        self._places.add(network_of(address))
+        """Count a connection that another protocol takes over, without a limit."""
+        self._quota.add(network_of(address))
 
     def leave(self, address: str) -> None:
-        self._places.leave(network_of(address))
+        self._quota.leave(network_of(address))
 
     def told(self) -> dict[str, Any]:
-        """The state of an application's lifespan, by which a server's protocols find this."""
+        """Return the lifespan state in which the protocols find this object."""
         return {"connections": self}
 
     @staticmethod
     def of(state: Mapping[str, Any]) -> "Connections":
-        """The application's, or the process's if it tells of none."""
+        """Return the connections in a lifespan state; the default ones of the process without any."""
         found = state.get("connections")
-        return found if isinstance(found, Connections) else _UNTOLD
+        return found if isinstance(found, Connections) else _DEFAULT
 
 
-_UNTOLD = Connections()
+_DEFAULT = Connections()
+
+
+def most_descriptors() -> int | None:
+    """Raise this process's limit of file descriptors as far as allowed. Return it, or None without a limit."""
+    if sys.platform == "win32":
+        return None
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    unlimited = resource.RLIM_INFINITY
+    target = ENOUGH if hard == unlimited else hard
+    if soft == unlimited or soft >= target:
+        return None if soft == unlimited else soft
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
+    except (OSError, ValueError):  # macOS has another limit below the hard one
+        return soft
+    return target
+
+
+def fitting(capacity: Capacity, descriptors: int | None) -> Capacity:
+    """Return `capacity` with its connections limited by the file descriptors. Log a reduction."""
+    if descriptors is None:
+        return capacity
+    most = max(descriptors - KEPT, descriptors // 2)
+    if 0 < capacity.connections <= most:
+        return capacity
+    if capacity.connections:
+        _log.warning(
+            "At most %s connections are accepted instead of %s (GATEWAY_MAX_CONNECTIONS): "
+            "the process may open %s files. Raise `ulimit -n`",
+            *(f"{count:,}" for count in (most, capacity.connections, descriptors)),
+        )
+    return replace(capacity, connections=most)

@@ -1,53 +1,56 @@
-"""A deadline for each of many pieces of work, all of them given the same time."""
+"""Deadlines of equal length for many concurrent operations, with one timer."""
 
 import asyncio
 from types import TracebackType
 
 
 class Deadlines:
-    """Ends what takes longer than so many `seconds`, as `asyncio.timeout` does.
+    """Deadlines of `seconds`, with the semantics of `asyncio.timeout`.
 
-    One timer serves all that is under way, whose deadlines come in the order in which they began: to begin and to end
-    is an entry in a dict, where a timer for each is set up and cancelled.
+    Deadlines of equal length expire in the order in which they were set, so that one timer serves all of them. Setting
+    and removing a deadline costs an entry in a dict instead of a timer.
     """
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._under_way: dict[Limited, None] = {}
+        self._pending: dict[Limited, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def limited(self) -> "Limited":
-        """A context manager for the work of the current task. It raises `TimeoutError` when the time was up."""
+        """Return a context manager that cancels the current task at the deadline, and raises `TimeoutError`."""
         return Limited(self)
 
-    def begin(self, work: "Limited", loop: asyncio.AbstractEventLoop) -> None:
+    def add(self, work: "Limited", loop: asyncio.AbstractEventLoop) -> None:
         work.until = loop.time() + self.seconds
-        self._under_way[work] = None
+        self._pending[work] = None
         if self._timer is None or self._loop is not loop:
             self._loop = loop
-            self._timer = loop.call_at(work.until, self._look)
+            self._timer = loop.call_at(work.until, self._expire_late)
 
-    def _look(self) -> None:
-        """End what is late, and come again for what will be next."""
+    def _expire_late(self) -> None:
+        """Expire the deadlines that have passed, and set the timer to the next."""
         assert self._loop is not None
         self._timer, now = None, self._loop.time()
-        while self._under_way:
-            oldest = next(iter(self._under_way))
+        while self._pending:
+            oldest = next(iter(self._pending))
             if oldest.until > now:
-                self._timer = self._loop.call_at(oldest.until, self._look)
+                self._timer = self._loop.call_at(oldest.until, self._expire_late)
                 return
-            del self._under_way[oldest]
+            del self._pending[oldest]
             oldest.expire()
+
+    def remove(self, work: "Limited") -> None:
+        self._pending.pop(work, None)
 
 
 class Limited:
-    """One piece of work."""
+    """The deadline of one block in a task."""
 
-    __slots__ = ("_all", "_cancelling", "_expired", "_task", "until")
+    __slots__ = ("_cancelling", "_deadlines", "_expired", "_task", "until")
 
     def __init__(self, deadlines: Deadlines) -> None:
-        self._all = deadlines
+        self._deadlines = deadlines
         self._expired = False
         self.until = 0.0
 
@@ -58,15 +61,15 @@ class Limited:
     def __enter__(self) -> None:
         loop = asyncio.get_running_loop()
         task = asyncio.current_task(loop)
-        assert task is not None, "Only a task can be ended."
+        assert task is not None, "Only a task can be cancelled."
         self._task: asyncio.Task[object] = task
         self._cancelling = task.cancelling()
-        self._all.begin(self, loop)
+        self._deadlines.add(self, loop)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._all._under_way.pop(self, None)
-        # Whoever else cancelled the task meanwhile is not to be kept from it.
+        self._deadlines.remove(self)
+        # Another cancellation of the task must not be suppressed.
         if self._expired and self._task.uncancel() <= self._cancelling and kind is asyncio.CancelledError:
             raise TimeoutError from error

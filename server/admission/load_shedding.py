@@ -1,4 +1,4 @@
-"""How much work the process takes on: beyond that it says so at once, before queues grow."""
+"""Load shedding: beyond its capacity the process refuses work at once, before queues grow."""
 
 import asyncio
 import logging
@@ -11,16 +11,17 @@ from datastore.errors import Throttled, Unavailable
 QUEUE_SECONDS = 0.5
 RETRY_SECONDS = 1
 LAG_EVERY = 0.25
-# In hand of one caller, for each that is executed: a client begins a hundred subscriptions at once, and they may wait.
+# The waiting and running operations of a caller, as a multiple of its running ones: a client that starts a hundred
+# subscriptions at once may wait for them.
 IN_HAND = 4
-# One late turn may be a large answer; two in a row are a loop that does not keep up.
+# One late turn may be a large response; two in a row mean that the loop does not keep up.
 LATE_TURNS = 2
 
 _log = logging.getLogger(__name__)
 
 
 class _SlotQueue:
-    """So many at once; who has waited longest is next."""
+    """A semaphore of `most` slots with a queue: a released slot goes to the longest waiter."""
 
     __slots__ = ("_waiting", "free")
 
@@ -29,36 +30,36 @@ class _SlotQueue:
         self._waiting: deque[asyncio.Future[None]] | None = None
 
     async def wait(self, seconds: float) -> None:
-        """Take one when there is one. Raises `TimeoutError`."""
+        """Wait up to `seconds` for a slot, and take it. Raises `TimeoutError`."""
         if self.free:
             self.free -= 1
             return
         if self._waiting is None:
             self._waiting = deque()
-        turn = asyncio.get_running_loop().create_future()
-        self._waiting.append(turn)
+        waiter = asyncio.get_running_loop().create_future()
+        self._waiting.append(waiter)
         try:
             async with asyncio.timeout(seconds):
-                await turn
+                await waiter
         except BaseException:
-            if turn.done() and not turn.cancelled():
-                self.give_back()  # it came in the moment in which it was given up
-            elif turn in self._waiting:
-                self._waiting.remove(turn)
+            if waiter.done() and not waiter.cancelled():
+                self.release()  # the slot was assigned at the moment of the cancellation
+            elif waiter in self._waiting:
+                self._waiting.remove(waiter)
             raise
 
-    def give_back(self) -> None:
-        """One that was taken: to who waits the longest, or for whoever comes."""
+    def release(self) -> None:
+        """Release a slot: assign it to the longest waiter, or return it."""
         while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
+            waiter = self._waiting.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
                 return
         self.free += 1
 
 
 class _CallerSlots(_SlotQueue):
-    """The turns of one caller."""
+    """The slots of one caller."""
 
     __slots__ = ("in_hand",)
 
@@ -68,13 +69,11 @@ class _CallerSlots(_SlotQueue):
 
 
 class LoadShedder:
-    """At most `most` operations are executed at once, and as many wait a moment for their turn; 0 is without limit.
+    """A limit of `most` operations that are executed at once; as many more wait up to `queue_seconds`. 0 is unlimited.
 
-    `each` is how many of those may be one caller's. His others wait a moment too, behind his own, until he has
-    `IN_HAND` times as many in hand.
-
-    While the event loop `watched` is late by more than `lag_seconds`, twice in a row, nothing is taken on either.
-    `what` they are is told to those who are refused.
+    `each` limits the operations of one caller. Its others wait as well, until it has `IN_HAND` times as many running
+    and waiting. While the event loop is late by more than `lag_seconds`, twice in a row, every operation is refused.
+    `what` names the operations in messages.
     """
 
     def __init__(
@@ -92,23 +91,26 @@ class LoadShedder:
         self._what = what
         self._queue_seconds = queue_seconds
         self._lag_seconds = lag_seconds
-        self._turns = _SlotQueue(most)
+        self._slots = _SlotQueue(most)
         self.running = 0
         self.waiting = 0
         self.late_turns = 0
         self.shed = 0
 
     def check(self) -> None:
-        """Raises `Unavailable` when an operation that came now would not be taken on: nothing need be read of it."""
+        """Raise `Unavailable` if a new operation would be refused, so that the caller need not read it."""
         if self.late_turns >= LATE_TURNS:
             raise self._refusal("The server does not keep up with its work.")
         if self._most and self.running >= self._most and self.waiting >= self._most:
-            raise self._refusal(f"The server has {self._most:,} {self._what} in hand, and as many are waiting.")
+            raise self._refusal(f"The server executes {self._most:,} {self._what}, and as many are waiting.")
 
     @asynccontextmanager
     async def turn(self, caller: str = "") -> AsyncIterator[None]:
-        """Execute inside. Raises `Unavailable` when there is no turn soon enough, and `Throttled` when that is because
-        of what the caller has in hand himself; who is not named has no turns of his own.
+        """Hold a slot for the duration of a block. An empty `caller` has no limit of its own.
+
+        Raises:
+            Unavailable: no slot was released in time.
+            Throttled: the caller's own limit is the reason.
         """
         if not self.take(caller):
             await self.wait(caller)
@@ -118,13 +120,13 @@ class LoadShedder:
             self.leave(caller)
 
     def take(self, caller: str = "") -> bool:
-        """Take a turn, for which `leave` is called then, if there is one at once: else it is to be waited for.
+        """Take a free slot, which `leave` releases. Return False if the caller has to `wait` for one.
 
-        Raises `Unavailable` for one who need not wait.
+        Raises `Unavailable` if waiting would be in vain.
         """
         if self.late_turns or self.waiting:
             self.check()
-        if self._most and not self._turns.free:
+        if self._most and not self._slots.free:
             return False
         if self._each and caller:
             own = self._callers.get(caller)
@@ -134,40 +136,40 @@ class LoadShedder:
                 return False
             own.in_hand += 1
             own.free -= 1
-        self._turns.free -= 1
+        self._slots.free -= 1
         self.running += 1
         return True
 
     async def wait(self, caller: str = "") -> None:
-        """Take a turn when there is one, for which `leave` is called then. Raises as `turn` does."""
+        """Wait for a slot, which `leave` releases. Raises the same errors as `turn`."""
         if not (self._each and caller):
             await self._wait()
             return
         own = self._callers.get(caller) or self._callers.setdefault(caller, _CallerSlots(self._each))
         if own.in_hand >= self._each * IN_HAND:
-            raise self._throttled(f"You have {own.in_hand:,} {self._what} in hand.")
+            raise self._throttled(f"You have {own.in_hand:,} {self._what} running or waiting.")
         own.in_hand += 1
         try:
             await self._wait_for_own(own)
             try:
                 await self._wait()
             except BaseException:
-                own.give_back()
+                own.release()
                 raise
         except BaseException:
-            self._let_go(caller, own)
+            self._forget(caller, own)
             raise
 
     def leave(self, caller: str = "") -> None:
-        """Give a turn back."""
+        """Release a slot."""
         self.running -= 1
-        self._turns.give_back()
+        self._slots.release()
         if self._each and caller:
             own = self._callers[caller]
-            own.give_back()
-            self._let_go(caller, own)
+            own.release()
+            self._forget(caller, own)
 
-    def _let_go(self, caller: str, own: _CallerSlots) -> None:
+    def _forget(self, caller: str, own: _CallerSlots) -> None:
         own.in_hand -= 1
         if not own.in_hand:
             del self._callers[caller]
@@ -176,24 +178,22 @@ class LoadShedder:
         try:
             await own.wait(self._queue_seconds)
         except TimeoutError:
-            message = (
-                f"At most {self._each:,} {self._what} of a caller are executed at once, and none of yours ended soon."
-            )
+            message = f"At most {self._each:,} {self._what} of a caller are executed at once, and none of yours ended."
             raise self._throttled(message) from None
 
     async def _wait(self) -> None:
-        """For a turn of the process."""
-        if self._most and not self._turns.free:
+        """Wait for a slot of the process."""
+        if self._most and not self._slots.free:
             self.waiting += 1
             try:
-                await self._turns.wait(self._queue_seconds)
+                await self._slots.wait(self._queue_seconds)
             except TimeoutError:
-                message = f"The server has {self._most:,} {self._what} in hand, and none ended soon."
+                message = f"The server executes {self._most:,} {self._what}, and none ended in time."
                 raise self._refusal(message) from None
             finally:
                 self.waiting -= 1
         else:
-            self._turns.free -= 1
+            self._slots.free -= 1
         self.running += 1
 
     def _refusal(self, reason: str) -> Unavailable:
@@ -204,7 +204,7 @@ class LoadShedder:
         return Throttled(f"{reason} Try again in a moment.", retryAfter=RETRY_SECONDS)
 
     async def watched(self) -> None:
-        """Measure how late the event loop is, for as long as this runs."""
+        """Measure the delay of the event loop until this is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             before = loop.time()
@@ -212,7 +212,7 @@ class LoadShedder:
             self.note(loop.time() - before - LAG_EVERY)
 
     def note(self, late: float) -> None:
-        """The loop was so many seconds late."""
+        """Record a delay of the event loop, in seconds."""
         if self._lag_seconds and late > self._lag_seconds:
             self.late_turns += 1
             if self.late_turns == LATE_TURNS:

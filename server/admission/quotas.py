@@ -1,4 +1,4 @@
-"""Places of which there are so many: for each caller or address, and for the process."""
+"""Quotas: a limit for each caller or address, and a limit for the process."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ RETRY_SECONDS = 5
 
 
 class KeyedQuota:
-    """`what` is there `most` times in all, and `each` times for one key; 0 is without limit."""
+    """A quota of `what`: `most` in all, and `each` for one key; 0 is unlimited. `whose` names a key in messages."""
 
     def __init__(self, what: str, most: int, each: int, whose: str = "caller") -> None:
         self._what = what
@@ -21,9 +21,11 @@ class KeyedQuota:
         self.total = 0
 
     def take(self, key: str, many: int = 1, *, exempt: bool = False) -> None:
-        """Take places, which `leave` gives back. A key that is `exempt` may have any number, as long as there are some.
+        """Take `many` units of the quota, which `leave` releases. An `exempt` key has only the limit of the process.
 
-        Raises `Throttled` when the key has all of its own, and `Unavailable` when there is none left for anybody.
+        Raises:
+            Throttled: the key has reached its limit.
+            Unavailable: the process has reached its limit.
         """
         if self._each and not exempt and self._taken[key] + many > self._each:
             self._forget(key)
@@ -36,7 +38,7 @@ class KeyedQuota:
         self.add(key, many)
 
     def add(self, key: str, many: int = 1) -> None:
-        """Count more, whether there are places or not."""
+        """Take units beyond any limit."""
         self._taken[key] += many
         self.total += many
 
@@ -46,11 +48,11 @@ class KeyedQuota:
         self._forget(key)
 
     def of(self, key: str) -> int:
-        """How many the key has."""
+        """Return the units that the key has taken."""
         return self._taken.get(key, 0)
 
     def move(self, before: str, key: str) -> None:
-        """Let a place that is taken count for another key. Raises `Throttled` when that has all of its own."""
+        """Transfer one unit to another key. Raises `Throttled` if that has reached its limit."""
         if before == key:
             return
         if self._each and self.of(key) >= self._each:
@@ -60,7 +62,7 @@ class KeyedQuota:
 
     @contextmanager
     def taken(self, key: str) -> Iterator[None]:
-        """Hold a place meanwhile."""
+        """Take one unit for the duration of a block."""
         self.take(key)
         try:
             yield

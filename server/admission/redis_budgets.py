@@ -1,4 +1,4 @@
-"""Buckets in Redis, shared by all processes; in this process while Redis is not there."""
+"""Token buckets in Redis, shared by all processes, with a fallback to this process while Redis is unavailable."""
 
 import asyncio
 import logging
@@ -15,18 +15,19 @@ from datastore.redis.failures import REDIS_AWAY
 from server.admission.budgets import Budget, LocalBuckets
 
 PREFIX = "gateway:budget:"
-# No request waits for Redis longer than that.
+# The longest time that a request waits for Redis.
 PATIENCE_SECONDS = 0.1
+# Timeouts of the client library, in multiples of it: they only end calls that are abandoned already.
 PATIENT = 10
-# Patience is counted in so many turns of the loop: one that is held up loses one of them, not all.
+# The wait is divided into this many turns of the loop, so that one blocked turn does not use up all of it.
 TURNS = 4
 RETRY_SECONDS = 1.0
 LOG_SECONDS = 30.0
 CONNECTIONS = 32
 
-# The same as `LocalBuckets` does, in one step. KEYS: the bucket. ARGV: size, flow a second, units, whether to take them
-# in any case, the moment in seconds (else it is the server's), and the most that may be owed. A bucket that would be
-# full is not kept.
+# `LocalBuckets` as one atomic step. KEYS: the bucket. ARGV: its size, the refill rate in units per second, the units to
+# take, whether to take them unconditionally, the time in seconds (otherwise the server's), and the largest debt. A full
+# bucket is removed.
 TAKE = """
 local size, flow, units = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = tonumber(ARGV[5])
@@ -55,16 +56,16 @@ end
 return {taken and 1 or 0, string.format('%.17g', balance)}
 """
 
-Asked = TypeVar("Asked")
+Reply = TypeVar("Reply")
 
 _log = logging.getLogger(__name__)
 
 
 class RedisBuckets:
-    """Buckets at a `url`. The moment is Redis's own, unless a `clock` tells it.
+    """The buckets in the Redis at `url`, by the clock of Redis unless `clock` is given.
 
-    Redis that does not answer in time is left alone until a ping in the background finds it again; meanwhile the
-    buckets are those of this process, `local`.
+    After a response that is late, Redis is not called until a ping in the background succeeds. Meanwhile the buckets of
+    this process, `local`, are used.
     """
 
     def __init__(
@@ -80,7 +81,6 @@ class RedisBuckets:
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=CONNECTIONS,
-            # Whoever asks has lost patience before.
             timeout=PATIENT * patience,
             socket_timeout=PATIENT * patience,
             socket_connect_timeout=PATIENT * patience,
@@ -93,94 +93,92 @@ class RedisBuckets:
         self._clock = clock
         self._patience = patience
         self._retry_seconds = retry_seconds
-        self._return: asyncio.Task[None] | None = None
-        self._asking: set[asyncio.Task[Any]] = set()
-        self._logged = -LOG_SECONDS
+        self._recovery: asyncio.Task[None] | None = None
+        self._calls: set[asyncio.Task[Any]] = set()
+        self._logged_at = -LOG_SECONDS
 
     @property
     def is_there(self) -> bool:
-        """Whether Redis is asked."""
-        return self._return is None
+        """Whether Redis is used."""
+        return self._recovery is None
 
     async def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
-        charging = self._begin(self._charge(key, budget, units))
+        charging = self._start(self._charge(key, budget, units))
         try:
             return await asyncio.shield(charging)
         except asyncio.CancelledError:
-            # Redis may take them all the same, and nobody is left to settle what he never got.
-            self._begin(self._give_back(charging, key, budget, units))
+            # Redis may take the units all the same, and no caller is left to settle them.
+            self._start(self._refund(charging, key, budget, units))
             raise
 
     async def settle(self, key: str, budget: Budget, units: float) -> float:
-        return await asyncio.shield(self._begin(self._settle(key, budget, units)))
+        return await asyncio.shield(self._start(self._settle(key, budget, units)))
 
     async def _charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
-        answer = await self._asked(key, budget, units, always=False)
+        answer = await self._call(key, budget, units, always=False)
         return await self._local.charge(key, budget, units) if answer is None else answer
 
     async def _settle(self, key: str, budget: Budget, units: float) -> float:
-        answer = await self._asked(key, budget, units, always=True)
+        answer = await self._call(key, budget, units, always=True)
         return await self._local.settle(key, budget, units) if answer is None else answer[1]
 
-    async def _give_back(
-        self, charging: asyncio.Task[tuple[bool, float]], key: str, budget: Budget, units: float
-    ) -> None:
+    async def _refund(self, charging: asyncio.Task[tuple[bool, float]], key: str, budget: Budget, units: float) -> None:
         taken, _ = await charging
         if taken:
             await self._settle(key, budget, -units)
 
-    def _begin(self, asking: Coroutine[Any, Any, Asked]) -> asyncio.Task[Asked]:
-        """What is asked of a bucket comes to its end, also when who asks is cancelled."""
-        task = asyncio.create_task(asking)
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
+    def _start(self, call: Coroutine[Any, Any, Reply]) -> asyncio.Task[Reply]:
+        """Start a call that completes even if its caller is cancelled."""
+        task = asyncio.create_task(call)
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
         return task
 
     async def aclose(self) -> None:
-        while self._asking:
-            await asyncio.wait(self._asking)
-        if self._return is not None:
-            self._return.cancel()
-            await asyncio.gather(self._return, return_exceptions=True)
+        while self._calls:
+            await asyncio.wait(self._calls)
+        if self._recovery is not None:
+            self._recovery.cancel()
+            await asyncio.gather(self._recovery, return_exceptions=True)
         await self._redis.aclose()
 
-    async def _asked(self, key: str, budget: Budget, units: float, *, always: bool) -> tuple[bool, float] | None:
-        """What Redis says, or None while it is not there."""
-        if self._return is not None:
+    async def _call(self, key: str, budget: Budget, units: float, *, always: bool) -> tuple[bool, float] | None:
+        """Return the reply of Redis: whether the units were taken, and the balance; None while it is unavailable."""
+        if self._recovery is not None:
             return None
         now = "" if self._clock is None else repr(self._clock())
         arguments: list[str | int | float] = [budget.units, budget.per_second, repr(float(units)), int(always), now]
         arguments.append(budget.most_owed)
         try:
-            taken, balance = await self._patiently(self._take(keys=[self._prefix + key], args=arguments))
+            taken, balance = await self._within_patience(self._take(keys=[self._prefix + key], args=arguments))
         except REDIS_AWAY as problem:
             if type(problem) is ResponseError:
-                # It is there, and cannot do anything with this bucket.
-                self._warn("Redis refuses a budget, which counts in this process alone", problem)
+                # Redis is available, but cannot process this bucket.
+                self._warn("Redis rejects a budget, which is counted in this process alone", problem)
             else:
-                self._give_up(problem)
+                self._fall_back(problem)
             return None
         return bool(taken), float(balance)
 
-    async def _patiently(self, asked: Coroutine[Any, Any, Asked]) -> Asked:
-        asking = asyncio.ensure_future(asked)
+    async def _within_patience(self, call: Coroutine[Any, Any, Reply]) -> Reply:
+        reply = asyncio.ensure_future(call)
         try:
             for _ in range(TURNS):
-                if (await asyncio.wait((asking,), timeout=self._patience / TURNS))[0]:
-                    return asking.result()
+                if (await asyncio.wait((reply,), timeout=self._patience / TURNS))[0]:
+                    return reply.result()
             raise TimeoutError
         finally:
-            asking.cancel()
+            reply.cancel()
 
-    def _warn(self, what: str, problem: Exception) -> None:
-        if time.monotonic() - self._logged >= LOG_SECONDS:
-            self._logged = time.monotonic()
-            _log.warning("%s: %s", what, str(problem) or "too slow")
+    def _warn(self, message: str, problem: Exception) -> None:
+        if time.monotonic() - self._logged_at >= LOG_SECONDS:
+            self._logged_at = time.monotonic()
+            _log.warning("%s: %s", message, str(problem) or "too slow")
 
-    def _give_up(self, problem: Exception) -> None:
-        self._warn("Redis does not answer, budgets count in this process alone", problem)
-        if self._return is None:
-            self._return = asyncio.create_task(self._wait_for_redis())
+    def _fall_back(self, problem: Exception) -> None:
+        self._warn("Redis does not respond: budgets are counted in each process alone until it does", problem)
+        if self._recovery is None:
+            self._recovery = asyncio.create_task(self._wait_for_redis())
 
     async def _wait_for_redis(self) -> None:
         while True:
@@ -190,5 +188,5 @@ class RedisBuckets:
                     await self._redis.ping()
             except REDIS_AWAY:
                 continue
-            self._return = None
+            self._recovery = None
             return

@@ -1,4 +1,4 @@
-"""How much callers, addresses and the process may have at once. 0 means without limit."""
+"""The settings of admission control: limits of callers, addresses and the process. 0 is unlimited."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -37,27 +37,19 @@ _FRACTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """Budgets in read units and units a second, the others in counts; `lag_seconds` is the event loop's.
+    """The limits.
 
-    `trusted_proxies` are networks (CIDR) whose X-Forwarded-For and X-Forwarded-Proto are believed. With a `redis_url`,
-    all processes that use it share their callers' budgets.
-
-    For a reader that does not keep up `waiting_bytes` of events wait at the most, over all that it follows.
-
-    In the folder of pictures `incoming_bytes` of uploads that are not completed wait at the most, and
-    `incoming_bytes_per_caller` of one user.
-
-    A WebSocket may send `websocket_messages` at once and so many a second from then on; what is more waits to be read.
-
-    Raises `ValueError` for a budget that would never refill, a network that is none, and a URL that is none of Redis.
+    Raises `ValueError` for a budget that is never refilled, an invalid network, and a URL that is not one of Redis.
     """
 
+    #: In read units.
     budget_units: float = 5_000
     budget_units_per_second: float = 200
     anonymous_budget_units: float = 2_500
     anonymous_budget_units_per_second: float = 100
     concurrent: int = 256
     concurrent_per_caller: int = 32
+    #: The delay of the event loop, in seconds, above which operations are refused.
     lag_seconds: float = 1.0
     connections: int = 10_000
     connections_per_address: int = 512
@@ -66,19 +58,24 @@ class Capacity:
     subscriptions: int = 20_000
     subscriptions_per_caller: int = 200
     operations_per_websocket: int = 100
+    #: The bytes of events that are queued for a slow reader, over all of its subscriptions.
     waiting_bytes: int = 262_144
+    #: The bytes of incomplete uploads in the folder of pictures, in all and of one user.
     incoming_bytes: int = 4 * 2**30
     incoming_bytes_per_caller: int = 256 * 2**20
+    #: The burst and the rate of a WebSocket's messages. Messages beyond them are read later.
     websocket_messages: int = 1_000
     websocket_messages_per_second: float = 200
+    #: The Redis in which processes share the budgets of their callers.
     redis_url: str | None = None
+    #: Networks (CIDR) whose X-Forwarded-For and X-Forwarded-Proto are trusted.
     trusted_proxies: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         for kind in ("", "anonymous_"):
-            units, pace = f"{kind}budget_units", f"{kind}budget_units_per_second"
-            if getattr(self, units) and not getattr(self, pace):
-                raise ValueError(f"{_NUMBERS[pace]} must be above 0: {_NUMBERS[units]} never refills else.")
+            units, rate = f"{kind}budget_units", f"{kind}budget_units_per_second"
+            if getattr(self, units) and not getattr(self, rate):
+                raise ValueError(f"{_NUMBERS[rate]} must be above 0: otherwise {_NUMBERS[units]} is never refilled.")
         for network in self.trusted_proxies:
             try:
                 ipaddress.ip_network(network)
@@ -92,7 +89,7 @@ class Capacity:
 
 
 def capacity_of(environment: Mapping[str, str]) -> Capacity:
-    """What the environment says, over the defaults. Raises `ValueError` with the variable's name."""
+    """Return the capacity in the environment, over the defaults. Raises `ValueError` with the variable's name."""
     found: dict[str, Any] = {
         field: _count(name, environment[name], float if field in _FRACTIONS else int)
         for field, name in _NUMBERS.items()
@@ -106,9 +103,9 @@ def capacity_of(environment: Mapping[str, str]) -> Capacity:
 
 
 def unlimited() -> Capacity:
-    """No limits: for measurements."""
-    nothing: dict[str, Any] = dict.fromkeys(_NUMBERS, 0)
-    return Capacity(**nothing)
+    """Return a capacity without limits, for measurements."""
+    zeros: dict[str, Any] = dict.fromkeys(_NUMBERS, 0)
+    return Capacity(**zeros)
 
 
 def _count(name: str, text: str, kind: type[int] | type[float]) -> float:
@@ -117,6 +114,6 @@ def _count(name: str, text: str, kind: type[int] | type[float]) -> float:
     except ValueError:
         value = -1
     if not 0 <= value < float("inf"):
-        what = "a number" if kind is float else "a whole number"
-        raise ValueError(f"{name} must be {what}, 0 or more, not {text!r}.")
+        noun = "a number" if kind is float else "a whole number"
+        raise ValueError(f"{name} must be {noun}, 0 or more, not {text!r}.")
     return value

@@ -1,10 +1,10 @@
-"""What decides whether a client is let in, and what it asks for is executed: put together from what is set up."""
+"""The admission control of the process, created from its settings."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from server.admission.budgets import CallersBudgets, LocalBuckets
+from server.admission.budgets import CallerBudgets, LocalBuckets
 from server.admission.connection_limits import Connections
 from server.admission.load_shedding import LoadShedder
 from server.admission.quotas import KeyedQuota
@@ -12,7 +12,7 @@ from server.admission.settings import Capacity
 
 
 class Admission:
-    """One of each for the process."""
+    """The limits of the process: connections, load, quotas and budgets."""
 
     def __init__(self, capacity: Capacity, connections: Connections | None = None) -> None:
         self.capacity = capacity
@@ -20,31 +20,31 @@ class Admission:
         self.load = LoadShedder(
             capacity.concurrent, each=capacity.concurrent_per_caller, lag_seconds=capacity.lag_seconds
         )
-        # Documents in the table are looked up before there is an operation that could take its turn.
+        # Documents in the table are looked up before their operation takes a slot of `load`.
         self.lookups = LoadShedder(capacity.concurrent, what="documents to look up")
         self.websockets = KeyedQuota("WebSockets", capacity.websockets, capacity.websockets_per_caller)
         self.subscriptions = KeyedQuota("subscriptions", capacity.subscriptions, capacity.subscriptions_per_caller)
         self.redis = None
         if capacity.redis_url is not None:
-            from server.admission.redis_budgets import RedisBuckets  # its library, for those only who use it
+            from server.admission.redis_budgets import RedisBuckets  # its library is only imported where it is used
 
             self.redis = RedisBuckets(capacity.redis_url)
-        self.budgets = CallersBudgets(self.redis or LocalBuckets(), capacity)
+        self.budgets = CallerBudgets(self.redis or LocalBuckets(), capacity)
 
     def figures(self) -> dict[str, tuple[str, Callable[[], float]]]:
-        """What can be seen of it: the name of each figure, what it is, and how it is read."""
+        """Return the gauges by name: the help text, and the function that reads the value."""
         return {
-            "gateway_operations_running": ("Operations that are executed.", lambda: self.load.running),
-            "gateway_operations_waiting": ("Operations that wait for their turn.", lambda: self.load.waiting),
+            "gateway_operations_running": ("Operations that are running.", lambda: self.load.running),
+            "gateway_operations_waiting": ("Operations that wait for a slot.", lambda: self.load.waiting),
             "gateway_connections": ("Open connections.", lambda: self.connections.open),
             "gateway_websockets": ("Open WebSockets.", lambda: self.websockets.total),
-            "gateway_subscriptions_most": ("How many may run.", lambda: self.subscriptions.most),
-            "gateway_subscriptions": ("Subscriptions that run.", lambda: self.subscriptions.total),
+            "gateway_subscriptions_most": ("The limit of running subscriptions.", lambda: self.subscriptions.most),
+            "gateway_subscriptions": ("Running subscriptions.", lambda: self.subscriptions.total),
             "gateway_budgets_shared": ("1 while budgets are kept in Redis.", self._shares_budgets),
         }
 
     def shed(self) -> float:
-        """How many operations were refused since the start: too many."""
+        """Return the number of operations that were refused since the start."""
         return self.load.shed + self.lookups.shed
 
     def _shares_budgets(self) -> float:
@@ -52,7 +52,7 @@ class Admission:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Watch the event loop, and let go of Redis in the end."""
+        """Watch the event loop for the duration of a block, and close the connections to Redis afterwards."""
         watching = asyncio.create_task(self.load.watched()) if self.capacity.lag_seconds else None
         try:
             yield

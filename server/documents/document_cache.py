@@ -15,17 +15,32 @@ from datastore.errors import DomainError, Forbidden
 from datastore.model.access_patterns import CostModel
 from datastore.model.identity import Identity, Role
 from jit import CachedOperation, CompiledExecutor, operation_of
+from jit.strawberry_fields import StrawberryExecutor
 from server.documents.cost.analysis import Costs, Estimate, Estimated, TooCostly, TooManyValues
 from server.documents.cost.introspection import sizes_of
-from server.documents.executor import GatewayExecutor, Interpreting
 from server.documents.limits import DocumentCounts, DocumentLimits, TooMuch, check_text, for_trusted
+from server.documents.request import Stage
 from server.documents.settings import MAX_COST
 from server.documents.validation import invalid
-from server.operations.outcome import Stage
 
 # A parsed document takes some seventy times the memory of its text, and the cache is filled by whoever asks.
 DOCUMENTS_KEPT = 256
 CHARACTERS_KEPT = 500_000
+
+
+class GatewayExecutor(StrawberryExecutor):
+    """The executor of the gateway's schema: it compiles an operation that is executed again.
+
+    Records have the types of the schema by their classes.
+    """
+
+    types_by_class = True
+
+
+class InterpretingExecutor(GatewayExecutor):
+    """The executor that never compiles, and leaves all to graphql-core."""
+
+    compile_after = 0
 
 
 class KnownText(NamedTuple):
@@ -159,7 +174,7 @@ class Documents:
         compiles: bool = True,
         models: Mapping[str, CostModel] | None = None,
     ) -> None:
-        self._executor = GatewayExecutor if compiles else Interpreting
+        self._executor = GatewayExecutor if compiles else InterpretingExecutor
         self.schema: GraphQLSchema = schema._schema
         self.costs = Costs(self.schema, models)
         self._sizes = sizes_of(self.schema)

@@ -13,8 +13,8 @@ from server.documents.cache_control import CacheControl
 from server.documents.persisted.registry import names_document, names_hash
 from server.http.headers import MOST_CONDITION_CHARACTERS
 from server.http.responses import Reply
-from server.operations.lifecycle import Request
 from server.operations.outcome import Outcome
+from server.operations.request import Request
 
 # What an answer depends on besides its URL; who is at its other end (CORS) says more.
 VARY = b"accept, authorization, x-explain"

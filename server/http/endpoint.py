@@ -12,7 +12,9 @@ from starlette.types import Receive, Scope, Send
 
 from datastore.errors import BadUserInput, Internal, Unauthenticated, Unavailable
 from datastore.model.identity import Identity
+from server.admission.callers import Caller
 from server.admission.client_address import address_in
+from server.documents.request import Operation, read_operation
 from server.http.body import BODY_SECONDS, MAX_BODY, Bodies, posted
 from server.http.cache import Caching
 from server.http.cycle import RequestCycle, cycle_of
@@ -22,12 +24,11 @@ from server.http.media_types import EVENTS, GRAPHQL, JSON, MOST_ACCEPT_BYTES, MO
 from server.http.refusals import ClientGone, Refused
 from server.http.responses import HttpProfile, Reply, fault, head_of, refusal, reply, send_reply
 from server.http.sse import END_ID, EventStreams, send_end
-from server.operations.lifecycle import Identify, Request
 from server.operations.outcome import Outcome
-from server.operations.request import Caller, Operation, Transport, read_operation
+from server.operations.request import Request, Transport
 from server.operations.runner import Runner
 from server.security.csrf import check_get
-from server.security.jwt import bearer
+from server.security.jwt import Identify, bearer
 from server.security.origins import canonical_all
 from server.subscriptions.subscriber import PullPosition
 

@@ -10,10 +10,12 @@ from typing import NamedTuple
 from starlette.types import Send
 
 from datastore.errors import Forbidden, IdempotencyMismatch, Internal, Throttled, Timeout, Unauthenticated, Unavailable
+from server.admission.budgets import Allowance
+from server.documents.request import Stage
 from server.http.headers import lines_of
 from server.http.media_types import GRAPHQL, JSON
 from server.http.refusals import Refused
-from server.operations.outcome import Allowance, Outcome, Stage, encode, masked, told_error
+from server.operations.outcome import Outcome, encode, masked, told_error
 
 _STATUS_OF_CODE = {
     Unauthenticated.code: 401,

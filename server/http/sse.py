@@ -16,9 +16,9 @@ from typing import Any
 from starlette.types import Receive, Send
 
 from datastore.errors import Unauthenticated
+from server.admission.callers import Caller
 from server.http.media_types import EVENTS
 from server.operations.outcome import Outcome, failure
-from server.operations.request import Caller
 from server.shutdown import Delays, one_after_another
 from server.subscriptions.subscriber import PullPosition
 

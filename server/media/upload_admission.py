@@ -16,10 +16,10 @@ from datastore.objects.local import LocalObjects
 from datastore.objects.partial_files import IncomingFile, UploadGone
 from datastore.photos.upload_tokens import no_reservation, reservation_for, uploader_of
 from datastore.session.store import Store
+from server.admission.budgets import CallerBudgets
+from server.admission.callers import Caller
 from server.http.refusals import Refused
 from server.media.multipart import MOST_AROUND, Opening
-from server.operations.lifecycle import Budgets
-from server.operations.request import Caller
 
 # The cost of an upload in read units: the read of its reservation, and one unit for each block of bytes.
 RESERVATION_UNITS, BYTES_PER_UNIT = 1.0, 65_536
@@ -30,7 +30,7 @@ class UploadAdmission:
     """What decides whether the process takes a file. `open_store` opens a store to read its reservation from."""
 
     open_store: Callable[[], Store]
-    budgets: Budgets
+    budgets: CallerBudgets
     limits: IncomingLimits
     # The keys of the files that arrive.
     arriving: set[str] = field(default_factory=set)

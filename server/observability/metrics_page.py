@@ -9,9 +9,8 @@ from starlette.responses import JSONResponse, Response
 
 from datastore.errors import DomainError, Forbidden, Unauthenticated
 from datastore.model.identity import Identity, Role
-from server.operations.lifecycle import Identify
 from server.operations.outcome import told_error
-from server.security.jwt import bearer
+from server.security.jwt import Identify, bearer
 
 
 class MetricsPage:

@@ -9,9 +9,9 @@ from typing import Any
 import orjson
 
 from datastore.model.log_redaction import without_emails
-from server.operations.lifecycle import Report
-from server.operations.outcome import Stage
-from server.operations.request import Caller
+from server.admission.callers import Caller
+from server.documents.request import Stage
+from server.operations.report import Report
 
 LONGEST_NAME = 100
 LOGGER = "gateway.operations"

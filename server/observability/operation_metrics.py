@@ -12,9 +12,9 @@ from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
 from datastore.dynamodb.calls import Call
+from server.documents.request import Stage
 from server.observability.counters import Count, Counts, Labels, Spread, Spreads
-from server.operations.lifecycle import Report
-from server.operations.outcome import Stage
+from server.operations.report import Report
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 UNITS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)

@@ -16,7 +16,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from datastore.dynamodb.calls import Call
 from server.observability.operation_log import LONGEST_NAME, kind_of
-from server.operations.lifecycle import Report
+from server.operations.report import Report
 
 SERVICE = "dynamodb-graphql-gateway"
 _NANO = 1_000_000_000

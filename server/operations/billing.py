@@ -9,19 +9,14 @@ from graphql.language import OperationType
 from datastore.errors import DomainError
 from datastore.session.metering import Meter
 from datastore.session.request_reads import ReadFreshness
+from server.admission.budgets import Allowance, CallerBudgets, OverBudget
 from server.documents.document_cache import Documents
+from server.documents.request import Stage
+from server.operations.context import OpenContext, OperationContext
 from server.operations.explain import Explanations
-from server.operations.lifecycle import (
-    Budgets,
-    Observe,
-    OpenContext,
-    OperationContext,
-    OverBudget,
-    Report,
-    Request,
-    Tracing,
-)
-from server.operations.outcome import Allowance, Outcome, Stage, failure
+from server.operations.outcome import Outcome, failure
+from server.operations.report import Observe, Report, Tracing
+from server.operations.request import Request
 
 # What it costs to execute an event that was missed, beside what it reads, in read units: who comes back may ask for
 # ten thousand at once, and each takes about as long as reading so much does.
@@ -47,7 +42,7 @@ class Billing:
         documents: Documents,
         open_context: OpenContext,
         *,
-        budgets: Budgets | None,
+        budgets: CallerBudgets | None,
         observers: Collection[Observe],
         tracing: Tracing | None,
         explanations: Explanations,

@@ -14,8 +14,8 @@ from datastore.explain.trace import current_field
 from datastore.model.identity import Role
 from datastore.model.log_redaction import hiding_emails
 from datastore.session.metering import Meter
+from server.admission.callers import Caller
 from server.documents.document_cache import PreparedOperation
-from server.operations.request import Caller
 
 
 class Explain(StrEnum):

@@ -30,8 +30,8 @@ from datastore.model.ids import IdSource
 from datastore.model.timestamps import from_iso, iso
 from datastore.session.metering import Meter
 from datastore.session.store import Store
-from server.operations.lifecycle import Request
 from server.operations.outcome import Outcome, encode, replayed, told_error
+from server.operations.request import Request
 
 LONGEST_KEY = 255
 # A claim counts from before it is put, and nobody else may take it over until the answer is kept. Between the two pass

@@ -4,7 +4,6 @@ import logging
 import traceback
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from secrets import token_hex
 from typing import Any
 
@@ -14,6 +13,8 @@ from graphql import ExecutionResult, FieldNode, GraphQLError
 from datastore.errors import BadUserInput, DomainError, Internal, Resync, Throttled, Timeout, Unavailable
 from datastore.model.log_redaction import without_emails
 from datastore.queues import OverflowPolicy
+from server.admission.budgets import Allowance
+from server.documents.request import Stage
 
 MAX_ERRORS = 20
 # An answer is encoded in one piece, and so are keys and numbers beside its texts.
@@ -24,25 +25,6 @@ OF_THE_STORE = frozenset((Throttled.code, Timeout.code, Unavailable.code))
 MASKED = "Something went wrong on our side."
 
 _log = logging.getLogger(__name__)
-
-
-class Stage(StrEnum):
-    """How far an operation came."""
-
-    PARSING = "parsing"
-    VALIDATION = "validation"
-    SELECTION = "selection"
-    ADMISSION = "admission"
-    EXECUTION = "execution"
-
-
-@dataclass(slots=True)
-class Allowance:
-    """What a caller's budget holds after an operation: read units in all, those left, and seconds until it is full."""
-
-    limit: float
-    remaining: float
-    reset: float
 
 
 @dataclass(slots=True)

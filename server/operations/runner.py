@@ -13,32 +13,25 @@ from datastore.change_streams.replay.signed_resume_ids import ResumeIds
 from datastore.errors import BadUserInput, DomainError, Internal, Throttled, Timeout, Unavailable
 from datastore.model.ids import IdSource
 from datastore.session.metering import Meter
-from server.admission.client_address import payer
+from server.admission.budgets import CallerBudgets
+from server.admission.callers import Caller, payer
 from server.admission.deadlines import Deadlines
+from server.admission.fairness import TimeSlices
 from server.admission.load_shedding import LoadShedder
 from server.admission.quotas import KeyedQuota
-from server.admission.time_slices import TimeSlices
 from server.documents.cost.analysis import TooCostly
 from server.documents.document_cache import Document, DocumentRejected, Documents, KnownText, PreparedOperation
+from server.documents.persisted.registry import DocumentRegistry
+from server.documents.request import Operation, Stage
 from server.documents.variables import check_variables
 from server.operations.billing import Billing, kept_of, not_admitted, owed
-from server.operations.executor_choice import executed
+from server.operations.context import OpenContext
+from server.operations.execution import executed
 from server.operations.explain import Explanations
-from server.operations.lifecycle import (
-    Budgets,
-    DocumentLookup,
-    IdempotentExecution,
-    Observe,
-    OpenContext,
-    Report,
-    Request,
-    Tracing,
-    answer_units,
-    least_units,
-    report_on,
-)
-from server.operations.outcome import MAX_ANSWER_CHARACTERS, AnswerTooLarge, Outcome, Stage, failure, is_too_large
-from server.operations.request import Caller, Operation, Transport
+from server.operations.idempotency import Idempotency
+from server.operations.outcome import MAX_ANSWER_CHARACTERS, AnswerTooLarge, Outcome, failure, is_too_large
+from server.operations.report import Observe, Report, Tracing, report_on
+from server.operations.request import Request, Transport, answer_units, least_units
 from server.subscriptions.manager import SubscriptionManager
 from server.subscriptions.subscriber import Listener, PullPosition, SubscriptionHandle
 
@@ -66,13 +59,13 @@ class Runner:
         open_context: OpenContext,
         *,
         deadline: float = DEADLINE,
-        registry: DocumentLookup | None = None,
-        budgets: Budgets | None = None,
+        registry: DocumentRegistry | None = None,
+        budgets: CallerBudgets | None = None,
         load: LoadShedder | None = None,
         subscriptions: KeyedQuota | None = None,
         waiting_bytes: int = 0,
         resume_ids: ResumeIds | None = None,
-        once: IdempotentExecution | None = None,
+        once: Idempotency | None = None,
         observers: Collection[Observe] = (),
         tracing: Tracing | None = None,
         explanations: Explanations = Explanations(),  # noqa: B008 - frozen
@@ -192,7 +185,7 @@ class Runner:
     def _paid_and_executed(self, request: Request, report: Report) -> Coroutine[Any, Any, Outcome]:
         return self._paid(self._executed, request, report)
 
-    async def _answered_once(self, once: IdempotentExecution, request: Request, report: Report) -> Outcome:
+    async def _answered_once(self, once: Idempotency, request: Request, report: Report) -> Outcome:
         """Only what is executed takes a turn: twins wait without one. What they have not cost is given back."""
 
         def executed(origin: IdSource) -> Coroutine[Any, Any, Outcome]:

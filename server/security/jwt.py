@@ -5,7 +5,7 @@ import math
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -70,6 +70,10 @@ def bearer(authorization: str | None) -> str | None:
     if scheme.lower() != "bearer" or not (len(token) > MAX_TOKEN_BYTES or _TOKEN.fullmatch(token.strip())):
         raise Unauthenticated("The Authorization header must read: Bearer <token>.")
     return token.strip()
+
+
+#: Returns the identity of a token, None without a token. Raises `Unauthenticated`.
+Identify = Callable[[str | None], Awaitable[Identity | None]]
 
 
 class Tokens:

@@ -12,11 +12,11 @@ from datastore.change_streams.subscriptions.event_source import SharedSource
 from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
 from datastore.errors import SlowSubscriber
 from server.admission.deadlines import Deadlines
-from server.admission.time_slices import TimeSlices
+from server.admission.fairness import TimeSlices
 from server.documents.document_cache import PreparedOperation
 from server.operations.billing import Billing
+from server.operations.context import OperationContext
 from server.operations.foreign_cancellation import cut_off
-from server.operations.lifecycle import OperationContext
 from server.operations.outcome import Outcome, failure, resync
 from server.subscriptions.cost_sharing import CostSplitter
 from server.subscriptions.event_execution import EventExecutor, EventResult, GroupEvent

@@ -5,9 +5,10 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any
 
 from datastore.session.metering import Meter
+from server.admission.budgets import OverBudget
 from server.operations.billing import Billing
-from server.operations.lifecycle import OverBudget, event_units
 from server.operations.outcome import Outcome
+from server.operations.request import event_units
 from server.subscriptions.group_member import GroupMember
 
 # Shares below this are not charged: an event shared by very many subscribers is free.

@@ -11,10 +11,10 @@ from datastore.change_streams.subscriptions.event_source import SharedSource
 from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
 from datastore.session.metering import Meter
 from server.admission.deadlines import Deadlines
-from server.admission.time_slices import TimeSlices
+from server.admission.fairness import TimeSlices
 from server.operations.billing import Billing
+from server.operations.context import OperationContext
 from server.operations.foreign_cancellation import cut_off
-from server.operations.lifecycle import OperationContext
 from server.operations.outcome import Outcome, failure, outcome_of
 from server.subscriptions.group_member import GroupMember
 from server.subscriptions.unshared import too_late

@@ -18,18 +18,20 @@ from datastore.change_streams.subscriptions.event_source import SharedSource
 from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
 from datastore.errors import DomainError
 from datastore.queues import QueueLimits
-from server.admission.client_address import payer
+from server.admission.budgets import OverBudget
+from server.admission.callers import payer
 from server.admission.deadlines import Deadlines
+from server.admission.fairness import TimeSlices
 from server.admission.load_shedding import LoadShedder
 from server.admission.quotas import KeyedQuota
-from server.admission.time_slices import TimeSlices
 from server.documents.document_cache import Documents, PreparedOperation
 from server.operations.billing import Billing, not_admitted
-from server.operations.executor_choice import answered, executor_of
+from server.operations.context import OperationContext
+from server.operations.execution import answered, executor_of
 from server.operations.foreign_cancellation import cut_off
-from server.operations.lifecycle import OperationContext, OverBudget, Report, Request
 from server.operations.outcome import Outcome, failure
-from server.operations.request import Transport
+from server.operations.report import Report
+from server.operations.request import Request, Transport
 from server.subscriptions.broadcast_group import BroadcastGroup
 from server.subscriptions.group_member import Rights, rights_of
 from server.subscriptions.pull_queue import pulled

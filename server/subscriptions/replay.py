@@ -13,8 +13,8 @@ from datastore.change_streams.replay.signed_resume_ids import ResumeRequest
 from datastore.change_streams.subscriptions.event_source import SharedSource
 from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from server.operations.billing import MISSED_EVENT_UNITS
+from server.operations.context import OperationContext
 from server.operations.foreign_cancellation import cut_off
-from server.operations.lifecycle import OperationContext
 from server.operations.outcome import Outcome, failure
 from server.subscriptions.backpressure import Backpressure, given_up
 from server.subscriptions.event_execution import GroupEvent

@@ -7,7 +7,7 @@ from typing import Any
 from graphql import FieldNode, value_from_ast_untyped
 
 from datastore.change_streams.replay.signed_resume_ids import ResumeIds, ResumeRequest
-from server.operations.lifecycle import Request
+from server.operations.request import Request
 
 # These arguments determine how events are sent, not which.
 PACING = frozenset(("whenSlow", "buffer", "minIntervalMs"))

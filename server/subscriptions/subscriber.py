@@ -8,12 +8,15 @@ from datastore.change_streams.subscriptions.resume_position import ResumePositio
 from datastore.errors import DomainError
 from datastore.queues import ByteBudget, QueueLimits
 from datastore.session.metering import Meter
-from server.admission.client_address import payer
+from server.admission.budgets import Allowance
+from server.admission.callers import payer
 from server.admission.quotas import KeyedQuota
+from server.documents.request import Stage
 from server.documents.variables import characters_in
 from server.operations.billing import Billing, check_debt, kept_of, not_admitted, owed
-from server.operations.lifecycle import Request, event_units, report_on
-from server.operations.outcome import Allowance, Outcome, Stage
+from server.operations.outcome import Outcome
+from server.operations.report import report_on
+from server.operations.request import Request, event_units
 
 # A subscription of so many characters, document and variables together, takes one place, and so do so many values of
 # each of its events.

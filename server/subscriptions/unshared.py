@@ -12,9 +12,9 @@ from datastore.change_streams.subscriptions.resume_position import SubscriptionP
 from datastore.errors import Timeout
 from datastore.queues import QueueLimits
 from server.admission.deadlines import Deadlines
-from server.admission.time_slices import TimeSlices
+from server.admission.fairness import TimeSlices
 from server.operations.billing import MISSED_EVENT_UNITS
-from server.operations.lifecycle import OperationContext
+from server.operations.context import OperationContext
 from server.operations.outcome import Outcome, outcome_of, place_only, resync
 
 

@@ -7,8 +7,7 @@ from typing import Any
 
 from datastore.errors import Unauthenticated, Unavailable
 from datastore.model.identity import Identity
-from server.operations.lifecycle import Identify
-from server.security.jwt import bearer
+from server.security.jwt import Identify, bearer
 from server.websocket.messages import ProtocolError
 
 AUTHORIZATION = "authorization"

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from server.admission.connection_limits import Connections, bound_send_buffer
-from server.admission.read_fairness import TokenBucket
+from server.admission.fairness import TokenBucket
 from server.websocket.frames import (
     BINARY,
     CLOSE,

@@ -13,13 +13,13 @@ from starlette.datastructures import Headers
 from starlette.types import Receive, Scope, Send
 
 from datastore.errors import DomainError, Throttled, Unavailable
-from server.admission.client_address import address_in, payer
+from server.admission.callers import Caller, payer
+from server.admission.client_address import address_in
 from server.admission.quotas import KeyedQuota
 from server.http.media_types import JSON
-from server.operations.lifecycle import Identify
 from server.operations.outcome import encode, told_error
-from server.operations.request import Caller
 from server.operations.runner import Runner
+from server.security.jwt import Identify
 from server.security.origins import Origins
 from server.shutdown import STEP_SECONDS, Delays, one_after_another
 from server.websocket.asgi import Messages

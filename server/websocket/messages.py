@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from datastore.errors import BadUserInput
+from server.documents.request import Operation, read_operation
 from server.operations.outcome import encode
-from server.operations.request import Operation, read_operation
 from server.security.strict_json import decoded
 
 

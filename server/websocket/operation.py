@@ -10,9 +10,10 @@ from graphql.language import OperationType
 
 from datastore.errors import SlowSubscriber
 from datastore.queues import BoundedQueue, ByteBudget, QueueLimits
-from server.operations.lifecycle import Request
+from server.admission.callers import Caller
+from server.documents.request import Operation
 from server.operations.outcome import Outcome, domain_error, encode, failure
-from server.operations.request import Caller, Operation, Transport
+from server.operations.request import Request, Transport
 from server.operations.runner import Runner
 from server.subscriptions.subscriber import SubscriptionHandle
 from server.websocket.messages import CloseCode, ProtocolError

@@ -12,12 +12,12 @@ from typing import Any
 
 from datastore.errors import BadUserInput, Throttled
 from datastore.queues import ByteBudget
-from server.admission.client_address import payer
+from server.admission.callers import Caller, payer
 from server.admission.quotas import KeyedQuota
-from server.operations.lifecycle import Identify
+from server.documents.request import Operation
 from server.operations.outcome import encode, masked, told_error
-from server.operations.request import Caller, Operation
 from server.operations.runner import Runner
+from server.security.jwt import Identify
 from server.websocket.authentication import SocketAuth, renews, without_authorization
 from server.websocket.limits import SocketLimits
 from server.websocket.messages import (

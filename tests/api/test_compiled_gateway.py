@@ -31,8 +31,7 @@ from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
 import schema as api
 from datastore.model.identity import Identity, Role
-from server.documents.document_cache import Documents
-from server.documents.executor import GatewayExecutor
+from server.documents.document_cache import Documents, GatewayExecutor
 from server.documents.settings import document_settings
 from server.http.graphiql import examples
 from tests.support.executor_differences import nulled

@@ -26,9 +26,9 @@ from datastore.matches.fixtures import Fixtures
 from datastore.model.access_patterns import WRITES
 from datastore.model.identity import Identity, Role
 from datastore.session.metering import Meter
+from server.admission.callers import Caller
+from server.documents.request import Stage
 from server.operations.explain import Explain, Explanations
-from server.operations.outcome import Stage
-from server.operations.request import Caller
 from server.settings import Misconfigured, Settings, from_environment
 from tests.support import contract as contract
 from tests.support import photo_contract

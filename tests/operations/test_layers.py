@@ -141,3 +141,20 @@ def test_a_package_of_mechanisms_has_twelve_modules_at_most() -> None:
     }
 
     assert crowded == {}
+
+
+# The packages of the server that import one another in one direction: each imports only those to its right.
+SERVER_ORDER = ("operations", "documents", "admission")
+
+
+def test_operations_documents_and_admission_import_one_another_in_one_direction() -> None:
+    wrong = {
+        (str(source.relative_to(ROOT)), name)
+        for place, package in enumerate(SERVER_ORDER)
+        for source in sources(f"server/{package}")
+        for name in modules_imported(source)
+        if name.startswith(tuple(f"server.{above}." for above in SERVER_ORDER[:place]))
+    }
+
+    assert wrong == set()
+    assert len(sources("server/admission")) <= 12

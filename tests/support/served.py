@@ -21,7 +21,7 @@ from runtime.container import Gateway
 from server.admission.settings import Capacity
 from server.app import application
 from server.http.protocol import UVICORN_OPTIONS
-from server.operations.lifecycle import Report
+from server.operations.report import Report
 from tests.support.store_engines import ROOT
 
 REAL_DATA = ROOT.parent / "shared" / "data"

@@ -9,9 +9,10 @@ import pytest
 
 from datastore.model.identity import Identity, Role
 from datastore.queues import ByteBudget
-from server.operations.lifecycle import Request
+from server.admission.callers import Caller
+from server.documents.request import Operation
 from server.operations.outcome import Outcome
-from server.operations.request import Caller, Operation, Transport
+from server.operations.request import Request, Transport
 from server.operations.runner import Runner
 from server.subscriptions.subscriber import SubscriptionHandle
 from tests.support.served import Served

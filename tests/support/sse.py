@@ -12,7 +12,7 @@ import aiohttp
 from server.documents.document_cache import Documents
 from server.http.endpoint import GraphQLHTTP
 from server.http.sse import EventStreams, StreamLimits
-from server.operations.lifecycle import Report
+from server.operations.report import Report
 from server.operations.runner import Runner
 from tests.support.http_server import served as serving
 from tests.support.http_server import until

@@ -24,8 +24,8 @@ from datastore.session.metering import Meter
 from datastore.session.request_reads import ReadFreshness
 from server.admission.connection_limits import Connections
 from server.documents.document_cache import Documents
+from server.documents.persisted.registry import DocumentRegistry
 from server.http.protocol import UVICORN_OPTIONS
-from server.operations.lifecycle import DocumentLookup
 from server.operations.runner import Runner
 from server.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
 from server.websocket.limits import SocketLimits
@@ -309,7 +309,7 @@ class Peer:
 
 @asynccontextmanager
 async def serving(
-    registry: DocumentLookup | None = None,
+    registry: DocumentRegistry | None = None,
     connections: Connections | None = None,
     server_options: Mapping[str, Any] = UVICORN_OPTIONS,
     deadline: float = 2.0,

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple
 from datastore.errors import BadUserInput, DomainError, Forbidden, NotFound
 from datastore.model.identity import Role
 from datastore.model.log_redaction import without_emails
+from server.admission.budgets import OverBudget
+from server.admission.callers import Caller
 from server.documents.document_cache import Document, KnownText
 from server.documents.persisted.automatic import AutomaticDocuments
 from server.documents.persisted.manifest import LONGEST_ID, is_hash, plain_id, sha256_of
 from server.documents.persisted.trusted import ManifestSource
+from server.documents.request import Operation
 from server.documents.settings import DocumentsMode
-from server.operations.lifecycle import OverBudget
-from server.operations.request import Caller, Operation
 
 HASHES_TOLD = 10_000
 

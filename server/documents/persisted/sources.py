@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from server.admission.budgets import CallerBudgets
 from server.admission.load_shedding import LoadShedder
 from server.documents.document_cache import Documents
 from server.documents.persisted.automatic import AutomaticDocuments
 from server.documents.persisted.registry import DocumentRegistry
 from server.documents.persisted.trusted import DocumentTable, ManifestFile, ManifestSource
 from server.documents.settings import TABLE, DocumentSettings, DocumentsMode
-from server.operations.lifecycle import Budgets
 
 if TYPE_CHECKING:
     from server.documents.persisted.redis import RedisTexts
@@ -29,7 +29,7 @@ class KnownTexts:
         read: Callable[[str], Awaitable[str | None]],
         clock: Callable[[], float],
         redis_url: str | None = None,
-        budgets: Budgets | None = None,
+        budgets: CallerBudgets | None = None,
         load: LoadShedder | None = None,
     ) -> None:
         enforced = settings.mode is DocumentsMode.ENFORCE

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Protocol
 
 from datastore.errors import DomainError
+from server.admission.budgets import CallerBudgets
+from server.admission.callers import Caller
 from server.admission.load_shedding import LoadShedder
 from server.documents.cost.analysis import TooCostly, TooManyValues
 from server.documents.document_cache import Document, DocumentRejected, Documents, PreparedOperation
 from server.documents.persisted.manifest import ManifestProblem, read_manifest, sha256_of
-from server.operations.lifecycle import Budgets
-from server.operations.request import Caller
 from server.settings import Misconfigured
 
 LOOK_EVERY_SECONDS = 2.0
@@ -144,7 +144,7 @@ class DocumentTable:
         self,
         read: Callable[[str], Awaitable[str | None]],
         clock: Callable[[], float],
-        budgets: Budgets | None = None,
+        budgets: CallerBudgets | None = None,
         load: LoadShedder | None = None,
     ) -> None:
         self._read = read

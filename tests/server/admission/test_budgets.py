@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 from datastore.errors import Throttled
 from datastore.keyspace.sightings import BLIP
 from datastore.model.identity import Identity, Role
-from server.admission.budgets import Buckets, Budget, CallersBudgets, LocalBuckets
-from server.admission.client_address import payer
+from server.admission.budgets import Allowance, Buckets, Budget, CallerBudgets, LocalBuckets, OverBudget
+from server.admission.callers import Caller, payer
 from server.admission.redis_budgets import CONNECTIONS, RedisBuckets
 from server.admission.settings import Capacity
 from server.documents.cost.analysis import Estimated
-from server.operations.lifecycle import LEAST_UNITS, OverBudget
-from server.operations.outcome import Allowance, Stage
-from server.operations.request import Caller
+from server.documents.request import Stage
+from server.operations.request import LEAST_UNITS
 from server.settings import Settings
 from tests.support.fault_proxy import until
 from tests.support.served import Answer, Served
@@ -192,7 +191,7 @@ async def test_who_leaves_while_redis_takes_his_charge_gets_it_back(
         task.cancel()
     await asyncio.wait(leaving)
     may_go_on.set()
-    await until(lambda: not buckets._asking)
+    await until(lambda: not buckets._calls)
     assert await buckets.charge("a", budget, 0) == (True, 100)
     # What was done is paid for, by whoever.
     assert await buckets.charge("b", budget, 0) == (True, 95)
@@ -357,7 +356,7 @@ def test_whom_a_budget_belongs_to() -> None:
     assert payer(Caller(Identity("192.0.2.1", Role.USER))) != payer(Caller(None, "192.0.2.1"))
 
 
-async def spent(budgets: CallersBudgets, caller: Caller) -> float:
+async def spent(budgets: CallerBudgets, caller: Caller) -> float:
     """How many units of 100 each a caller gets."""
     for number in range(1000):
         try:
@@ -369,26 +368,26 @@ async def spent(budgets: CallersBudgets, caller: Caller) -> float:
 
 async def test_what_each_kind_of_caller_may_spend() -> None:
     capacity = Capacity(budget_units=400, anonymous_budget_units=200)
-    budgets = CallersBudgets(LocalBuckets(Ticking()), capacity)
+    budgets = CallerBudgets(LocalBuckets(Ticking()), capacity)
     assert await spent(budgets, Caller(None, "192.0.2.1")) == 200
     assert await spent(budgets, Caller(Identity("ada", Role.USER))) == 400
     assert await spent(budgets, Caller(Identity("root", Role.ADMIN))) == 4000
     assert await spent(budgets, Caller(Identity("poller", Role.SYSTEM))) == float("inf")
-    off = CallersBudgets(LocalBuckets(Ticking()), Capacity(budget_units=0, anonymous_budget_units=0))
+    off = CallerBudgets(LocalBuckets(Ticking()), Capacity(budget_units=0, anonymous_budget_units=0))
     assert await spent(off, Caller(None, "192.0.2.1")) == float("inf")
 
 
 async def test_who_is_over_budget_is_told_how_long_to_wait() -> None:
     clock = Ticking()
     capacity = Capacity(budget_units=1000, budget_units_per_second=30)
-    budgets = CallersBudgets(LocalBuckets(clock), capacity)
+    budgets = CallerBudgets(LocalBuckets(clock), capacity)
     ada = Caller(Identity("ada", Role.USER))
     await budgets.charge(ada, 950)
     with pytest.raises(Throttled) as refusal:
         await budgets.charge(ada, 200)
     assert str(refusal.value) == (
-        "Your budget of 1,000 read units, 30 more each second, does not suffice: "
-        "this may cost 200, and 50 are left. Try again in 5 s."
+        "Your budget of 1,000 read units, refilled with 30 each second, does not suffice: "
+        "the operation may cost 200, and 50 remain. Try again in 5 s."
     )
     assert refusal.value.extensions == {"code": "THROTTLED", "retryAfter": 5, "retryable": True}
     clock.now += 5
@@ -397,7 +396,7 @@ async def test_who_is_over_budget_is_told_how_long_to_wait() -> None:
 
 async def test_what_costs_more_than_a_whole_budget_waits_until_it_is_full() -> None:
     clock = Ticking()
-    budgets = CallersBudgets(LocalBuckets(clock), Capacity(budget_units=100, budget_units_per_second=10))
+    budgets = CallerBudgets(LocalBuckets(clock), Capacity(budget_units=100, budget_units_per_second=10))
     ada = Caller(Identity("ada", Role.USER))
     allowance = await budgets.charge(ada, 300)
     assert allowance is not None

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, suppress
 import pytest
 
 from datastore.keyspace.sightings import BLIP
-from server.admission.time_slices import TimeSlices
+from server.admission.fairness import TimeSlices
 from tests.support.served import Served
 from tests.support.sighting_subscriptions import foreign_sighting, raw_put
 

@@ -9,12 +9,12 @@ import pytest
 from datastore.errors import Unavailable
 from datastore.gateway.persisted_documents import KnownDocuments
 from datastore.model.identity import Role
+from server.admission.callers import Caller
 from server.admission.load_shedding import LoadShedder
 from server.admission.settings import Capacity
 from server.documents.persisted.manifest import sha256_of
 from server.documents.persisted.trusted import KNOWN_SECONDS, DocumentTable
 from server.documents.settings import TABLE, DocumentSettings, DocumentsMode
-from server.operations.request import Caller
 from server.settings import Settings
 from tests.support.served import SECRET, Served
 from tests.support.store_engines import free_port

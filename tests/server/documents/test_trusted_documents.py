@@ -18,12 +18,12 @@ from datastore.errors import Unavailable
 from datastore.gateway.persisted_documents import KnownDocuments
 from datastore.keyspace.gateway.documents import PATTERNS
 from datastore.model.identity import Role
+from server.admission.callers import Caller
 from server.documents.document_cache import Documents
 from server.documents.persisted import trusted
 from server.documents.persisted.manifest import ManifestProblem, plain_id, read_manifest, sha256_of
 from server.documents.persisted.trusted import KEPT, KNOWN_SECONDS, UNKNOWN_SECONDS, DocumentTable, ManifestFile
 from server.documents.settings import TABLE, DocumentSettings, DocumentsMode, document_settings
-from server.operations.request import Caller
 from server.settings import Misconfigured, Settings, from_environment
 from tests.support.command_line import refused_in_a_line, run_here
 from tests.support.served import NOON, Clock, Served

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from server.admission.connection_limits import Connections
-from server.admission.read_fairness import TURN_BYTES, FairReader, RateLimit, TokenBucket
+from server.admission.fairness import TURN_BYTES, FairReader, RateLimit, TokenBucket
 from server.admission.settings import Capacity, unlimited
 from server.websocket.connection import WebSocketConnection
 from server.websocket.limits import SocketLimits

@@ -23,14 +23,16 @@ from datastore.dynamodb.requests import PreparedRequest
 from datastore.errors import NotFound
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.identity import Role
+from server.admission.callers import Caller
 from server.documents.persisted.manifest import sha256_of
+from server.documents.request import Operation
 from server.observability import operation_log
 from server.observability.operation_log import JsonLines
 from server.observability.operation_metrics import OperationMetrics
 from server.observability.tracing import OperationTracing, exporting
-from server.operations.lifecycle import LONGEST_ASKED_ID, MOST_ERROR_IDS, Report
 from server.operations.outcome import failure
-from server.operations.request import Caller, Operation, Transport
+from server.operations.report import LONGEST_ASKED_ID, MOST_ERROR_IDS, Report
+from server.operations.request import Transport
 from server.settings import Misconfigured, Settings, from_environment
 from tests.support.served import Served, call_name
 from tests.support.store_engines import ROOT
@@ -310,7 +312,7 @@ async def test_what_is_refused_below_the_endpoints_is_counted(served: Served) ->
     ):
         assert await answered(served, sent) == status
     admission = served.gateway.edge.admission
-    for places in (admission.websockets, admission.connections._places):
+    for places in (admission.websockets, admission.connections._quota):
         places.most = 1
         places.add("others")
         assert await answered(served, f"{opening}\r\n") == 503

@@ -12,15 +12,24 @@ from starlette.types import Message
 from datastore.errors import Throttled, Unavailable
 from datastore.keyspace.sightings import BLIP
 from datastore.model.identity import Role
+from server.admission.budgets import Allowance
+from server.admission.callers import Caller
 from server.admission.quotas import KeyedQuota
 from server.admission.settings import Capacity
+from server.documents.request import Operation
 from server.documents.variables import characters_in
 from server.http.body import Bodies
 from server.http.headers import Headers
 from server.http.refusals import ClientGone, Refused
-from server.operations.lifecycle import ANSWER_BYTES_PER_UNIT, FREE_EVENT_BYTES, LEAST_UNITS, VALUES_PER_UNIT, Request
-from server.operations.outcome import MAX_ANSWER_CHARACTERS, Allowance, is_too_large
-from server.operations.request import Caller, Operation, Transport
+from server.operations.outcome import MAX_ANSWER_CHARACTERS, is_too_large
+from server.operations.request import (
+    ANSWER_BYTES_PER_UNIT,
+    FREE_EVENT_BYTES,
+    LEAST_UNITS,
+    VALUES_PER_UNIT,
+    Request,
+    Transport,
+)
 from server.settings import Settings
 from tests.support.fault_proxy import until
 from tests.support.served import Answer, Served

@@ -22,11 +22,12 @@ from datastore.queues import ByteBudget, QueueLimits
 from resolvers.matches.join_filters import ScoresJoinFilter
 from resolvers.matches.match_update import LiveScores
 from resolvers.matches.version_sequence import VersionSequence
+from server.admission.callers import Caller
+from server.documents.request import Stage
 from server.http.sse import EventStreams, StreamLimits
 from server.operations.billing import MISSED_EVENT_UNITS, Billing
-from server.operations.lifecycle import Report
-from server.operations.outcome import Outcome, Stage, failure
-from server.operations.request import Caller
+from server.operations.outcome import Outcome, failure
+from server.operations.report import Report
 from server.subscriptions.broadcast_group import BroadcastGroup
 from server.subscriptions.group_member import GroupMember
 from server.subscriptions.manager import SubscriptionManager

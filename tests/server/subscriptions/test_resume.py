@@ -21,9 +21,9 @@ from datastore.matches.cricket import CricketEvent, CricketEventKind
 from datastore.model.composite_keys import Key
 from datastore.model.identity import Role
 from datastore.model.timestamps import iso
+from server.admission.callers import Caller
 from server.http.sse import EventStreams, StreamLimits
 from server.operations.outcome import Outcome
-from server.operations.request import Caller
 from server.subscriptions.event_execution import EventExecutor
 from tests.support.command_line import Process, serving
 from tests.support.earthquake_samples import put_raw

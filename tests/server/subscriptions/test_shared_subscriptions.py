@@ -24,9 +24,10 @@ from resolvers.matches.join_filters import ScoresJoinFilter
 from resolvers.matches.match_update import LiveScores, MatchUpdate
 from resolvers.shared import event_source as subscribing
 from resolvers.shared.context import Context
-from server.operations.lifecycle import Report, Request
+from server.documents.request import Operation
 from server.operations.outcome import Outcome, domain_error
-from server.operations.request import Operation, Transport
+from server.operations.report import Report
+from server.operations.request import Request, Transport
 from server.subscriptions.manager import SubscriptionManager
 from tests.support.active_matches import begin
 from tests.support.contract import every_call
@@ -582,7 +583,7 @@ async def test_an_event_that_hangs_for_one_ends_with_a_timeout_for_him_alone(
         await viewer.next()
 
     async def time_is_up(for_so_many: int) -> None:
-        under_way = runner(served)._deadlines._under_way
+        under_way = runner(served)._deadlines._pending
         async with asyncio.timeout(10):
             while len(under_way) != for_so_many:  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.001)

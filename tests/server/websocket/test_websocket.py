@@ -13,11 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from datastore.errors import NotFound
+from server.admission.callers import Caller
 from server.admission.connection_limits import Connections
 from server.admission.quotas import KeyedQuota
 from server.admission.settings import unlimited
 from server.documents.document_cache import Document, KnownText
-from server.operations.request import Caller, Operation
+from server.documents.persisted.registry import DocumentRegistry
+from server.documents.request import Operation
 from server.websocket.connection import WebSocketConnection
 from server.websocket.endpoint import SUBPROTOCOL
 from server.websocket.limits import SocketLimits
@@ -273,7 +275,7 @@ async def test_what_the_protocol_does_not_name_is_passed_over(edge: Served) -> N
         assert await peer.next("1") == {"data": {"hello": "world"}}
 
 
-class Known:
+class Known(DocumentRegistry):
     """Documents by id."""
 
     def plain(self, asked: Operation) -> KnownText | None:

@@ -12,10 +12,11 @@ from graphql.language import OperationType
 
 from datastore.model.identity import Identity, Role
 from datastore.queues import WAITING_EVENTS, OverflowPolicy, QueueLimits
+from server.admission.callers import Caller
 from server.admission.quotas import KeyedQuota
-from server.operations.lifecycle import Request
+from server.documents.request import Operation
 from server.operations.outcome import Outcome, failure
-from server.operations.request import Caller, Operation, Transport
+from server.operations.request import Request, Transport
 from server.operations.runner import Runner
 from server.subscriptions.subscriber import Listener
 from server.websocket.limits import SocketLimits

@@ -14,13 +14,13 @@ from datastore.model.base64url import encode as encode_base64
 from datastore.model.identity import Role
 from datastore.objects import FILE_FIELD
 from datastore.session.cursors import Cursors, binding
+from server.documents.request import read_operation
 from server.http.body import Bodies, posted
 from server.http.headers import Headers
 from server.http.media_types import EVENTS, GRAPHQL, JSON, _wanted, wanted
 from server.http.refusals import Refused
 from server.media.multipart import LONGEST_TOKEN, TOKEN_FIELD, UploadForm
 from server.operations.outcome import encode, told_error
-from server.operations.request import read_operation
 from server.security.jwt import Tokens, TokenSettings
 from tests.support.fuzzing import grammar, sockets
 from tests.support.fuzzing.choices import Choices

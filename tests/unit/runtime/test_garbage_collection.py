@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pytest
 
 from datastore.model.identity import Identity, Role
-from server.operations.lifecycle import Request
-from server.operations.request import Caller, Operation, Transport
+from server.admission.callers import Caller
+from server.documents.request import Operation
+from server.operations.request import Request, Transport
 from server.uvicorn import GC_THRESHOLDS, settle_garbage_collector
 from tests.support.served import Served
 

@@ -36,11 +36,12 @@ from datastore.model.identity import Identity, Role
 from datastore.model.ids import IdSource
 from datastore.session.metering import Deadline, Meter
 from datastore.session.store import Store
+from server.admission.callers import Caller
+from server.documents.request import Operation
 from server.operations import idempotency
 from server.operations.idempotency import Idempotency
-from server.operations.lifecycle import Request
 from server.operations.outcome import Outcome, failure, replayed
-from server.operations.request import Caller, Operation, Transport
+from server.operations.request import Request, Transport
 from tests.support.fault_proxy import Fault, Proxy, Seen, client_of, forward, hang, lose_answer, plain, refuse, until
 from tests.support.served import NOON, Clock, call_name
 

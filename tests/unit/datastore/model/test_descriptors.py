@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from server.admission.file_descriptors import fitting
+from server.admission.connection_limits import fitting
 from server.admission.settings import Capacity
 from tests.support.store_engines import ROOT
 

@@ -11,12 +11,14 @@ from graphql.execution import Executor
 from strawberry.execution import optimized_is_awaitable
 from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 
-from server.admission.time_slices import TimeSlices
+from server.admission.fairness import TimeSlices
 from server.documents.document_cache import Documents
+from server.documents.request import Stage
+from server.operations.context import OperationContext
 from server.operations.explain import Asking
 from server.operations.foreign_cancellation import cut_off
-from server.operations.lifecycle import OperationContext, Request
-from server.operations.outcome import Outcome, Stage, failure, outcome_of
+from server.operations.outcome import Outcome, failure, outcome_of
+from server.operations.request import Request
 
 
 class _Explained(Asking, StrawberryGraphQLCoreExecutionContext):

@@ -1,0 +1,26 @@
+"""Callers of the gateway, and the key under which the limits of each caller are counted."""
+
+from dataclasses import dataclass, field
+
+from datastore.model.identity import Identity
+from server.admission.client_address import network_of
+
+
+@dataclass(slots=True)  # not frozen: a frozen dataclass pays a call for each field, and every operation has a caller
+class Caller:
+    """The client of an operation: the identity of its token, or its address where it sends none.
+
+    `payer` is the cached result of `payer()`.
+    """
+
+    identity: Identity | None
+    address: str = ""
+    payer: str | None = field(default=None, compare=False, repr=False)
+
+
+def payer(caller: Caller) -> str:
+    """Return the key of a caller's limits: the user of the token, otherwise the client's network."""
+    if caller.payer is None:
+        identity = caller.identity
+        caller.payer = f"user:{identity.user_id}" if identity else f"address:{network_of(caller.address)}"
+    return caller.payer

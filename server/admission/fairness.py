@@ -1,0 +1,119 @@
+"""Fair shares of the event loop: reading from clients by turns, each at its rate, and executing in time slices."""
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+# The input that is processed in one turn of the event loop: at most 170 frames, or some 50 short messages, in a few ms.
+TURN_BYTES = 1024
+# The time for which operations are executed before the event loop handles its sockets and timers again.
+SLICE_SECONDS = 0.02
+
+# Processes at most the given number of bytes, and returns the number that it processed.
+Take = Callable[[int], int]
+
+
+class FairReader:
+    """A round-robin queue of clients with input, `most` bytes of all of them in one turn of the event loop."""
+
+    def __init__(self, most: int = TURN_BYTES) -> None:
+        self.most = most
+        self._waiting: deque[Take] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def ask(self, take: Take) -> None:
+        """Call `take` once, in its turn."""
+        loop = asyncio.get_running_loop()
+        if self._loop is not loop:  # the previous loop has ended, and its queue with it
+            self._waiting.clear()
+            self._loop = loop
+        self._waiting.append(take)
+        if len(self._waiting) == 1:
+            loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        remaining = self.most
+        try:
+            for _ in range(len(self._waiting)):
+                remaining -= self._waiting[0](remaining)
+                self._waiting.popleft()
+                if remaining <= 0:
+                    break
+        except BaseException:
+            self._waiting.popleft()
+            raise
+        finally:
+            if self._waiting:
+                asyncio.get_running_loop().call_soon(self._next)
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """A burst of `at_once`, then `per_second`; 0 is unlimited."""
+
+    at_once: float = 0
+    per_second: float = 0
+
+
+class TokenBucket:
+    """The token bucket of one client. Input is counted after it was read; a debt delays the next read."""
+
+    __slots__ = ("_clock", "_rate", "_refilled_at", "_tokens")
+
+    def __init__(self, pace: RateLimit, clock: Callable[[], float]) -> None:
+        self._rate = pace
+        self._clock = clock
+        self._tokens = float(pace.at_once)
+        self._refilled_at = clock()
+
+    def wait(self, count: int) -> float:
+        """Take `count` tokens. Return the seconds until the next read."""
+        if not self._rate.at_once or not self._rate.per_second:
+            return 0.0
+        now = self._clock()
+        refilled = self._tokens + (now - self._refilled_at) * self._rate.per_second
+        self._tokens = min(self._rate.at_once, refilled) - count
+        self._refilled_at = now
+        return max(0.0, -self._tokens / self._rate.per_second)
+
+
+class TimeSlices:
+    """The time that each turn of the event loop has for long work without an `await`.
+
+    A turn of the loop runs every ready task. A hundred tasks that execute for 50 ms each would block all sockets for
+    five seconds. Such a task calls `turn` first, which waits for a later turn of the loop once the slice is used up.
+    `clock` returns seconds.
+    """
+
+    def __init__(self, seconds: float = SLICE_SECONDS, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._seconds = seconds
+        self._clock = clock
+        self._used = 0.0
+
+    @property
+    def is_used_up(self) -> bool:
+        """Whether `turn` would wait."""
+        return self._used >= self._seconds
+
+    async def turn(self) -> None:
+        """Wait for a turn of the loop with time remaining."""
+        while self._used >= self._seconds:  # noqa: ASYNC110 - it waits for the next turn
+            await asyncio.sleep(0)
+
+    @contextmanager
+    def used(self) -> Iterator[None]:
+        """Count the time of a block, which must not `await`."""
+        started_at = self._clock()
+        try:
+            yield
+        finally:
+            if not self._used:
+                # The loop calls this at the beginning of its next turn, before the tasks that wait for it.
+                asyncio.get_running_loop().call_soon(self._renew)
+            self._used += self._clock() - started_at
+
+    def _renew(self) -> None:
+        self._used = 0.0
