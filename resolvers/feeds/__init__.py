@@ -1,1 +1,1 @@
-"""Resolvers of the social feed: a module for each noun."""
+"""Resolvers of the social feed: a module for each entity."""

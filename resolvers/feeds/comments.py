@@ -1,18 +1,18 @@
-"""Comments: FEED-006 and FEED-W3, and how one's own go again (FEED-W6)."""
+"""Comments: FEED-006, FEED-W3 and FEED-W6."""
 
 from typing import Annotated
 
 import strawberry
 
 from datastore.errors import Forbidden
-from datastore.feeds import hashtags as texts
+from datastore.feeds import hashtags
 from datastore.feeds.comments import Comment, comment_from
 from datastore.feeds.posts import Post
 from datastore.feeds.users import User
 from datastore.keyspace.feeds import comments as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.session.pagination import empty_page
-from resolvers.feeds.post_access import post_to_answer
+from resolvers.feeds.posts import require_post
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, PostId
 from resolvers.shared.authorization import require
@@ -44,7 +44,7 @@ async def comments(
     context, of_post = info.context, validate.id("postId", post_id)
     listing = Listing(context.services.cursors, keys.COMMENTS, "Query.comments", {"postId": of_post})
     span = listing.span(Paging(first, after, last, before))
-    # One after the other: comments on a post that is not shown are not read, so nothing tells how many there are.
+    # The comments are read after the post: a read of hidden comments would reveal their number.
     post = await context.posts.visible(of_post, keys.COMMENTS)
     page = empty_page(span) if post is None else await context.comments.of_post(of_post, span)
     return connection(listing, page, comment_from)
@@ -80,18 +80,18 @@ async def add_comment(
     caller = require(context.identity, keys.ADD_COMMENT)
     comment_id = new_object_id(info, "commentId", input.comment_id)
     text = validate.prose("text", input.text, LONGEST_TEXT)
-    mentions = texts.mentions(text)
-    post = await post_to_answer(context, validate.id("postId", input.post_id), caller.user_id, keys.ADD_COMMENT)
+    mentions = hashtags.mentions(text)
+    post = await require_post(context, validate.id("postId", input.post_id), caller.user_id, keys.ADD_COMMENT)
     return await context.comments.add(post, comment_id, caller.user_id, text, mentions)
 
 
 async def delete_comment(info: Info, post_id: PostId, comment_id: CommentId) -> Comment | None:
     context = info.context
     caller = require(context.identity, keys.DELETE_COMMENT)
-    on, comment = validate.id("postId", post_id), validate.id("commentId", comment_id)
+    of_post, comment = validate.id("postId", post_id), validate.id("commentId", comment_id)
     try:
-        return await context.comments.delete(on, comment, caller.user_id)
+        return await context.comments.delete(of_post, comment, caller.user_id)
     except Forbidden:
-        if await context.posts.visible(on, keys.DELETE_COMMENT) is None:
-            return None  # as where there is no such comment
+        if await context.posts.visible(of_post, keys.DELETE_COMMENT) is None:
+            return None  # as for a comment that does not exist
         raise

@@ -1,4 +1,4 @@
-"""How a post is doing, live: the subscription FEED-S1 to its counts."""
+"""The subscription FEED-S1 to the counts of a post."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
@@ -21,7 +21,7 @@ from resolvers.shared.event_source import follow, queue_limits
 
 @dataclass(frozen=True, slots=True)
 class PostEngagement:
-    """The counts of a post at a moment."""
+    """The counts of a post at one moment."""
 
     post_id: str
     like_count: int
@@ -31,37 +31,38 @@ class PostEngagement:
 
 @dataclass(frozen=True, slots=True)
 class _PostDeleted:
-    """The post is gone."""
+    """The post was deleted."""
 
 
 async def post_engagement(
     info: Info, post_id: PostId, when_slow: WhenSlow = keys.POST_ENGAGEMENT.policy, buffer: Buffer = None
 ) -> SharedSource[PostEngagement]:
-    """The present counts, then each change, until the post is deleted.
+    """Return the present counts, then each change, until the post is deleted.
 
-    What was counted just before the start may be told after it; the last that is told is how the post stands.
-    Raises `NotFound`, and `Forbidden` once the viewer may see the post no longer.
+    Counts from just before the start may follow the present ones. The latest event is always correct.
+
+    Raises: `NotFound`, and `Forbidden` once the caller may no longer see the post.
     """
-    kept = queue_limits(when_slow, buffer)
-    counts = _Counts(info.context, validate.id("postId", post_id), kept)
+    limits = queue_limits(when_slow, buffer)
+    counts = _Counts(info.context, validate.id("postId", post_id), limits)
     return SharedSource(
         info.context,
-        kept,
+        limits,
         counts.events,
         first=counts.present,
-        since=_SinceCounted,
-        check=_still_allows,
+        since=_CountsJoinFilter,
+        check=_check_visible,
     )
 
 
 class _Counts:
-    """The counts of a post, as they change."""
+    """The counts of a post and their changes."""
 
-    def __init__(self, context: Context, post_id: str, keeping: QueueLimits) -> None:
-        self._told: PostEngagement | None = None
+    def __init__(self, context: Context, post_id: str, limits: QueueLimits) -> None:
+        self._latest: PostEngagement | None = None
         self._context = context
         self._post_id = post_id
-        self._keeping = keeping
+        self._limits = limits
 
     async def present(self, context: Context) -> PostEngagement:
         post = await context.posts.visible(self._post_id, keys.POST_ENGAGEMENT)
@@ -73,55 +74,55 @@ class _Counts:
         self, begin: Callable[[], Awaitable[PostEngagement | None]]
     ) -> AsyncGenerator[PostEngagement, None]:
         states: AsyncGenerator[PostEngagement | _PostDeleted, None] = follow(
-            self._context, FEED, self._changed, self._keeping, first=begin
+            self._context, FEED, self._select, self._limits, first=begin
         )
         async with aclosing(states):
             async for state in states:
                 if isinstance(state, _PostDeleted):
                     return
-                if state != self._told:
-                    self._told = state
+                if state != self._latest:
+                    self._latest = state
                     yield state
 
-    def _changed(self, change: Change) -> PostEngagement | _PostDeleted | None:
+    def _select(self, change: Change) -> PostEngagement | _PostDeleted | None:
         if (change.keys["PK"], change.keys["SK"]) != post_keys.post(self._post_id):
             return None
         if change.new is None or not is_live(change.new):
             return _PostDeleted()
         counts = _engagement(post_from(change.new))
-        # What changes no count is no event: it is not to be counted where a slow viewer's events are conflated.
-        is_news = change.old is None or not is_live(change.old) or _engagement(post_from(change.old)) != counts
-        return counts if is_news else None
+        # A change of no count is no event, so that it does not count as conflated for a slow subscriber.
+        is_changed = change.old is None or not is_live(change.old) or _engagement(post_from(change.old)) != counts
+        return counts if is_changed else None
 
 
-class _SinceCounted:
-    """Counts that may have been counted after others: only the same are no news."""
+class _CountsJoinFilter:
+    """A filter for a subscriber that joins others: counts that equal the first ones are not new."""
 
     def __init__(self) -> None:
-        self._told: PostEngagement | None = None
+        self._first: PostEngagement | None = None
         self.is_settled = False
 
     def begin(self, first: PostEngagement) -> None:
-        self._told = first
+        self._first = first
 
     def is_reached(self, seen: Mapping[str, int], left: Mapping[str, int]) -> bool:
         return True
 
     def go_on(self, seen: Mapping[str, int]) -> None:
-        """What was told then is not known here: numbers tell what comes after it."""
+        """Do nothing: the positions of the events decide which of them are new."""
 
     def is_news(self, event: PostEngagement) -> bool:
         self.is_settled = True
-        return event != self._told
+        return event != self._first
 
 
 def _engagement(post: Post) -> PostEngagement:
     return PostEngagement(post.post_id, post.likes or 0, post.comments or 0, post)
 
 
-async def _still_allows(context: Context, event: PostEngagement) -> None:
-    """Read anew: what the context has read may be as old as the event before."""
+async def _check_visible(context: Context, event: PostEngagement) -> None:
+    """Raise `Forbidden` unless the caller may see the post. It reads with a new store: the context's is older."""
     post = event.post
-    sight = VisibilityPolicy(context.new_store(), context.viewer)
-    if not await sight.allows(post.author_id, post.visibility, keys.POST_ENGAGEMENT):
-        raise Forbidden("You may not see this post any more.")
+    visibility = VisibilityPolicy(context.new_store(), context.viewer)
+    if not await visibility.allows(post.author_id, post.visibility, keys.POST_ENGAGEMENT):
+        raise Forbidden("You may no longer see this post.")

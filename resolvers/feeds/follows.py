@@ -1,4 +1,4 @@
-"""Who follows whom: FEED-008, FEED-N3 and FEED-W4."""
+"""Follows between users: FEED-008, FEED-N3 and FEED-W4."""
 
 from datetime import datetime
 
@@ -83,7 +83,7 @@ async def follow(info: Info, user_id: UserId) -> Follow:
     caller = require(info.context.identity, keys.FOLLOW)
     followee = validate.user_id("userId", user_id)
     if followee == caller.user_id:
-        raise BadUserInput("`userId` must be somebody else's: nobody follows themselves.", field="userId")
+        raise BadUserInput("`userId` must be another user's: users cannot follow themselves.", field="userId")
     return await info.context.follows.follow(caller.user_id, followee)
 
 

@@ -8,7 +8,7 @@ from datastore.feeds.users import User
 from datastore.keyspace.feeds import likes as keys
 from datastore.keyspace.feeds import posts as post_keys
 from datastore.session.pagination import empty_page
-from resolvers.feeds.post_access import post_to_answer
+from resolvers.feeds.posts import require_post
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, PostId
 from resolvers.shared.authorization import require
@@ -59,7 +59,7 @@ async def post(parent: strawberry.Parent[Like], info: Info) -> Post | None:
 async def like_post(info: Info, post_id: PostId) -> Like:
     context = info.context
     caller = require(context.identity, keys.LIKE_POST)
-    post = await post_to_answer(context, validate.id("postId", post_id), caller.user_id, keys.LIKE_POST)
+    post = await require_post(context, validate.id("postId", post_id), caller.user_id, keys.LIKE_POST)
     return await context.likes.like(post, caller.user_id)
 
 

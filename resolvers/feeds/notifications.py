@@ -1,4 +1,4 @@
-"""Notifications: FEED-009, FEED-W5 and the subscription FEED-S1 to them."""
+"""Notifications: FEED-009, FEED-W5 and the subscription FEED-S1."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -85,19 +85,19 @@ async def notification_received(
         before = -1 if change.old is None else int(change.old.get("actor_count", 0))
         return notification if notification.actor_count > before else None
 
-    kept = queue_limits(when_slow, buffer)
-    arriving = follow(info.context, FEED, received, kept, key=_id)
-    return UnsharedSource(kept, _living(info.context, arriving), _id)
+    limits = queue_limits(when_slow, buffer)
+    notifications = follow(info.context, FEED, received, limits, key=_id)
+    return UnsharedSource(limits, _unexpired(info.context, notifications), _id)
 
 
 def _id(notification: Notification) -> str:
     return notification.notification_id
 
 
-async def _living(
+async def _unexpired(
     context: Context, notifications: AsyncGenerator[Notification, None]
 ) -> AsyncGenerator[Notification, None]:
-    """Those that have not expired by the time they are delivered."""
+    """Yield the notifications that have not expired by the time they are delivered."""
     async with aclosing(notifications):
         async for notification in notifications:
             if notification.is_kept_at(context.services.now()):

@@ -1,23 +1,25 @@
 """Posts: FEED-002, FEED-004, FEED-007, FEED-W1, FEED-W6."""
 
+import asyncio
 import re
 from collections.abc import Awaitable, Mapping
 from typing import Annotated, Any
 
 import strawberry
 
-from datastore.errors import BadUserInput
+from datastore.errors import BadUserInput, NotFound
 from datastore.feeds.hashtags import MAX_TAG_LENGTH, MAX_TAGS, tag_name
 from datastore.feeds.posts import Post, post_from
 from datastore.feeds.users import User
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import posts as keys
+from datastore.model.access_patterns import AccessPattern
 from datastore.model.ids import uuid7
 from resolvers.feeds.users import reference
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import After, Before, First, Last, PostId, UserId
 from resolvers.shared.authorization import require
-from resolvers.shared.context import Info
+from resolvers.shared.context import Context, Info
 from resolvers.shared.paging import Connection, Listing, Paging, connection
 from resolvers.shared.selected_fields import has_child_reads
 
@@ -28,7 +30,7 @@ strawberry.enum(
 )
 
 LONGEST_TEXT = 2000
-# The fields of a post that an author's list leads on to.
+# The fields of a post that need point reads.
 POINT_READS = ("author", "mentions", "likedByViewer")
 POST_ID = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -37,17 +39,17 @@ Tag = Annotated[str, strawberry.argument(description="A tag in upper or lower ca
 
 
 def new_post_id(field: str, value: str) -> str:
-    """The id for a new post. Raises `BadUserInput` unless it is 1 to 64 letters, digits, `-`, `_` and `.`."""
+    """Return the id of a new post. Raises `BadUserInput` unless it has 1 to 64 letters, digits, `-`, `_` and `.`."""
     if not POST_ID.fullmatch(value):
         raise BadUserInput(f"`{field}` must have between 1 and 64 letters, digits, `-`, `_` and `.`.", field=field)
     return value
 
 
-def words(field: str, value: str) -> str:
+def post_text(field: str, value: str) -> str:
     return validate.prose(field, value, LONGEST_TEXT)
 
 
-CHECKS: dict[str, validate.Check] = {"post_id": new_post_id, "text": words, "media_ref": reference}
+CHECKS: dict[str, validate.Check] = {"post_id": new_post_id, "text": post_text, "media_ref": reference}
 
 
 @strawberry.input(description="A post to write.")
@@ -72,7 +74,7 @@ NewPost = Annotated[CreatePostInput, strawberry.argument(description="The post."
 
 
 def items_of_new_post(arguments: Mapping[str, Any]) -> float:
-    """How many items a post takes: one, and one for each tag in its text."""
+    """Return the number of items of a new post: one, and one for each tag in its text."""
     given = arguments.get("input")
     text = given.get("text") if isinstance(given, Mapping) else None
     return 1.0 + (min(text.count("#"), MAX_TAGS) if isinstance(text, str) else 3)
@@ -132,7 +134,7 @@ async def posts_by_tag(
     return connection(listing, page, post_from)
 
 
-# What a post has at hand is answered at once: there are two for each post of a list.
+# Counts that the post contains are returned without a coroutine: a list needs two for each of its posts.
 def like_count(parent: strawberry.Parent[Post], info: Info) -> int | Awaitable[int]:
     return parent.likes if parent.likes is not None else _likes(parent, info)
 
@@ -155,6 +157,17 @@ async def _comments(post: Post, info: Info) -> int:
 
 async def _mentions(post: Post, info: Info) -> tuple[str, ...]:
     return (await info.context.posts.with_all_attributes(post)).mentions or ()
+
+
+async def require_post(context: Context, post_id: str, user_id: str, pattern: AccessPattern) -> Post:
+    """Return the post that a user is about to like or comment on. The post and the user are read in one batch.
+
+    Raises: `NotFound` if the user has no profile, or may not see the post.
+    """
+    _, post = await asyncio.gather(context.users.require(user_id, pattern), context.posts.visible(post_id, pattern))
+    if post is None:
+        raise NotFound("There is no such post.")
+    return post
 
 
 async def create_post(info: Info, input: NewPost) -> Post:

@@ -19,7 +19,7 @@ from resolvers.shared.user_text import visible
 LONGEST_NAME = 100
 LONGEST_BIO = 500
 LONGEST_REFERENCE = 500
-# What they refer to would run in the page that shows it.
+# A browser would execute these addresses.
 REFUSED_REFERENCES = ("javascript:", "data:", "vbscript:")
 
 
@@ -28,14 +28,14 @@ def name(field: str, value: str) -> str:
 
 
 def bio(field: str, value: str) -> str | None:
-    """The words, or None for nothing but space."""
+    """Return the text, or None if it consists of spaces."""
     return validate.prose(field, value, LONGEST_BIO) if value.strip() else None
 
 
 def reference(field: str, value: str) -> str:
-    """Where something is: an address on the web, or any other text that the client knows what to do with.
+    """Return a reference: a web address, or another text that has a meaning for the client.
 
-    Raises `BadUserInput` also for what a browser would run. It passes over invisible characters, so they do not count.
+    Raises `BadUserInput` also for an address that a browser would execute. Browsers ignore invisible characters.
     """
     given = validate.line(field, value, LONGEST_REFERENCE)
     if ascii_lower(visible(given)).startswith(REFUSED_REFERENCES):

@@ -9,6 +9,7 @@ from datastore.keyspace.feeds import home_feeds as patterns
 from datastore.keyspace.feeds import posts as post_patterns
 from datastore.keyspace.feeds import users as user_patterns
 from datastore.model.access_patterns import Extent
+from resolvers.feeds import home_feed_updates as resolve_updates
 from resolvers.feeds import home_feeds as resolve
 from schema.connections import Connection
 from schema.feeds.posts import Post
@@ -62,7 +63,7 @@ class HomeFeedQueries:
 class HomeFeedSubscriptions:
     home_feed_updated = pattern_subscription(
         patterns.HOME_FEED_UPDATED,
-        resolver=resolve.home_feed_updated,
+        resolver=resolve_updates.home_feed_updated,
         graphql_type=AsyncGenerator[FeedEntry, None],
         description="Receive posts as they arrive in a user's home feed, each once. With `whenSlow: LATEST` the "
         "newest post of each author waits. Users receive their own feed; admins and the system receive any user's.",

@@ -14,7 +14,7 @@ from datastore.feeds.posts import Post, Posts
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.identity import Role
 from datastore.model.timestamps import iso, to_seconds
-from resolvers.feeds import home_feeds
+from resolvers.feeds import home_feed_updates
 from tests.support.contract import every_call
 from tests.support.feed_items import comment_item, following_item, post_item, tombstone, user_item
 from tests.support.feed_subscriptions import put, remove
@@ -106,7 +106,7 @@ async def test_what_comes_as_a_post_and_as_an_entry_arrives_once(served: Served)
 async def test_posts_that_look_alike_in_the_ids_of_events_both_arrive(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(home_feeds, "_digest", lambda _: "0" * home_feeds.DIGITS)
+    monkeypatch.setattr(home_feed_updates, "_digest", lambda _: "0" * home_feed_updates.DIGEST_LENGTH)
     listener = await listening(served, ARRIVALS % "")
     await put(served, *[entry(post_item(name, "bob", at(1))) for name in ("p1", "p2")])
     assert await arrived(listener, 2) == ["p1", "p2"]

@@ -1,0 +1,198 @@
+"""Home feeds, live: the subscription FEED-S1 to new entries."""
+
+from collections import ChainMap, deque
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from datetime import timedelta
+from hashlib import blake2b
+
+from msgspec.structs import replace
+
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.subscriptions.event_source import UnsharedSource
+from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
+from datastore.feeds.home_feeds import (
+    FeedEntry,
+    HomeFeeds,
+    MergedAuthor,
+    entry_from,
+    is_entry,
+    is_source,
+    source_from,
+)
+from datastore.feeds.posts import Post, Posts, created_post
+from datastore.feeds.visibility import Visibility, VisibilityPolicy
+from datastore.keyspace.feeds import home_feeds as keys
+from datastore.keyspace.feeds import posts as post_keys
+from datastore.keyspace.feeds.table import FEED
+from datastore.model.composite_keys import Key
+from datastore.model.timestamps import iso
+from datastore.queues import QueueLimits
+from resolvers.shared import validation as validate
+from resolvers.shared.arguments import Buffer, UserId, WhenSlow
+from resolvers.shared.authorization import require
+from resolvers.shared.context import Context, Info
+from resolvers.shared.event_source import follow, queue_limits
+
+# A post may arrive twice: from the fan-out and from its author. The second time follows soon after the first.
+MAX_REMEMBERED_POSTS = 1000
+# A resume id contains digests of the latest posts, of so many hexadecimal digits each.
+MAX_KNOWN_POSTS, DIGEST_LENGTH = 25, 8
+# An author becomes a source moments after the first post that is merged. Posts of this time before it are read.
+LOOKBACK = timedelta(minutes=5)
+MAX_EARLIER_POSTS = 25
+
+
+async def home_feed_updated(
+    info: Info, user_id: UserId, when_slow: WhenSlow = keys.HOME_FEED_UPDATED.policy, buffer: Buffer = None
+) -> UnsharedSource[FeedEntry]:
+    owner = validate.user_id("userId", user_id)
+    require(info.context.identity, keys.HOME_FEED_UPDATED, owner=owner)
+    limits = queue_limits(when_slow, buffer)
+    progress = info.context.progress or SubscriptionProgress()
+    arrivals = _HomeFeedArrivals(info.context, owner, progress)
+    entries = _without_duplicates(arrivals.entries(limits), progress, _known_digests(progress))
+    return UnsharedSource(limits, entries, lambda entry: entry.author_id)
+
+
+async def _without_duplicates(
+    entries: AsyncGenerator[FeedEntry, None], progress: SubscriptionProgress, known: Sequence[str]
+) -> AsyncGenerator[FeedEntry, None]:
+    """Yield the entry of each post once. `known` are digests of posts that the client received before it resumed."""
+    known_before = frozenset(known)
+    latest = deque(known, MAX_KNOWN_POSTS)
+    sent: dict[str, None] = {}
+    async with aclosing(entries):
+        async for entry in entries:
+            id, digest = entry.post_id, _digest(entry.post_id)
+            if id not in sent and digest not in known_before:
+                sent[id] = None
+                if len(sent) > MAX_REMEMBERED_POSTS:
+                    del sent[next(iter(sent))]
+                latest.append(digest)
+                progress.known = "".join(latest)
+                yield entry
+
+
+def _digest(post_id: str) -> str:
+    return blake2b(post_id.encode(), digest_size=DIGEST_LENGTH // 2).hexdigest()
+
+
+def _known_digests(progress: SubscriptionProgress) -> list[str]:
+    known = progress.take_known()
+    return [known[start : start + DIGEST_LENGTH] for start in range(0, len(known), DIGEST_LENGTH)]
+
+
+_Arrival = FeedEntry | Post | MergedAuthor
+
+
+class _HomeFeedArrivals:
+    """The arrivals in one home feed: entries as they are written, and posts of the merged authors.
+
+    A post may arrive more than once.
+    """
+
+    def __init__(self, context: Context, user_id: str, progress: SubscriptionProgress) -> None:
+        self._context = context
+        self._user_id = user_id
+        self._progress = progress
+        self._ahead = progress.as_ahead()
+        self._started_at = context.services.now() - (timedelta() if progress.resume is None else LOOKBACK)
+        self._authors = _MergedAuthors()
+
+    async def entries(self, limits: QueueLimits) -> AsyncGenerator[FeedEntry, None]:
+        progress, position = self._progress, self._progress.mark
+        progress.has_given_all = True  # an arrival is sent before the next one is read
+        arrivals: AsyncGenerator[_Arrival, None] = follow(
+            self._context,
+            FEED,
+            self._select,
+            limits,
+            key=lambda arrival: arrival.author_id,
+            prepare=self._read_authors,
+            progress=self._ahead,
+        )
+        async with aclosing(arrivals):
+            async for arrival in arrivals:
+                previous, position = position, self._ahead.mark
+                progress.at(position)
+                if isinstance(arrival, FeedEntry):
+                    yield arrival if arrival.author_id is not None else await self._with_author(arrival)
+                elif isinstance(arrival, MergedAuthor):
+                    earlier = await self._earlier_posts(arrival)
+                    for entry in earlier:
+                        # The position must not pass the change before all of its entries are sent.
+                        progress.at(position if entry is earlier[-1] else previous or position)
+                        yield entry
+                elif self._authors.include(arrival):
+                    followers_only = arrival.visibility is Visibility.FOLLOWERS
+                    yield FeedEntry(
+                        self._user_id, arrival.post_id, arrival.author_id, arrival.created_at, followers_only
+                    )
+                else:
+                    progress.taken_left_out()  # the dropped posts do not belong to this feed either
+
+    async def _read_authors(self) -> None:
+        authors = await self._context.home_feeds.sources_at_start(self._user_id)
+        self._authors.set_read({author.author_id: author.since for author in authors})
+
+    def _select(self, change: Change) -> _Arrival | None:
+        if change.keys["PK"] != keys.feed(self._user_id):
+            return self._authors.new_post(change)
+        if is_source(change.keys):
+            return self._authors.replayed(change) if self._ahead.is_past else self._authors.changed(change)
+        return entry_from(change.new) if change.kind == "INSERT" and is_entry(change.keys) and change.new else None
+
+    async def _with_author(self, entry: FeedEntry) -> FeedEntry:
+        """Return an entry without an author with its post's author, if the caller may see the post.
+
+        The post is read consistently.
+        """
+        store = self._context.new_store()
+        visibility = VisibilityPolicy(store, self._context.viewer)
+        posts = Posts(store, self._context.services.now(), visibility)
+        post = await posts.visible(entry.post_id, post_keys.POST_OF_EVENT)
+        return entry if post is None else replace(entry, author_id=post.author_id)
+
+    async def _earlier_posts(self, author: MergedAuthor) -> list[FeedEntry]:
+        """Return the posts of a new merged author since the start: they arrived before the author was merged."""
+        since = max(self._started_at, self._context.services.now() - LOOKBACK)
+        home_feeds = HomeFeeds(self._context.new_store())
+        return await home_feeds.newest_of(self._user_id, author, since, MAX_EARLIER_POSTS)
+
+
+class _MergedAuthors:
+    """The authors whose posts are merged into a feed: read after the change feed is followed, then kept up to date."""
+
+    def __init__(self) -> None:
+        self._is_read = False
+        # By author, the start of the merge, or None after its end. Changes take precedence over the older read.
+        self._since: ChainMap[str, str | None] = ChainMap({}, {})
+
+    def set_read(self, since: dict[str, str]) -> None:
+        self._since.maps[1].update(since)
+        self._is_read = True
+
+    def changed(self, change: Change) -> MergedAuthor | None:
+        """Record a change of a merged author. Return the author if it is new."""
+        author_id = keys.source_parts(Key(change.keys["PK"], change.keys["SK"]))[1]
+        author = source_from(change.new) if change.new else None
+        self._since[author_id] = author.since if author else None
+        return author if change.kind == "INSERT" else None
+
+    def replayed(self, change: Change) -> MergedAuthor | None:
+        """Return the author of a change that precedes the read, if the author is new and still merged."""
+        author = source_from(change.new) if change.kind == "INSERT" and change.new else None
+        return author if author is not None and self._since.get(author.author_id) is not None else None
+
+    def include(self, post: Post) -> bool:
+        since = self._since.get(post.author_id)
+        return since is not None and since <= iso(post.created_at) and post.visibility is not Visibility.PRIVATE
+
+    def new_post(self, change: Change) -> Post | None:
+        """Return the new post of a change, if its author is merged, or if the authors are not read yet."""
+        author_id = (change.new or {}).get("author_id", "")
+        if self._is_read and self._since.get(author_id) is None:
+            return None  # nearly all changes: parsing them for each subscriber would be wasteful
+        post = created_post(change)
+        return post if post and (self.include(post) or not self._is_read) else None
