@@ -1,4 +1,4 @@
-"""The signed-in caller, with their profiles in the systems."""
+"""The caller and the caller's profile."""
 
 import strawberry
 

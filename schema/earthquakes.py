@@ -14,6 +14,8 @@ from datastore.keyspace import earthquake_statistics as statistics
 from datastore.keyspace import earthquakes as patterns
 from datastore.model.access_patterns import Extent
 from resolvers.earthquakes import earthquakes as resolve
+from resolvers.earthquakes import query_window
+from resolvers.earthquakes import request_logs as resolve_logs
 from resolvers.earthquakes import statistics as resolve_statistics
 from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node, is_record, node_id
@@ -219,8 +221,8 @@ class EarthquakeQueries:
         resolver=resolve.earthquakes,
         graphql_type=Connection[Earthquake],
         extent=Extent(
-            partitions=resolve.days_between,
-            scanned=resolve.scanned_for_one,
+            partitions=query_window.days_between,
+            scanned=query_window.events_scanned_for_one,
             behind=records.LOG_WRITE_UNITS,
             model=resolve.EARTHQUAKE_COSTS,
         ),
@@ -239,7 +241,7 @@ class EarthquakeQueries:
     )
     request_logs = pattern_field(
         patterns.LOGS_OF_DAY,
-        resolver=resolve.request_logs,
+        resolver=resolve_logs.request_logs,
         graphql_type=Connection[RequestLog],
         description="Return the request logs of a day, newest first.",
     )

@@ -143,7 +143,7 @@ class SightingQueries:
         patterns.TRENDING,
         resolver=resolve.trending,
         graphql_type=list[TrendingCategory],
-        extent=Extent(size=5, partitions=resolve.windows_read),
+        extent=Extent(size=5, partitions=resolve.blocks_read),
         description="Return the categories by the number of live sightings in a time window, most first.",
     )
 

@@ -1,1 +1,1 @@
-"""Resolvers of earthquakes, their statistics and the cost model of `earthquakes`."""
+"""Resolvers of earthquakes, their statistics, and the cost model of the field `earthquakes`."""

@@ -34,13 +34,13 @@ from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.access_patterns import DEFAULT_PAGE, LARGEST_PAGE, Arguments
 from datastore.session.pagination import SPARSE_AFTER
 from datastore.session.store import Store
-from resolvers.earthquakes.earthquakes import (
+from resolvers.earthquakes.query_window import (
     DEFAULT_WINDOW,
     EARLIEST,
     LARGEST_MAGNITUDE,
     LONGEST_WINDOW,
-    given_moment,
     kind_of,
+    parse_time,
 )
 
 BLOCK = 4096
@@ -48,8 +48,8 @@ UNIT = 0.5  # read units of an eventually consistent read of one block
 DAY_ITEM_BYTES = 150
 # The largest estimate of a page. It is below the default of GATEWAY_MAX_COST, so the gateway refuses no single page.
 # The gateway charges the measured cost afterwards.
-MOST_UNITS = 1_900.0
-MOST_YEARS = 64
+MAX_UNITS = 1_900.0
+MAX_YEARS = 64
 FRESH = timedelta(minutes=1)
 FRESH_PAST = timedelta(minutes=10)
 LOAD_SECONDS = 3.0
@@ -64,28 +64,30 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The arguments of a query that determine its cost.
-
-    `first` and `last` are the fractions of the first and last day that are in the window. `least` is the minimum
-    magnitude.
-    """
+    """The arguments of a query that determine its cost."""
 
     start: date
     end: date
-    first: float
-    last: float
-    least: float | None
+    #: The fraction of the first day that is in the window.
+    first_day: float
+    #: The fraction of the last day that is in the window.
+    last_day: float
+    min_magnitude: float | None
+    #: The size of the page.
     size: int
     backward: bool
     kind: SeismicEventKind
 
 
 class _Year:
-    """The statistics of a year's days, in the order of the days.
+    """The statistics of a year's days, in the order of the days."""
 
-    `read` holds the read units of each day, `units` their running sum, and `present` the running number of days that
-    have statistics.
-    """
+    #: The read units of each day.
+    day_units: "array[float]"
+    #: The running sum of `day_units`.
+    units: "array[float]"
+    #: The running number of days that have statistics.
+    days_with_item: "array[float]"
 
     def __init__(self, year: int, days: Sequence[DayStatistics], read_at: datetime) -> None:
         self.read_at = read_at
@@ -94,18 +96,18 @@ class _Year:
         self._kinds: dict[SeismicEventKind, _Events] = {}
         length = (date(year, 12, 31) - self.start).days + 1
         counts, has_item = [0] * length, [0] * length
-        for one in days:
-            at = self.at(_date(one.day))
-            counts[at] = sum(tally.count for tallies in (one.natural, one.other) for tally in tallies.values())
-            has_item[at] = 1
-        self.read = array("d", map(day_units, counts))
-        self.units = _sums(self.read)
-        self.present = _sums(has_item)
+        for day in days:
+            index = self.index(_date(day.day))
+            counts[index] = sum(tally.count for tallies in (day.natural, day.other) for tally in tallies.values())
+            has_item[index] = 1
+        self.day_units = array("d", map(day_units, counts))
+        self.units = _sums(self.day_units)
+        self.days_with_item = _sums(has_item)
 
-    def at(self, day: date) -> int:
+    def index(self, day: date) -> int:
         return (day - self.start).days
 
-    def of(self, kind: SeismicEventKind) -> "_Events":
+    def events_of(self, kind: SeismicEventKind) -> "_Events":
         """Return the sums for queries of this kind. The first call computes them."""
         events = self._kinds.get(kind)
         if events is None:
@@ -114,31 +116,34 @@ class _Year:
 
 
 class _Events:
-    """The events of one kind in a year, for each magnitude class as a minimum.
+    """The events of one kind in a year, for each magnitude class as a minimum."""
 
-    `events` holds the number of matching events of each day. `matches` holds the running sums of these numbers, and
-    `units` those of the read units of the days that the query does not skip.
-    """
+    #: By class, the number of matching events of each day.
+    events: list[list[int]]
+    #: By class, the running sums of `events`.
+    matches: "list[array[float]]"
+    #: By class, the running sums of the read units of the days that the query does not skip.
+    units: "list[array[float]]"
 
     def __init__(self, year: _Year, days: Sequence[DayStatistics], kind: SeismicEventKind) -> None:
-        length = len(year.read)
+        length = len(year.day_units)
         by_class = [[0] * length for _ in CLASSES]
         bounds: list[float] = [-math.inf] * length
-        for one in days:
-            at = year.at(_date(one.day))
-            bound = one.other_bound if kind is SeismicEventKind.OTHER else one.bound
-            bounds[at] = -math.inf if bound is None else max(bound, LEAST_CLASS)
-            for tallies in _tallies(one, kind):
+        for day in days:
+            index = year.index(_date(day.day))
+            bound = day.other_bound if kind is SeismicEventKind.OTHER else day.bound
+            bounds[index] = -math.inf if bound is None else max(bound, LEAST_CLASS)
+            for tallies in _tallies(day, kind):
                 for name, tally in tallies.items():
-                    by_class[int(name) - LEAST_CLASS][at] += tally.count
+                    by_class[int(name) - LEAST_CLASS][index] += tally.count
         above = [[0] * length]
         for counts in reversed(by_class):
             above.append([more + count for more, count in zip(above[-1], counts, strict=True)])
         self.events = above[:0:-1]
         self.matches = [_sums(counts) for counts in self.events]
         self.units = [
-            _sums(units if bound >= least else 0.0 for units, bound in zip(year.read, bounds, strict=True))
-            for least in CLASSES
+            _sums(units if bound >= minimum else 0.0 for units, bound in zip(year.day_units, bounds, strict=True))
+            for minimum in CLASSES
         ]
 
 
@@ -151,7 +156,7 @@ def _tallies(day: DayStatistics, kind: SeismicEventKind) -> tuple[Tallies, ...]:
 class EarthquakeCosts:
     """A cost model for `earthquakes`. One per process; it holds the statistics of at most 64 years."""
 
-    most = MOST_UNITS
+    most = MAX_UNITS
 
     def __init__(self, open_store: Callable[[float], Store]) -> None:
         self._open_store = open_store
@@ -163,18 +168,19 @@ class EarthquakeCosts:
     async def load(self, arguments: Arguments, now: datetime) -> None:
         """QUAKE-P5, QUAKE-6: read the statistics that `units` needs and that are not cached: at most twelve years."""
         reach = _reach(arguments, now)
-        if reach is None or not self._lacks(reach, now):
+        if reach is None or not self._missing_years(reach, now):
             return
         async with self._loading:
-            lacking = self._lacks(reach, now)
+            missing = self._missing_years(reach, now)
             try:
-                await self._read(lacking, now)
+                await self._read(missing, now)
             except (DomainError, RequestRefused) as problem:
                 logger.warning(
-                    "The statistics of earthquakes could not be read; costs are estimated without them: %s", problem
+                    "The statistics of earthquakes could not be read; the next query tries again: %s",
+                    problem,
                 )
 
-    def _lacks(self, reach: Reach, now: datetime) -> list[int]:
+    def _missing_years(self, reach: Reach, now: datetime) -> list[int]:
         """Return the years to read: all years of the window if the coverage has expired, else those not cached."""
         years = range(reach.start.year, reach.end.year + 1)
         if self._coverage is None or not timedelta(0) <= now - self._coverage[1] <= FRESH:
@@ -182,8 +188,8 @@ class EarthquakeCosts:
         return [year for year in years if not self._is_fresh(year, now)]
 
     def _is_fresh(self, year: int, now: datetime) -> bool:
-        known = self._years.get(year)
-        return known is not None and now - known.read_at <= (FRESH if year >= now.year else FRESH_PAST)
+        cached = self._years.get(year)
+        return cached is not None and now - cached.read_at <= (FRESH if year >= now.year else FRESH_PAST)
 
     async def _read(self, years: Sequence[int], now: datetime) -> None:
         store = self._open_store(LOAD_SECONDS)
@@ -193,7 +199,7 @@ class EarthquakeCosts:
             coverage, read = await asyncio.gather(coverage_of(store), reads)
             self._coverage = coverage, now
             self._complete = [(_date(first), _date(last)) for first, last in coverage.spans] if coverage else []
-            if len(self._years) + len(stale) > MOST_YEARS:
+            if len(self._years) + len(stale) > MAX_YEARS:
                 self._years.clear()
             for year, days in zip(stale, read, strict=True):
                 self._years[year] = _Year(year, days, now)
@@ -213,7 +219,7 @@ class EarthquakeCosts:
             return None
         if any(year not in self._years for year in range(reach.start.year, reach.end.year + 1)):
             return None
-        return min(_QuerySimulation(self._years, reach, skips=is_kept_up(coverage, now)).units(), MOST_UNITS)
+        return min(_QuerySimulation(self._years, reach, skips=is_kept_up(coverage, now)).units(), MAX_UNITS)
 
     def _covers(self, reach: Reach) -> bool:
         return any(since <= reach.start and reach.end <= until for since, until in self._complete)
@@ -229,102 +235,102 @@ class _QuerySimulation:
         self._years = years
         self._reach = reach
         self._skips = skips
-        least = EVERYTHING if reach.least is None else reach.least
-        self._class = magnitude_class(least) - LEAST_CLASS
-        self._part = min(max(least - LEAST_CLASS - self._class, 0.0), 1.0)
-        self._wanted = reach.size + 1.0
+        minimum = EVERYTHING if reach.min_magnitude is None else reach.min_magnitude
+        self._class = magnitude_class(minimum) - LEAST_CLASS
+        self._class_fraction = min(max(minimum - LEAST_CLASS - self._class, 0.0), 1.0)
+        self._remaining = reach.size + 1.0
         self._units = 0.0
-        self._read = 0
+        self._days_read = 0
 
     def units(self) -> float:
         reach = self._reach
         length = (reach.end - reach.start).days + 1
-        alone = length if length <= 2 * SPARSE_AFTER else SPARSE_AFTER
+        single_days = length if length <= 2 * SPARSE_AFTER else SPARSE_AFTER
         step = DAY if reach.backward else -DAY
         day = reach.start if reach.backward else reach.end
-        for _ in range(alone):
-            if self._wanted <= 0:
+        for _ in range(single_days):
+            if self._remaining <= 0:
                 return self._total()
-            self._alone(day, step)
+            self._add_day(day, step)
             day += step
-        if length > alone and self._wanted > 0:
-            self._skipping(day)
+        if length > single_days and self._remaining > 0:
+            self._add_skipped_days(day)
         return self._total()
 
     def _total(self) -> float:
-        return self._units * (READ_AHEAD if self._read > SPARSE_AFTER else 1.0)
+        return self._units * (READ_AHEAD if self._days_read > SPARSE_AFTER else 1.0)
 
-    def _alone(self, day: date, step: timedelta) -> None:
+    def _add_day(self, day: date, step: timedelta) -> None:
         """Add the cost of a day that the query reads in any case."""
         year = self._years[day.year]
-        at = year.at(day)
-        share = self._share(day)
-        events = year.of(self._reach.kind).events
-        matches = share * self._mixed(events[self._class][at], events[self._class + 1][at])
-        self._take(matches, max(UNIT, share * year.read[at]))
-        self._read += 1
+        index = year.index(day)
+        fraction = self._fraction_in_window(day)
+        events = year.events_of(self._reach.kind).events
+        matches = fraction * self._interpolated(events[self._class][index], events[self._class + 1][index])
+        self._add(matches, max(UNIT, fraction * year.day_units[index]))
+        self._days_read += 1
 
-    def _share(self, day: date) -> float:
+    def _fraction_in_window(self, day: date) -> float:
         reach = self._reach
-        share = reach.last if day == reach.end else 1.0
-        return share - (1.0 - reach.first) if day == reach.start else share
+        fraction = reach.last_day if day == reach.end else 1.0
+        return fraction - (1.0 - reach.first_day) if day == reach.start else fraction
 
-    def _take(self, matches: float, units: float) -> None:
+    def _add(self, matches: float, units: float) -> None:
         """Add the cost of reading `matches` events, but of no more than the page still needs."""
-        if matches > self._wanted:
-            units = max(UNIT, units * self._wanted / matches)
+        if matches > self._remaining:
+            units = max(UNIT, units * self._remaining / matches)
         self._units += units
-        self._wanted -= matches
+        self._remaining -= matches
 
-    def _skipping(self, day: date) -> None:
+    def _add_skipped_days(self, day: date) -> None:
         """Add the cost of the days from `day` on, of which the query skips some."""
         reach = self._reach
         span = range(day.year, reach.end.year + 1) if reach.backward else range(day.year, reach.start.year - 1, -1)
         self._units += UNIT  # the item that lists the complete days
         for number in span:
             year = self._years[number]
-            low = year.at(max(day if reach.backward else reach.start, year.start))
-            high = min(year.at(reach.end if reach.backward else day), len(year.read) - 1) + 1
-            items = year.present[high] - year.present[low]
+            low = year.index(max(day if reach.backward else reach.start, year.start))
+            high = min(year.index(reach.end if reach.backward else day), len(year.day_units) - 1) + 1
+            items = year.days_with_item[high] - year.days_with_item[low]
             self._units += max(UNIT, items * DAY_ITEM_BYTES / BLOCK * UNIT)
-            self._range(year, low, high)
-            if self._wanted <= 0:
+            self._add_days_of_year(year, low, high)
+            if self._remaining <= 0:
                 return
 
-    def _range(self, year: _Year, low: int, high: int) -> None:
+    def _add_days_of_year(self, year: _Year, low: int, high: int) -> None:
         """Add the cost of the days of a year from position `low` up to `high`."""
-        events = year.of(self._reach.kind)
+        events = year.events_of(self._reach.kind)
         matches, more = events.matches[self._class], events.matches[self._class + 1]
         units = events.units[self._class] if self._skips else year.units
         fewer = events.units[self._class + 1] if self._skips else year.units
-        found = self._mixed(matches[high] - matches[low], more[high] - more[low])
-        cost = self._mixed(units[high] - units[low], fewer[high] - fewer[low], least=UNIT)
+        found = self._interpolated(matches[high] - matches[low], more[high] - more[low])
+        cost = self._interpolated(units[high] - units[low], fewer[high] - fewer[low], minimum=UNIT)
         if not cost:
             return
-        self._read += SPARSE_AFTER
-        if found <= self._wanted:
-            self._take(found, cost)
+        self._days_read += SPARSE_AFTER
+        if found <= self._remaining:
+            self._add(found, cost)
             return
         # Find the day on which the page is full in the running sums of the magnitude's class.
         share = found / (matches[high] - matches[low])
-        wanted = self._wanted / share
+        needed = self._remaining / share
         if self._reach.backward:
-            at = bisect_left(matches, matches[low] + wanted, low, high)
-            part = (units[at] - units[low]) / (units[high] - units[low])
+            index = bisect_left(matches, matches[low] + needed, low, high)
+            part = (units[index] - units[low]) / (units[high] - units[low])
         else:
-            at = bisect_right(matches, matches[high] - wanted, low, high)
-            part = (units[high] - units[max(at - 1, low)]) / (units[high] - units[low])
+            index = bisect_right(matches, matches[high] - needed, low, high)
+            part = (units[high] - units[max(index - 1, low)]) / (units[high] - units[low])
         self._units += max(UNIT, cost * min(part, 1.0))
-        self._wanted = 0.0
+        self._remaining = 0.0
 
-    def _mixed(self, whole: float, next_class: float, least: float = 0.0) -> float:
+    def _interpolated(self, whole: float, next_class: float, minimum: float = 0.0) -> float:
         """Interpolate between the values of the magnitude's class and of the next one.
 
         The interpolation is logarithmic: each class has about a tenth of the events of the class below.
         """
-        if not self._part or not whole:
+        if not self._class_fraction or not whole:
             return whole
-        return float(whole ** (1 - self._part) * max(next_class, whole / 10, least) ** self._part)
+        return float(whole ** (1 - self._class_fraction) * max(next_class, whole / 10, minimum) ** self._class_fraction)
 
 
 def day_units(events: int) -> float:
@@ -333,28 +339,28 @@ def day_units(events: int) -> float:
 
 
 def _reach(arguments: Arguments, now: datetime) -> Reach | None:
-    """Return the reach of a query's arguments, or None if the field refuses them."""
-    size, least = arguments.get("first"), arguments.get("minMagnitude")
+    """Return the reach of a query's arguments, or None if the field rejects them."""
+    size, minimum = arguments.get("first"), arguments.get("minMagnitude")
     backward = size is None and arguments.get("last") is not None
     size = arguments.get("last") if backward else DEFAULT_PAGE if size is None else size
     kind = kind_of(arguments)
-    if type(size) is not int or not 1 <= size <= LARGEST_PAGE or not _is_magnitude(least) or kind is None:
+    if type(size) is not int or not 1 <= size <= LARGEST_PAGE or not _is_magnitude(minimum) or kind is None:
         return None
     try:
-        end = given_moment(arguments.get("end")) or now
-        start = given_moment(arguments.get("start")) or end - DEFAULT_WINDOW
+        end = parse_time(arguments.get("end")) or now
+        start = parse_time(arguments.get("start")) or end - DEFAULT_WINDOW
     except (StrawberryInputCoercionError, OverflowError):
         return None
     if not EARLIEST <= start <= end or end - start > LONGEST_WINDOW:
         return None
-    shares = 1.0 - _elapsed(start), _elapsed(end)
-    return Reach(start.date(), end.date(), *shares, least, size, backward, kind)
+    fractions = 1.0 - _elapsed(start), _elapsed(end)
+    return Reach(start.date(), end.date(), *fractions, minimum, size, backward, kind)
 
 
-def _is_magnitude(least: object) -> bool:
-    if least is None:
+def _is_magnitude(value: object) -> bool:
+    if value is None:
         return True
-    return isinstance(least, int | float) and not isinstance(least, bool) and abs(least) <= LARGEST_MAGNITUDE
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= LARGEST_MAGNITUDE
 
 
 def _elapsed(moment: datetime) -> float:

@@ -10,7 +10,8 @@ import strawberry
 from datastore.earthquakes.regions import SeismicRegion
 from datastore.earthquakes.statistics import GREATEST_CLASS, LEAST_CLASS
 from datastore.earthquakes.totals import EarthquakeStatistics, Grouping
-from resolvers.earthquakes.earthquakes import Asked, days_of_window, logged, window_of
+from resolvers.earthquakes.query_window import days_of_window, window_of
+from resolvers.earthquakes.request_logs import LoggedQuery, logged
 from resolvers.shared.arguments import End, Start
 from resolvers.shared.context import Info
 
@@ -24,8 +25,8 @@ async def earthquake_statistics(
     info: Info, start: Start = None, end: End = None, by: By = Grouping.DAY
 ) -> EarthquakeStatistics:
     context = info.context
-    with logged(context, Asked(route=ROUTE)) as asked:
-        asked.window = window = window_of(context.now, start, end)
+    with logged(context, LoggedQuery(route=ROUTE)) as query:
+        query.window = window = window_of(context.now, start, end)
         return await context.earthquakes.statistics(window.start, window.end, by)
 
 

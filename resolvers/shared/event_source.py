@@ -122,7 +122,7 @@ async def close_reader(read: asyncio.Future[Any], source: AsyncGenerator[Any, No
 def log_unreadable(change: Change, problem: Exception) -> None:
     """Log the keys of a change that cannot be read, and the reason."""
     described = without_emails(repr(problem)), logged_keys(change.keys)
-    logger.error("A change of %s is damaged and was skipped: %s in %r", change.table, *described)
+    logger.error("A change of %s is damaged: %s in %r", change.table, *described)
 
 
 def _tolerant(select: Callable[[Change], Event | None]) -> Callable[[Change], Event | None]:

@@ -42,8 +42,10 @@ LONGEST_WINDOW_HOURS = 48
 HOUR = timedelta(hours=1)
 LONGEST_DESCRIPTION = 500
 LONGEST_PLACE = 256
-# A category's window is read whole to be counted: some 30 sightings.
-READS_OF_WINDOW = 3
+# The blocks of 4 KB that a category's window takes: some 30 sightings.
+BLOCKS_PER_WINDOW = 3
+# The number of categories that is assumed without a list of them.
+DEFAULT_CATEGORIES = 5.0
 
 SightingId = Annotated[strawberry.ID, strawberry.argument(description="The sighting's `sightingId`.")]
 WatchId = Annotated[strawberry.ID, strawberry.argument(description="The watch's `watchId`.")]
@@ -85,7 +87,7 @@ async def sightings(
     last: Last = None,
     before: Before = None,
 ) -> Connection[Sighting]:
-    _known(info.context, area=area)
+    _check_configured(info.context, area=area)
     listing = Listing(info.context.services.cursors, keys.ACTIVE_IN_AREA, "Query.sightings", {"area": area})
     page = await info.context.sightings.active_in(area, listing.span(Paging(first, after, last, before)))
     return connection(listing, page, sighting_from)
@@ -117,16 +119,16 @@ async def trending(info: Info, categories: Categories = None, window_hours: Wind
     if not 0 < window_hours <= LONGEST_WINDOW_HOURS:
         raise BadUserInput(f"`windowHours` must be above 0 and at most {LONGEST_WINDOW_HOURS}.", field="windowHours")
     for category in categories or ():
-        _known(context, category=category)
-    chosen = tuple(dict.fromkeys(context.services.places.categories if categories is None else categories))
+        _check_configured(context, category=category)
+    selected = tuple(dict.fromkeys(context.services.places.categories if categories is None else categories))
     window = timedelta(hours=window_hours)
-    return await context.sightings.trending(chosen, window, with_items=selects(info, "sightings"))
+    return await context.sightings.trending(selected, window, with_items=selects(info, "sightings"))
 
 
-def windows_read(arguments: Mapping[str, Any], _now: datetime) -> float:
-    """How many times 4 KB the windows take that are counted, one for each category: some five if no list is given."""
+def blocks_read(arguments: Mapping[str, Any], _now: datetime) -> float:
+    """Return the number of 4 KB blocks of the windows, one window for each category."""
     categories = arguments.get("categories")
-    return READS_OF_WINDOW * (float(len(categories)) if isinstance(categories, list) else 5.0)
+    return BLOCKS_PER_WINDOW * (float(len(categories)) if isinstance(categories, list) else DEFAULT_CATEGORIES)
 
 
 async def trending_sightings(
@@ -146,7 +148,7 @@ async def trending_sightings(
 async def confirm_sighting(info: Info, area: Area, sighting_id: SightingId) -> Sighting:
     context = info.context
     caller = require(context.identity, keys.CONFIRM)
-    _known(context, area=area)
+    _check_configured(context, area=area)
     sighting = validate.id("sightingId", sighting_id)
     return await context.sightings.confirm(area, sighting, user_id=caller.user_id, nano_id=context.new_id(info))
 
@@ -156,7 +158,7 @@ async def report_sighting(
 ) -> Sighting:
     context = info.context
     caller = require(context.identity, keys.REPORT)
-    _known(context, area=input.area, category=input.category)
+    _check_configured(context, area=input.area, category=input.category)
     description = validate.prose("description", input.description, LONGEST_DESCRIPTION)
     return await context.sightings.report(
         sighting_id=context.new_id(info),
@@ -173,14 +175,14 @@ async def create_watch(
 ) -> Watch:
     context = info.context
     caller = require(context.identity, keys.CREATE_WATCH)
-    _known(context, area=input.area, category=input.category)
+    _check_configured(context, area=input.area, category=input.category)
     return await context.watches.create(caller.user_id, input.area, input.category, context.now)
 
 
 async def delete_watch(info: Info, area: Area, category: Category, watch_id: WatchId) -> Watch:
     context = info.context
     caller = require(context.identity, keys.DELETE_WATCH)
-    # The area and the category may be configured no longer.
+    # The area and the category may no longer be configured.
     place = validate.id("area", area, LONGEST_PLACE), validate.id("category", category, LONGEST_PLACE)
     watch = keys.watch(caller.user_id, *place, validate.id("watchId", watch_id))
     deleted = await context.watches.delete(watch)
@@ -205,8 +207,8 @@ async def sighting_reported(
     when_slow: WhenSlow = keys.SIGHTING_REPORTED.policy,
     buffer: Buffer = None,
 ) -> SharedSource[Sighting]:
-    _known(info.context, area=area, category=category)
-    kept = queue_limits(when_slow, buffer)
+    _check_configured(info.context, area=area, category=category)
+    limits = queue_limits(when_slow, buffer)
 
     def reported(change: Change) -> Sighting | None:
         sighting = _new_sighting(change)
@@ -215,13 +217,13 @@ async def sighting_reported(
         return sighting
 
     def events(_: Any) -> AsyncGenerator[Sighting, None]:
-        return _alive(info.context, follow(info.context, keys.BLIP, reported, kept, key=_place))
+        return _unexpired(info.context, follow(info.context, keys.BLIP, reported, limits, key=_area_and_category))
 
-    return SharedSource(info.context, kept, events, key=_place)
+    return SharedSource(info.context, limits, events, key=_area_and_category)
 
 
-async def _alive(context: Context, sightings: AsyncGenerator[Sighting, None]) -> AsyncGenerator[Sighting, None]:
-    """Those that have not expired by the time they are delivered."""
+async def _unexpired(context: Context, sightings: AsyncGenerator[Sighting, None]) -> AsyncGenerator[Sighting, None]:
+    """Yield the sightings that have not expired by the time they are delivered."""
     async with aclosing(sightings):
         async for sighting in sightings:
             if sighting.expires_at > context.services.now():
@@ -232,43 +234,48 @@ async def watch_alerts(
     info: Info, user_id: UserId, when_slow: WhenSlow = keys.WATCH_ALERTS.policy, buffer: Buffer = None
 ) -> UnsharedSource[Sighting]:
     require(info.context.identity, keys.WATCH_ALERTS, owner=user_id)
-    kept = queue_limits(when_slow, buffer)
-    return UnsharedSource(kept, _alive(info.context, _watch_alerts(info.context, user_id, kept)), _place)
+    limits = queue_limits(when_slow, buffer)
+    return UnsharedSource(
+        limits, _unexpired(info.context, _watch_alerts(info.context, user_id, limits)), _area_and_category
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class _Unwatched:
-    """A watch that was deleted."""
+    """The deletion of a watch."""
 
     watch_id: str
 
 
-async def _watch_alerts(context: Context, user_id: str, kept: QueueLimits) -> AsyncGenerator[Sighting, None]:
-    """Watches are read once the feed is attached, and kept by the changes that follow: nothing falls in between."""
-    watched: dict[str, Watch] = {}
+async def _watch_alerts(context: Context, user_id: str, limits: QueueLimits) -> AsyncGenerator[Sighting, None]:
+    """Yield the sightings that match the watches.
+
+    The watches are read after the change feed is followed, and changes update them: none is missed.
+    """
+    watches: dict[str, Watch] = {}
     progress = context.progress
 
     async def read_watches() -> None:
-        watched.update({watch.watch_id: watch for watch in await context.watches.at_start(user_id)})
+        watches.update({watch.watch_id: watch for watch in await context.watches.at_start(user_id)})
 
-    def relevant(change: Change) -> Sighting | Watch | _Unwatched | None:
+    def select(change: Change) -> Sighting | Watch | _Unwatched | None:
         if is_watch(change.keys) and change.keys["PK"] == keys.user(user_id):
             return None if progress is not None and progress.is_past else _watch_change(change)
         return _new_sighting(change)
 
     changes: AsyncGenerator[Sighting | Watch | _Unwatched, None] = follow(
-        context, keys.BLIP, relevant, kept, key=_place_or_watch, prepare=read_watches
+        context, keys.BLIP, select, limits, key=_queue_key, prepare=read_watches
     )
     async with aclosing(changes):
         async for change in changes:
             if isinstance(change, Watch):
-                watched[change.watch_id] = change
+                watches[change.watch_id] = change
             elif isinstance(change, _Unwatched):
-                watched.pop(change.watch_id, None)
-            elif any((watch.area, watch.category) == _place(change) for watch in watched.values()):
+                watches.pop(change.watch_id, None)
+            elif any((watch.area, watch.category) == _area_and_category(change) for watch in watches.values()):
                 yield change
             elif progress is not None:
-                progress.taken_left_out()  # those were of no watch, either
+                progress.taken_left_out()  # the dropped sightings match no watch either
 
 
 def _watch_change(change: Change) -> Watch | _Unwatched | None:
@@ -277,8 +284,8 @@ def _watch_change(change: Change) -> Watch | _Unwatched | None:
     return _Unwatched(keys.watch_parts(Key(change.keys["PK"], change.keys["SK"]))[3])
 
 
-def _place_or_watch(event: Sighting | Watch | _Unwatched) -> tuple[str, str]:
-    return _place(event) if isinstance(event, Sighting) else ("watch", event.watch_id)
+def _queue_key(event: Sighting | Watch | _Unwatched) -> tuple[str, str]:
+    return _area_and_category(event) if isinstance(event, Sighting) else ("watch", event.watch_id)
 
 
 def _new_sighting(change: Change) -> Sighting | None:
@@ -287,11 +294,11 @@ def _new_sighting(change: Change) -> Sighting | None:
     return sighting_from(change.new)
 
 
-def _place(sighting: Sighting) -> tuple[str, str]:
+def _area_and_category(sighting: Sighting) -> tuple[str, str]:
     return sighting.area, sighting.category
 
 
-def _known(context: Context, *, area: str | None = None, category: str | None = None) -> None:
+def _check_configured(context: Context, *, area: str | None = None, category: str | None = None) -> None:
     places = context.services.places
     if area is not None and area not in places.areas:
         raise BadUserInput(f"`area` must be one of: {', '.join(places.areas)}.", field="area")

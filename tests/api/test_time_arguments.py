@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strawberry.exceptions import StrawberryInputCoercionError
 
-from resolvers.earthquakes.earthquakes import LONGEST_WINDOW, days_of_window
+from resolvers.earthquakes.query_window import LONGEST_WINDOW, days_of_window
 from resolvers.shared import validation as validate
 from tests.support.earthquake_samples import quake, store
 from tests.support.served import NOON, Served

@@ -1,0 +1,100 @@
+"""The arguments of queries for earthquakes: time windows, and the factors of their cost.
+
+Cost factors are computed from the unvalidated arguments, which may have any type.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from strawberry.exceptions import StrawberryInputCoercionError
+
+from datastore.earthquakes.events import EARLIEST_MS, SeismicEventKind
+from datastore.errors import BadUserInput
+from datastore.model.timestamps import from_epoch_ms
+from datastore.session.pagination import SPARSE_AFTER
+from resolvers.shared import validation as validate
+
+DEFAULT_WINDOW = timedelta(days=30)
+LONGEST_WINDOW = timedelta(days=3_660)
+EARLIEST = from_epoch_ms(EARLIEST_MS)
+LARGEST_MAGNITUDE = 10
+# The maximum number of events read for each event of a page: beyond it, the query reads all events of a month anyway.
+MAX_SCANNED = 250.0
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """A time window, both ends inclusive, to the millisecond."""
+
+    start: datetime
+    end: datetime
+
+
+def window_of(now: datetime, start: datetime | None, end: datetime | None) -> Window:
+    """Return the window of a query's arguments. Raises `BadUserInput` naming the invalid argument."""
+    until = now if end is None else checked_time("end", end)
+    since = max(until - DEFAULT_WINDOW, EARLIEST) if start is None else checked_time("start", start)
+    if since > until:
+        raise BadUserInput("`start` must not be after `end`.", field="start")
+    if until - since > LONGEST_WINDOW:
+        raise BadUserInput(f"`start` may be at most {LONGEST_WINDOW.days} days before `end`.", field="start")
+    return Window(since, until)
+
+
+def days_between(arguments: Mapping[str, Any], now: datetime) -> float:
+    """Return the number of index partitions: one for each day, and those of the statistics by which days are skipped.
+
+    The statistics have one item and one partition for each year. Invalid arguments count as the longest window.
+    """
+    days = days_of_window(arguments, now)
+    return days if days <= 2 * SPARSE_AFTER else days + 3 + days // 366
+
+
+def days_of_window(arguments: Mapping[str, Any], now: datetime) -> float:
+    """Return the number of days of the window, by the unvalidated arguments."""
+    try:
+        until = parse_time(arguments.get("end")) or now
+        since = parse_time(arguments.get("start")) or until - DEFAULT_WINDOW
+    except (StrawberryInputCoercionError, OverflowError):
+        return 1.0 + LONGEST_WINDOW.days
+    return 1.0 + min(max((until.date() - since.date()).days, 0), LONGEST_WINDOW.days)
+
+
+def events_scanned_for_one(arguments: Mapping[str, Any]) -> float:
+    """Return the events read for each event of the minimum magnitude: 7 for 2.5 and 42 for 4.5, as in USGS's catalog.
+
+    The maximum is `MAX_SCANNED`, which is also the factor for events other than earthquakes.
+    """
+    if kind_of(arguments) is SeismicEventKind.OTHER:
+        return MAX_SCANNED
+    minimum = arguments.get("minMagnitude")
+    if isinstance(minimum, bool) or not isinstance(minimum, int | float) or not minimum > 0:
+        return 1.0
+    return float(max(1.0, min(10 ** (0.4 * min(minimum, LARGEST_MAGNITUDE)) / 1.5, MAX_SCANNED)))
+
+
+def kind_of(arguments: Mapping[str, Any]) -> SeismicEventKind | None:
+    """Return the kind of events; None for a value that the field rejects."""
+    kind = arguments.get("kind", SeismicEventKind.EARTHQUAKE)
+    return SeismicEventKind(kind) if isinstance(kind, str) and kind in SeismicEventKind.__members__ else None
+
+
+def parse_time(argument: object) -> datetime | None:
+    """Return the UTC time of an unvalidated argument.
+
+    Raises `StrawberryInputCoercionError` like the scalar DateTime, or `OverflowError`.
+    """
+    return None if argument is None else validate.parse_timestamp(argument).astimezone(UTC)
+
+
+def checked_time(name: str, time: datetime) -> datetime:
+    """Return the time in UTC. Raises `BadUserInput` for a year before 1000."""
+    try:
+        utc = time.astimezone(UTC)
+    except OverflowError:
+        utc = None
+    if utc is None or utc < EARLIEST:
+        raise BadUserInput(f"`{name}` must lie in the years 1000 to 9999 (UTC).", field=name)
+    return utc
