@@ -3,16 +3,17 @@
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
 import orjson
 
+from datastore.change_streams.consumer_table import ConsumerTable
 from datastore.change_streams.shards.shard_reader import sequence_of, time_of
 from datastore.dynamodb.client import RequestRefused
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import readable
-from datastore.keyspace.feeds import pipeline as keys
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import from_iso, iso, to_seconds
 from datastore.session.store import Store
@@ -43,10 +44,6 @@ class DeadLetter:
     attempts: int
     buried_at: datetime
     whole: bool = True
-
-    @property
-    def key(self) -> Key:
-        return keys.dead_letter(self.table, iso(self.moment), self.sequence, self.id)
 
     @property
     def event(self) -> str:
@@ -80,44 +77,53 @@ def letter_of(
 class DeadLetters:
     """The dead letters of all tables."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, table: ConsumerTable) -> None:
         self._store = store
+        self._table = table
 
     async def bury(self, letter: DeadLetter) -> None:
         """FEED-P3: store a letter for `KEPT`, in place of an earlier one for the same record and handler."""
         text = orjson.dumps(letter.record)
         if len(text) > MOST_BYTES:
-            await self._store.put(keys.BURY, _item(letter, _without_images(letter.record), whole=False))
+            await self._put(letter, _without_images(letter.record), whole=False)
             return
         try:
-            await self._store.put(keys.BURY, _item(letter, text, whole=letter.whole))
+            await self._put(letter, text, whole=letter.whole)
         except RequestRefused as refused:
             if refused.code != "ValidationException":
                 raise
-            await self._store.put(keys.BURY, _item(letter, _without_images(letter.record), whole=False))
+            await self._put(letter, _without_images(letter.record), whole=False)
 
     async def forget(self, letter: DeadLetter) -> None:
         """FEED-P3: delete a letter that was replayed."""
-        await self._store.delete(keys.UNBURY, letter.key)
+        await self._store.delete(self._table.delete_dead_letter, self._key(letter))
+
+    async def _put(self, letter: DeadLetter, record: bytes, *, whole: bool) -> None:
+        await self._store.put(self._table.put_dead_letter, _item(letter, self._key(letter), record, whole=whole))
+
+    def _key(self, letter: DeadLetter) -> Key:
+        return self._table.dead_letter_key(letter.table, iso(letter.moment), letter.sequence, letter.id)
 
 
-async def every_letter(open_store: Callable[[], Store], table: str, now: datetime) -> AsyncIterator[DeadLetter]:
+async def every_letter(
+    open_store: Callable[[], Store], consumer_table: ConsumerTable, table: str, now: datetime
+) -> AsyncIterator[DeadLetter]:
     """FEED-P3: yield a table's letters, oldest first, without expired ones.
 
     A new store reads each page, since the caller may take long for each letter.
     """
-    values = {"partition": keys.dead_letters(table), "now": to_seconds(now)}
+    values = {"partition": consumer_table.dead_letters_partition(table), "now": to_seconds(now)}
     start: Item | None = None
     while True:
-        page = await open_store().query(keys.DEAD_LETTERS, values, start=start)
-        for letter in readable(letter_from, page.items):
+        page = await open_store().query(consumer_table.list_dead_letters, values, start=start)
+        for letter in readable(partial(letter_from, consumer_table), page.items):
             yield letter
         if (start := page.next_start) is None:
             return
 
 
-def letter_from(item: Mapping[str, Any]) -> DeadLetter:
-    table, moment, sequence, letter_id = keys.dead_letter_parts(Key(item["PK"], item["SK"]))
+def letter_from(consumer_table: ConsumerTable, item: Mapping[str, Any]) -> DeadLetter:
+    table, moment, sequence, letter_id = consumer_table.dead_letter_parts(Key(item["PK"], item["SK"]))
     return DeadLetter(
         table=table,
         id=letter_id,
@@ -133,11 +139,11 @@ def letter_from(item: Mapping[str, Any]) -> DeadLetter:
     )
 
 
-def _item(letter: DeadLetter, record: bytes, *, whole: bool) -> dict[str, Any]:
+def _item(letter: DeadLetter, key: Key, record: bytes, *, whole: bool) -> dict[str, Any]:
     # The record is stored as text: it may be invalid because its attribute values are.
     return {
-        "PK": letter.key.partition,
-        "SK": letter.key.sort,
+        "PK": key.partition,
+        "SK": key.sort,
         "handler": letter.handler,
         "record": record.decode(),
         "error_type": letter.error_type,

@@ -12,9 +12,9 @@ from datetime import datetime, timedelta
 from hashlib import sha256
 from typing import Any
 
+from datastore.change_streams.consumer_table import ConsumerTable
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.client import TransactionCancelled
-from datastore.keyspace.feeds import pipeline as keys
 from datastore.model.access_patterns import Table
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import to_seconds
@@ -58,7 +58,7 @@ def name_of(handler: str, change: Change) -> str:
     return f"{handler}:{sha256(text.encode()).hexdigest()[:32]}"
 
 
-async def apply(store: Store, effects: Sequence[Effect], now: datetime) -> None:
+async def apply(store: Store, table: ConsumerTable, effects: Sequence[Effect], now: datetime) -> None:
     """Apply the effects that were not applied before, in few transactions: writes to one item are merged.
 
     Of effects with one name the first counts. Raises the store's error for a transaction, without the transactions
@@ -68,7 +68,7 @@ async def apply(store: Store, effects: Sequence[Effect], now: datetime) -> None:
     for effect in effects:
         unique.setdefault(effect.name, effect)
     for pack in _packs(unique.values()):
-        await _apply(store, pack, now)
+        await _apply(store, table, pack, now)
 
 
 def _packs(effects: Iterable[Effect]) -> Iterator[list[Effect]]:
@@ -86,15 +86,15 @@ def _packs(effects: Iterable[Effect]) -> Iterator[list[Effect]]:
         yield pack
 
 
-async def _apply(store: Store, pack: list[Effect], now: datetime) -> None:
+async def _apply(store: Store, table: ConsumerTable, pack: list[Effect], now: datetime) -> None:
     gone: set[Address] = set()
     newer: set[Address] = set()  # items that were found with a later value
     while pack:
         left = [write for write in _merged(pack) if _address(write) not in gone]
         writes = [_numbers_alone(write) if _address(write) in newer else write for write in left]
-        actions = [_mark(effect, now) for effect in pack] + [_action(write) for write in writes]
+        actions = [_mark(table, effect, now) for effect in pack] + [_action(write) for write in writes]
         try:
-            await store.transact(keys.APPLY, actions)
+            await store.transact(table.apply_effects, actions)
             return
         except TransactionCancelled as cancelled:
             failed = [at for at, reason in enumerate(cancelled.reasons) if reason == "ConditionalCheckFailed"]
@@ -135,10 +135,10 @@ def _merged(pack: Sequence[Effect]) -> list[Write]:
     return [write for write in merged.values() if write.set or any(write.add.values())]
 
 
-def _mark(effect: Effect, now: datetime) -> Action:
-    key = keys.effect(effect.name)
+def _mark(table: ConsumerTable, effect: Effect, now: datetime) -> Action:
+    key = table.effect_key(effect.name)
     item = {"PK": key.partition, "SK": key.sort, "expiresAt": to_seconds(now + MARK_LIFETIME)}
-    return Action("Put", item=item, condition=keys.APPLY.condition)
+    return Action("Put", item=item, condition=table.apply_effects.condition)
 
 
 def _action(write: Write) -> Action:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
+from datastore.change_streams.consumer_table import ConsumerTable
 from datastore.dynamodb.records import readable
-from datastore.keyspace.feeds import pipeline as keys
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.timestamps import to_seconds
 from datastore.session.store import Store
@@ -40,8 +40,17 @@ class Lease:
 class Leases:
     """The leases of one stream, as one instance of a consumer (`owner`) takes and holds them."""
 
-    def __init__(self, store: Store, stream: str, owner: str, now: datetime, seconds: float = LIFETIME_SECONDS) -> None:
+    def __init__(
+        self,
+        store: Store,
+        table: ConsumerTable,
+        stream: str,
+        owner: str,
+        now: datetime,
+        seconds: float = LIFETIME_SECONDS,
+    ) -> None:
         self._store = store
+        self._table = table
         self._stream = stream
         self._owner = owner
         self._now = now
@@ -49,7 +58,8 @@ class Leases:
 
     async def all(self) -> list[Lease]:
         """FEED-P1: return all leases, including those of ended shards."""
-        found = self._store.query_all(keys.LEASES, {"partition": keys.leases(self._stream)})
+        values = {"partition": self._table.leases_partition(self._stream)}
+        found = self._store.query_all(self._table.list_leases, values)
         return readable(lease_from, [item async for item in found])
 
     async def take(self, shard_id: str, seen: Lease | None) -> Lease | None:
@@ -59,7 +69,7 @@ class Leases:
         """
         fence, held = (0, None) if seen is None else (seen.fence, seen.held_until)
         values = {"seen": fence, "held": held or 0, "owner": self._owner, "one": 1, "until": self._until()}
-        written = await self._update(keys.TAKE_LEASE, shard_id, **values)
+        written = await self._update(self._table.take_lease, shard_id, **values)
         lease = None if written.item is None else lease_from(written.item)
         # The response to an earlier attempt may have been lost.
         is_mine = written.ok or (lease is not None and (lease.owner, lease.fence) == (self._owner, fence + 1))
@@ -73,28 +83,28 @@ class Leases:
     async def hold(self, lease: Lease) -> Lease | None:
         """FEED-P1: renew a lease and return it; None if another owner has taken it: this instance must stop."""
         values = {**self._mine(lease), "until": self._until(lease)}
-        written = await self._update(keys.HOLD_LEASE, lease.shard_id, **values)
+        written = await self._update(self._table.renew_lease, lease.shard_id, **values)
         return replace(lease, held_until=values["until"]) if written.ok else None
 
     async def checkpoint(self, lease: Lease, sequence: str) -> Lease | None:
         """FEED-P1: store a checkpoint, renew the lease and return it; None if another owner has taken it."""
         values = {**self._mine(lease), "until": self._until(lease), "checkpoint": sequence}
-        written = await self._update(keys.CHECKPOINT, lease.shard_id, **values)
+        written = await self._update(self._table.checkpoint, lease.shard_id, **values)
         return replace(lease, checkpoint=sequence, held_until=values["until"]) if written.ok else None
 
     async def end(self, lease: Lease) -> bool:
         """FEED-P1: note that the shard is handled to its end. Return False if another owner has taken the lease."""
         values = {**self._mine(lease), "yes": True, "gone": to_seconds(self._now + KEPT_ENDED)}
-        written = await self._update(keys.END_SHARD, lease.shard_id, **values)
+        written = await self._update(self._table.end_shard, lease.shard_id, **values)
         ended_before = written.item is not None and written.item.get("ended") is True
         return written.ok or (written.is_retry and ended_before)
 
     async def release(self, lease: Lease) -> bool:
         """FEED-P1: release a lease. Return False if another owner has taken it."""
-        return (await self._update(keys.RELEASE_LEASE, lease.shard_id, **self._mine(lease))).ok
+        return (await self._update(self._table.release_lease, lease.shard_id, **self._mine(lease))).ok
 
     async def _update(self, pattern: AccessPattern, shard_id: str, **values: Any) -> WriteResult:
-        return await self._store.update(pattern, keys.lease(self._stream, shard_id), **values)
+        return await self._store.update(pattern, self._table.lease_key(self._stream, shard_id), **values)
 
     def _mine(self, lease: Lease) -> dict[str, Any]:
         return {"owner": self._owner, "fence": lease.fence}

@@ -11,6 +11,7 @@ from typing import Any
 from datastore.change_streams.dead_letters import DeadLetter, DeadLetters, letter_of
 from datastore.change_streams.shards.stream_reader import Change, decode_change, encode_change
 from datastore.dynamodb.retry.backoff import Backoff
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.session.store import Store
 from pipelines.consumer.failures import (
     OUTAGE,
@@ -196,7 +197,7 @@ class BatchProcessor:
         self._metrics.buried(letter.table, letter.handler)
 
     async def _keep(self, letter: DeadLetter) -> None:
-        await DeadLetters(self._open_store()).bury(letter)
+        await DeadLetters(self._open_store(), CONSUMER_TABLE).bury(letter)
 
     async def _waited_out(self, what: str, ask: Callable[[], Awaitable[None]], passes: Passes) -> None:
         def tell(problem: Exception) -> None:

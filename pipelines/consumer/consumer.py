@@ -13,6 +13,7 @@ from datetime import datetime
 from datastore.change_streams.leases import Lease, Leases
 from datastore.change_streams.shards.listing import ShardListing
 from datastore.change_streams.shards.shard_reader import ListedShard, ShardCursor, ShardGone, Wire, stream_of
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.model.access_patterns import Table
 from datastore.session.store import Store
 from pipelines.consumer.batches import BatchProcessor
@@ -234,4 +235,6 @@ class Consumer:
 
     def _leases(self) -> Leases:
         leased = f"{self._stream} {self._group}" if self._group else self._stream
-        return Leases(self._open_store(), leased, self._instance_id, self._now(), self._pace.lease_seconds)
+        return Leases(
+            self._open_store(), CONSUMER_TABLE, leased, self._instance_id, self._now(), self._pace.lease_seconds
+        )

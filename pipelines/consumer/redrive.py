@@ -6,6 +6,7 @@ from datetime import datetime
 
 from datastore.change_streams.dead_letters import DeadLetter, DeadLetters, letter_of
 from datastore.change_streams.shards.stream_reader import decode_change
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.session.store import Store
 from pipelines.consumer.batches import DECODING
 from pipelines.consumer.failures import is_outage
@@ -37,7 +38,7 @@ class Redrive:
             if is_outage(problem):
                 raise
             return await self._kept(letter, problem)
-        await DeadLetters(self._open_store()).forget(letter)
+        await DeadLetters(self._open_store(), CONSUMER_TABLE).forget(letter)
         return None
 
     async def _handle(self, letter: DeadLetter) -> None:
@@ -59,5 +60,5 @@ class Redrive:
     async def _kept(self, letter: DeadLetter, problem: Exception) -> DeadLetter:
         again = letter_of(letter.table, letter.handler, letter.record, problem, letter.attempts + 1, self._now())
         kept = replace(letter, error_type=again.error_type, error=again.error, attempts=again.attempts)
-        await DeadLetters(self._open_store()).bury(kept)
+        await DeadLetters(self._open_store(), CONSUMER_TABLE).bury(kept)
         return kept

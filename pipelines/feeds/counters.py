@@ -22,6 +22,7 @@ from datastore.feeds.posts import Post, created_post, deleted_post
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import leaderboards, posts, users
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from datastore.session.store import Store
 from pipelines.feeds.leaderboard_refresh import SHOWN, LeaderboardRefresh, Period
@@ -57,7 +58,7 @@ class Counters:
         if not counted:
             return
         store = self._open_store()
-        await effects.apply(store, counted, now)
+        await effects.apply(store, CONSUMER_TABLE, counted, now)
         await self._leaderboards.refresh(LeaderboardSnapshots(store), _changed_names(counted))
 
 

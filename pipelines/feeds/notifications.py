@@ -37,6 +37,7 @@ from datastore.feeds.notifications import (
 from datastore.feeds.posts import Post, created_post, deleted_post
 from datastore.feeds.visibility import Visibility
 from datastore.keyspace.feeds import notifications as keys
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.model.timestamps import epoch_ms, from_epoch_ms, iso
 from datastore.session.store import Store
 from pipelines.feeds.bounded_gather import bounded_gather
@@ -84,7 +85,7 @@ class NotificationHandler:
             Effect(self._effect(pending), (notification_write(pending.notification),) if is_allowed else ())
             for pending, is_allowed in zip(notifications, allowed, strict=True)
         ]
-        await effects.apply(store, notified, now)
+        await effects.apply(store, CONSUMER_TABLE, notified, now)
 
     async def _retract(self, store: Store, changes: Sequence[Change], now: datetime) -> None:
         """Delete the unread notifications of deleted items, and those of a like only if its post is deleted.
@@ -97,7 +98,9 @@ class NotificationHandler:
         notifications = [pending for like in likes if like.post_id in unavailable for pending in _of_like(like)]
         notifications += [pending for change in changes for pending in _of_deletion(change)]
         notifications = [pending for pending in notifications if pending.notification.is_kept_at(now)]
-        await effects.apply(store, [Effect(self._effect(pending), ()) for pending in notifications], now)
+        await effects.apply(
+            store, CONSUMER_TABLE, [Effect(self._effect(pending), ()) for pending in notifications], now
+        )
         await retract(store, [pending.notification for pending in notifications])
         posts = [post for change in changes if (post := deleted_post(change)) is not None]
         # Only the author could like a private post or comment on it: there is nothing to delete.

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from datastore.change_streams.dead_letters import DeadLetter, every_letter
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.timestamps import iso
 from pipelines.consumer.metrics import LOCAL
@@ -81,7 +82,7 @@ def list_letters(
     """Show the dead letters, oldest first."""
 
     async def show(gateway: Gateway) -> None:
-        async for letter in every_letter(gateway.open_store, FEED.name, utc_now()):
+        async for letter in every_letter(gateway.open_store, CONSUMER_TABLE, FEED.name, utc_now()):
             typer.echo(json.dumps(_described(letter)) if as_json else _line(letter))
 
     with_gateway(show, store_options(store, data_dir, memory, prefix, region))
@@ -103,7 +104,7 @@ def replay_letters(
         raise typer.BadParameter("name ids, or give --all", param_hint="IDS")
 
     async def replay(gateway: Gateway) -> None:
-        letters = every_letter(gateway.open_store, FEED.name, utc_now())
+        letters = every_letter(gateway.open_store, CONSUMER_TABLE, FEED.name, utc_now())
         handlers = feed_handlers(gateway.open_store, utc_now, fan_out_bound=fan_out_bound)
         handlers.append(gateway.background.search_sync())
         replaying = Redrive(handlers, gateway.open_store, utc_now)

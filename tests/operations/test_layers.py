@@ -90,12 +90,6 @@ def test_the_server_does_not_know_how_calls_to_dynamodb_are_made() -> None:
 # The mechanisms of the datastore, which know no table, and what knows tables.
 MECHANISMS = ("change_streams", "dynamodb", "errors", "model", "queues", "session", "tasks")
 OF_SYSTEMS = ("earthquakes", "feeds", "gateway", "keyspace", "matches", "photos", "sightings")
-# A consumer's leases, marks and dead letters are in one table for all streams, which the feed's pages declare.
-IN_THE_TABLE_OF_CONSUMERS = {
-    ("datastore/change_streams/dead_letters.py", "datastore.keyspace.feeds.pipeline"),
-    ("datastore/change_streams/exactly_once.py", "datastore.keyspace.feeds.pipeline"),
-    ("datastore/change_streams/leases.py", "datastore.keyspace.feeds.pipeline"),
-}
 
 
 def modules_imported(source: Path) -> set[str]:
@@ -117,7 +111,7 @@ def test_mechanisms_know_no_table() -> None:
         if name.split(".")[:1] == ["datastore"] and name.split(".")[1] in OF_SYSTEMS
     }
 
-    assert found == IN_THE_TABLE_OF_CONSUMERS
+    assert found == set()
 
 
 def test_the_client_knows_no_session() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from datastore.change_streams.leases import Lease, Leases
 from datastore.change_streams.shards.shard_reader import stream_of
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.live_state import ActiveMatch
@@ -117,7 +118,7 @@ async def lease_of_feed(world: World) -> Lease:
     """Of the engine's one shard."""
     assert world.served.database is not None
     stream = await stream_of(world.served.database.client, FEED.name, world.served.database.prefix)
-    (lease,) = await Leases(world.served.store(), stream, "nobody", world.served.clock()).all()
+    (lease,) = await Leases(world.served.store(), CONSUMER_TABLE, stream, "nobody", world.served.clock()).all()
     return lease
 
 

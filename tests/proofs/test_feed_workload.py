@@ -16,6 +16,7 @@ from datastore.change_streams.leases import Leases
 from datastore.change_streams.shards.shard_reader import ShardCursor, shards_of, stream_of
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.database import StoreOptions
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from pipelines.consumer.batches import BatchProcessor
 from pipelines.consumer.handlers import Handler
@@ -207,9 +208,10 @@ async def _holds_the_lease(served: Served, process: multiprocessing.process.Base
     assert served.gateway.database is not None
     stream = await stream_of(served.gateway.database.client, FEED.name, served.gateway.database.prefix)
     owner = feed_process.instance_of(process.pid)
-    return [lease.owner for lease in await Leases(served.store(), stream, "nobody", feed_process.utc_now()).all()] == [
-        owner
-    ]
+    return [
+        lease.owner
+        for lease in await Leases(served.store(), CONSUMER_TABLE, stream, "nobody", feed_process.utc_now()).all()
+    ] == [owner]
 
 
 async def _started(options: StoreOptions) -> multiprocessing.process.BaseProcess:

@@ -17,6 +17,7 @@ from datastore.dynamodb.codec import encode_item
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds import pipeline as keys
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from datastore.session.store import Store
 from pipelines.consumer.batches import BatchProcessor
@@ -177,7 +178,7 @@ async def leases_of(database: Database, stream: str | None = None) -> dict[str, 
 
 async def letters_of(database: Database, at: datetime | None = None) -> list[DeadLetter]:
     """The feed's dead letters at a moment: now, unless it is given."""
-    found = every_letter(lambda: store_of(database), FEED.name, at or now())
+    found = every_letter(lambda: store_of(database), CONSUMER_TABLE, FEED.name, at or now())
     return [letter async for letter in found]
 
 

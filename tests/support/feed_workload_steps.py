@@ -9,6 +9,7 @@ from dataclasses import replace
 from datastore.change_streams.dead_letters import DeadLetter, every_letter
 from datastore.change_streams.leases import LIFETIME_SECONDS
 from datastore.dynamodb.retry.backoff import Backoff
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from pipelines.consumer.handlers import Handler
 from pipelines.feeds.fan_out import MAX_FOLLOWERS
@@ -46,4 +47,4 @@ async def pipeline(served: Served, handlers: Sequence[Handler] | None = None) ->
 
 
 async def buried(served: Served) -> list[DeadLetter]:
-    return [letter async for letter in every_letter(served.store, FEED.name, feed_process.utc_now())]
+    return [letter async for letter in every_letter(served.store, CONSUMER_TABLE, FEED.name, feed_process.utc_now())]

@@ -16,6 +16,7 @@ import aiohttp
 from datastore.change_streams.leases import Leases
 from datastore.change_streams.shards.shard_reader import stream_of
 from datastore.errors import DomainError
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from datastore.matches.active_matches import ActiveMatches
 from tests.support.deployment import CRICKETS, FEEDS, GATEWAYS, MATCH, Deployment, until
@@ -161,7 +162,7 @@ class Killer:
         assert self.served.database is not None
         try:
             stream = await stream_of(self.served.database.client, FEED.name, self.served.database.prefix)
-            leases = await Leases(self.served.store(), stream, "nobody", datetime.now(UTC)).all()
+            leases = await Leases(self.served.store(), CONSUMER_TABLE, stream, "nobody", datetime.now(UTC)).all()
         except DomainError:
             return False
         owners = {lease.owner for lease in leases}

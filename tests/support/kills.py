@@ -15,6 +15,7 @@ import aiohttp
 
 from datastore.change_streams.dead_letters import every_letter
 from datastore.database import Database
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match
@@ -134,7 +135,9 @@ class World:
         await compare(self.workload)
         await self.check_facts(database)
         await self.uploads.check(database, self.deployment.objects, SETTLING_SECONDS)
-        assert [letter async for letter in every_letter(self.served.store, FEED.name, datetime.now(UTC))] == []
+        assert [
+            letter async for letter in every_letter(self.served.store, CONSUMER_TABLE, FEED.name, datetime.now(UTC))
+        ] == []
         final = await ActiveMatches(self.served.store(), self.served.clock()).latest(MATCH)
         assert final is not None
         for viewer in self.viewers:

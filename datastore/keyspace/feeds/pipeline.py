@@ -8,6 +8,7 @@
 | dead letter | `DEAD#<table>` / `<ts>#<sequence>#<id>` |
 """
 
+from datastore.change_streams.consumer_table import ConsumerTable
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import AccessPattern, Table, Who
@@ -153,6 +154,25 @@ SAVE_PROGRESS = AccessPattern(
     table=FEED_PIPELINE,
     operations=("PutItem",),
     who=Who.INTERNAL,
+)
+
+CONSUMER_TABLE = ConsumerTable(
+    list_leases=LEASES,
+    take_lease=TAKE_LEASE,
+    renew_lease=HOLD_LEASE,
+    checkpoint=CHECKPOINT,
+    end_shard=END_SHARD,
+    release_lease=RELEASE_LEASE,
+    leases_partition=leases,
+    lease_key=lease,
+    apply_effects=APPLY,
+    effect_key=effect,
+    put_dead_letter=BURY,
+    list_dead_letters=DEAD_LETTERS,
+    delete_dead_letter=UNBURY,
+    dead_letters_partition=dead_letters,
+    dead_letter_key=dead_letter,
+    dead_letter_parts=dead_letter_parts,
 )
 
 PATTERNS = (

@@ -15,6 +15,7 @@ from datastore.change_streams.dead_letters import DeadLetters, letter_of
 from datastore.change_streams.shards.stream_reader import encode_change
 from datastore.database import StoreOptions
 from datastore.feeds.home_feeds import source_item
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.model.identity import Role
 from datastore.model.timestamps import iso
 from pipelines.consumer.redrive import Redrive
@@ -217,7 +218,7 @@ async def test_dead_letters_of_them_are_replayed(served: Served) -> None:
     for handler in pipeline.handlers:
         for change in changes:
             letter = letter_of("feed", handler.name, encode_change(change), KeyError("post_author"), 6, NOON)
-            await DeadLetters(store_of(database)).bury(letter)
+            await DeadLetters(store_of(database), CONSUMER_TABLE).bury(letter)
     replay = Redrive(pipeline.handlers, lambda: store_of(database), served.clock)
 
     left = [await replay.replay(letter) for letter in await letters_of(database, NOON)]
@@ -235,7 +236,7 @@ async def test_the_command_replays_them(served: Served, store_options: StoreOpti
     write(served, like("abc123"))
     (change,) = (await feed_changes(pipeline.database))[-1:]
     letter = letter_of("feed", "counters", encode_change(change), KeyError("post_author"), 6, utc_now())
-    await DeadLetters(store_of(pipeline.database)).bury(letter)
+    await DeadLetters(store_of(pipeline.database), CONSUMER_TABLE).bury(letter)
 
     store = ("--store", store_options.store, "--prefix", store_options.prefix)
     ended = await asyncio.to_thread(run_here, "dlq", "replay", letter.id, *store)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner, Result
 from datastore.change_streams.dead_letters import DeadLetter, DeadLetters, letter_of
 from datastore.change_streams.shards.stream_reader import Change, decode_change, encode_change
 from datastore.database import Database, StoreOptions
-from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE, FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
 from gateway import cli
 from pipelines.feeds.counters import Counters
@@ -27,7 +27,7 @@ BUG = ValueError("a bug")
 async def bury(database: Database, *records: dict[str, Any], handler: str = "counters") -> list[DeadLetter]:
     for number, one in enumerate(records):
         letter = letter_of(FEED.name, handler, one, BUG, 6, now() + timedelta(milliseconds=number))
-        await DeadLetters(store_of(database)).bury(letter)
+        await DeadLetters(store_of(database), CONSUMER_TABLE).bury(letter)
     return await letters_of(database)
 
 
@@ -98,7 +98,7 @@ async def test_letters_of_one_second_come_in_the_order_of_their_changes(database
 async def test_expired_letters_are_neither_listed_nor_replayed(database: Database, options: list[str]) -> None:
     change = await a_like(database)
     old = letter_of(FEED.name, "counters", encode_change(change), BUG, 6, now() - timedelta(days=14, seconds=1))
-    await DeadLetters(store_of(database)).bury(old)
+    await DeadLetters(store_of(database), CONSUMER_TABLE).bury(old)
 
     listed, one, every = (
         await dlq("list", *options),

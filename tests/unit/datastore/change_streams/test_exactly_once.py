@@ -10,7 +10,7 @@ from datastore.database import Database
 from datastore.dynamodb.client import Client, TransactionCancelled
 from datastore.keyspace.feeds import leaderboards, posts
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
-from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE, FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import to_seconds
@@ -37,17 +37,19 @@ async def test_an_effect_is_applied_once_however_often_it_comes(database: Databa
     effects = [adding("one", "tea"), adding("two", "tea"), adding("three", "cake")]
 
     for _ in range(3):
-        await apply(store_of(database), effects, NOON)
-    await apply(store_of(database), [*effects[1:], adding("four", "cake"), adding("four", "cake")], NOON)
+        await apply(store_of(database), CONSUMER_TABLE, effects, NOON)
+    await apply(
+        store_of(database), CONSUMER_TABLE, [*effects[1:], adding("four", "cake"), adding("four", "cake")], NOON
+    )
 
     assert await counted(database) == {"tea": 2, "cake": 2}
 
 
 async def test_what_is_left_of_a_batch_is_applied_in_the_second_try_of_its_transaction(database: Database) -> None:
-    await apply(store_of(database), [adding(f"{number}", "tea") for number in range(0, 60, 2)], NOON)
+    await apply(store_of(database), CONSUMER_TABLE, [adding(f"{number}", "tea") for number in range(0, 60, 2)], NOON)
     store = store_of(database)
 
-    await apply(store, [adding(f"{number}", "tea") for number in range(60)], NOON)
+    await apply(store, CONSUMER_TABLE, [adding(f"{number}", "tea") for number in range(60)], NOON)
 
     assert await counted(database) == {"tea": 60}
     assert [call.operation for call in store.meter.calls] == ["TransactWriteItems"] * 2
@@ -56,7 +58,7 @@ async def test_what_is_left_of_a_batch_is_applied_in_the_second_try_of_its_trans
 async def test_effects_fill_transactions_and_what_they_write_to_one_item_is_one_write(database: Database) -> None:
     store = store_of(database)
 
-    await apply(store, [adding(f"{number}", "tea") for number in range(150)], NOON)
+    await apply(store, CONSUMER_TABLE, [adding(f"{number}", "tea") for number in range(150)], NOON)
 
     assert await counted(database) == {"tea": 150}
     assert [len(call.request["TransactItems"]) for call in store.meter.calls] == [100, 52]
@@ -65,7 +67,7 @@ async def test_effects_fill_transactions_and_what_they_write_to_one_item_is_one_
 async def test_effects_on_many_items_are_spread_over_as_many_transactions_as_it_takes(database: Database) -> None:
     store = store_of(database)
 
-    await apply(store, [adding(f"{number}", f"tag{number}") for number in range(120)], NOON)
+    await apply(store, CONSUMER_TABLE, [adding(f"{number}", f"tag{number}") for number in range(120)], NOON)
 
     assert await counted(database) == {f"tag{number}": 1 for number in range(120)}
     assert [len(call.request["TransactItems"]) for call in store.meter.calls] == [100, 100, 40]
@@ -74,8 +76,8 @@ async def test_effects_on_many_items_are_spread_over_as_many_transactions_as_it_
 async def test_what_adds_up_to_nothing_writes_a_mark_alone(database: Database) -> None:
     effects = [adding("up", "tea", posts=1), adding("down", "tea", posts=-1)]
 
-    await apply(store_of(database), effects, NOON)
-    await apply(store_of(database), effects[:1], NOON)
+    await apply(store_of(database), CONSUMER_TABLE, effects, NOON)
+    await apply(store_of(database), CONSUMER_TABLE, effects[:1], NOON)
 
     assert await items_of(database, FEED_METRICS) == []
     assert len(await items_of(database, FEED_PIPELINE)) == 2
@@ -87,7 +89,7 @@ async def test_of_values_that_are_set_the_last_counts(database: Database) -> Non
         for number in range(5)
     ]
 
-    await apply(store_of(database), effects, NOON)
+    await apply(store_of(database), CONSUMER_TABLE, effects, NOON)
 
     (item,) = await items_of(database, FEED_METRICS)
     assert (item["posts"], item["last"]) == (5, 4)
@@ -98,7 +100,7 @@ async def test_of_effects_of_one_name_the_first_counts_together_or_apart(databas
     first, second = adding("told", "tea"), adding("told", "cake")
 
     for batch in [[first, second]] if at_once else [[first], [second]]:
-        await apply(store_of(database), batch, NOON)
+        await apply(store_of(database), CONSUMER_TABLE, batch, NOON)
 
     assert await counted(database) == {"tea": 1}
 
@@ -110,9 +112,9 @@ async def test_a_write_whose_condition_does_not_hold_is_left_out_alone_and_for_g
         adding("other", "tea"),
     ]
 
-    await apply(store_of(database), effects, NOON)
+    await apply(store_of(database), CONSUMER_TABLE, effects, NOON)
     await put(database, post_item("p1"))
-    await apply(store_of(database), effects, NOON)
+    await apply(store_of(database), CONSUMER_TABLE, effects, NOON)
 
     assert await counted(database) == {"tea": 2}
     assert [item["likes"] for item in await items_of(database, FEED)] == [0]
@@ -121,7 +123,9 @@ async def test_a_write_whose_condition_does_not_hold_is_left_out_alone_and_for_g
 async def test_two_who_apply_the_same_effects_at_the_same_time_apply_them_once(database: Database) -> None:
     effects = [adding(f"{number}", f"tag{number % 3}") for number in range(60)]
 
-    await asyncio.gather(*[apply(store_of(database), effects[start:], NOON) for start in (0, 0, 20, 40)])
+    await asyncio.gather(
+        *[apply(store_of(database), CONSUMER_TABLE, effects[start:], NOON) for start in (0, 0, 20, 40)]
+    )
 
     assert await counted(database) == {"tag0": 20, "tag1": 20, "tag2": 20}
 
@@ -131,7 +135,7 @@ async def test_an_answer_that_is_lost_leaves_the_effect_applied_once(
 ) -> None:
     proxy.faults.append(lose_answer)
 
-    await apply(store_of(database, client), [adding("one", "tea")], NOON)
+    await apply(store_of(database, client), CONSUMER_TABLE, [adding("one", "tea")], NOON)
 
     assert await counted(database) == {"tea": 1}
 
@@ -142,13 +146,13 @@ async def test_what_cannot_be_applied_raises_and_leaves_nothing_behind(database:
     impossible = Effect("no", (Write(FEED, Key(item["PK"], item["SK"]), add={"name": 1}),))
 
     with pytest.raises(TransactionCancelled, match="ValidationError"):
-        await apply(store_of(database), [adding("one", "tea"), impossible], NOON)
+        await apply(store_of(database), CONSUMER_TABLE, [adding("one", "tea"), impossible], NOON)
 
     assert await items_of(database, FEED_METRICS) == await items_of(database, FEED_PIPELINE) == []
 
 
 async def test_marks_are_kept_longer_than_streams_and_dead_letters(database: Database) -> None:
-    await apply(store_of(database), [adding("one", "tea")], NOON)
+    await apply(store_of(database), CONSUMER_TABLE, [adding("one", "tea")], NOON)
 
     (mark,) = await items_of(database, FEED_PIPELINE)
     assert mark["expiresAt"] == to_seconds(NOON + MARK_LIFETIME)

@@ -39,6 +39,7 @@ from datastore.infrastructure.policies import LONGEST, MOST_CHARACTERS, policies
 from datastore.infrastructure.tables import definition
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.earthquakes import EARTHQUAKES
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.photos.table import SPARKS
 from datastore.keyspace.sightings import BLIP
@@ -366,7 +367,7 @@ async def test_dead_letters_may_be_handled_again(
     await put(database, user_item("ada"), post := post_item("p1"), like_item(post))
     record = encode_change((await feed_changes(database))[-1])
     letter = letter_of(FEED.name, "counters", record, ValueError("a bug"), 6, utc_now() - timedelta(seconds=5))
-    await DeadLetters(store_of(database)).bury(letter)
+    await DeadLetters(store_of(database), CONSUMER_TABLE).bury(letter)
 
     await command(store_options, "dlq", "list")
     await command(store_options, "dlq", "replay", "--all")

@@ -16,7 +16,7 @@ from datastore.change_streams.shards.shard_reader import ShardCursor, sequence_o
 from datastore.database import Database, StoreOptions
 from datastore.dynamodb.client import Client
 from datastore.engine.ttl_sweeper import sweep
-from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE, FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
 from runtime.container import Gateway
 from server.settings import Misconfigured, Settings
@@ -145,7 +145,7 @@ async def test_whoever_loses_a_lease_stops_at_once_and_notes_nothing(database: D
         await until(lambda: gate.inside == 1)
         stream, shard_id = await the_shard(database)
         seen = (await leases_of(database))[shard_id]
-        taken = await Leases(store_of(database), stream, "thief", now(), 60).take(shard_id, seen)
+        taken = await Leases(store_of(database), CONSUMER_TABLE, stream, "thief", now(), 60).take(shard_id, seen)
         await until(lambda: gate.left_early == 1 and not instance.consumer.working)
         gate.opened.set()
         assert (await leases_of(database))[shard_id] == taken
@@ -186,7 +186,7 @@ async def test_an_outage_is_waited_out_and_nothing_is_lost(database: Database, p
 
 
 async def test_a_lease_moves_though_its_holders_clock_stands_still(database: Database) -> None:
-    leases = Leases(store_of(database), "stream", "me", now())
+    leases = Leases(store_of(database), CONSUMER_TABLE, "stream", "me", now())
     lease = await leases.take("shard", None)
     assert lease is not None
     held = await leases.hold(lease)
@@ -198,13 +198,13 @@ async def test_a_lease_moves_though_its_holders_clock_stands_still(database: Dat
 
 async def test_a_lease_is_taken_though_the_answer_was_lost(database: Database, proxy: Proxy, client: Client) -> None:
     proxy.faults.append(lose_answer)
-    mine = await Leases(store_of(database, client), "stream", "me", now()).take("shard", None)
-    others = await Leases(store_of(database), "stream", "other", now()).take("shard", None)
+    mine = await Leases(store_of(database, client), CONSUMER_TABLE, "stream", "me", now()).take("shard", None)
+    others = await Leases(store_of(database), CONSUMER_TABLE, "stream", "other", now()).take("shard", None)
     assert (mine and mine.fence, others) == (1, None)
 
 
 async def test_a_lease_that_moved_since_it_was_seen_is_not_taken(database: Database) -> None:
-    mine, other = (Leases(store_of(database), "stream", name, now()) for name in ("me", "other"))
+    mine, other = (Leases(store_of(database), CONSUMER_TABLE, "stream", name, now()) for name in ("me", "other"))
     seen = await mine.take("shard", None)
     assert seen is not None
     held = await mine.hold(seen)
@@ -213,7 +213,7 @@ async def test_a_lease_that_moved_since_it_was_seen_is_not_taken(database: Datab
 
 
 async def test_what_is_given_back_may_be_taken_by_whoever_saw_it_held(database: Database) -> None:
-    mine, other = (Leases(store_of(database), "stream", name, now()) for name in ("me", "other"))
+    mine, other = (Leases(store_of(database), CONSUMER_TABLE, "stream", name, now()) for name in ("me", "other"))
     seen = await mine.take("shard", None)
     assert seen is not None
     await mine.release(seen)

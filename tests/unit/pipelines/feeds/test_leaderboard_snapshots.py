@@ -15,6 +15,7 @@ from datastore.errors import Throttled
 from datastore.feeds.leaderboard_snapshots import LeaderboardMember, LeaderboardSnapshot, LeaderboardSnapshots
 from datastore.keyspace.feeds import leaderboards as keys
 from datastore.keyspace.feeds.leaderboards import FEED_METRICS
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.model.timestamps import to_seconds
 from pipelines.feeds.leaderboard_refresh import CONFLICTS, SHOWN, STORED_FACTOR, LeaderboardRefresh, Period, merge
 from tests.support.fault_proxy import Proxy, forward, lose_answer
@@ -44,7 +45,7 @@ async def add(database: Database, steps: Iterable[tuple[str, int]], period: Peri
         Write(FEED_METRICS, keys.count(*period, name), add={"posts": step, "score": step}) for name, step in steps
     ]
     made = [Effect(f"{next(numbers)}", (write,)) for write in writes]
-    await effects.apply(store_of(database), made, NOON)
+    await effects.apply(store_of(database), CONSUMER_TABLE, made, NOON)
 
 
 async def board_item(database: Database, period: Period = DAY) -> dict[str, object]:

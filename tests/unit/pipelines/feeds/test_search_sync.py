@@ -14,6 +14,7 @@ from datastore.change_streams.shards.shard_reader import stream_of
 from datastore.change_streams.shards.stream_reader import encode_change
 from datastore.database import Database, StoreOptions
 from datastore.errors import Unavailable
+from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.posts import IS_LIVE
 from datastore.keyspace.feeds.posts import post as post_key
 from datastore.keyspace.feeds.table import FEED
@@ -245,7 +246,7 @@ async def test_a_dead_letter_of_the_index_is_replayed(database: Database, index:
     change = inserted(post_item("p1", tags=["x"]))
     sync = SearchSync(index, lambda: store_of(database), SearchMetrics(StreamMetrics().registry))
     letter = letter_of(FEED.name, sync.name, encode_change(change), ValueError("refused"), 6, now())
-    await DeadLetters(store_of(database)).bury(letter)
+    await DeadLetters(store_of(database), CONSUMER_TABLE).bury(letter)
 
     assert await Redrive([sync], lambda: store_of(database), now).replay(letter) is None
     assert await index.found("hello") == ["p1"]
