@@ -30,11 +30,11 @@ def _described(
     return replace(scalar, parse_value=parse_value, description=description)
 
 
-def shown(moment: datetime) -> str:
+def format_time(time: datetime) -> str:
     """Return `datetime.isoformat()`. For a `datetime` in UTC, as in all records, this takes a third of the time."""
-    if moment.__class__ is datetime and moment.tzinfo is UTC:
-        return orjson.dumps(moment)[1:-1].decode()
-    return moment.isoformat()
+    if time.__class__ is datetime and time.tzinfo is UTC:
+        return orjson.dumps(time)[1:-1].decode()
+    return time.isoformat()
 
 
 SCALARS: dict[object, ScalarDefinition] = {
@@ -46,7 +46,7 @@ SCALARS: dict[object, ScalarDefinition] = {
             "means its midnight in UTC.",
             validate.parse_timestamp,
         ),
-        serialize=shown,
+        serialize=format_time,
     ),
     date: _described(
         DateDefinition, '"2026-06-25"', "A day in ISO 8601, such as `2026-06-25`.", DateDefinition.parse_value

@@ -67,8 +67,8 @@ def logged(context: Context, query: LoggedQuery) -> Iterator[LoggedQuery]:
         error = Internal.code
         raise
     finally:
-        if error not in REJECTIONS or not context.has_logged_refusal:
-            context.has_logged_refusal |= error in REJECTIONS
+        if error not in REJECTIONS or not context.has_logged_rejection:
+            context.has_logged_rejection |= error in REJECTIONS
             log = _log(context, query, round((time.perf_counter() - started) * 1000), error)
             if context.services.request_logs.add(log):
                 context.meter.defer_writes(LOG_WRITE_UNITS)

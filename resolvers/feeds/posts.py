@@ -75,8 +75,8 @@ NewPost = Annotated[CreatePostInput, strawberry.argument(description="The post."
 
 def items_of_new_post(arguments: Mapping[str, Any]) -> float:
     """Return the number of items of a new post: one, and one for each tag in its text."""
-    given = arguments.get("input")
-    text = given.get("text") if isinstance(given, Mapping) else None
+    input = arguments.get("input")
+    text = input.get("text") if isinstance(input, Mapping) else None
     return 1.0 + (min(text.count("#"), MAX_TAGS) if isinstance(text, str) else 3)
 
 
@@ -173,13 +173,13 @@ async def require_post(context: Context, post_id: str, user_id: str, pattern: Ac
 async def create_post(info: Info, input: NewPost) -> Post:
     context = info.context
     caller = require(context.identity, keys.CREATE_POST)
-    given = validate.fields(input, CHECKS)
+    values = validate.fields(input, CHECKS)
     return await context.posts.create(
-        given["post_id"] or uuid7(context.requested_at, context.new_id(info)),
+        values["post_id"] or uuid7(context.requested_at, context.new_id(info)),
         author_id=caller.user_id,
-        text=given["text"],
+        text=values["text"],
         visibility=input.visibility,
-        media_ref=given["media_ref"],
+        media_ref=values["media_ref"],
     )
 
 

@@ -37,10 +37,10 @@ def reference(field: str, value: str) -> str:
 
     Raises `BadUserInput` also for an address that a browser would execute. Browsers ignore invisible characters.
     """
-    given = validate.line(field, value, LONGEST_REFERENCE)
-    if ascii_lower(visible(given)).startswith(REFUSED_REFERENCES):
+    text = validate.line(field, value, LONGEST_REFERENCE)
+    if ascii_lower(visible(text)).startswith(REFUSED_REFERENCES):
         raise BadUserInput(f"`{field}` must not begin with {', '.join(REFUSED_REFERENCES)}.", field=field)
-    return given
+    return text
 
 
 CHECKS: dict[str, validate.Check] = {"name": name, "bio": bio, "avatar_ref": reference}

@@ -29,17 +29,17 @@ async def faces_on_photo(
         for id in {face.person_id for face in listed} & parent.person_names.keys():
             info.context.persons.will_ask(id, parent.person_names[id])
     unlisted = [id for id in parent.unlisted[:MOST_FACES] if person_id in (None, id)]
-    found = await asyncio.gather(
+    results = await asyncio.gather(
         *[_face(info.context, parent, face) for face in listed],
         *[info.context.faces.of_person_on(parent, id) for id in unlisted],
         return_exceptions=True,
     )
-    return list(_faces(found))
+    return list(_faces(results))
 
 
-def _faces(found: list[Face | list[Face | DomainError] | BaseException | None]) -> Iterator[Face | DomainError]:
+def _faces(results: list[Face | list[Face | DomainError] | BaseException | None]) -> Iterator[Face | DomainError]:
     """Yield all faces without the deleted ones."""
-    for result in found:
+    for result in results:
         if isinstance(result, list):
             yield from result
         elif result is not None:

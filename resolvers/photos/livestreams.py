@@ -131,12 +131,12 @@ def state(parent: strawberry.Parent[Livestream], info: Info) -> LivestreamState:
 async def create_livestream(info: Info, input: NewLivestream) -> Livestream:
     context = info.context
     require(context.identity, keys.CREATE_LIVESTREAM)
-    given = validate.fields(input, CHECKS)
-    check_times(given["start_time"], given["end_time"])
+    values = validate.fields(input, CHECKS)
+    check_times(values["start_time"], values["end_time"])
     livestream = Livestream(
         livestream_id=new_object_id(info, "livestreamId", input.livestream_id),
         created_at=timestamp("createdAt", context.requested_at),
-        **given,
+        **values,
     )
     return await context.livestreams.create(livestream)
 

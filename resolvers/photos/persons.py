@@ -97,12 +97,12 @@ def thumbnail_url(parent: strawberry.Parent[Person], info: Info) -> str | None:
 
 async def persons_on_photo(parent: strawberry.Parent[Photo], info: Info) -> list[Person | DomainError]:
     """Return the persons in the order of tagging. An error affects only the entry of its own person."""
-    found = await asyncio.gather(
+    results = await asyncio.gather(
         *[info.context.persons.by_id(id, parent.person_names.get(id)) for id in parent.person_ids],
         return_exceptions=True,
     )
     # Deleted persons are not shown.
-    return [person for person in found if person is not None]  # type: ignore[misc]
+    return [person for person in results if person is not None]  # type: ignore[misc]
 
 
 async def person_of_face(parent: strawberry.Parent[Face], info: Info) -> Person | None:
@@ -114,12 +114,12 @@ async def person_of_face(parent: strawberry.Parent[Face], info: Info) -> Person 
 async def create_person(info: Info, input: NewPerson) -> Person:
     context = info.context
     require(context.identity, keys.CREATE_PERSON)
-    given = validate.fields(input, CREATE_CHECKS)
+    values = validate.fields(input, CREATE_CHECKS)
     return await context.person_rename.create(
-        given["person_id"] or uuid7(context.requested_at, context.new_id(info)),
-        name=given["name"],
-        thumbnail_url=given["thumbnail_url"],
-        may_be_there=given["person_id"] is not None or context.is_retry,
+        values["person_id"] or uuid7(context.requested_at, context.new_id(info)),
+        name=values["name"],
+        thumbnail_url=values["thumbnail_url"],
+        may_be_there=values["person_id"] is not None or context.is_retry,
     )
 
 

@@ -73,25 +73,25 @@ class UploadField:
 async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
     context = info.context
     email = uploader(context.identity, keys.CREATE_PHOTO)
-    given = validate.fields(input, CHECKS)
-    if given["taken_at"] is not None:
-        check_past("takenAt", given["taken_at"], context.now)
+    values = validate.fields(input, CHECKS)
+    if values["taken_at"] is not None:
+        check_past("takenAt", values["taken_at"], context.now)
     reservation = Reservation(
         image_id=new_object_id(info, "imageId", input.image_id),
         email=email,
         content_type=input.content_type,
-        description=given["description"],
-        tags=tuple(given["tags"] or ()),
-        taken_at=given["taken_at"] or context.now,
+        description=values["description"],
+        tags=tuple(values["tags"] or ()),
+        taken_at=values["taken_at"] or context.now,
         created_at=context.now,
         expires_at=context.now + LIFETIME,
         # Never derived from the Idempotency-Key: a repeated reservation must not share files with an earlier one,
         # whose files may be deleted later.
         nonce=context.services.new_id(),
-        camera=given["camera"],
-        states_when=given["taken_at"] is not None,
+        camera=values["camera"],
+        states_when=values["taken_at"] is not None,
     )
-    stated = ["content_type", *(name for name, value in given.items() if value is not None)]
+    stated = ["content_type", *(name for name, value in values.items() if value is not None)]
     has_client_id = input.image_id is not None or context.is_retry
     identity = require(context.identity, keys.CREATE_PHOTO)
     claims = uploader_claims(identity.user_id, identity.role.value)

@@ -57,8 +57,7 @@ CHECKS: dict[str, validate.Check] = {"display_name": display_name, "upload_limit
 class CreatePhotoUserInput:
     display_name: str = strawberry.field(description="The name, 1 to 100 characters.")
     email: str | None = strawberry.field(
-        description="The email address or `userId` of the user; by default the caller's. Only admins may name "
-        "another user.",
+        description="The email address of the user; by default the caller's. Only admins may name another user.",
         default=None,
     )
     upload_limit: int | None = strawberry.field(
@@ -70,8 +69,7 @@ class CreatePhotoUserInput:
 @strawberry.input(description="The fields of a user to change. Omitted fields keep their values.")
 class UpdatePhotoUserInput:
     user_id: strawberry.ID | None = strawberry.field(
-        description="The email address or `userId` of the user; by default the caller's. Only admins may name "
-        "another user.",
+        description="The `userId` of the user; by default the caller's. Only admins may name another user.",
         default=None,
     )
     display_name: strawberry.Maybe[str | None] = strawberry.field(
@@ -146,14 +144,14 @@ def email(parent: strawberry.Parent[PhotoUser | Photo], info: Info) -> str | Non
 async def create_photo_user(info: Info, input: NewPhotoUser) -> PhotoUser:
     context = info.context
     caller = require(context.identity, keys.CREATE_PHOTO_USER)
-    given = validate.fields(input, CHECKS)
+    values = validate.fields(input, CHECKS)
     own_email = uploader(caller, keys.CREATE_PHOTO_USER) if input.email is None else None
     address = own_email or validate.email("email", input.email or "")
     _require_admin(caller, {"email": address != caller_email(caller), "uploadLimit": input.upload_limit is not None})
     if not address.isascii():
         raise BadUserInput("`email` must be ASCII for a new user.", field="email")
     return await context.photo_users.create(
-        address, **{name: value for name, value in given.items() if value is not None}
+        address, **{name: value for name, value in values.items() if value is not None}
     )
 
 

@@ -24,8 +24,8 @@ def _may(identity: Identity, pattern: AccessPattern, owner: str | None) -> bool:
     if identity.role.value in pattern.also:
         return True
     if pattern.who is Who.USER:
-        own = owner is None or owner == identity.user_id
-        return own or (identity.role is not Role.USER and not pattern.writes)
+        is_own = owner is None or owner == identity.user_id
+        return is_own or (identity.role is not Role.USER and not pattern.writes)
     return pattern.who is not Who.INTERNAL and identity.role == pattern.who.value
 
 

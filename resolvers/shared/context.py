@@ -53,7 +53,7 @@ from resolvers.shared.lazy_attribute import LazyAttribute
 from resolvers.shared.services import Services
 
 
-def _one() -> int:
+def _one_subscriber() -> int:
     return 1
 
 
@@ -71,18 +71,18 @@ class Context:
     #: The resume position of a subscription; None for other operations.
     progress: SubscriptionProgress | None
     #: Whether a request log of a rejected field was written.
-    has_logged_refusal: bool
+    has_logged_rejection: bool
     #: The names of the lazy attributes that were computed.
     lazy_names: list[str]
 
     def __init__(self, services: Services, identity: Identity | None) -> None:
         self.services = services
-        self.subscriber_count = _one
+        self.subscriber_count = _one_subscriber
         self.progress = None
         self.used_identity = False
         self._identity = identity
         self.meter = Meter()
-        self.has_logged_refusal = False
+        self.has_logged_rejection = False
         # Stores other than the present one. Those of past events are garbage-collected.
         self._other_stores: WeakSet[Store] | None = None
         self.lazy_names = []

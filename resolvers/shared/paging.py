@@ -187,8 +187,8 @@ def page_of_items(items: list[Item], sort_key: Callable[[Item], Any], span: Span
     start = None if span.start is None else sort_key(span.start)
     if span.backward:
         before = items if start is None else [item for item in items if sort_key(item) > start]
-        kept = before[-span.size :]
-        return Page(kept, has_next=len(before) < len(items), has_previous=len(kept) < len(before))
+        page_items = before[-span.size :]
+        return Page(page_items, has_next=len(before) < len(items), has_previous=len(page_items) < len(before))
     after = items if start is None else [item for item in items if sort_key(item) < start]
-    kept = after[: span.size]
-    return Page(kept, has_next=len(kept) < len(after), has_previous=len(after) < len(items))
+    page_items = after[: span.size]
+    return Page(page_items, has_next=len(page_items) < len(after), has_previous=len(after) < len(items))

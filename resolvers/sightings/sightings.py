@@ -183,8 +183,8 @@ async def delete_watch(info: Info, area: Area, category: Category, watch_id: Wat
     context = info.context
     caller = require(context.identity, keys.DELETE_WATCH)
     # The area and the category may no longer be configured.
-    place = validate.id("area", area, LONGEST_PLACE), validate.id("category", category, LONGEST_PLACE)
-    watch = keys.watch(caller.user_id, *place, validate.id("watchId", watch_id))
+    names = validate.id("area", area, LONGEST_PLACE), validate.id("category", category, LONGEST_PLACE)
+    watch = keys.watch(caller.user_id, *names, validate.id("watchId", watch_id))
     deleted = await context.watches.delete(watch)
     if deleted is None:
         raise NotFound(f"You have no watch {watch_id!r} for this area and category.")

@@ -59,7 +59,7 @@ class Innings:
         resolver=resolve.innings_team,
         depends_on="team_id",
         graphql_type=Team | None,
-        description="The `teamId` of the batting side.",
+        description="The batting side; null if it is unknown.",
     )
     runs: int = strawberry.field(description="The runs, including extras and penalties.")
     wickets: int = strawberry.field(description="The wickets lost.")

@@ -39,7 +39,7 @@ class Face(Node):
         library_patterns.PHOTO,
         resolver=resolve_library.photo_of_face,
         graphql_type=Photo | None,
-        description="The `imageId` of the photo.",
+        description="The photo; null if it was deleted.",
     )
     person = pattern_field(
         person_patterns.PERSON,

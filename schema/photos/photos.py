@@ -38,10 +38,10 @@ class Photo(Node):
     size: int | None = strawberry.field(description="The size of the original in bytes; null if it is unknown.")
     camera: str | None = strawberry.field(description="The maker and model of the camera; null if they are unknown.")
     width: int | None = strawberry.field(
-        description="The size in pixels in display orientation; null if it is unknown."
+        description="The width in pixels in display orientation; null if it is unknown."
     )
     height: int | None = strawberry.field(
-        description="The size in pixels in display orientation; null if it is unknown."
+        description="The height in pixels in display orientation; null if it is unknown."
     )
     original_url = strawberry.field(
         resolver=resolve.original_url,
