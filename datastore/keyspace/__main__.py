@@ -1,4 +1,4 @@
-"""Prints the access patterns as the page `docs/access-patterns.md`: `python -m datastore.keyspace`."""
+"""Print the page `docs/access-patterns.md`: `python -m datastore.keyspace`."""
 
 from datastore.keyspace import PATTERNS, TABLES
 from datastore.model.access_patterns import AccessPattern, Index, Table
@@ -7,19 +7,22 @@ HEAD = """# Access patterns
 
 Generated from the declarations in `datastore/keyspace/` (`make docs`); a test fails when this page is stale.
 
-Each pattern is one question the tables can be asked: its resolver issues these DynamoDB operations and no others.
-GetItem stands for a point read: reads of one tick go out together, as GetItem for one key and BatchGetItem for more.
-Who: `any` needs no login; `user` is the signed-in user, for their own data; `admin` and `system` are the roles of
-tokens, and may read what a user may; `internal` has no field.
-Shared for some milliseconds: an item that was read serves other operations of the process, too.
-When slow: what happens to a subscriber that does not keep up; `whenSlow` asks for something else where it may.
+Each pattern is one read or write of the tables. Its resolver issues these DynamoDB operations and no others.
+
+- operations: GetItem means a point read. The point reads of one event-loop tick are sent together, as GetItem for one
+  key and as BatchGetItem for several.
+- who: `any` needs no login; `user` is the signed-in user, for their own data; `admin` and `system` are roles in the
+  token, and may read what a user may read; `internal` has no field in the API.
+- shared for some milliseconds: the item also serves other operations of the same process for that time.
+- when slow: the overflow policy of a subscription for a subscriber that does not keep up. A client can choose another
+  policy with `whenSlow`, unless the policy is marked `always`.
 """
 
 PROJECTIONS = {"ALL": "items", "COUNT": "a count, or items", "SELECTED": "selected attributes"}
 
 
 def page() -> str:
-    """The page, in Markdown."""
+    """Return the page in Markdown."""
     return "\n".join([HEAD, *(_table(table) for table in TABLES)])
 
 
@@ -34,7 +37,7 @@ def _table(table: Table) -> str:
     rows = [_row(pattern) for pattern in PATTERNS if pattern.table is table]
     head = [
         "",
-        "| id | question | fields | operations | index | key, filter and condition | brings | reads | who |",
+        "| id | question | fields | operations | index | key, filter and condition | returns | reads | who |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     return "\n".join([*lines, *head, *rows, ""])
@@ -50,7 +53,7 @@ def _projected(index: Index) -> str:
 
 def _row(pattern: AccessPattern) -> str:
     clauses = [f"`{text}`" for text in (pattern.key, *pattern.filter, pattern.condition) if text]
-    clauses += [f"where it is given: `{text}`" for text in pattern.guard]
+    clauses += [f"if the argument is given: `{text}`" for text in pattern.guard]
     cells = (
         pattern.id,
         pattern.question,

@@ -1,4 +1,4 @@
-"""Daily statistics of earthquakes, in the table `earthquake-events`, each fact an item.
+"""Daily statistics of earthquakes in the table `earthquake-events`.
 
 | item | key |
 |---|---|
@@ -7,7 +7,7 @@
 | an event that is counted | `COUNTED#<YYYYMMDD>` / `<eventId>` |
 | the days whose statistics are complete | `STATISTICS` / `COVERAGE` |
 
-A year of days is one partition, so that ten years are twelve Queries at most.
+The days of a year share a partition, so that ten years take at most twelve Queries.
 """
 
 from datastore.keyspace.earthquakes import EARTHQUAKES
@@ -16,12 +16,12 @@ from datastore.model.composite_keys import Key, join
 
 
 def year(name: str) -> str:
-    """The partition of a year's days."""
+    """Return the partition of the days of a year."""
     return join("STATISTICS", name)
 
 
 def day(bucket: str) -> Key:
-    """The statistics of a day given as YYYYMMDD."""
+    """Return the key of the statistics of a day (YYYYMMDD)."""
     return Key(year(bucket[:4]), bucket)
 
 
@@ -34,7 +34,7 @@ def regions(bucket: str) -> Key:
 
 
 def counted_on(bucket: str) -> str:
-    """The partition of the events that are counted for a day."""
+    """Return the partition of the events that are counted for a day."""
     return join("COUNTED", bucket)
 
 
@@ -48,7 +48,7 @@ def coverage() -> Key:
 
 RAISE_BOUND = AccessPattern(
     id="QUAKE-P1",
-    question="Raise the bound of a day's magnitudes before the day's first event of that magnitude is stored",
+    question="Raise the upper bound of a day's magnitudes before an event above it is stored",
     table=EARTHQUAKES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -57,7 +57,7 @@ RAISE_BOUND = AccessPattern(
 )
 RAISE_OTHER_BOUND = AccessPattern(
     id="QUAKE-P1",
-    question="Raise the bound of a day's events other than earthquakes in the same way",
+    question="Raise the upper bound of the magnitudes of a day's events other than earthquakes",
     table=EARTHQUAKES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -66,7 +66,7 @@ RAISE_OTHER_BOUND = AccessPattern(
 )
 COUNT_EVENTS = AccessPattern(
     id="QUAKE-P2",
-    question="Note the events that are counted for a day, and forget those that were deleted",
+    question="Add the events that are counted for a day, and remove deleted ones",
     table=EARTHQUAKES,
     operations=("BatchWriteItem",),
     who=Who.INTERNAL,
@@ -82,7 +82,7 @@ COUNTED_EVENTS = AccessPattern(
 )
 DAY_BEFORE_RECOUNT = AccessPattern(
     id="QUAKE-P3",
-    question="The statistics of a day as they are before they are counted again",
+    question="The statistics of a day before they are recounted",
     table=EARTHQUAKES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
@@ -91,7 +91,7 @@ DAY_BEFORE_RECOUNT = AccessPattern(
 )
 RECOUNT = AccessPattern(
     id="QUAKE-P3",
-    question="Replace a day's statistics, unless another process replaced them in the meantime",
+    question="Replace the statistics of a day, unless another process replaced them",
     table=EARTHQUAKES,
     operations=("TransactWriteItems",),
     transacts=("Update", "Put"),
@@ -99,7 +99,7 @@ RECOUNT = AccessPattern(
 )
 ALL_EVENTS = AccessPattern(
     id="QUAKE-P4",
-    question="Every item of the table, to rebuild the statistics of all days",
+    question="All items of the table, to rebuild the statistics of all days",
     table=EARTHQUAKES,
     operations=("Scan",),
     who=Who.INTERNAL,
@@ -107,7 +107,7 @@ ALL_EVENTS = AccessPattern(
 )
 EVENTS_OF_DAY = AccessPattern(
     id="QUAKE-P4",
-    question="Every event of a day, to rebuild the day's statistics",
+    question="All events of a day, to rebuild the statistics of the day",
     table=EARTHQUAKES,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -116,7 +116,7 @@ EVENTS_OF_DAY = AccessPattern(
 )
 IS_STORED = AccessPattern(
     id="QUAKE-P4",
-    question="Which of the events that are counted are still stored",
+    question="Which of the counted events are still stored",
     table=EARTHQUAKES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
@@ -125,7 +125,7 @@ IS_STORED = AccessPattern(
 )
 COVERAGE = AccessPattern(
     id="QUAKE-P5",
-    question="The days whose statistics are complete, and when the stream's consumer was last known to keep up",
+    question="The days with complete statistics, and the last time at which the stream's consumer kept up",
     table=EARTHQUAKES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
@@ -133,7 +133,7 @@ COVERAGE = AccessPattern(
 )
 KEEP_UP = AccessPattern(
     id="QUAKE-P5",
-    question="Note that the consumer of the stream keeps up",
+    question="Record that the stream's consumer keeps up",
     table=EARTHQUAKES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -142,14 +142,14 @@ KEEP_UP = AccessPattern(
 )
 SAVE_COVERAGE = AccessPattern(
     id="QUAKE-P5",
-    question="Note the days whose statistics are complete",
+    question="Record the days with complete statistics",
     table=EARTHQUAKES,
     operations=("PutItem",),
     who=Who.INTERNAL,
 )
 DAYS = AccessPattern(
     id="QUAKE-6",
-    question="Statistics of earthquakes by day, magnitude class or region, from a Query for each year of days",
+    question="Statistics of earthquakes by day, magnitude class or region; one Query for each year",
     table=EARTHQUAKES,
     operations=("GetItem", "BatchGetItem", "Query"),
     who=Who.ANY,

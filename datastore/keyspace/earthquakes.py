@@ -1,4 +1,4 @@
-"""The table `earthquake-events`: seismic events by id and by day, and the request log, on one page."""
+"""The table `earthquake-events`: seismic events by id and by day, and the request log."""
 
 from datetime import datetime
 
@@ -23,17 +23,17 @@ def event(event_id: str) -> Key:
 
 
 def revision(event_id: str, updated_ms: int) -> Key:
-    """A report that USGS published at that time (epoch milliseconds, from 0), after the event was stored."""
+    """Return the key of a report that USGS published at that time (epoch milliseconds, 0 or more)."""
     return Key(join("EVENT", event_id), join("REVISION", f"{updated_ms:015d}"))
 
 
 def latest(event_id: str) -> Key:
-    """The newest revision again."""
+    """Return the key of the copy of the newest revision."""
     return Key(join("EVENT", event_id), "LATEST")
 
 
 def day(bucket: str) -> str:
-    """The index partition of a day given as YYYYMMDD."""
+    """Return the index partition of a day (YYYYMMDD)."""
     return join("DAY", bucket)
 
 
@@ -46,7 +46,7 @@ def log(timestamp: datetime, request_id: str) -> Key:
 
 
 def ingest_state(source: str) -> Key:
-    """What the last ingest of a source saw (validators and hash), so that an unchanged feed writes nothing new."""
+    """Return the key of the state of a source's last ingest: HTTP validators, and the hash of the feed."""
     return Key(join("INGEST", source), "STATE")
 
 
@@ -54,7 +54,7 @@ INSERT_EVENT = AccessPattern(
     id="QUAKE-1",
     question="Fetch a USGS feed and insert each event once",
     table=EARTHQUAKES,
-    # The bound of the day is raised before (QUAKE-P1).
+    # The bound of the day is raised first (QUAKE-P1).
     operations=("GetItem", "PutItem", "UpdateItem"),
     who=Who.SYSTEM,
     fields=("ingestEarthquakes",),
@@ -88,7 +88,7 @@ ADD_ALIAS = AccessPattern(
 )
 NEWEST = AccessPattern(
     id="QUAKE-1",
-    question="The newest report of a stored event, to compare with another",
+    question="The newest report of a stored event, for comparison with another report",
     table=EARTHQUAKES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
@@ -105,14 +105,14 @@ REVISE = AccessPattern(
 )
 INGEST_STATE = AccessPattern(
     id="QUAKE-1",
-    question="What the last ingest of a feed saw, so that an unchanged feed writes nothing new",
+    question="The state of a feed's last ingest, so that an unchanged feed writes nothing",
     table=EARTHQUAKES,
     operations=("GetItem", "PutItem"),
     who=Who.INTERNAL,
 )
 EVENTS_BY_DAY = AccessPattern(
     id="QUAKE-2",
-    question="Earthquakes of a time window by magnitude, newest first, over any number of day buckets",
+    question="The earthquakes in a time window from a magnitude up, newest first, over any number of days",
     table=EARTHQUAKES,
     operations=("Query",),
     who=Who.ANY,
@@ -121,7 +121,7 @@ EVENTS_BY_DAY = AccessPattern(
     index="TimeOrderedIndex",
     projection="SELECTED",
     key="gsi1pk = :partition AND gsi1sk BETWEEN :start AND :end",
-    # An event without a type is an earthquake, as the document lists items.
+    # An event without a type is an earthquake: document 003 lists items without one.
     filter=(
         "mag >= :minMagnitude",
         "(attribute_not_exists(#type) OR #type = :earthquake)",
@@ -131,7 +131,7 @@ EVENTS_BY_DAY = AccessPattern(
 )
 WRITE_LOG = AccessPattern(
     id="QUAKE-3",
-    question="Log one ingest or query, kept for seven days",
+    question="Log an ingest or a query, for seven days",
     table=EARTHQUAKES,
     operations=("PutItem",),
     who=Who.INTERNAL,
@@ -149,7 +149,7 @@ LOGS_OF_DAY = AccessPattern(
 )
 EVENT = AccessPattern(
     id="QUAKE-5",
-    question="One earthquake by its USGS id",
+    question="An earthquake by its USGS id",
     table=EARTHQUAKES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
@@ -182,7 +182,7 @@ REVISIONS = AccessPattern(
 )
 DETECTED = AccessPattern(
     id="QUAKE-S1",
-    question="Earthquakes as they are stored, by magnitude and bounding box",
+    question="Earthquakes as they are stored, filtered by magnitude and bounding box",
     table=EARTHQUAKES,
     operations=(),
     who=Who.ANY,

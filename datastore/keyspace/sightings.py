@@ -1,4 +1,4 @@
-"""The table `blip`: street sightings, their reporters, watches and confirmations on one page."""
+"""The table `blip`: street sightings, their reporters, watches and confirmations."""
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime
@@ -21,7 +21,7 @@ BLIP = Table(
 )
 
 SIGHTING_PREFIX = "SIGHTING#"
-# The least text above all that begins with the prefix: the upper bound of a range of sort keys.
+# The smallest text above all texts with the prefix: the upper bound of a range of sort keys.
 SIGHTINGS_END = "SIGHTING$"
 WATCH_PREFIX = "WATCH#"
 _MOMENT = len(SIGHTING_PREFIX)
@@ -36,35 +36,35 @@ def category(name: str) -> str:
 
 
 def sighting(area_name: str, moment: str, sighting_id: str) -> Key:
-    """`moment` is the time of the report in ISO 8601, in UTC at a fixed width, so that text order is time order."""
+    """`moment` is the time of the report in ISO 8601, in UTC and of fixed width: text order is time order."""
     return Key(area(area_name), SIGHTING_PREFIX + join(moment, sighting_id))
 
 
 def sightings_since(moment: datetime) -> str:
-    """The lower bound of the sort keys of sightings that were reported at a moment or later.
+    """Return the lower bound of the sort keys of sightings that were reported at a time or later.
 
-    Without a fraction of the second and its Z, it sorts before the forms with and without milliseconds.
+    It has no fraction of a second and no Z, so it sorts before the forms with and without milliseconds.
     """
     return SIGHTING_PREFIX + _to_second(moment)
 
 
 def trending_since(moment: datetime) -> str:
-    """The same for the sort keys of TrendingIndex."""
+    """Return the lower bound of the sort keys of TrendingIndex, as `sightings_since` does for the table."""
     return _to_second(moment)
 
 
 def second_of(sort: str) -> str:
-    """The sort key of a sighting to the second of its moment."""
+    """Return the sort key of a sighting up to the second of its time."""
     return two_forms.second_of(sort, _MOMENT)
 
 
 def is_whole_second(sort: str) -> bool:
-    """Whether a sort key has its moment without a fraction of the second, as other programs write it."""
+    """Return whether the time in a sort key has no fraction of a second, as other programs write it."""
     return two_forms.is_whole_second(sort, _MOMENT)
 
 
 def in_time(sort: str) -> tuple[str, bool, str]:
-    """What orders sort keys by their moments: those of whole seconds come before the others of their second."""
+    """Return the value that orders sort keys by time. A whole second precedes the fractions of the same second."""
     return second_of(sort), not is_whole_second(sort), sort
 
 
@@ -73,7 +73,7 @@ def _to_second(moment: datetime) -> str:
 
 
 def sighting_parts(key: Key) -> tuple[str, str, str]:
-    """Area, moment and sighting id of a sighting's key."""
+    """Return the area, the time (ISO 8601) and the sighting id of a sighting's key."""
     _, area_name = split(key.partition)
     _, moment, sighting_id = split(key.sort)
     return area_name, moment, sighting_id
@@ -92,7 +92,7 @@ def watch(user_id: str, area_name: str, category_name: str, watch_id: str) -> Ke
 
 
 def watch_parts(key: Key) -> tuple[str, str, str, str]:
-    """User, area, category and watch id of a watch's key."""
+    """Return the user, area, category and watch id of a watch's key."""
     _, user_id = split(key.partition)
     _, area_name, category_name, watch_id = split(key.sort)
     return user_id, area_name, category_name, watch_id
@@ -103,7 +103,7 @@ def confirmation(sighting_id: str, confirmed_at: datetime, nano_id: str) -> Key:
 
 
 def confirmer(sighting_id: str, user_id: str) -> Key:
-    """The marker of a user who confirmed a sighting."""
+    """Return the key of the marker that a user confirmed a sighting."""
     return Key(join("SIGHTING", sighting_id), join("CONFIRMER", user_id))
 
 
@@ -115,14 +115,14 @@ ACTIVE_IN_AREA = AccessPattern(
     who=Who.ANY,
     max_age=5,
     fields=("sightings",),
-    # Not by the prefix alone: DynamoDB deletes expired items days late, and they would be read with every page.
+    # A range, not the prefix: DynamoDB deletes expired items days late, and each page would read them.
     key="PK = :partition AND SK BETWEEN :oldest AND :end",
     filter=("expiresAt > :now",),
     descending=True,
 )
 USER_PROFILE = AccessPattern(
     id="BLIP-2",
-    question="The profile of a reporter: trust tier, streak and totals",
+    question="The profile of a reporter: trust tier, streak and total",
     table=BLIP,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
@@ -133,7 +133,7 @@ USER_PROFILE = AccessPattern(
 )
 WATCHES_OF_USER = AccessPattern(
     id="BLIP-3",
-    question="The areas and categories a user watches",
+    question="The areas and categories that a user watches",
     table=BLIP,
     operations=("Query",),
     who=Who.USER,
@@ -142,7 +142,7 @@ WATCHES_OF_USER = AccessPattern(
 )
 SIGHTING_NODE = AccessPattern(
     id="BLIP-N1",
-    question="One active sighting by its full key",
+    question="An active sighting by its full key",
     table=BLIP,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
@@ -151,7 +151,7 @@ SIGHTING_NODE = AccessPattern(
 )
 WATCH_NODE = AccessPattern(
     id="BLIP-N2",
-    question="One watch by its full key",
+    question="A watch by its full key",
     table=BLIP,
     operations=("GetItem", "BatchGetItem"),
     who=Who.USER,
@@ -160,7 +160,7 @@ WATCH_NODE = AccessPattern(
 )
 TRENDING = AccessPattern(
     id="BLIP-4",
-    question="The categories by number of live sightings in a window",
+    question="The categories, ordered by the number of active sightings in a time window",
     table=BLIP,
     operations=("Query",),
     who=Who.ANY,
@@ -174,7 +174,7 @@ TRENDING = AccessPattern(
 )
 CONFIRM = AccessPattern(
     id="BLIP-5",
-    question="Confirm that a sighting is still there; the first to do so counts for the reporter's trust",
+    question="Confirm a sighting; the first confirmation counts towards the reporter's trust tier",
     table=BLIP,
     operations=("Query", "TransactWriteItems"),
     transacts=("Put", "Update"),
@@ -182,28 +182,28 @@ CONFIRM = AccessPattern(
     fields=("confirmSighting",),
     key="PK = :partition AND SK BETWEEN :oldest AND :end",
     filter=("sightingId = :id", "expiresAt > :now"),
-    # `confirmers` is of an earlier version: a condition on an absent attribute with NOT contains holds.
+    # Only earlier versions wrote `confirmers`. The condition holds if the attribute is absent.
     condition="expiresAt > :now AND reporterId <> :me AND NOT contains(confirmers, :me)",
     update="ADD confirmationCount :one",
     descending=True,
-    # A sighting that was just reported must be found: this read leads to a write.
+    # The read must find a sighting that was just reported.
     consistent=True,
 )
 REPORT = AccessPattern(
     id="BLIP-6",
-    question="Report a sighting, and count it in the reporter's totals and streak",
+    question="Report a sighting, and count it in the reporter's total and streak",
     table=BLIP,
     operations=("GetItem", "TransactWriteItems"),
     transacts=("Put", "Update"),
     who=Who.USER,
     fields=("reportSighting",),
     condition="attribute_not_exists(PK)",
-    # The streak goes by the profile as it is.
+    # The streak is computed from the current profile.
     consistent=True,
 )
 CREATE_WATCH = AccessPattern(
     id="BLIP-7",
-    question="Watch an area and category",
+    question="Watch a category in an area",
     table=BLIP,
     operations=("PutItem",),
     who=Who.USER,
@@ -212,7 +212,7 @@ CREATE_WATCH = AccessPattern(
 )
 DELETE_WATCH = AccessPattern(
     id="BLIP-7",
-    question="Stop watching an area and category",
+    question="Stop watching a category in an area",
     table=BLIP,
     operations=("DeleteItem",),
     who=Who.USER,
@@ -220,7 +220,7 @@ DELETE_WATCH = AccessPattern(
 )
 SEED = AccessPattern(
     id="BLIP-8",
-    question="Eight realistic sightings across all areas",
+    question="Store eight demo sightings, spread over all areas",
     table=BLIP,
     operations=("TransactWriteItems",),
     transacts=("Put", "Update"),
@@ -238,19 +238,19 @@ SIGHTING_REPORTED = AccessPattern(
 )
 WATCH_ALERTS = AccessPattern(
     id="BLIP-S2",
-    question="Sightings that match the user's watches: these are read at the start, then the change feed",
+    question="Sightings that match the user's watches, which are read at the start",
     table=BLIP,
     operations=("Query",),
     who=Who.USER,
     fields=("watchAlerts",),
     key="PK = :partition AND begins_with(SK, :prefix)",
-    # A watch made just before must be among them: no later change would tell of it.
+    # The read must include a watch that was just created: no later change would announce it.
     consistent=True,
     when_slow=OverflowPolicy.CLOSE,
 )
 
-# The streak goes on, starts anew, or stands, by the day of the report before this one. Each form holds only while the
-# profile is as it was read, so totals and streaks stay exact however many reports arrive at once.
+# The day of the previous report decides whether the streak continues, restarts or keeps its length. Each condition
+# holds only while the profile is as it was read, so concurrent reports are counted exactly.
 SAME_DAY = ("lastReportedOn >= :today", "")
 NEXT_DAY = (
     "lastReportedOn = :yesterday",
@@ -261,9 +261,9 @@ NEW_STREAK = (
     "userId = :user, streakDays = :one, lastReportedOn = :today",
 )
 COUNT_REPORT = "ADD reportTotal :one"
-# The first report under the rule that confirmed reports make the tier: what was earned before it stays as it is.
+# The first report under the rule that confirmed reports decide the tier keeps the tier that was earned before.
 SETTLE_TIER = ("attribute_not_exists(tierSince)", "trustTier = :tier, tierSince = :today")
-# With the first confirmation of a sighting, and only then, its reporter's profile counts one more for the day.
+# Only the first confirmation of a sighting counts for its reporter.
 FIRST_CONFIRMATION = (
     "(attribute_not_exists(confirmationCount) OR confirmationCount = :none) AND attribute_not_exists(confirmers)"
 )
@@ -271,12 +271,12 @@ CONFIRMED_ON = "confirmed"
 
 
 def count_confirmed(day: date) -> str:
-    """The update that counts one more confirmed report on a day (UTC): an attribute of the profile for each day."""
+    """Return the update that counts a confirmed report on a day (UTC). The profile has an attribute for each day."""
     return f"SET userId = :reporter ADD {CONFIRMED_ON}{day:%Y%m%d} :one"
 
 
 def confirmed_reports(profile: Mapping[str, Any]) -> list[int]:
-    """How many confirmed reports a profile counts on each day that has some."""
+    """Return the numbers of confirmed reports of a profile, one for each day with any."""
     return [
         int(count)
         for name, count in profile.items()

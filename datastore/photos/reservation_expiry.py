@@ -127,7 +127,7 @@ class ReservationExpiry:
         return await self._end_as_read(image_id, item) is not None
 
     async def _end_as_read(self, image_id: str, item: Item) -> list[str] | None:
-        delete = _as_read(image_id, item, keys.OWN, {"me": item["email"]})
+        delete = _as_read(image_id, item, keys.IS_OWN_UPLOAD, {"me": item["email"]})
         return await self._end(keys.CANCEL_UPLOAD, image_id, item, delete)
 
     async def _give_back(self, image_id: str) -> list[str] | None:
@@ -149,7 +149,9 @@ class ReservationExpiry:
         object_keys = await self._left_by(image_id, item)
         note = [delete, self._noted(image_id, object_keys)]
         owner = user_keys.user(item["email"])
-        give_back = Action("Update", key=owner, update=keys.GIVE_BACK, condition=keys.HAS_ONE, values={"one": 1})
+        give_back = Action(
+            "Update", key=owner, update=keys.DECREMENT_UPLOAD_COUNT, condition=keys.HAS_UPLOADS, values={"one": 1}
+        )
         try:
             await self._store.transact(pattern, [*note, give_back])
         except TransactionCancelled as cancelled:
@@ -170,7 +172,7 @@ class ReservationExpiry:
         """Instead of the reservation, a note of what is to be removed."""
         note = {"type": keys.REMOVAL, "id": image_id, "at": iso(self._now), "none": [], "keys": object_keys}
         # There may be one of the photo's own files: nothing that it names is forgotten.
-        return Action("Update", key=keys.removal(image_id), update=keys.NOTE, values=note)
+        return Action("Update", key=keys.removal(image_id), update=keys.RECORD_OBJECTS, values=note)
 
     async def _is_nobodys(self, pattern: AccessPattern, note: list[Action], cancelled: TransactionCancelled) -> bool:
         """Whether the place was that of a user who is no more: then it is given back to nobody."""

@@ -117,13 +117,15 @@ class PhotoUpdates:
         item = removal_item(photo, self.now)
         values = {"type": item["entityType"], "id": photo.image_id, "at": item["createdAt"], "none": []}
         key = upload_keys.removal(photo.image_id)
-        return Action("Update", key=key, update=upload_keys.NOTE, values=values | {"keys": item["objectKeys"]})
+        return Action(
+            "Update", key=key, update=upload_keys.RECORD_OBJECTS, values=values | {"keys": item["objectKeys"]}
+        )
 
     async def _given_back(self, email: str, user: Item | None) -> Action:
         """The user's place. Where no count is kept it begins without the photo: one that was begun meanwhile has it."""
         key = user_keys.user(email)
         if user is None:
-            return Action("ConditionCheck", key=key, condition=upload_keys.ABSENT)
+            return Action("ConditionCheck", key=key, condition=upload_keys.NOT_EXISTS)
         count, one = user.get("uploadCount"), {"one": 1}
         if count is None:
             begin = upload_keys.BEGIN_COUNTING
@@ -133,7 +135,9 @@ class PhotoUpdates:
             return Action("Update", key=key, update=begin.update, condition=begin.condition, values=kept)
         if count < 1:
             return Action("ConditionCheck", key=key, condition=HAS_NONE, values=one)
-        return Action("Update", key=key, update=upload_keys.GIVE_BACK, condition=upload_keys.HAS_ONE, values=one)
+        return Action(
+            "Update", key=key, update=upload_keys.DECREMENT_UPLOAD_COUNT, condition=upload_keys.HAS_UPLOADS, values=one
+        )
 
     async def _take_off(self, current: OptimisticUpdate, photo: Photo, faces: Sequence[FaceOnPhoto]) -> None:
         """Take some faces off a photo, in one transaction."""

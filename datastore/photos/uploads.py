@@ -364,10 +364,10 @@ class Uploads:
 
     def _confirming(self, photo: Photo, known: set[str]) -> list[Action]:
         values = self._open_values(photo.email) | {"known": known}
-        condition = f"{keys.COMPLETE_PHOTO.condition} AND {keys.KNOWS}"
+        condition = f"{keys.COMPLETE_PHOTO.condition} AND {keys.SAME_OBJECTS}"
         return [
             Action("Delete", key=keys.upload(photo.image_id), condition=condition, values=values),
-            Action("Put", item=photo_item(photo), condition=keys.ABSENT),
+            Action("Put", item=photo_item(photo), condition=keys.NOT_EXISTS),
         ]
 
     async def _confirmed_by_another(self, wanted: Photo | Reservation) -> Photo:
@@ -399,9 +399,9 @@ def _reserving(reservation: Reservation, *, chosen: bool) -> list[Action]:
         condition=keys.CREATE_PHOTO.condition,
         values={"one": 1},
     )
-    place = Action("Put", item=reservation_item(reservation), condition=keys.ABSENT)
+    place = Action("Put", item=reservation_item(reservation), condition=keys.NOT_EXISTS)
     # The files of an earlier photo or upload with this id may be about to be removed.
-    removal = Action("ConditionCheck", key=keys.removal(reservation.image_id), condition=keys.ABSENT)
+    removal = Action("ConditionCheck", key=keys.removal(reservation.image_id), condition=keys.NOT_EXISTS)
     return [count, place, removal] if chosen else [count, place]
 
 

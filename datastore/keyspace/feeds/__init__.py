@@ -1,4 +1,4 @@
-"""The feed's tables: `feed`, a page for each kind of item, and what its pipeline counts and knows."""
+"""The tables `feed`, `feed-metrics` and `feed-pipeline`: a module for each kind of item."""
 
 from datastore.keyspace.feeds import (
     comments,

@@ -1,6 +1,6 @@
 """Comments: `POST#<id>` / `COMMENT#<commentId>`. The ids are UUIDs of version 7, so their order is time order.
 
-A deleted comment leaves a tombstone under its key for two days: an item with `deleted_at`, which no list shows.
+A deleted comment leaves a tombstone under its key for two days: an item with `deleted_at`, which no list includes.
 """
 
 from datastore.keyspace.feeds.posts import partition
@@ -19,7 +19,7 @@ COMMENTS = AccessPattern(
     id="FEED-006",
     question="The comments on a post, oldest first",
     table=FEED,
-    # The post itself, where it was not read before: who may not see it sees no comments.
+    # The post is read unless it was read before: a caller who may not see it sees no comments.
     operations=("GetItem", "BatchGetItem", "Query"),
     who=Who.ANY,
     fields=("comments", "Post.comments"),
@@ -28,7 +28,7 @@ COMMENTS = AccessPattern(
 )
 COMMENT = AccessPattern(
     id="FEED-N2",
-    question="One comment by its full key, if the caller may see its post",
+    question="A comment by its full key, if the caller may see its post",
     table=FEED,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
@@ -43,14 +43,14 @@ COMMENT_OF_EVENT = AccessPattern(
     who=Who.ANY,
     fields=("Notification.comment",),
     key="PK = POST#<id>, SK = COMMENT#<commentId>",
-    # It was written a moment ago, and the event comes once.
+    # The event is delivered once, just after the comment is written.
     consistent=True,
 )
 ADD_COMMENT = AccessPattern(
     id="FEED-W3",
-    question="Comment on a post; asked for again with the same id, it changes nothing",
+    question="Comment on a post; a repeat with the same id changes nothing",
     table=FEED,
-    # The post and the caller, and for one that is shown to followers only whether they follow, are read before.
+    # The post and the caller are read first, and for a followers-only post whether the caller follows.
     operations=("GetItem", "BatchGetItem", "PutItem"),
     who=Who.USER,
     fields=("addComment",),
@@ -59,7 +59,7 @@ ADD_COMMENT = AccessPattern(
 )
 DELETE_COMMENT = AccessPattern(
     id="FEED-W6",
-    question="Delete one's comment, or one on one's post; a repeat changes nothing",
+    question="Delete the caller's comment, or a comment on the caller's post; a repeat changes nothing",
     table=FEED,
     # The comment is read first. The post is read if the comment does not name its author, and before a refusal: a
     # caller who may not see the post must not learn that the comment exists.

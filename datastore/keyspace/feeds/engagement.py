@@ -1,4 +1,4 @@
-"""How a post is doing, live."""
+"""The live engagement of a post: its counts of likes and comments."""
 
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import AccessPattern, Who
@@ -6,9 +6,9 @@ from datastore.queues import OverflowPolicy
 
 POST_ENGAGEMENT = AccessPattern(
     id="FEED-S1",
-    question="The likes and comments of a post as they are counted; the post is read at the start",
+    question="The counts of likes and comments of a post as they change; the post is read at the start",
     table=FEED,
-    # For one that is shown to followers only: whether the caller still follows, at each event.
+    # For a followers-only post, each event reads whether the caller still follows.
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     fields=("postEngagement",),

@@ -1,7 +1,8 @@
-"""Who follows whom: an edge for the followed (newest first in GSI_FOL), and a point for the follower.
+"""Follows: an edge item in the followee's partition (GSI_FOL lists it), and a following item in the follower's.
 
-Other programs write edges alone. The pipeline adds the point; `edge` in it is the edge's sort key, where that writes
-the moment otherwise than ours, and `more_edges` says that there are others. An edge with a point has `since`.
+Other programs write edges alone, and the pipeline adds the following item. Its attribute `edge` is the edge's sort key
+if that has another time format than this gateway's. `more_edges` marks that further edges exist. An edge that has a
+following item has `since`.
 """
 
 from datetime import datetime
@@ -16,7 +17,7 @@ FOLLOWING_PREFIX = "FOLLOWING#"
 
 
 def followee(user_id: str) -> str:
-    """The partition of a user's followers, in the table and in GSI_FOL."""
+    """Return the partition of a user's followers, in the table and in GSI_FOL."""
     return join("FOLLOWEE", user_id)
 
 
@@ -25,23 +26,23 @@ def edge(followee_id: str, follower_id: str, since: datetime) -> Key:
 
 
 def edges_prefix(follower_id: str) -> str:
-    """The beginning of the sort keys of a follower's edges to one user."""
+    """Return the prefix of the sort keys of a follower's edges to one user."""
     return f"{join('FOLLOWER', follower_id)}#"
 
 
 def edge_parts(sort: str) -> tuple[str, str]:
-    """Follower and moment (ISO 8601) of an edge's place among those that lead to a user."""
+    """Return the follower and the time (ISO 8601) in an edge's sort key."""
     _, follower_id, moment = split(sort)
     return follower_id, moment
 
 
 def edge_position(since: datetime, follower_id: str) -> str:
-    """The sort key in GSI_FOL."""
+    """Return the sort key of an edge in GSI_FOL."""
     return join(iso(since), "FOLLOWER", follower_id)
 
 
 def follower(user_id: str) -> str:
-    """The partition of those a user follows."""
+    """Return the partition of the users that a user follows."""
     return join("USER", user_id)
 
 
@@ -62,7 +63,7 @@ FOLLOWERS = AccessPattern(
 )
 FOLLOWED = AccessPattern(
     id="FEED-008",
-    question="Whom a user follows, by id",
+    question="The users that a user follows, ordered by id",
     table=FEED,
     operations=("Query",),
     who=Who.ANY,
@@ -82,8 +83,8 @@ FOLLOW = AccessPattern(
     id="FEED-W4",
     question="Follow a user; a repeat changes nothing",
     table=FEED,
-    # Whether both users exist, and whether the follow exists already, is read first. An edge that another program wrote
-    # stays as it is.
+    # Both users and an existing follow are read first. An edge that another program wrote
+    # stays unchanged.
     operations=("GetItem", "BatchGetItem", "TransactWriteItems"),
     transacts=("Put", "Update"),
     who=Who.USER,
@@ -93,9 +94,9 @@ FOLLOW = AccessPattern(
 )
 UNFOLLOW = AccessPattern(
     id="FEED-W4",
-    question="Follow a user no longer; a repeat changes nothing",
+    question="Stop following a user; a repeat changes nothing",
     table=FEED,
-    # The moment of the follow, which is a part of the edge's key, is read before.
+    # The time of the follow, which is part of the edge's key, is read first.
     operations=("GetItem", "BatchGetItem", "TransactWriteItems"),
     transacts=("Delete",),
     who=Who.USER,
@@ -105,7 +106,7 @@ UNFOLLOW = AccessPattern(
 )
 EDGES_OF_FOLLOWER = AccessPattern(
     id="FEED-W4",
-    question="The edges of one follower to one user that other programs wrote, for which there is no other item",
+    question="The edges of a follower to a user that other programs wrote without a following item",
     table=FEED,
     operations=("Query",),
     who=Who.USER,
@@ -115,7 +116,7 @@ EDGES_OF_FOLLOWER = AccessPattern(
 )
 ADOPT_EDGE = AccessPattern(
     id="FEED-P8",
-    question="Write the follower's side of an edge that another program wrote",
+    question="Write the following item of an edge that another program wrote",
     table=FEED,
     operations=("TransactWriteItems",),
     transacts=("Put", "Update"),
@@ -124,7 +125,7 @@ ADOPT_EDGE = AccessPattern(
 )
 NOTE_EDGES = AccessPattern(
     id="FEED-P8",
-    question="Note that a follower has more than one edge, so that all are deleted with the follow",
+    question="Mark that a follower has several edges to a user, so that all are deleted with the follow",
     table=FEED,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -133,7 +134,7 @@ NOTE_EDGES = AccessPattern(
 )
 DROP_FOLLOWING = AccessPattern(
     id="FEED-P8",
-    question="Delete the follower's side of a follow whose edge another program deleted",
+    question="Delete the following item of a follow whose edge another program deleted",
     table=FEED,
     operations=("DeleteItem",),
     who=Who.INTERNAL,
@@ -141,27 +142,27 @@ DROP_FOLLOWING = AccessPattern(
 )
 SCAN_EDGES = AccessPattern(
     id="FEED-P8",
-    question="All edges that other programs wrote, to write the follower's sides that are missing",
+    question="All edges that other programs wrote, to add the missing following items",
     table=FEED,
     operations=("Scan",),
     who=Who.INTERNAL,
-    # This gateway's edges have the attribute, and so have those of other programs that have a follower's side.
+    # This gateway's edges have `since`, and so have edges of other programs with a following item.
     filter=("begins_with(SK, :prefix) AND attribute_not_exists(since)",),
     consistent=True,
 )
 EDGES = AccessPattern(
     id="FEED-P4",
-    question="All followers of an author, for the fan-out",
+    question="All followers of an author, for the fan-out on write",
     table=FEED,
     operations=("Query",),
     who=Who.INTERNAL,
     key="PK = :partition AND begins_with(SK, :prefix)",
-    # A follower that is missed here is one whose feed misses a post.
+    # The feed of a follower that the read misses would miss a post.
     consistent=True,
 )
 EDGES_AGAIN = AccessPattern(
     id="FEED-P4",
-    question="Who of a page of followers follows still, once their feeds were written",
+    question="Which followers of a page still follow, after their feeds were written",
     table=FEED,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -170,7 +171,7 @@ EDGES_AGAIN = AccessPattern(
 )
 FOLLOWING_NOW = AccessPattern(
     id="FEED-P4",
-    question="Whether a follow that was made or taken back stands",
+    question="Whether a follow that was added or removed still exists",
     table=FEED,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,

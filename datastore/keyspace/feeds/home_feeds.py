@@ -1,7 +1,7 @@
-"""Home feeds: an entry for each post of a followed author, and a source for each author who is merged when it is read.
+"""Home feeds: an entry for each post (fan-out on write), and a source for each author merged on read.
 
-An entry that was never written, because its author has too many followers, has the key it would have had: so entries
-and the posts of sources make one list.
+The posts of an author with too many followers have no entries. Such a post sorts by the key that its entry would have,
+so that entries and merged posts form one list.
 """
 
 import zlib
@@ -13,17 +13,17 @@ from datastore.queues import OverflowPolicy
 
 SHARDS = 16
 SOURCE_PREFIX = "SOURCE#"
-# Before all moments of a feed, which begin with digits.
+# Sorts before the times of all entries.
 FIRST_POSITION = "0"
 
 
 def feed(user_id: str) -> str:
-    """The partition of a user's feed, in the table and in GSI3."""
+    """Return the partition of a user's feed, in the table and in GSI3."""
     return join("FEED", user_id)
 
 
 def shard(post_id: str, follower_id: str) -> str:
-    """hash(post_id + follower_id) % N: spreads what is written at one moment over the key space."""
+    """Return hash(post_id + follower_id) % N, which spreads concurrent writes over the key space."""
     return f"{zlib.crc32((post_id + follower_id).encode()) % SHARDS:02d}"
 
 
@@ -33,7 +33,7 @@ def entry(user_id: str, moment: str, post_id: str) -> Key:
 
 
 def entry_parts(sort: str) -> tuple[str, str]:
-    """Moment (ISO 8601) and post id of an entry's place in its feed."""
+    """Return the time (ISO 8601) and the post id in an entry's sort key."""
     moment, _, _, post_id = split(sort)
     return moment, post_id
 
@@ -43,7 +43,7 @@ def source(user_id: str, author_id: str) -> Key:
 
 
 def source_parts(key: Key) -> tuple[str, str]:
-    """User and author of a source's key."""
+    """Return the user and the author of a source's key."""
     return split(key.partition)[1], split(key.sort)[1]
 
 
@@ -55,25 +55,25 @@ HOME_FEED = AccessPattern(
     who=Who.USER,
     fields=("homeFeed",),
     index="GSI3",
-    # Sources sort behind all entries: read newest first, a feed's first page begins with them.
+    # Sources sort after all entries: read newest first, the first page of a feed begins with them.
     key="GSI3PK = :partition",
     descending=True,
 )
 ENTRIES = AccessPattern(
     id="FEED-003",
-    question="The entries of a home feed alone",
+    question="The entries of a home feed without its sources",
     table=FEED,
     operations=("Query",),
     who=Who.USER,
     fields=("homeFeed",),
     index="GSI3",
-    # Within a second, whole seconds sort as text behind milliseconds: a page begins with its cursor's second.
+    # As text, a whole second sorts after its milliseconds: a page begins with the second of its cursor.
     key="GSI3PK = :partition AND GSI3SK BETWEEN :oldest AND :end",
     descending=True,
 )
 SOURCES = AccessPattern(
     id="FEED-003",
-    question="The authors whose posts are merged into a home feed when it is read",
+    question="The authors whose posts are merged into a home feed on read",
     table=FEED,
     operations=("Query",),
     who=Who.USER,
@@ -83,7 +83,7 @@ SOURCES = AccessPattern(
 )
 MERGED_POSTS = AccessPattern(
     id="FEED-003",
-    question="The posts of such an author since the user follows",
+    question="The posts of a merged author since the user follows",
     table=FEED,
     operations=("Query",),
     who=Who.USER,
@@ -101,20 +101,20 @@ HOME_FEED_UPDATED = AccessPattern(
     who=Who.USER,
     fields=("homeFeedUpdated",),
     key="PK = :partition AND begins_with(SK, :prefix)",
-    # A source added just before must be among them: no later change would tell of it.
+    # The read must include a source that was just added: no later change would announce it.
     consistent=True,
     when_slow=OverflowPolicy.CLOSE,
 )
 FAN_OUT = AccessPattern(
     id="FEED-P4",
-    question="Put a post or an author into followers' feeds, or take it out",
+    question="Add a post or a merged author to followers' feeds, or remove it",
     table=FEED,
     operations=("BatchWriteItem",),
     who=Who.INTERNAL,
 )
 ENTRIES_BY_AUTHOR = AccessPattern(
     id="FEED-P4",
-    question="What an author has in a user's feed, to take it out",
+    question="The items of an author in a user's feed, to remove them",
     table=FEED,
     operations=("Query",),
     who=Who.INTERNAL,

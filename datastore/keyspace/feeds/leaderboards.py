@@ -1,7 +1,7 @@
-"""The table `feed-metrics`: what is counted by month and by hour, and the boards made of it.
+"""The table `feed-metrics`: engagement counters by period, and the leaderboard snapshots computed from them.
 
-Counts of one period are spread over partitions by whom they are about; its board is one item. A month is `2026-06`, an
-hour `2026-06-25T14`, a day `2026-06-25`, all UTC.
+The counters of a period are spread over partitions by the author or tag. Its board is one item. A month is `2026-06`,
+an hour `2026-06-25T14`, a day `2026-06-25`, all in UTC.
 
 | item | key |
 |---|---|
@@ -29,18 +29,18 @@ def shard(name: str) -> str:
 
 
 def count(kind: str, period: str, name: str) -> Key:
-    """The counts of one author or tag (`kind` AUTHORS or TAGS) in a period."""
+    """Return the key of the counters of an author or tag (`kind` is AUTHORS or TAGS) in a period."""
     return Key(join(kind, period, shard(name)), join(MEMBER[kind], name))
 
 
 def count_parts(key: Key) -> tuple[str, str, str]:
-    """Kind, period and name of the key of a count."""
+    """Return the kind, period and name in the key of a counter item."""
     kind, period, _ = split(key.partition)
     return kind, period, split(key.sort)[1]
 
 
 def counts(kind: str, period: str) -> list[str]:
-    """The partitions that hold all counts of a period."""
+    """Return the partitions that hold all counters of a period."""
     return [join(kind, period, str(number)) for number in range(SHARDS)]
 
 
@@ -72,7 +72,7 @@ TRENDING_TAGS = AccessPattern(
 )
 COUNT = AccessPattern(
     id="FEED-P5",
-    question="The counts of an author or tag, for its place on the board",
+    question="The counters of an author or tag, for the leaderboard",
     table=FEED_METRICS,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
@@ -81,7 +81,7 @@ COUNT = AccessPattern(
 )
 COUNTS = AccessPattern(
     id="FEED-P5",
-    question="All counts of a period, to make its board anew",
+    question="All counters of a period, to rebuild its leaderboard",
     table=FEED_METRICS,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -90,7 +90,7 @@ COUNTS = AccessPattern(
 )
 PUT_BOARD = AccessPattern(
     id="FEED-P5",
-    question="Replace a board that is still as it was read",
+    question="Replace a leaderboard snapshot that has not changed since it was read",
     table=FEED_METRICS,
     operations=("GetItem", "BatchGetItem", "PutItem"),
     who=Who.INTERNAL,

@@ -1,4 +1,4 @@
-"""Likes: `POST#<id>` / `LIKE#<user>`. Each holds the post's author and visibility, for what is counted and told."""
+"""Likes: `POST#<id>` / `LIKE#<user>`. Each holds the post's author and visibility, for counters and notifications."""
 
 from datastore.keyspace.feeds.posts import partition
 from datastore.keyspace.feeds.table import FEED
@@ -14,9 +14,9 @@ def like(post_id: str, user_id: str) -> Key:
 
 LIKES = AccessPattern(
     id="FEED-005",
-    question="Who likes a post",
+    question="The likes of a post",
     table=FEED,
-    # The post itself, where it was not read before: who may not see it sees no likes.
+    # The post is read unless it was read before: a caller who may not see it sees no likes.
     operations=("GetItem", "BatchGetItem", "Query"),
     who=Who.ANY,
     fields=("likes", "Post.likes"),
@@ -36,7 +36,7 @@ LIKE_POST = AccessPattern(
     id="FEED-W2",
     question="Like a post; a repeat changes nothing",
     table=FEED,
-    # The post and the caller, and for one that is shown to followers only whether they follow, are read before.
+    # The post and the caller are read first, and for a followers-only post whether the caller follows.
     operations=("GetItem", "BatchGetItem", "PutItem"),
     who=Who.USER,
     fields=("likePost",),
@@ -45,7 +45,7 @@ LIKE_POST = AccessPattern(
 )
 UNLIKE_POST = AccessPattern(
     id="FEED-W2",
-    question="Take a like back; a repeat changes nothing",
+    question="Unlike a post; a repeat changes nothing",
     table=FEED,
     operations=("DeleteItem",),
     who=Who.USER,

@@ -1,4 +1,4 @@
-"""Unread notifications: `USER#<id>#UNREAD` / `<ts>#<notification>`; one that was read is deleted."""
+"""Unread notifications: `USER#<id>#UNREAD` / `<ts>#<notification>`. Reading one deletes it."""
 
 from datetime import datetime
 
@@ -10,7 +10,7 @@ from datastore.queues import OverflowPolicy
 
 
 def unread(user_id: str) -> str:
-    """The partition of a user's notifications, in the table and in GSI_NOTIF."""
+    """Return the partition of a user's notifications, in the table and in GSI_NOTIF."""
     return join("USER", user_id, "UNREAD")
 
 
@@ -19,12 +19,12 @@ def notification(user_id: str, moment: datetime, name: str) -> Key:
 
 
 def position(moment: datetime, name: str) -> str:
-    """Return the sort key in GSI_NOTIF, with the time of the last event; the table's key has that of the first."""
+    """Return the sort key in GSI_NOTIF, with the time of the last event. The table's has that of the first event."""
     return join(iso(moment), name)
 
 
 def notification_parts(sort: str) -> tuple[str, str]:
-    """Moment (ISO 8601) and name of a notification's place among a user's, in the table or in GSI_NOTIF."""
+    """Return the time (ISO 8601) and the name in a notification's sort key, of the table or of GSI_NOTIF."""
     moment, name = split(sort)
     return moment, name
 
@@ -38,13 +38,13 @@ UNREAD = AccessPattern(
     fields=("notifications",),
     index="GSI_NOTIF",
     key="GSI_NOTIFPK = :partition",
-    # Items of other programs may have no `expiresAt`: those stay until they are read.
+    # Items of other programs may have no `expiresAt`: they stay until they are read.
     filter=("(attribute_not_exists(expiresAt) OR expiresAt > :now)",),
     descending=True,
 )
 NOTIFICATION = AccessPattern(
     id="FEED-N4",
-    question="One unread notification by its full key",
+    question="An unread notification by its full key",
     table=FEED,
     operations=("GetItem", "BatchGetItem"),
     who=Who.USER,
@@ -53,7 +53,7 @@ NOTIFICATION = AccessPattern(
 )
 MARK_READ = AccessPattern(
     id="FEED-W5",
-    question="Have read a notification; a repeat changes nothing",
+    question="Mark a notification as read; a repeat changes nothing",
     table=FEED,
     operations=("DeleteItem",),
     who=Who.USER,
@@ -61,7 +61,7 @@ MARK_READ = AccessPattern(
 )
 NOTIFICATION_RECEIVED = AccessPattern(
     id="FEED-S1",
-    question="Notifications as they arrive, and as more likes join one",
+    question="Notifications as they arrive, and as further likes are added to one",
     table=FEED,
     operations=(),
     who=Who.USER,
@@ -70,12 +70,12 @@ NOTIFICATION_RECEIVED = AccessPattern(
 )
 RECIPIENT = AccessPattern(
     id="FEED-P6",
-    question="Whether somebody who is mentioned is a user, and follows the author of a post for followers",
+    question="Whether a mentioned name is a user, who follows the author if the post is followers-only",
     table=FEED,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
     key="PK = USER#<id>, SK = META or FOLLOWING#<followee>",
-    # It is asked once: who has just come or followed shall be told.
+    # Read once for each mention: it must find a user or a follow that was just added.
     consistent=True,
 )
 
@@ -87,7 +87,7 @@ NOTIFICATIONS_OF_POST = AccessPattern(
     who=Who.INTERNAL,
     key="PK = :partition AND SK >= :since",
     filter=("post_id = :post",),
-    # A notification that this Query misses stays until it expires.
+    # A notification that the read misses would stay until it expires.
     consistent=True,
 )
 RETRACT = AccessPattern(

@@ -1,9 +1,9 @@
-"""The table `feed-pipeline`: what the consumers of the stream know, each fact an item.
+"""The table `feed-pipeline`: the state of the consumers of streams.
 
 | item | key |
 |---|---|
 | lease of a shard, with its checkpoint | `LEASES#<stream>` / `<shard>` |
-| effect that was applied | `EFFECT#<name>` / `DONE` |
+| mark of an exactly-once effect | `EFFECT#<name>` / `DONE` |
 | progress of a fan-out | `FANOUT#<job>` / `PROGRESS` |
 | dead letter | `DEAD#<table>` / `<ts>#<sequence>#<id>` |
 """
@@ -18,7 +18,7 @@ FEED_PIPELINE = Table(name="feed-pipeline", partition="PK", sort="SK", ttl="expi
 
 
 def leases(stream: str) -> str:
-    """The partition of all leases of a stream, by its ARN."""
+    """Return the partition of all leases of a stream, given by its ARN."""
     return join("LEASES", stream)
 
 
@@ -39,19 +39,19 @@ def dead_letters(table: str) -> str:
 
 
 def dead_letter(table: str, moment: str, sequence: str, letter_id: str) -> Key:
-    """The stream tells moments by the second; the sequence number, padded, is the order within one."""
+    """Return the key of a dead letter. Stream times are whole seconds: the padded `sequence` orders within one."""
     return Key(dead_letters(table), join(moment, sequence, letter_id))
 
 
 def dead_letter_parts(key: Key) -> tuple[str, str, str, str]:
-    """Table, moment (ISO 8601), sequence and id of a dead letter's key."""
+    """Return the table, time (ISO 8601), sequence and id in a dead letter's key."""
     moment, sequence, letter_id = split(key.sort)
     return split(key.partition)[1], moment, sequence, letter_id
 
 
 LEASES = AccessPattern(
     id="FEED-P1",
-    question="The leases of a stream's shards: who reads which, and how far",
+    question="The leases of a stream's shards, with their owners and checkpoints",
     table=FEED_PIPELINE,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -60,19 +60,19 @@ LEASES = AccessPattern(
 )
 TAKE_LEASE = AccessPattern(
     id="FEED-P1",
-    question="Take the lease of a shard that is as it was seen: free, expired, or another's who has more than a share",
+    question="Take a shard's lease that is unchanged since it was read: free, expired, or of an owner with too many",
     table=FEED_PIPELINE,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
-    # The fence grows with each holder; what a former one does by an old fence fails.
-    # Where the fence is as it was seen, what has no holder now had none then, or was given back.
+    # The fence grows with each owner, so that writes of a former owner fail. If the fence is unchanged, a lease without
+    # an owner had none when it was read, or was released since.
     condition="attribute_not_exists(fence)"
     " OR fence = :seen AND (attribute_not_exists(held_until) OR held_until = :held)",
     update="SET #owner = :owner, held_until = :until REMOVE expiresAt ADD fence :one",
 )
 HOLD_LEASE = AccessPattern(
     id="FEED-P1",
-    question="Hold a lease that is one's own for longer",
+    question="Renew a lease, if it is still held",
     table=FEED_PIPELINE,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -81,7 +81,7 @@ HOLD_LEASE = AccessPattern(
 )
 CHECKPOINT = AccessPattern(
     id="FEED-P1",
-    question="Note how far a shard has been handled, under a lease that is one's own",
+    question="Save the checkpoint of a shard, if its lease is still held",
     table=FEED_PIPELINE,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -90,7 +90,7 @@ CHECKPOINT = AccessPattern(
 )
 END_SHARD = AccessPattern(
     id="FEED-P1",
-    question="Note that a shard has been handled to its end",
+    question="Mark a shard as processed to its end",
     table=FEED_PIPELINE,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -99,7 +99,7 @@ END_SHARD = AccessPattern(
 )
 RELEASE_LEASE = AccessPattern(
     id="FEED-P1",
-    question="Give back a lease that is one's own",
+    question="Release a lease, if it is still held",
     table=FEED_PIPELINE,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -108,7 +108,7 @@ RELEASE_LEASE = AccessPattern(
 )
 APPLY = AccessPattern(
     id="FEED-P2",
-    question="Apply effects, each once: its mark, put if it is not there, in one transaction with what it changes",
+    question="Apply effects exactly once: put each effect's mark in one transaction with its updates",
     table=FEED_PIPELINE,
     operations=("TransactWriteItems",),
     transacts=("Put", ("Update", FEED), ("Update", FEED_METRICS)),
@@ -117,14 +117,14 @@ APPLY = AccessPattern(
 )
 BURY = AccessPattern(
     id="FEED-P3",
-    question="Keep a record that could not be handled, with its error",
+    question="Store a dead letter: a record that could not be processed, with its error",
     table=FEED_PIPELINE,
     operations=("PutItem",),
     who=Who.INTERNAL,
 )
 DEAD_LETTERS = AccessPattern(
     id="FEED-P3",
-    question="The records that could not be handled, oldest first",
+    question="The dead letters of a table, oldest first",
     table=FEED_PIPELINE,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -134,14 +134,14 @@ DEAD_LETTERS = AccessPattern(
 )
 UNBURY = AccessPattern(
     id="FEED-P3",
-    question="Forget a dead letter that was replayed",
+    question="Delete a dead letter that was redriven",
     table=FEED_PIPELINE,
     operations=("DeleteItem",),
     who=Who.INTERNAL,
 )
 PROGRESS = AccessPattern(
     id="FEED-P4",
-    question="How far a fan-out has come",
+    question="The progress of a fan-out",
     table=FEED_PIPELINE,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
@@ -150,7 +150,7 @@ PROGRESS = AccessPattern(
 )
 SAVE_PROGRESS = AccessPattern(
     id="FEED-P4",
-    question="Note how far a fan-out has come",
+    question="Save the progress of a fan-out",
     table=FEED_PIPELINE,
     operations=("PutItem",),
     who=Who.INTERNAL,

@@ -1,4 +1,4 @@
-"""Posts and their tags. A deleted post leaves a tombstone for a while: `META` with `deleted_at`, in no index."""
+"""Posts and their tags. A deleted post leaves a tombstone until it expires: `META` with `deleted_at`, in no index."""
 
 from datetime import datetime
 
@@ -12,7 +12,7 @@ TAG_PREFIX = "TAG#"
 
 
 def partition(post_id: str) -> str:
-    """The item collection of a post: itself, its tags, comments and likes."""
+    """Return the partition of a post, its tags, comments and likes."""
     return join("POST", post_id)
 
 
@@ -21,22 +21,22 @@ def post(post_id: str) -> Key:
 
 
 def post_parts(key: Key) -> str:
-    """The id of the post whose collection a key is of."""
+    """Return the id of the post to whose partition a key belongs."""
     return split(key.partition)[1]
 
 
 def by_author(author_id: str) -> str:
-    """The partition of GSI1."""
+    """Return the partition of an author's posts in GSI1."""
     return join("USER", author_id)
 
 
 def position(created_at: datetime, post_id: str) -> str:
-    """The sort key in GSI1 and GSI2: text order is time order."""
+    """Return the sort key of a post in GSI1 and GSI2. Text order is time order."""
     return join(iso(created_at), "POST", post_id)
 
 
 def position_parts(sort: str) -> tuple[str, str]:
-    """The moment (ISO 8601) and the id of the post at a position of GSI1 or GSI2."""
+    """Return the time (ISO 8601) and the post id in a sort key of GSI1 or GSI2."""
     moment, _, post_id = split(sort)
     return moment, post_id
 
@@ -46,7 +46,7 @@ def tag(post_id: str, name: str) -> Key:
 
 
 def by_tag(name: str) -> str:
-    """The partition of GSI2."""
+    """Return the partition of a tag's posts in GSI2."""
     return join("TAG", name)
 
 
@@ -79,20 +79,20 @@ POST_OF_EVENT = AccessPattern(
     who=Who.ANY,
     fields=("FeedEntry.post", "Notification.post"),
     key="PK = POST#<id>, SK = META",
-    # It was written a moment ago, and the event comes once.
+    # The event is delivered once, just after the post is written.
     consistent=True,
 )
 POSTS_BY_AUTHOR = AccessPattern(
     id="FEED-002",
     question="The posts of an author that the caller may see, newest first",
     table=FEED,
-    # For posts shown to followers only: whether a signed-in caller is one.
+    # For followers-only posts, whether a signed-in caller follows is read.
     operations=("GetItem", "BatchGetItem", "Query"),
     who=Who.ANY,
     fields=("postsByAuthor", "User.posts"),
     index="GSI1",
     key="GSI1PK = :partition",
-    # Each clause for another caller: nobody in particular, somebody signed in; the author sees all.
+    # The first clause is for anonymous callers, the second for signed-in ones. The author sees all posts.
     filter=("visibility = :public", "visibility <> :private"),
     descending=True,
 )
@@ -100,33 +100,33 @@ POSTS_BY_TAG = AccessPattern(
     id="FEED-007",
     question="The posts with a tag that the caller may see, newest first",
     table=FEED,
-    # For posts shown to followers only: whether a signed-in caller is one. The posts of items without copies.
+    # Also whether a signed-in caller follows, for followers-only posts, and posts whose tags hold no copies.
     operations=("GetItem", "BatchGetItem", "Query"),
     who=Who.ANY,
     fields=("postsByTag",),
     index="GSI2",
     key="GSI2PK = :partition",
-    # For callers who are not signed in. Private posts of ours are not in the index. Items that other programs wrote
-    # without copies name no visibility: their posts are read.
+    # For anonymous callers. This gateway's private posts are not in the index. Items that other programs wrote without
+    # copies have no visibility: their posts are read.
     filter=("(visibility = :public OR attribute_not_exists(visibility))",),
     descending=True,
 )
 CREATE_POST = AccessPattern(
     id="FEED-W1",
-    question="Write a post with its tags; asked for again with the same id, it changes nothing",
+    question="Write a post with its tags; a repeat with the same id changes nothing",
     table=FEED,
-    # That the author is a user is read before.
+    # The author's user is read first.
     operations=("GetItem", "BatchGetItem", "TransactWriteItems"),
     transacts=("Put",),
     who=Who.USER,
     fields=("createPost",),
     condition="attribute_not_exists(PK)",
-    # Who has just entered can post.
+    # The read must find a user who was just created.
     consistent=True,
 )
 DELETE_POST = AccessPattern(
     id="FEED-W6",
-    question="Delete one's post; its likes, comments and feed entries follow",
+    question="Delete the caller's post; its likes, comments and feed entries are deleted later",
     table=FEED,
     operations=("GetItem", "BatchGetItem", "TransactWriteItems"),
     transacts=("Update", "Delete"),
@@ -138,12 +138,12 @@ DELETE_POST = AccessPattern(
         # Author and visibility stay: they determine what other programs' likes and comments counted for.
         " REMOVE GSI1PK, GSI1SK, #text, media_ref, tags, mentions, likes, comments"
     ),
-    # A post that was just written can be deleted.
+    # The read must find a post that was just written.
     consistent=True,
 )
 IS_LIVE = AccessPattern(
     id="FEED-P4",
-    question="Whether a post is still there",
+    question="Whether a post still exists",
     table=FEED,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
@@ -152,7 +152,7 @@ IS_LIVE = AccessPattern(
 )
 POST_OF_ITEMS = AccessPattern(
     id="FEED-P7",
-    question="The author and visibility of a post, for likes, comments and tags of other programs that name neither",
+    question="The author and visibility of a post, for other programs' likes, comments and tags that hold neither",
     table=FEED,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
@@ -161,7 +161,7 @@ POST_OF_ITEMS = AccessPattern(
 )
 POSTS_SINCE = AccessPattern(
     id="FEED-P4",
-    question="The posts an author wrote since somebody follows, for that one's feed",
+    question="The posts of an author since a user follows, for the backfill of the user's feed",
     table=FEED,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -171,7 +171,7 @@ POSTS_SINCE = AccessPattern(
 )
 REMAINS = AccessPattern(
     id="FEED-P4",
-    question="What is left of a deleted post: its likes, comments and tags",
+    question="The likes, comments and tags of a deleted post",
     table=FEED,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -180,12 +180,12 @@ REMAINS = AccessPattern(
 )
 CLEAN_UP = AccessPattern(
     id="FEED-P4",
-    question="Delete what is left of a deleted post",
+    question="Delete the likes, comments and tags of a deleted post",
     table=FEED,
     operations=("BatchWriteItem",),
     who=Who.INTERNAL,
 )
-# A counter's post must still be there.
+# The condition of updates of a post's counters.
 NOT_DELETED = "attribute_exists(PK) AND attribute_not_exists(deleted_at)"
 
 PATTERNS = (

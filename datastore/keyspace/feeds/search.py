@@ -1,27 +1,27 @@
-"""Search: the reads of the table `feed` that show results and keep the index current."""
+"""Search: the reads of the table `feed` that load results and keep the search index current."""
 
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Who
 
-# The range of a post's items with META and its tags, which sort after META. Comments and likes sort before it.
+# The range of META and the tags of a post. Comments and likes sort before it.
 FIRST_INDEXED, LAST_INDEXED = "META", "TAG$"
 
 SEARCH_POSTS = AccessPattern(
     id="FEED-N5",
-    question="The posts that hold some words or tags and that the caller may see; the search index finds them",
+    question="The posts with some words or tags that the caller may see; the search index finds them",
     table=FEED,
-    # For posts shown to followers only: whether a signed-in caller is one.
+    # For followers-only posts, whether a signed-in caller follows is read.
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     shared_ms=CROWD_MS,
     fields=("searchPosts",),
     key="PK = POST#<id>, SK = META",
-    # The cursor of a page that was cut off may name a post that the caller may not see.
+    # The cursor of a truncated page may name a post that the caller may not see.
     personal=True,
 )
 SEARCH_FOLLOWED = AccessPattern(
     id="FEED-N5",
-    question="Whom the caller follows, so that the index names posts for their followers and no others",
+    question="The users that the caller follows, so that the index finds their followers-only posts",
     table=FEED,
     operations=("Query",),
     who=Who.USER,
@@ -30,7 +30,7 @@ SEARCH_FOLLOWED = AccessPattern(
 )
 SEARCH_USERS = AccessPattern(
     id="FEED-N6",
-    question="The users whose names hold some words; the search index finds them",
+    question="The users with some words in their names; the search index finds them",
     table=FEED,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
@@ -45,7 +45,7 @@ INDEXED_POST = AccessPattern(
     operations=("Query",),
     who=Who.INTERNAL,
     key="PK = :partition AND SK BETWEEN :first AND :last",
-    # The read must include the change under whose sequence number the entry is written.
+    # The read must include the change whose sequence number the entry gets.
     consistent=True,
 )
 SCAN_INDEXED = AccessPattern(
@@ -55,7 +55,7 @@ SCAN_INDEXED = AccessPattern(
     operations=("Scan",),
     who=Who.INTERNAL,
     filter=("SK = :meta OR begins_with(SK, :tag)",),
-    # The scan must find each change that was made before the build began.
+    # The scan must include every change before the start of the build.
     consistent=True,
 )
 

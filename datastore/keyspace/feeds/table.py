@@ -1,4 +1,4 @@
-"""The table `feed`: users, posts and what people do with them, in item collections of one table.
+"""The table `feed`: users, posts, comments, likes, follows, home feeds and notifications.
 
 | item | key | index key |
 |---|---|---|
@@ -13,7 +13,8 @@
 | feed source | `FEED#<user>` / `SOURCE#<author>` | GSI3, the same |
 | notification | `USER#<id>#UNREAD` / `<ts>#<notification>` | GSI_NOTIF, the same; of likes `<ts>` is the last one's |
 
-Projections hold what lists show. A post's text, visibility, tags and author never change, so its tags can hold copies.
+Projections hold the attributes that lists show. A post's text, visibility, tags and author never change, so its tag
+items hold copies of them.
 """
 
 from datastore.model.access_patterns import Index, Table

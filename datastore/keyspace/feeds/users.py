@@ -13,13 +13,13 @@ def user(user_id: str) -> Key:
 
 
 def user_parts(key: Key) -> str:
-    """The id of a user's key."""
+    """Return the user id in a user's key."""
     return split(key.partition)[1]
 
 
 USER = AccessPattern(
     id="FEED-001",
-    question="A user of the feed, with the counts of posts, followers and followed",
+    question="A user of the feed, with the counts of posts, followers and followed users",
     table=FEED,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
@@ -42,7 +42,7 @@ USER = AccessPattern(
 )
 CREATE_USER = AccessPattern(
     id="FEED-W6",
-    question="Enter the feed under a name; asked for again, it changes nothing",
+    question="Create the caller's user; a repeat changes nothing",
     table=FEED,
     operations=("PutItem",),
     who=Who.USER,
@@ -51,7 +51,7 @@ CREATE_USER = AccessPattern(
 )
 UPDATE_USER = AccessPattern(
     id="FEED-W6",
-    question="Change one's name, words or picture",
+    question="Change the caller's name, bio or picture",
     table=FEED,
     operations=("UpdateItem",),
     who=Who.USER,
@@ -61,17 +61,17 @@ UPDATE_USER = AccessPattern(
 )
 AUTHOR = AccessPattern(
     id="FEED-P4",
-    question="Whether an author's posts go to the followers' feeds, or are merged when those are read",
+    question="Whether an author's posts are fanned out on write or merged on read",
     table=FEED,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
     key="PK = USER#<id>, SK = META",
-    # An author who is being merged must not be taken for another.
+    # The read must find that the author was just switched to merging.
     consistent=True,
 )
 BEGIN_MERGING = AccessPattern(
     id="FEED-P4",
-    question="Note that an author has too many followers for a fan-out: from now on each gets a source",
+    question="Start to merge an author's posts on read: from now on each follower gets a source",
     table=FEED,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -80,7 +80,7 @@ BEGIN_MERGING = AccessPattern(
 )
 MERGE = AccessPattern(
     id="FEED-P4",
-    question="Note that every follower of such an author has a source; no post of that moment or later has entries",
+    question="Mark that every follower of an author has a source; posts since then have no entries",
     table=FEED,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -88,7 +88,7 @@ MERGE = AccessPattern(
     update="SET merged_since = :since",
 )
 
-# What a transaction asks of a user whose counters it will change.
+# The condition of transactions that change a user's counters.
 IS_THERE = "attribute_exists(PK)"
 
 PATTERNS = (USER, CREATE_USER, UPDATE_USER, AUTHOR, BEGIN_MERGING, MERGE)

@@ -1,4 +1,4 @@
-"""What the gateway keeps of its own: a page for each kind of item."""
+"""The table `gateway`: a module for each kind of item."""
 
 from datastore.keyspace.gateway import answers, documents
 from datastore.keyspace.gateway.table import GATEWAY

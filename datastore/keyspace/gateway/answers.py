@@ -1,6 +1,6 @@
-"""Answers of mutations, kept under their callers' Idempotency-Keys in the table `gateway`.
+"""Idempotency records in the table `gateway`: `ANSWER#<user id>#<idempotency key>` / `ANSWER`.
 
-`ANSWER#<user id>#<key>` / `ANSWER` is a claim while its mutation is executed, and has the answer afterwards.
+A record is a claim while its mutation is executed. Afterwards it holds the response.
 """
 
 from datastore.keyspace.gateway.table import GATEWAY
@@ -16,7 +16,7 @@ def answer(user_id: str, idempotency_key: str) -> Key:
 
 BEGIN = AccessPattern(
     id="GW-I1",
-    question="Claim an Idempotency-Key that was not used before, or whose answer has expired",
+    question="Claim an idempotency key that was not used before, or whose record has expired",
     table=GATEWAY,
     operations=("PutItem",),
     who=Who.INTERNAL,
@@ -24,7 +24,7 @@ BEGIN = AccessPattern(
 )
 TAKE_OVER = AccessPattern(
     id="GW-I2",
-    question="Claim a key whose holder has not answered in its time, under a higher fence",
+    question="Take over an expired claim, with the next fencing token",
     table=GATEWAY,
     operations=("PutItem",),
     who=Who.INTERNAL,
@@ -32,7 +32,7 @@ TAKE_OVER = AccessPattern(
 )
 FINISH = AccessPattern(
     id="GW-I3",
-    question="Keep the answer under a claim that is still one's own",
+    question="Store the response, if the request still holds the claim",
     table=GATEWAY,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -41,7 +41,7 @@ FINISH = AccessPattern(
 )
 READ = AccessPattern(
     id="GW-I4",
-    question="The answer that another request with the same key waits for",
+    question="The idempotency record that another request with the same key waits for",
     table=GATEWAY,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
@@ -50,7 +50,7 @@ READ = AccessPattern(
 )
 RELEASE = AccessPattern(
     id="GW-I5",
-    question="Give a claim back under which nothing was changed",
+    question="Release a claim whose mutation changed nothing",
     table=GATEWAY,
     operations=("DeleteItem",),
     who=Who.INTERNAL,

@@ -1,4 +1,4 @@
-"""Documents that are known by an id, in the table `gateway`: `DOCUMENTS` / `<id>`, an item each."""
+"""Persisted documents in the table `gateway`: `DOCUMENTS` / `<id>`, one item each."""
 
 from datastore.keyspace.gateway.table import GATEWAY
 from datastore.model.access_patterns import AccessPattern, Who
@@ -17,7 +17,7 @@ def document_id(key: Key) -> str:
 
 DOCUMENT = AccessPattern(
     id="GW-D1",
-    question="The text of the document that is known by an id",
+    question="The text of a persisted document by its id",
     table=GATEWAY,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
@@ -25,7 +25,7 @@ DOCUMENT = AccessPattern(
 )
 PUT_DOCUMENT = AccessPattern(
     id="GW-D2",
-    question="Make a document known by an id, which never stands for another text",
+    question="Store a persisted document, unless its id is stored with another text",
     table=GATEWAY,
     operations=("PutItem",),
     who=Who.INTERNAL,
@@ -33,7 +33,7 @@ PUT_DOCUMENT = AccessPattern(
 )
 ALL_DOCUMENTS = AccessPattern(
     id="GW-D3",
-    question="The documents that are known, by id",
+    question="All persisted documents, ordered by id",
     table=GATEWAY,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -41,7 +41,7 @@ ALL_DOCUMENTS = AccessPattern(
 )
 DELETE_DOCUMENT = AccessPattern(
     id="GW-D4",
-    question="Forget a document",
+    question="Delete a persisted document",
     table=GATEWAY,
     operations=("DeleteItem",),
     who=Who.INTERNAL,

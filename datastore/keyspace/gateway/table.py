@@ -1,4 +1,4 @@
-"""The table that the gateway keeps its own things in: answers of mutations, and documents that are known."""
+"""The table `gateway`: idempotency records and persisted documents."""
 
 from datastore.model.access_patterns import Table
 

@@ -1,4 +1,4 @@
-"""The eleven tables of the matches, a page for each."""
+"""The eleven tables of the matches: a module for each."""
 
 from datastore.keyspace.matches import (
     active_matches,

@@ -1,20 +1,20 @@
-"""The table `active-matches`: the matches that are polled, and the state that the next tick is compared with.
+"""The table `active-matches`: the matches that are polled, and the live state with which the next tick is compared.
 
-Every change of a match's live state adds one to `version`. A poller that takes over a match adds one to `fence`, and
-its writes succeed only while the fence has that value.
+Every change of a match's live state adds one to `version`. A poller that takes over a match adds one to `fence`, the
+fencing token, and its writes succeed only while the fence has that value.
 
-The index `live-matchId-index` is sparse: an item has the attribute `live` while its match is live, and loses it with
-the write that ends the match or lets it rest. All matches share one partition of it. That takes 1,000 write units a
-second, which is 2,000 matches with a version every two seconds.
+The index `live-matchId-index` is sparse: an item has the attribute `live` while its match is live. The write that ends
+the match or sets it to idle removes the attribute. All matches share one partition of the index. A partition takes
+1,000 write units a second, which is 2,000 matches with a new version every two seconds.
 """
 
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key
 from datastore.queues import OverflowPolicy
 
-# The value of the attribute `live`, which is the partition of all live matches in their index.
+# The value of the attribute `live`: the partition of all live matches in the index.
 LIVE = "live"
-# What a list of live matches shows. Lines and balls stay in the table: they are read when they are selected.
+# The attributes that a list of live matches shows. Lines and balls are read from the table if they are selected.
 SUMMARY = (
     "leagueCode",
     "matchPhase",
@@ -42,7 +42,7 @@ def active_match(match_id: str) -> Key:
 
 STATE = AccessPattern(
     id="AM-1",
-    question="The state of an active match, as its poller keeps it",
+    question="The state of an active match that its poller stores",
     table=ACTIVE_MATCHES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.SYSTEM,
@@ -51,7 +51,7 @@ STATE = AccessPattern(
 )
 LIVE_SCORE = AccessPattern(
     id="AM-1",
-    question="The live score of a match: the public part of its state",
+    question="The live score of a match, the public part of its state",
     table=ACTIVE_MATCHES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
@@ -62,7 +62,7 @@ LIVE_SCORE = AccessPattern(
 )
 TICK = AccessPattern(
     id="AM-1",
-    question="The state that a tick is compared with",
+    question="The state with which a tick is compared",
     table=ACTIVE_MATCHES,
     operations=("GetItem",),
     who=Who.INTERNAL,
@@ -71,7 +71,7 @@ TICK = AccessPattern(
 )
 ALL_ACTIVE = AccessPattern(
     id="AM-2",
-    question="All matches with a state: polled, resting, or ended a while ago",
+    question="All active matches: polled, idle or recently ended",
     table=ACTIVE_MATCHES,
     operations=("Scan",),
     who=Who.SYSTEM,
@@ -79,7 +79,7 @@ ALL_ACTIVE = AccessPattern(
 )
 LIVE_MATCHES = AccessPattern(
     id="AM-2",
-    question="The matches that are live",
+    question="The live matches",
     table=ACTIVE_MATCHES,
     operations=("Query",),
     who=Who.ANY,
@@ -88,12 +88,12 @@ LIVE_MATCHES = AccessPattern(
     fields=("liveMatches",),
     index="live-matchId-index",
     key="live = :live",
-    # A program that does not know the attribute `live` may end a match and leave it.
+    # Another program may end a match without removing `live`.
     filter=("#status = :active",),
 )
 LIVE_MATCHES_BY_SCAN = AccessPattern(
     id="AM-2",
-    question="The matches that are live, while their index is missing or being filled",
+    question="The live matches, while their index is missing or still backfilling",
     table=ACTIVE_MATCHES,
     operations=("Scan",),
     who=Who.ANY,
@@ -103,7 +103,7 @@ LIVE_MATCHES_BY_SCAN = AccessPattern(
 )
 LIVE_DETAILS = AccessPattern(
     id="AM-1",
-    question="The lines and the last balls of a live match, which its index does not have",
+    question="The lines and the last balls of a live match, which the index does not hold",
     table=ACTIVE_MATCHES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
@@ -114,7 +114,7 @@ LIVE_DETAILS = AccessPattern(
 )
 LIST_AS_LIVE = AccessPattern(
     id="AM-4",
-    question="Show a live match in the index that a program stored without the attribute of the index",
+    question="Add a live match to the index that another program stored without the attribute `live`",
     table=ACTIVE_MATCHES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -123,7 +123,7 @@ LIST_AS_LIVE = AccessPattern(
 )
 UNLIST = AccessPattern(
     id="AM-4",
-    question="Remove a match from the index that a program ended without removing the attribute of the index",
+    question="Remove a match from the index that another program ended without removing the attribute `live`",
     table=ACTIVE_MATCHES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -132,7 +132,7 @@ UNLIST = AccessPattern(
 )
 RECONCILE = AccessPattern(
     id="AM-2",
-    question="All matches with a state, as the orchestrator reconciles them",
+    question="All active matches, for the orchestrator's reconciliation",
     table=ACTIVE_MATCHES,
     operations=("Scan",),
     who=Who.INTERNAL,
@@ -140,19 +140,19 @@ RECONCILE = AccessPattern(
 )
 REGISTER = AccessPattern(
     id="AM-3",
-    question="Begin to poll a match, from where its fixture says it stands",
+    question="Start to poll a match, from the state of its fixture",
     table=ACTIVE_MATCHES,
-    # The version goes on from the fixture's, so that it never goes back.
+    # The version continues that of the fixture, so that it never decreases.
     operations=("GetItem", "PutItem"),
     who=Who.SYSTEM,
     fields=("registerActiveMatch",),
-    # What has expired is not there any more; DynamoDB may take days to delete it.
+    # An expired item counts as absent: DynamoDB may take days to delete it.
     condition="attribute_not_exists(matchId) OR #status = :idle OR #ttl <= :now",
     consistent=True,
 )
 COMMIT = AccessPattern(
     id="AM-4",
-    question="The state after a tick that changed something: the next version",
+    question="Store the state after a tick that changed something, as the next version",
     table=ACTIVE_MATCHES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -160,7 +160,7 @@ COMMIT = AccessPattern(
 )
 TICKED = AccessPattern(
     id="AM-4",
-    question="A tick that changed nothing",
+    question="Record a tick that changed nothing",
     table=ACTIVE_MATCHES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -169,7 +169,7 @@ TICKED = AccessPattern(
 )
 CLAIM = AccessPattern(
     id="AM-4",
-    question="Take over a match that nobody polls",
+    question="Take over a match that no poller polls",
     table=ACTIVE_MATCHES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -178,7 +178,7 @@ CLAIM = AccessPattern(
 )
 ADOPT = AccessPattern(
     id="AM-4",
-    question="Take over a match that another program registered: its state is written whole",
+    question="Take over a match that another program registered, and write its whole state",
     table=ACTIVE_MATCHES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -186,7 +186,7 @@ ADOPT = AccessPattern(
 )
 REST = AccessPattern(
     id="AM-4",
-    question="Let a match rest that is not over and not in the live scores",
+    question="Set a match to idle that has not ended and is not in the live scores",
     table=ACTIVE_MATCHES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -195,17 +195,17 @@ REST = AccessPattern(
 )
 REOPEN = AccessPattern(
     id="AM-4",
-    question="Have a match that had ended polled again: it goes on after all, or its scorers correct it",
+    question="Poll an ended match again, because it continues or its scorers correct it",
     table=ACTIVE_MATCHES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
-    # An item of another program has no fence.
+    # Items of other programs have no fence.
     condition="(fence = :seen OR attribute_not_exists(fence)) AND #status = :ended",
     update="SET #status = :idle REMOVE #ttl, live ADD fence :one",
 )
 LEAVE = AccessPattern(
     id="AM-4",
-    question="Leave a match to whoever takes it over",
+    question="Release a match, for another poller to take over",
     table=ACTIVE_MATCHES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -214,7 +214,7 @@ LEAVE = AccessPattern(
 )
 FINISH = AccessPattern(
     id="AM-6",
-    question="End the polling of a match that is over, unless it changed hands",
+    question="Stop polling a match that has ended, unless another poller took it over",
     table=ACTIVE_MATCHES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -223,26 +223,26 @@ FINISH = AccessPattern(
 )
 COOLDOWNS = AccessPattern(
     id="AM-5",
-    # Part of the UpdateItem of AM-4: what was told, and that it was, are written together or not at all.
-    question="Until when which kinds of events are not told again, or do not ring; written with AM-4",
+    # Part of the UpdateItem of AM-4: a notification and its cooldown are written together or not at all.
+    question="Store the cooldowns of kinds of events, until which they are not sent or are silent; part of AM-4",
     table=ACTIVE_MATCHES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
 )
 DEACTIVATE = AccessPattern(
     id="AM-6",
-    question="End the polling of a match",
+    question="Stop polling a match",
     table=ACTIVE_MATCHES,
     operations=("UpdateItem",),
     who=Who.SYSTEM,
     fields=("deactivateMatch",),
     condition="attribute_exists(matchId)",
-    # The fence shuts its poller out.
+    # The next fence makes the writes of its poller fail.
     update="SET #status = :ended, #ttl = :ttl REMOVE live ADD fence :one",
 )
 DELETE = AccessPattern(
     id="AM-7",
-    question="Remove the state of a match that is not polled",
+    question="Delete the state of a match that is not polled",
     table=ACTIVE_MATCHES,
     operations=("DeleteItem",),
     who=Who.SYSTEM,
@@ -251,26 +251,26 @@ DELETE = AccessPattern(
 )
 MATCH_UPDATES = AccessPattern(
     id="CRIC-S1",
-    question="A match as it stands, then every change of it",
+    question="The current state of a match, then every change",
     table=ACTIVE_MATCHES,
     operations=("GetItem",),
     who=Who.ANY,
     fields=("matchUpdates",),
     key="matchId = <matchId>",
-    # Read after the feed is attached: older than the next change it must not be.
+    # Read after the change feed is attached: the state must not miss a change that the feed does not bring.
     consistent=True,
     when_slow=OverflowPolicy.CLOSE,
-    # Its events are versions, each of which tells what has changed since the one before: none is left out.
+    # Each event holds the difference from the previous version, so none may be dropped.
     chooses=False,
 )
 LIVE_SCORES = AccessPattern(
     id="CRIC-S2",
-    question="Every live match as it stands, then every change of any",
+    question="The current state of every live match, then every change of any",
     table=ACTIVE_MATCHES,
     operations=("Scan",),
     who=Who.ANY,
     fields=("liveScores",),
-    # An item of another program may lack the match's league.
+    # Items of other programs may lack the league.
     filter=("#status = :active",),
     consistent=True,
     when_slow=OverflowPolicy.CLOSE,

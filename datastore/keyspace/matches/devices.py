@@ -1,4 +1,4 @@
-"""The table `cricket-devices`: where push notifications of a user go."""
+"""The table `cricket-devices`: the devices to which push notifications are sent."""
 
 from datastore.model.access_patterns import AccessPattern, Table, Who
 from datastore.model.composite_keys import Key
@@ -29,7 +29,7 @@ DEVICE_OF_USER = AccessPattern(
 )
 REGISTER_DEVICE = AccessPattern(
     id="DEV-2",
-    question="Register the device of a user, in place of any other",
+    question="Register the device of a user, and delete any other",
     table=DEVICES,
     operations=("UpdateItem", "Query", "DeleteItem"),
     who=Who.USER,
@@ -39,12 +39,12 @@ REGISTER_DEVICE = AccessPattern(
         "SET platform = :platform, apnsToken = :apnsToken, osVersion = :osVersion, appVersion = :appVersion, "
         f"registeredAt = :registeredAt, #ttl = :ttl, {BEGUN_OR_COUNTED}"
     ),
-    # Of two registrations at once the later read must see the earlier write.
+    # Of two concurrent registrations, the later read must see the earlier write.
     consistent=True,
 )
 REPLACE_DEVICE = AccessPattern(
     id="DEV-2",
-    question="Remove a device that a later registration replaces, unless it has been registered anew",
+    question="Delete a device that a later registration replaces, unless it was registered again",
     table=DEVICES,
     operations=("DeleteItem",),
     who=Who.INTERNAL,
@@ -52,7 +52,7 @@ REPLACE_DEVICE = AccessPattern(
 )
 UPDATE_PUSH_TO_START = AccessPattern(
     id="DEV-3",
-    question="Keep the token that starts a Live Activity on a registered device",
+    question="Store the push token that starts a Live Activity on a registered device",
     table=DEVICES,
     operations=("GetItem", "UpdateItem"),
     who=Who.USER,
@@ -64,7 +64,7 @@ UPDATE_PUSH_TO_START = AccessPattern(
 )
 FORGET_PUSH_TO_START = AccessPattern(
     id="DEV-3",
-    question="Forget a token that was rejected, unless the device has another by now",
+    question="Remove a rejected push token, unless the device has a new one",
     table=DEVICES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -73,7 +73,7 @@ FORGET_PUSH_TO_START = AccessPattern(
 )
 DELETE_DEVICE = AccessPattern(
     id="DEV-4",
-    question="Forget a device",
+    question="Delete a device",
     table=DEVICES,
     operations=("DeleteItem",),
     who=Who.USER,

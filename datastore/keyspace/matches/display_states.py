@@ -1,4 +1,4 @@
-"""The table `DisplayStateCache`: what widgets show of a match, computed for each team."""
+"""The table `DisplayStateCache`: the state of a match that widgets show, for each team."""
 
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Table, Who
 from datastore.model.composite_keys import Key, join
@@ -17,9 +17,9 @@ def display_state(match_id: str, team_id: str) -> Key:
 
 DISPLAY_STATE = AccessPattern(
     id="DSC-1",
-    question="What a widget shows of a match from one team's side, built anew when its time has passed",
+    question="The state of a match that a widget shows for a team, rebuilt when it has expired",
     table=DISPLAY_STATES,
-    # Without one, the match, its live state, the teams and the league are read, and what was built is put.
+    # To rebuild it, the match, its live state, the teams and the league are read.
     operations=("GetItem", "BatchGetItem", "PutItem"),
     who=Who.ANY,
     max_age=2,
@@ -29,12 +29,12 @@ DISPLAY_STATE = AccessPattern(
 )
 KEEP = AccessPattern(
     id="DSC-2",
-    question="Keep a display state for a while, unless a newer one is kept",
+    question="Cache a display state, unless a newer one is cached",
     table=DISPLAY_STATES,
     operations=("PutItem",),
     who=Who.INTERNAL,
-    # DynamoDB deletes what has expired within days: until then it must not stand in the way.
-    # A state of another program has no version.
+    # An expired item counts as absent: DynamoDB may take days to delete it.
+    # Items of other programs have no version.
     condition="attribute_not_exists(#version) OR #version <= :version OR #ttl <= :now",
 )
 

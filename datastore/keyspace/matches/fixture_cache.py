@@ -1,4 +1,4 @@
-"""The table `cricket-fixture-cache`: what the provider said last of each match."""
+"""The table `cricket-fixture-cache`: the provider's latest data of each match."""
 
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key
@@ -6,7 +6,7 @@ from datastore.model.composite_keys import Key
 FIXTURE_CACHE = Table(
     name="cricket-fixture-cache",
     partition="matchId",
-    # The index tells which matches there are and until when they are good, not what is cached of them.
+    # The index holds which matches are cached and until when, not their data.
     indexes=(
         Index("leagueId-startingAt-index", partition="leagueId", sort="startingAt", projection=("ttl", "fetchedAt")),
     ),
@@ -21,7 +21,7 @@ def cached(match_id: str) -> Key:
 
 CACHED = AccessPattern(
     id="FXC-1",
-    question="What the provider said last of a match: its lineups, and what a tick is compared with after a takeover",
+    question="The provider's latest data of a match: its lineups, and the base of the first tick after a takeover",
     table=FIXTURE_CACHE,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
@@ -32,7 +32,7 @@ CACHED = AccessPattern(
 )
 CACHED_MANY = AccessPattern(
     id="FXC-2",
-    question="What the provider said last of many matches, so that only what changed is written",
+    question="The provider's latest data of many matches, so that a sync writes changed matches only",
     table=FIXTURE_CACHE,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
@@ -40,7 +40,7 @@ CACHED_MANY = AccessPattern(
 )
 CACHED_OF_LEAGUE = AccessPattern(
     id="FXC-3",
-    question="Which matches of a league are cached, soonest first: what a sync need not read is known from it",
+    question="The cached matches of a league, soonest first, so that a sync need not read them",
     table=FIXTURE_CACHE,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -50,7 +50,7 @@ CACHED_OF_LEAGUE = AccessPattern(
 )
 ALL_CACHED = AccessPattern(
     id="FXC-4",
-    question="All cached matches, once in a sync, to find those that the provider lists no more",
+    question="All cached matches, once in a sync, to find those that the provider no longer lists",
     table=FIXTURE_CACHE,
     operations=("Scan",),
     who=Who.INTERNAL,
@@ -58,14 +58,14 @@ ALL_CACHED = AccessPattern(
 )
 CACHE = AccessPattern(
     id="FXC-5",
-    question="Keep what the provider says of a match",
+    question="Cache the provider's data of a match",
     table=FIXTURE_CACHE,
     operations=("PutItem",),
     who=Who.INTERNAL,
 )
 CACHE_MANY = AccessPattern(
     id="FXC-6",
-    question="Keep what the provider says of many matches",
+    question="Cache the provider's data of many matches",
     table=FIXTURE_CACHE,
     operations=("BatchWriteItem",),
     who=Who.INTERNAL,

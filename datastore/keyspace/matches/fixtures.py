@@ -1,11 +1,11 @@
-"""The table `cricket-fixtures`: every match the system knows about."""
+"""The table `cricket-fixtures`: all matches."""
 
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key
 from datastore.model.versioning import REVISION, counted, guard
 
-# What lists show: at most 20 attributes, so without those that others tell. The phase is that of the status, and a
-# follow-on shows in the scores. Scorecards stay in the table: they are read when they are selected.
+# The attributes that lists show. DynamoDB allows 20, so derivable ones are absent: the phase follows from the status,
+# and a follow-on from the scores. Scorecards are read from the table if they are selected.
 SUMMARY = (
     "leagueId",
     "homeTeamId",
@@ -29,7 +29,7 @@ SUMMARY = (
     "archivedAt",
 )
 
-# An operator set and cleared no field since the fixture was read: the attribute is a set, and a set is never empty.
+# No operator set or cleared a field since the fixture was read. The attribute is a set, and a set is never empty.
 OPERATOR_GUARD = (
     "operatorFields = :operator",
     "(attribute_not_exists(operatorFields) OR attribute_type(operatorFields, :absent))",
@@ -50,7 +50,7 @@ def fixture(match_id: str) -> Key:
 
 FIXTURE = AccessPattern(
     id="FIX-1",
-    question="One match with its scorecards",
+    question="A match with its scorecards",
     table=FIXTURES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
@@ -78,7 +78,7 @@ TICK = AccessPattern(
 )
 MATCHES = AccessPattern(
     id="FIX-2",
-    question="Up to 100 matches by their ids",
+    question="Up to 100 matches by id",
     table=FIXTURES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
@@ -88,7 +88,7 @@ MATCHES = AccessPattern(
 )
 BY_LEAGUE = AccessPattern(
     id="FIX-3",
-    question="The matches of a league that start within a time, soonest first",
+    question="The matches of a league that start within a time window, soonest first",
     table=FIXTURES,
     operations=("Query",),
     who=Who.ANY,
@@ -99,10 +99,10 @@ BY_LEAGUE = AccessPattern(
 )
 SYNC_FIXTURES = AccessPattern(
     id="FIX-4",
-    question="Store up to 100 fixtures; of those that are played the live part stays",
+    question="Store up to 100 fixtures; a match that is being played keeps its live part",
     table=FIXTURES,
-    # A put replaces the whole item and takes no condition: a stored fixture is updated instead, for an operator may
-    # change it meanwhile, and so is a new one that may be played soon.
+    # BatchWriteItem replaces whole items without a condition. Fixtures that an operator or a poller may change
+    # concurrently, which are stored ones and those played soon, are updated instead.
     operations=("GetItem", "BatchGetItem", "BatchWriteItem", "UpdateItem"),
     who=Who.SYSTEM,
     fields=("syncFixtures",),
@@ -111,7 +111,7 @@ SYNC_FIXTURES = AccessPattern(
 )
 SYNC_SOON = AccessPattern(
     id="FIX-4",
-    question="Store a fixture that may be played at any moment, unless it was played meanwhile",
+    question="Store a fixture that is played soon, unless its play has started",
     table=FIXTURES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -120,7 +120,7 @@ SYNC_SOON = AccessPattern(
 )
 SYNC_STATE = AccessPattern(
     id="FIX-4",
-    question="Write how a match stands that nobody polls, unless somebody has written meanwhile",
+    question="Store the state of a match that no poller polls, unless it changed since it was read",
     table=FIXTURES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -129,7 +129,7 @@ SYNC_STATE = AccessPattern(
 )
 SYNC_FACTS = AccessPattern(
     id="FIX-4",
-    question="Write what is known of a match before a ball is bowled, and nothing else",
+    question="Store only the fields of a match that are known before its first ball",
     table=FIXTURES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -138,7 +138,7 @@ SYNC_FACTS = AccessPattern(
 )
 UPDATE_FIXTURE = AccessPattern(
     id="FIX-5",
-    question="Change fields of a fixture that is there",
+    question="Change fields of a fixture",
     table=FIXTURES,
     operations=("UpdateItem",),
     who=Who.SYSTEM,
@@ -148,7 +148,7 @@ UPDATE_FIXTURE = AccessPattern(
 )
 WRITE_LIVE = AccessPattern(
     id="FIX-5",
-    question="Write how a match stands, unless a later holder of its lock has written",
+    question="Store the state of a match, unless a later holder of its lock has written",
     table=FIXTURES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -157,7 +157,7 @@ WRITE_LIVE = AccessPattern(
 )
 ARCHIVE_FIXTURE = AccessPattern(
     id="FIX-6",
-    question="Mark a match that has left the live scores",
+    question="Archive a match that is no longer in the live scores",
     table=FIXTURES,
     operations=("UpdateItem",),
     who=Who.SYSTEM,

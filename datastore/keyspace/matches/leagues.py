@@ -1,4 +1,4 @@
-"""The table `cricket-leagues`: reference data, some thirty leagues."""
+"""The table `cricket-leagues`: reference data, about thirty leagues."""
 
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Table, Who
 from datastore.model.versioning import guard
@@ -11,7 +11,7 @@ LEAGUES = Table(
 
 LEAGUE = AccessPattern(
     id="LG-1",
-    question="One league by its id",
+    question="A league by its id",
     table=LEAGUES,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
@@ -22,18 +22,18 @@ LEAGUE = AccessPattern(
 )
 ALL_LEAGUES = AccessPattern(
     id="LG-2",
-    question="All leagues, remembered for 30 seconds",
+    question="All leagues, cached for 30 seconds",
     table=LEAGUES,
     operations=("Scan",),
     who=Who.ANY,
     max_age=30,
     fields=("leagues",),
-    # What is read is remembered, and a read just after a write must not remember what was there before.
+    # The result is cached. A read just after a write must not cache the state before it.
     consistent=True,
 )
 ACTIVE_LEAGUES = AccessPattern(
     id="LG-3",
-    question="The active leagues, remembered for 30 seconds",
+    question="The active leagues, cached for 30 seconds",
     table=LEAGUES,
     operations=("Scan",),
     who=Who.ANY,
@@ -44,17 +44,17 @@ ACTIVE_LEAGUES = AccessPattern(
 )
 PUT_LEAGUE = AccessPattern(
     id="LG-4",
-    question="Put a league, in place of the one with its id",
+    question="Store a league, replacing any with its id",
     table=LEAGUES,
     operations=("PutItem",),
     who=Who.SYSTEM,
     fields=("putLeague",),
-    # A put takes the version away with the rest: it goes on with a greater one.
+    # A put replaces the version too, so the new one must be greater.
     condition="attribute_not_exists(#version) OR attribute_type(#version, :nothing) OR #version < :version",
 )
 UPDATE_LEAGUE = AccessPattern(
     id="LG-5",
-    question="Change some fields of a league that exists",
+    question="Change fields of a league",
     table=LEAGUES,
     operations=("UpdateItem",),
     who=Who.ADMIN,

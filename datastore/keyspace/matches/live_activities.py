@@ -1,4 +1,4 @@
-"""The table `live-activities`: sessions of Live Activities on iOS devices."""
+"""The table `live-activities`: the sessions of Live Activities on iOS devices."""
 
 from datastore.model.access_patterns import AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key, join
@@ -19,13 +19,13 @@ def live_activity(match_id: str, user_id: str, device_id: str) -> Key:
 
 
 def of_user(user_id: str) -> str:
-    """What the sort values of the user's sessions begin with."""
+    """Return the prefix of the sort keys of a user's sessions."""
     return f"{join(user_id)}#"
 
 
 ACTIVITIES_OF_MATCH = AccessPattern(
     id="LA-1",
-    question="All sessions of a match, whatever their status",
+    question="All sessions of a match, of any status",
     table=LIVE_ACTIVITIES,
     operations=("Query",),
     who=Who.SYSTEM,
@@ -35,7 +35,7 @@ ACTIVITIES_OF_MATCH = AccessPattern(
 )
 ACTIVE_OF_MATCH = AccessPattern(
     id="LA-1",
-    question="The sessions of a match that get its updates",
+    question="The sessions of a match that receive its updates",
     table=LIVE_ACTIVITIES,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -44,7 +44,7 @@ ACTIVE_OF_MATCH = AccessPattern(
 )
 ACTIVITIES_OF_USER = AccessPattern(
     id="LA-2",
-    question="All sessions of a user, over all matches, in no order",
+    question="All sessions of a user in all matches, unordered",
     table=LIVE_ACTIVITIES,
     operations=("Query",),
     who=Who.USER,
@@ -55,7 +55,7 @@ ACTIVITIES_OF_USER = AccessPattern(
 )
 REGISTER_ACTIVITY = AccessPattern(
     id="LA-3",
-    question="Begin a session of a match that is not over, or begin it anew, on at most 10 devices of a user",
+    question="Start or restart a session of a match that has not ended, on at most 10 devices of a user",
     table=LIVE_ACTIVITIES,
     operations=("GetItem", "Query", "UpdateItem"),
     who=Who.USER,
@@ -69,7 +69,7 @@ REGISTER_ACTIVITY = AccessPattern(
 )
 UPDATE_TOKEN = AccessPattern(
     id="LA-4",
-    question="Keep the new token of a session that has not ended; one that was suspended is active again",
+    question="Store the new push token of a session that has not ended; a suspended session becomes active",
     table=LIVE_ACTIVITIES,
     operations=("UpdateItem",),
     who=Who.USER,
@@ -80,7 +80,7 @@ UPDATE_TOKEN = AccessPattern(
 )
 END_ACTIVITY = AccessPattern(
     id="LA-5",
-    question="End a session; one that has ended stays as it is",
+    question="End a session; an ended session stays unchanged",
     table=LIVE_ACTIVITIES,
     operations=("UpdateItem",),
     who=Who.USER,
@@ -104,7 +104,7 @@ SUSPEND_ACTIVITY = AccessPattern(
 )
 SUSPEND_REJECTED = AccessPattern(
     id="LA-6",
-    question="Suspend a session whose token was rejected, unless it has another by now",
+    question="Suspend a session whose push token was rejected, unless it has a new one",
     table=LIVE_ACTIVITIES,
     operations=("UpdateItem",),
     who=Who.INTERNAL,

@@ -1,4 +1,4 @@
-"""The table `cricket-locks`: who works on what, so that no two do."""
+"""The table `cricket-locks`: locks of matches and jobs, so that one process at a time works on each."""
 
 from datastore.model.access_patterns import AccessPattern, Table, Who
 from datastore.model.composite_keys import Key
@@ -20,16 +20,16 @@ def job_lock(job: str) -> str:
 
 ACQUIRE = AccessPattern(
     id="LOCK-1",
-    question="Take a lock that nobody holds, or whose holder let it expire",
+    question="Acquire a lock that is free or expired",
     table=LOCKS,
     operations=("PutItem",),
     who=Who.INTERNAL,
-    # One's own is taken again: the answer to the first try may have been lost.
+    # The owner may acquire it again: the response to its first request may have been lost.
     condition="attribute_not_exists(lockKey) OR expiresAt < :now OR #owner = :owner",
 )
 RELEASE = AccessPattern(
     id="LOCK-2",
-    question="Give back a lock that is one's own",
+    question="Release a lock, if it is still held",
     table=LOCKS,
     operations=("DeleteItem",),
     who=Who.INTERNAL,
@@ -37,7 +37,7 @@ RELEASE = AccessPattern(
 )
 EXTEND = AccessPattern(
     id="LOCK-3",
-    question="Hold a lock that is one's own for longer",
+    question="Extend a lock, if it is still held",
     table=LOCKS,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -46,7 +46,7 @@ EXTEND = AccessPattern(
 )
 HELD = AccessPattern(
     id="LOCK-4",
-    question="All locks there are, for operators",
+    question="All locks, for operators",
     table=LOCKS,
     operations=("Scan",),
     who=Who.SYSTEM,

@@ -1,4 +1,4 @@
-"""The table `cricket-match-follows`: who follows which match, and which side of it."""
+"""The table `cricket-match-follows`: the matches that users follow, and the side that each prefers."""
 
 from datastore.model.access_patterns import AccessPattern, Table, Who
 from datastore.model.composite_keys import Key
@@ -28,7 +28,7 @@ FOLLOW_OF_USER = AccessPattern(
 )
 FOLLOWERS = AccessPattern(
     id="FOL-2",
-    question="All who follow a match",
+    question="All followers of a match",
     table=MATCH_FOLLOWS,
     operations=("Query",),
     who=Who.SYSTEM,
@@ -40,11 +40,11 @@ FOLLOW = AccessPattern(
     id="FOL-3",
     question="Follow a match until 48 hours after its start",
     table=MATCH_FOLLOWS,
-    # The match is read first: it has the start and the sides.
+    # The match is read first, for its start and its sides.
     operations=("GetItem", "UpdateItem"),
     who=Who.USER,
     fields=("followMatch",),
-    # The sides are kept, so that FOL-5 can check a team without reading the match.
+    # The sides are stored, so that FOL-5 can check a team without reading the match.
     update=(
         "SET teamId = :team, teamIds = :sides, expiresAt = :expires, createdAt = if_not_exists(createdAt, :createdAt), "
         f"{BEGUN_OR_COUNTED}"
@@ -60,7 +60,7 @@ UNFOLLOW = AccessPattern(
 )
 CHANGE_TEAM = AccessPattern(
     id="FOL-5",
-    question="Follow the other side of a match",
+    question="Change the side of a followed match",
     table=MATCH_FOLLOWS,
     operations=("UpdateItem",),
     who=Who.USER,
@@ -79,7 +79,7 @@ REMOVE_FOLLOWS = AccessPattern(
     who=Who.SYSTEM,
     fields=("removeMatchFollows",),
     key="matchId = :partition",
-    # One that was made just now goes too.
+    # The read must include a follow that was just created.
     consistent=True,
 )
 

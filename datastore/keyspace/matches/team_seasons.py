@@ -1,4 +1,4 @@
-"""The table `cricket-team-seasons`: how each team fares in a season of a league."""
+"""The table `cricket-team-seasons`: the record of each team in a season of a league."""
 
 from datastore.model.access_patterns import AccessPattern, Table, Who
 
@@ -11,7 +11,7 @@ TEAM_SEASONS = Table(
 
 TEAMS_OF_SEASON = AccessPattern(
     id="TS-1",
-    question="The teams of a season and how they fare, by their ids",
+    question="The teams of a season and their records, ordered by team id",
     table=TEAM_SEASONS,
     operations=("Query",),
     who=Who.ANY,
@@ -21,7 +21,7 @@ TEAMS_OF_SEASON = AccessPattern(
 )
 SYNC_TEAM_SEASONS = AccessPattern(
     id="TS-2",
-    question="Put the rows of a season, each in place of the team's last one",
+    question="Store the rows of a season, each replacing the previous row of its team",
     table=TEAM_SEASONS,
     operations=("BatchWriteItem",),
     who=Who.SYSTEM,

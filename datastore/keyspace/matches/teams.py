@@ -1,4 +1,4 @@
-"""The table `cricket-teams`: reference data, a hundred teams or fewer."""
+"""The table `cricket-teams`: reference data, at most about a hundred teams."""
 
 from datastore.model.access_patterns import CROWD_MS, AccessPattern, Table, Who
 from datastore.model.versioning import guard
@@ -11,7 +11,7 @@ TEAMS = Table(
 
 TEAM = AccessPattern(
     id="TM-1",
-    question="One team by its id",
+    question="A team by its id",
     table=TEAMS,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
@@ -22,18 +22,18 @@ TEAM = AccessPattern(
 )
 ALL_TEAMS = AccessPattern(
     id="TM-2",
-    question="All teams, remembered for 30 seconds",
+    question="All teams, cached for 30 seconds",
     table=TEAMS,
     operations=("Scan",),
     who=Who.ANY,
     max_age=30,
     fields=("teams",),
-    # What is read is remembered, and a read just after a write must not remember what was there before.
+    # The result is cached. A read just after a write must not cache the state before it.
     consistent=True,
 )
 SYNC_TEAMS = AccessPattern(
     id="TM-3",
-    question="Put teams, each in place of the one with its id",
+    question="Store teams, each replacing any with its id",
     table=TEAMS,
     operations=("BatchWriteItem",),
     who=Who.SYSTEM,
@@ -41,7 +41,7 @@ SYNC_TEAMS = AccessPattern(
 )
 UPDATE_TEAM = AccessPattern(
     id="TM-4",
-    question="Change some fields of a team that exists",
+    question="Change fields of a team",
     table=TEAMS,
     operations=("UpdateItem",),
     who=Who.ADMIN,

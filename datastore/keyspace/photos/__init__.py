@@ -1,4 +1,4 @@
-"""The photo library's table `sparks`: a page for each kind of item."""
+"""The table `sparks` of the photo library: a module for each kind of item."""
 
 from datastore.keyspace.photos import events, faces, livestreams, persons, stripping, uploads, users
 from datastore.keyspace.photos import photos as library

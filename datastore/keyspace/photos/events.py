@@ -1,4 +1,4 @@
-"""What happened in the apps of the library: `EVENT#<id>` / `EVENT#<at>`."""
+"""Events that the photo apps log: `EVENT#<id>` / `EVENT#<at>`."""
 
 from datetime import datetime
 
@@ -16,7 +16,7 @@ def event(event_id: str, at: datetime) -> Key:
 
 LOG_EVENT = AccessPattern(
     id="SPARKS-W1",
-    question="Log what happened in an app, up to 25 events at once",
+    question="Log up to 25 events of an app",
     table=SPARKS,
     operations=("BatchWriteItem",),
     who=Who.USER,

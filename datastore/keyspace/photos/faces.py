@@ -1,4 +1,4 @@
-"""Faces: `FACE#<id>` / `IMAGE#<imageId>`: one person's in one photo. `photoSK` is the rest of the photo's key."""
+"""Faces of persons on photos: `FACE#<id>` / `IMAGE#<imageId>`. `photoSK` is the sort key of the photo."""
 
 from dataclasses import replace
 
@@ -19,12 +19,12 @@ def face(face_id: str, image_id: str) -> Key:
 
 
 def on_photo(image_id: str) -> str:
-    """The sort key of all faces on a photo."""
+    """Return the sort key of all faces on a photo."""
     return join("IMAGE", image_id)
 
 
 def face_parts(key: Key) -> tuple[str, str]:
-    """The id of a face and that of its photo."""
+    """Return the face id and the image id in a face's key."""
     return split(key.partition)[1], split(key.sort)[1]
 
 
@@ -39,7 +39,7 @@ FACE = AccessPattern(
 )
 FACE_NOW = replace(
     FACE,
-    # One whose photo is not known is found by its id.
+    # A face is queried by its id if its photo is unknown.
     operations=("GetItem", "BatchGetItem", "Query"),
     key="PK = :partition AND begins_with(SK, :prefix)",
     consistent=True,
@@ -47,22 +47,22 @@ FACE_NOW = replace(
 )
 FACES_OF_OTHERS = AccessPattern(
     id="SPARKS-N3",
-    question="The faces of a person whom a photo shows and lists no face of, as other programs write photos",
+    question="The faces of a person that a photo of another program names without listing faces",
     table=SPARKS,
     operations=("Query",),
     who=Who.ANY,
     fields=("Photo.faces",),
     index=BY_PERSON,
     key="personId = :partition AND begins_with(PK, :prefix)",
-    # Ids sort by time, as a rule: of very many faces those tagged last.
+    # Ids usually sort by time. If a person has too many faces, the last tagged ones are read.
     descending=True,
 )
 PHOTOS_OF_PERSON = AccessPattern(
     id="SPARKS-7",
-    question="The photos a person is on, each once, those tagged last first; with the person's faces in each",
+    question="The photos of a person, last tagged first, with the person's faces on each",
     table=SPARKS,
-    # The faces, and then their photos: a Query for each whose key an old face does not hold, and one over the faces
-    # before the page (and after it) where photos do not list theirs.
+    # The faces are read first, then their photos: one Query for each photo whose sort key the face does not hold, and
+    # one over the faces before and after the page if photos do not list their faces.
     operations=("Query", "GetItem", "BatchGetItem"),
     who=Who.ANY,
     fields=("photosOfPerson", "Person.photos", "PersonPhotoEdge.faces"),
@@ -72,9 +72,9 @@ PHOTOS_OF_PERSON = AccessPattern(
 )
 TAG_FACE = AccessPattern(
     id="SPARKS-W1",
-    question="Say who is where on one's photo",
+    question="Tag a person's face on the caller's photo",
     table=SPARKS,
-    # The photo and the person are read before.
+    # The photo and the person are read first.
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems"),
     transacts=("Put", "Update"),
     who=Who.USER,
@@ -84,7 +84,7 @@ TAG_FACE = AccessPattern(
 )
 UNTAG_FACE = AccessPattern(
     id="SPARKS-W1",
-    question="Take a face off one's photo (an admin: off any)",
+    question="Remove a face from the caller's photo; an admin may use any photo",
     table=SPARKS,
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems"),
     transacts=("Update", "Delete", "ConditionCheck"),

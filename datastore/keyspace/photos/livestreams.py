@@ -1,7 +1,7 @@
 """Livestreams: `LIVESTREAM#<id>` / `LIVESTREAM#<createdAt>`.
 
-Ids are UUIDs of version 7, so that the index sorts by time. The moment in the sort key is the id's own: of two that are
-announced with one id there is one.
+Ids are UUIDs of version 7, so that the index sorts by time. The time in the sort key is that of the id: two creations
+with the same id have the same key.
 """
 
 from dataclasses import replace
@@ -23,23 +23,23 @@ def partition(livestream_id: str) -> str:
 
 
 def livestream(livestream_id: str, sort: str) -> Key:
-    """The key of a livestream whose sort key is known as the table has it."""
+    """Return the key of a livestream whose sort key was read from the table."""
     return Key(partition(livestream_id), sort)
 
 
 def created(moment: datetime) -> str:
-    """The sort key of one that is made by this gateway."""
+    """Return the sort key of a livestream that this gateway creates."""
     return join(TYPE, iso(moment))
 
 
 def livestream_parts(key: Key) -> str:
-    """The id of a livestream."""
+    """Return the livestream id in a key."""
     return split(key.partition)[1]
 
 
 LIVESTREAM = AccessPattern(
     id="SPARKS-N3",
-    question="A livestream, found by its id",
+    question="A livestream by its id",
     table=SPARKS,
     operations=("Query",),
     who=Who.ANY,
@@ -49,7 +49,7 @@ LIVESTREAM = AccessPattern(
 LIVESTREAM_NOW = replace(LIVESTREAM, consistent=True, fields=())
 LATEST_LIVESTREAM = AccessPattern(
     id="SPARKS-8",
-    question="The livestream that was made last",
+    question="The livestream that was created last",
     table=SPARKS,
     operations=("Query",),
     who=Who.ANY,
@@ -60,7 +60,7 @@ LATEST_LIVESTREAM = AccessPattern(
 )
 LIVESTREAMS = AccessPattern(
     id="SPARKS-8",
-    question="All livestreams, the last made first",
+    question="All livestreams, newest first",
     table=SPARKS,
     operations=("Query",),
     who=Who.ANY,
@@ -71,7 +71,7 @@ LIVESTREAMS = AccessPattern(
 )
 CREATE_LIVESTREAM = AccessPattern(
     id="SPARKS-W1",
-    question="Announce a livestream; asked for again with the same id, it changes nothing",
+    question="Create a livestream; a repeat with the same id changes nothing",
     table=SPARKS,
     operations=("PutItem",),
     who=Who.ADMIN,
@@ -80,13 +80,13 @@ CREATE_LIVESTREAM = AccessPattern(
 )
 UPDATE_LIVESTREAM = AccessPattern(
     id="SPARKS-W1",
-    question="Change a livestream: its address, words or times",
+    question="Change the address, texts or times of a livestream",
     table=SPARKS,
     operations=("Query", "UpdateItem"),
     who=Who.ADMIN,
     fields=("updateLivestream",),
     key="PK = :partition AND begins_with(SK, :prefix)",
-    # The times as they were read: of two changes at once none makes it end before it begins.
+    # The times are unchanged since they were read, so concurrent changes cannot set an end before the start.
     condition="startTime = :startWas AND endTime = :endWas",
     guard=guard(),
     consistent=True,
@@ -94,15 +94,15 @@ UPDATE_LIVESTREAM = AccessPattern(
 END_LIVESTREAM = replace(UPDATE_LIVESTREAM, question="End a livestream that is live", fields=("endLivestream",))
 UPDATE_OPEN_LIVESTREAM = replace(
     UPDATE_LIVESTREAM,
-    question="The same of one whose end is not known",
+    question="Change the address, texts or times of a livestream without an end",
     fields=(),
     condition="startTime = :startWas AND attribute_not_exists(endTime)",
 )
 LIVESTREAM_CHANGED = AccessPattern(
     id="SPARKS-S1",
-    question="Livestreams that are announced or changed, begin or end",
+    question="Livestreams that are created or changed, start or end",
     table=SPARKS,
-    # At the start, the hundred made last: they may begin or end without being changed. With an id that one.
+    # The last hundred are read at the start, or the one with the id: they start and end without a change.
     operations=("Query",),
     who=Who.ANY,
     fields=("livestreamChanged",),

@@ -1,8 +1,8 @@
-"""People who are on photos: `PERSON#<id>` / `PERSON#<name>`.
+"""Persons on photos: `PERSON#<id>` / `PERSON#<name>`.
 
-The sort key holds the name, so a rename moves the item: where the name is not known, or known as it was, a person is
-found by the partition. While one person is being merged into another, `mergedInto` is the other's id and `mergedAt`
-when that began, and `receives` of the other holds those of all who are.
+The sort key holds the name, so a rename moves the item. If the name is unknown or outdated, a person is queried by the
+partition. While a person is being merged into a target person, `mergedInto` is the target's id, `mergedAt` the start of
+the merge, and the target's `receives` holds the ids of all persons that are being merged into it.
 """
 
 from dataclasses import replace
@@ -25,13 +25,13 @@ def person(person_id: str, name: str) -> Key:
 
 
 def person_parts(key: Key) -> tuple[str, str]:
-    """The id and the name of a person's key. Others may write a name as it is, with a `#` in it."""
+    """Return the id and the name in a person's key. Other programs may write a name with an unescaped `#`."""
     return split(key.partition)[1], "#".join(split(key.sort)[1:])
 
 
 PERSON = AccessPattern(
     id="SPARKS-N1",
-    question="A person: read by the key where the name is known, else found by the id",
+    question="A person, by the full key if the name is known, else by the id",
     table=SPARKS,
     operations=("GetItem", "BatchGetItem", "Query"),
     who=Who.ANY,
@@ -41,7 +41,7 @@ PERSON = AccessPattern(
 PERSON_NOW = replace(PERSON, consistent=True, fields=())
 PERSONS = AccessPattern(
     id="SPARKS-6",
-    question="All persons, by id",
+    question="All persons, ordered by id",
     table=SPARKS,
     operations=("Query",),
     who=Who.ANY,
@@ -51,7 +51,7 @@ PERSONS = AccessPattern(
 )
 FACES_OF_PERSON = AccessPattern(
     id="SPARKS-P2",
-    question="The faces of a person on one photo, where that does not know its faces",
+    question="The faces of a person on a photo that does not list its faces",
     table=SPARKS,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -61,7 +61,7 @@ FACES_OF_PERSON = AccessPattern(
 )
 FACES_TO_MERGE = AccessPattern(
     id="SPARKS-W1",
-    question="The faces of a person who becomes another",
+    question="The faces of a person that is merged into another",
     table=SPARKS,
     operations=("Query",),
     who=Who.ADMIN,
@@ -71,7 +71,7 @@ FACES_TO_MERGE = AccessPattern(
 )
 COUNT_FACES = AccessPattern(
     id="SPARKS-P2",
-    question="How many faces a person has, where that is not kept yet",
+    question="The number of a person's faces, if it is not stored yet",
     table=SPARKS,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -81,10 +81,10 @@ COUNT_FACES = AccessPattern(
 )
 CREATE_PERSON = AccessPattern(
     id="SPARKS-W1",
-    question="Name a person, to tag them on photos; asked for again with the same id, it changes nothing",
+    question="Create a person; a repeat with the same id changes nothing",
     table=SPARKS,
-    # One with an id of the client's own is looked for before: they may have another name by now. And after: of two who
-    # were named at once one goes.
+    # A person with a client-generated id is queried before, because it may have been renamed since, and after: one of
+    # two persons that were created concurrently is deleted.
     operations=("Query", "PutItem", "TransactWriteItems"),
     transacts=("Delete", "ConditionCheck"),
     who=Who.ADMIN,
@@ -96,7 +96,7 @@ UPDATE_PERSON = AccessPattern(
     id="SPARKS-W1",
     question="Change a person's name or picture",
     table=SPARKS,
-    # A new name is a new key: the item moves.
+    # A new name is a new key, so the item moves.
     operations=("Query", "UpdateItem", "TransactWriteItems"),
     transacts=("Put", "Delete"),
     who=Who.ADMIN,
@@ -107,7 +107,7 @@ UPDATE_PERSON = AccessPattern(
 )
 MERGE_PERSONS = AccessPattern(
     id="SPARKS-W1",
-    question="Make one person of two: the faces of the one become the other's; asked for again, it goes on",
+    question="Merge a person into another, with all faces; a repeat continues an interrupted merge",
     table=SPARKS,
     # The faces and their photos are read in batches.
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems"),

@@ -1,7 +1,7 @@
 """Photos: `IMAGE#<id>` / `IMAGE#<takenAt>`.
 
-Beside the documented `persons` (ids) a photo keeps the full keys of whom and what it shows: `personNames` (id to the
-name in the person's key) and `faces` (each face's id and person), so that both are batched point reads.
+Besides the documented `persons` (ids), a photo holds the parts of the keys of its persons and faces: `personNames` (the
+name in the person's key, by id) and `faces` (the ids of each face and its person). So both are batched point reads.
 """
 
 from dataclasses import replace
@@ -22,28 +22,28 @@ def partition(image_id: str) -> str:
 
 
 def taken(moment: datetime) -> str:
-    """The sort key of a photo: when it was taken. Whole seconds have no fraction, as in the document's items."""
+    """Return the sort key of a photo taken at a time. Whole seconds have no fraction, as in the document's items."""
     return taken_as(iso(moment).replace(".000Z", "Z"))
 
 
 def taken_as(moment: str) -> str:
-    """The sort key of a photo, of the moment as the table has it: it may have been written otherwise than here."""
+    """Return the sort key of a photo, given the time as it was read from the table, which may have another format."""
     return join(TYPE, moment)
 
 
 def photo(image_id: str, sort: str) -> Key:
-    """The key of a photo whose sort key is known as the table has it: it may have been written otherwise than here."""
+    """Return the key of a photo whose sort key was read from the table, which may have another time format."""
     return Key(partition(image_id), sort)
 
 
 def photo_parts(key: Key) -> tuple[str, str]:
-    """The id of a photo and the moment it was taken (ISO 8601)."""
+    """Return the id of a photo and the time at which it was taken (ISO 8601)."""
     return split(key.partition)[1], split(key.sort)[1]
 
 
 PHOTO = AccessPattern(
     id="SPARKS-2",
-    question="A photo: read by its key where the moment it was taken is known, else found by its id",
+    question="A photo, by the full key if the time at which it was taken is known, else by the id",
     table=SPARKS,
     operations=("GetItem", "BatchGetItem", "Query"),
     who=Who.ANY,
@@ -53,7 +53,7 @@ PHOTO = AccessPattern(
 PHOTO_NOW = replace(PHOTO, consistent=True, fields=("photo",))
 PHOTOS = AccessPattern(
     id="SPARKS-3",
-    question="All photos, the newest upload first",
+    question="All photos, newest upload first",
     table=SPARKS,
     operations=("Query",),
     who=Who.ANY,
@@ -64,7 +64,7 @@ PHOTOS = AccessPattern(
 )
 PHOTOS_BY_USER = AccessPattern(
     id="SPARKS-5",
-    question="The photos of a user, the newest upload first",
+    question="The photos of a user, newest upload first",
     table=SPARKS,
     operations=("Query",),
     who=Who.ANY,
@@ -76,9 +76,9 @@ PHOTOS_BY_USER = AccessPattern(
 )
 UPDATE_PHOTO = AccessPattern(
     id="SPARKS-W1",
-    question="Change what one's photo says",
+    question="Change the description or tags of the caller's photo",
     table=SPARKS,
-    # Where the moment it was taken is not given, it is found by its id.
+    # A photo is queried by its id if the time at which it was taken is not given.
     operations=("Query", "UpdateItem"),
     who=Who.USER,
     fields=("updatePhoto",),
@@ -87,22 +87,22 @@ UPDATE_PHOTO = AccessPattern(
 )
 DELETE_PHOTO = AccessPattern(
     id="SPARKS-W1",
-    question="Delete one's photo (an admin: any) with its faces and its files",
+    question="Delete the caller's photo with its faces and files; an admin may delete any photo",
     table=SPARKS,
-    # The photo and the persons on it are read before; the note of the files to remove is deleted when they are.
+    # The photo and its persons are read first. The outbox entry of its files is deleted once the files are.
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"),
     transacts=("Update", "Delete", "ConditionCheck"),
     who=Who.USER,
     also=(Who.ADMIN,),
     fields=("deletePhoto",),
-    # The photo's own, also where an admin deletes it.
+    # `:me` is the photo's user, also if an admin deletes it.
     condition="email = :me AND (attribute_not_exists(revision) OR revision = :revision)",
     consistent=True,
 )
-# That a photo shows whom it showed when it was read. Others write an attribute that is not there as null, too.
-AS_READ = "(attribute_not_exists(revision) OR attribute_type(revision, :nothing) OR revision = :revision)"
-# What a transaction asks of a photo that it changes, and of one that it deletes.
-UNCHANGED = f"attribute_exists(PK) AND {AS_READ}"
-OWN_UNCHANGED = f"email = :me AND {AS_READ}"
+# The persons on a photo are unchanged since it was read. Other programs may write an absent attribute as null.
+SAME_REVISION = "(attribute_not_exists(revision) OR attribute_type(revision, :nothing) OR revision = :revision)"
+# The conditions of transactions that change a photo, and of those that delete it.
+UNCHANGED = f"attribute_exists(PK) AND {SAME_REVISION}"
+OWN_UNCHANGED = f"email = :me AND {SAME_REVISION}"
 
 PATTERNS = (PHOTO, PHOTO_NOW, PHOTOS, PHOTOS_BY_USER, UPDATE_PHOTO, DELETE_PHOTO)

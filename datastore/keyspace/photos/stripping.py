@@ -1,4 +1,4 @@
-"""What `photos strip` does to photos whose files were stored with metadata, and how far it has come."""
+"""`photos strip`: the removal of metadata from stored files, and its checkpoint."""
 
 from datastore.keyspace.photos.table import BY_TYPE, SPARKS
 from datastore.model.access_patterns import AccessPattern, Who
@@ -8,7 +8,7 @@ CHECKPOINT = Key("CHECKPOINT#photos-strip", "CHECKPOINT#photos-strip")
 
 STORED_PHOTOS = AccessPattern(
     id="SPARKS-P1",
-    question="All photos, in the order of the index, to remove the metadata from their files",
+    question="All photos, in index order, to remove the metadata from their files",
     table=SPARKS,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -17,7 +17,7 @@ STORED_PHOTOS = AccessPattern(
 )
 DESCRIBE_FILE = AccessPattern(
     id="SPARKS-P1",
-    question="State what a photo's original is, before and after its metadata is removed",
+    question="Update the description of a photo's file, before and after its metadata is removed",
     table=SPARKS,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -26,7 +26,7 @@ DESCRIBE_FILE = AccessPattern(
 )
 STRIP_PROGRESS = AccessPattern(
     id="SPARKS-P1",
-    question="How far the removal of metadata has come",
+    question="The checkpoint of the removal of metadata",
     table=SPARKS,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
@@ -35,14 +35,14 @@ STRIP_PROGRESS = AccessPattern(
 )
 SAVE_STRIP_PROGRESS = AccessPattern(
     id="SPARKS-P1",
-    question="Note how far the removal of metadata has come",
+    question="Save the checkpoint of the removal of metadata",
     table=SPARKS,
     operations=("PutItem",),
     who=Who.INTERNAL,
 )
 END_STRIP_PROGRESS = AccessPattern(
     id="SPARKS-P1",
-    question="Forget how far the removal of metadata had come: it is done",
+    question="Delete the checkpoint of the completed removal of metadata",
     table=SPARKS,
     operations=("DeleteItem",),
     who=Who.INTERNAL,

@@ -1,4 +1,4 @@
-"""The table `sparks`: photos, the people in them, those who took them, and what the photo library tells of itself.
+"""The table `sparks` of the photo library.
 
 | item | PK | SK | in the indexes by |
 |---|---|---|---|
@@ -7,14 +7,14 @@
 | person | `PERSON#<id>` | `PERSON#<name>` | type, person |
 | face | `FACE#<id>` | `IMAGE#<imageId>` | type, person |
 | event | `EVENT#<id>` | `EVENT#<at>` | type, email |
-| livestream | `LIVESTREAM#<id>` | `LIVESTREAM#<moment of the id>` | type |
-| reservation of an upload | `UPLOAD#<imageId>` | `UPLOAD#<imageId>` | type, email |
-| objects to remove | `REMOVAL#<imageId>` | `REMOVAL#<imageId>` | type |
+| livestream | `LIVESTREAM#<id>` | `LIVESTREAM#<time of the id>` | type |
+| upload reservation | `UPLOAD#<imageId>` | `UPLOAD#<imageId>` | type, email |
+| outbox entry of files to delete | `REMOVAL#<imageId>` | `REMOVAL#<imageId>` | type |
 
-Every index has `PK` as its sort key, and ids are UUIDs of version 7, so that the order of keys is that of time. The
-projections hold what lists show, unless a key tells it: what events tell (`eventData`) and where faces are is in no
-index by type or email. They take at most 20 attributes, so a photo's `file` is a map: `contentType`, `size` (bytes),
-`width` and `height` (pixels), and a person's name is told by their key.
+Every index has `PK` as its sort key, and ids are UUIDs of version 7, so that key order is time order. The projections
+hold the attributes that lists show and that are not in the key. The indexes by type and email hold neither `eventData`
+nor the bounding boxes of faces. DynamoDB projects at most 20 attributes, so a photo's `file` is a map of `contentType`,
+`size` (bytes), `width` and `height` (pixels), and a person's name is read from the key.
 """
 
 from typing import Final

@@ -1,4 +1,4 @@
-"""What is on its way into the library, and out of it: reservations of uploads, and files that are to be removed."""
+"""Upload reservations, and the outbox of files to delete."""
 
 from datastore.keyspace.photos.table import BY_EMAIL, BY_TYPE, SPARKS
 from datastore.model.access_patterns import AccessPattern, Who
@@ -15,7 +15,7 @@ def upload(image_id: str) -> Key:
 
 
 def upload_parts(key: Key) -> str:
-    """The id of the photo that a reservation is for."""
+    """Return the id of the photo in a reservation's key."""
     return split(key.partition)[1]
 
 
@@ -25,16 +25,16 @@ def removal(image_id: str) -> Key:
 
 
 def removal_parts(key: Key) -> str:
-    """The id of the photo whose files are to be removed."""
+    """Return the id of the photo in an outbox entry's key."""
     return split(key.partition)[1]
 
 
 CREATE_PHOTO = AccessPattern(
     id="SPARKS-W1",
-    question="Reserve a place for a photo, within the user's limit, and say where to upload it",
+    question="Reserve the upload of a photo within the user's limit",
     table=SPARKS,
-    # A photo with an id of the client's own is looked for before. At the limit, the user's reservations that have
-    # expired are found and released; the photos of a user whose count is not kept yet are counted.
+    # A photo with a client-generated id is queried first. At the limit, the user's expired reservations are queried and
+    # released. If the user's number of photos is not stored yet, the photos are counted.
     operations=("GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems", "DeleteItem"),
     transacts=("Put", "Update", "ConditionCheck"),
     who=Who.USER,
@@ -44,10 +44,10 @@ CREATE_PHOTO = AccessPattern(
 )
 COMPLETE_PHOTO = AccessPattern(
     id="SPARKS-W1",
-    question="Confirm an upload: the photo is in the library from now on; asked for again, it changes nothing",
+    question="Complete an upload, which adds the photo to the library; a repeat changes nothing",
     table=SPARKS,
-    # Of one that is confirmed already the photo is answered, and a place that its id took again is given back, its
-    # files noted. Where its files will be is noted before they are written.
+    # If the upload was completed before, the photo is returned, and a second reservation of its id is released. The
+    # keys of its files are recorded before the files are written.
     operations=("GetItem", "BatchGetItem", "Query", "UpdateItem", "TransactWriteItems"),
     transacts=("Put", "Delete"),
     who=Who.USER,
@@ -59,21 +59,21 @@ COMPLETE_PHOTO = AccessPattern(
 )
 CANCEL_UPLOAD = AccessPattern(
     id="SPARKS-W1",
-    question="Give up an upload that is not confirmed: its place is free at once",
+    question="Cancel an upload that is not completed, which releases its reservation",
     table=SPARKS,
-    # The reservation is read before, and the photo that may have come of it: its files stay.
+    # The reservation is read first, and the photo: if it exists, its files are kept.
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"),
     transacts=("Update", "Delete"),
     who=Who.USER,
     fields=("cancelUpload",),
-    # And that it has the files still that were read: a confirmation at the same time adds some.
+    # Also that its files are unchanged since they were read: a concurrent completion adds some.
     condition="attribute_exists(PK) AND email = :me",
     key="PK = UPLOAD#<imageId>, SK = UPLOAD#<imageId>",
     consistent=True,
 )
 RECEIVE_FILE = AccessPattern(
     id="SPARKS-P1",
-    question="Whether the place is still reserved for which a file arrives",
+    question="Whether the upload of an arriving file is still reserved",
     table=SPARKS,
     operations=("GetItem", "BatchGetItem"),
     who=Who.INTERNAL,
@@ -82,7 +82,7 @@ RECEIVE_FILE = AccessPattern(
 )
 UPLOADS_OF_USER = AccessPattern(
     id="SPARKS-P1",
-    question="The reservations of a user, the oldest first",
+    question="The upload reservations of a user, oldest first",
     table=SPARKS,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -91,7 +91,7 @@ UPLOADS_OF_USER = AccessPattern(
 )
 COUNT_PHOTOS = AccessPattern(
     id="SPARKS-P1",
-    question="How many photos a user has, where that is not kept yet",
+    question="The number of a user's photos, if it is not stored yet",
     table=SPARKS,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -101,17 +101,17 @@ COUNT_PHOTOS = AccessPattern(
 )
 BEGIN_COUNTING = AccessPattern(
     id="SPARKS-P1",
-    question="Keep from now on how many photos a user has",
+    question="Start to store the number of a user's photos",
     table=SPARKS,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
-    # Others write an attribute that is not there as null, too.
+    # Other programs may write an absent attribute as null.
     condition="attribute_exists(PK) AND (attribute_not_exists(uploadCount) OR attribute_type(uploadCount, :null))",
     update="SET uploadCount = :count, uploadLimit = if_not_exists(uploadLimit, :limit)",
 )
 BEGIN_LIMITING = AccessPattern(
     id="SPARKS-P1",
-    question="Say how many photos a user may have, where nobody has",
+    question="Set the limit of a user's photos, if none is set",
     table=SPARKS,
     operations=("UpdateItem",),
     who=Who.INTERNAL,
@@ -120,7 +120,7 @@ BEGIN_LIMITING = AccessPattern(
 )
 UPLOADS = AccessPattern(
     id="SPARKS-P1",
-    question="All reservations, the oldest first",
+    question="All upload reservations, oldest first",
     table=SPARKS,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -129,7 +129,7 @@ UPLOADS = AccessPattern(
 )
 REMOVALS = AccessPattern(
     id="SPARKS-P1",
-    question="The files of deleted photos that are still to be removed",
+    question="The outbox of files to delete",
     table=SPARKS,
     operations=("Query",),
     who=Who.INTERNAL,
@@ -138,9 +138,9 @@ REMOVALS = AccessPattern(
 )
 RELEASE = AccessPattern(
     id="SPARKS-P1",
-    question="Give a place back whose upload was never confirmed, and remove its files",
+    question="Release an expired reservation, and delete its files",
     table=SPARKS,
-    # The reservation is read before, which knows its files, and the photo is, if one came of it after all.
+    # The reservation, which holds the keys of its files, and the photo are read first.
     operations=("GetItem", "BatchGetItem", "Query", "TransactWriteItems", "DeleteItem"),
     transacts=("Update", "Delete"),
     who=Who.INTERNAL,
@@ -149,30 +149,29 @@ RELEASE = AccessPattern(
 )
 REMOVED = AccessPattern(
     id="SPARKS-P1",
-    question="Note that the files of a deleted photo are gone",
+    question="Delete an outbox entry whose files are deleted",
     table=SPARKS,
-    # Of what the list shows it is read before whether it is still to be done.
+    # The entry is read first: the list may be outdated.
     operations=("GetItem", "DeleteItem"),
     who=Who.INTERNAL,
-    # Another note of the same photo may have come in its place.
+    # Another entry of the same photo may have replaced it.
     condition="objectKeys = :keys",
     consistent=True,
 )
-# The note itself, or what it tells beside what it told.
-NOTE = (
+# The update that creates an outbox entry, or adds files to it.
+RECORD_OBJECTS = (
     "SET entityType = :type, imageId = :id, createdAt = :at, "
     "objectKeys = list_append(if_not_exists(objectKeys, :none), :keys)"
 )
-# What the other items of these transactions must not be: there.
-ABSENT = "attribute_not_exists(PK)"
-# And what one gives up must be: one's own.
-OWN = CANCEL_UPLOAD.condition
-# A reservation that is confirmed knows the files that were read, and no others: those of who confirms it at the same
-# time would be forgotten with it.
-KNOWS = "objectKeys = :known"
-# What gives a user's place back, in a transaction with what held it.
-GIVE_BACK = "SET uploadCount = uploadCount - :one"
-HAS_ONE = "attribute_exists(PK) AND uploadCount >= :one"
+# The conditions of the further items of these transactions.
+NOT_EXISTS = "attribute_not_exists(PK)"
+IS_OWN_UPLOAD = CANCEL_UPLOAD.condition
+# The reservation's files are unchanged since they were read: a concurrent completion adds files, which must not be
+# lost with the reservation.
+SAME_OBJECTS = "objectKeys = :known"
+# The update of the user, in the transaction that deletes a reservation or photo.
+DECREMENT_UPLOAD_COUNT = "SET uploadCount = uploadCount - :one"
+HAS_UPLOADS = "attribute_exists(PK) AND uploadCount >= :one"
 
 PATTERNS = (
     CREATE_PHOTO,

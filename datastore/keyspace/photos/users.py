@@ -1,4 +1,4 @@
-"""Those who upload photos, known by their email: `USER#<email>` twice."""
+"""Users of the photo library, identified by their email: `USER#<email>` / `USER#<email>`."""
 
 from dataclasses import replace
 
@@ -16,13 +16,13 @@ def user(email: str) -> Key:
 
 
 def user_parts(key: Key) -> str:
-    """The email of a user's key."""
+    """Return the email in a user's key."""
     return split(key.partition)[1]
 
 
 PHOTO_USER = AccessPattern(
     id="SPARKS-1",
-    question="Who uploads photos, by the opaque id",
+    question="A user of the photo library, by the opaque id",
     table=SPARKS,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
@@ -30,17 +30,17 @@ PHOTO_USER = AccessPattern(
     key="PK = USER#<email>, SK = USER#<email>",
 )
 PHOTO_USER_NOW = replace(PHOTO_USER, consistent=True, fields=("photoUser",))
-# Whether an email has an account is nobody else's business.
+# Only the user and admins may learn whether an email has an account.
 PHOTO_USER_BY_EMAIL = replace(
     PHOTO_USER,
-    question="Who uploads photos, by email: that user, and admins",
+    question="A user of the photo library, by email; only for that user and admins",
     who=Who.USER,
     fields=("photoUser",),
 )
 PHOTO_USER_BY_EMAIL_NOW = replace(PHOTO_USER_BY_EMAIL, consistent=True)
 PHOTO_USERS = AccessPattern(
     id="SPARKS-4",
-    question="All who upload photos, by email",
+    question="All users of the photo library, ordered by email",
     table=SPARKS,
     operations=("Query",),
     who=Who.ADMIN,
@@ -51,17 +51,17 @@ PHOTO_USERS = AccessPattern(
 )
 CREATE_PHOTO_USER = AccessPattern(
     id="SPARKS-W1",
-    question="Enter the photo library; asked for again, it changes nothing",
+    question="Create the caller's user of the photo library; a repeat changes nothing",
     table=SPARKS,
     operations=("PutItem",),
     who=Who.USER,
     fields=("createPhotoUser",),
-    # How many photos they have is counted at their first upload: they may have some already.
+    # The user may have photos already: they are counted at the first upload.
     condition="attribute_not_exists(PK)",
 )
 UPDATE_PHOTO_USER = AccessPattern(
     id="SPARKS-W1",
-    question="Change one's name, or, for admins, how many photos somebody may have",
+    question="Change the caller's name; an admin may change the limit of a user's photos",
     table=SPARKS,
     operations=("UpdateItem",),
     who=Who.USER,
