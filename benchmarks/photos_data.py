@@ -92,7 +92,7 @@ def _photo(number: int, email: str, names: Sequence[str]) -> Photo:
     moment, image = taken_at(number), image_id(number)
     ids = [person_id(name) for name in names]
     return Photo(
-        key=library.photo(image, library.taken(moment)),
+        key=library.photo(image, library.sort_key_at(moment)),
         image_id=image,
         taken_at=moment,
         email=email,

@@ -204,7 +204,7 @@ async def coverage_of(store: Store) -> Coverage | None:
 
 async def keep_up(store: Store, now: datetime) -> None:
     """QUAKE-P5: note that the consumer of the stream keeps up, if there are statistics."""
-    await store.update(keys.KEEP_UP, keys.coverage(), now=epoch_ms(now))
+    await store.update(keys.RECORD_CHECK, keys.coverage(), now=epoch_ms(now))
 
 
 def merged(spans: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:

@@ -43,7 +43,7 @@ class PostChildren:
     async def unavailable(self, post_ids: Iterable[str]) -> UnavailablePosts:
         """FEED-P4: return which of the posts are deleted, and which are not stored."""
         ids = list(dict.fromkeys(post_ids))
-        found = await asyncio.gather(*[self._store.get(keys.IS_LIVE, keys.post(post_id)) for post_id in ids])
+        found = await asyncio.gather(*[self._store.get(keys.POST_EXISTS, keys.post(post_id)) for post_id in ids])
         posts = dict(zip(ids, found, strict=True))
         deleted = {post_id for post_id, post in posts.items() if post is not None and not is_live(post)}
         return UnavailablePosts(deleted, {post_id for post_id, post in posts.items() if post is None})
@@ -51,9 +51,11 @@ class PostChildren:
     async def page(self, post_id: str, start: Item | None, limit: int) -> ChildrenPage:
         """FEED-P4: return a page of a deleted post's items, without its tombstone."""
         values = {"partition": keys.partition(post_id)}
-        page = await self._store.query(keys.REMAINS, values, start=start, limit=limit, attributes=("PK", "SK"))
+        page = await self._store.query(
+            keys.ITEMS_OF_DELETED_POST, values, start=start, limit=limit, attributes=("PK", "SK")
+        )
         return ChildrenPage([key_of(FEED, item) for item in page.items if not is_post(item)], page.next_start)
 
     async def delete(self, children: Sequence[Key]) -> None:
         """FEED-P4: delete items of a post. A repeat changes nothing."""
-        await self._store.write_all(keys.CLEAN_UP, deletes=children)
+        await self._store.write_all(keys.DELETE_ITEMS_OF_POST, deletes=children)

@@ -22,7 +22,7 @@ Counted = Literal["posts", "likes", "comments"]
 
 def author_month(author_id: str, moment: datetime, counted: Counted, step: int) -> Write:
     """Return the write that adds `step` (1 or -1) to a counter of an author, and to the score."""
-    key = keys.count(keys.AUTHORS, month_of(moment), author_id)
+    key = keys.counters(keys.AUTHORS, month_of(moment), author_id)
     return Write(FEED_METRICS, key, add={counted: step, "score": step})
 
 
@@ -37,7 +37,7 @@ def tag_windows(tags: Iterable[str], moment: datetime, step: int, now: datetime)
     return [
         Write(
             FEED_METRICS,
-            keys.count(keys.TAGS, period, tag),
+            keys.counters(keys.TAGS, period, tag),
             add={"posts": step},
             set={"expiresAt": to_seconds(expires_at)},
         )

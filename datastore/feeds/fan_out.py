@@ -140,11 +140,11 @@ class FanOuts:
 
     async def is_live(self, post_id: str) -> bool:
         """FEED-P4: return whether a post is stored and not deleted."""
-        return is_live(await self._store.get(post_keys.IS_LIVE, post_keys.post(post_id)))
+        return is_live(await self._store.get(post_keys.POST_EXISTS, post_keys.post(post_id)))
 
     async def following(self, follower_id: str, author_id: str) -> Follow | None:
         """FEED-P4: return the current follow, or None."""
-        item = await self._store.get(follow_keys.FOLLOWING_NOW, follow_keys.following(follower_id, author_id))
+        item = await self._store.get(follow_keys.FOLLOW_EXISTS, follow_keys.following(follower_id, author_id))
         return None if item is None else following_from(item)
 
     async def followers(self, author_id: str, after: str | None, limit: int) -> FollowerPage:
@@ -167,7 +167,7 @@ class FanOuts:
             "first": min(follow_keys.edge(author_id, follower, FIRST_MOMENT).sort for follower in followers),
             "last": max(follow_keys.edge(author_id, follower, LAST_MOMENT).sort for follower in followers),
         }
-        edges = [item async for item in self._store.query_all(follow_keys.EDGES_AGAIN, values)]
+        edges = [item async for item in self._store.query_all(follow_keys.RECHECK_EDGES, values)]
         times = affected_followers(placement, readable(edge_from, edges))
         return {follower: times.get(follower) for follower in followers}
 
@@ -231,13 +231,13 @@ class FanOuts:
 
     async def start_merging(self, author_id: str) -> datetime:
         """FEED-P4: mark an author whose followers get sources. Return the time of the first mark."""
-        written = await self._store.update(user_keys.BEGIN_MERGING, user_keys.user(author_id), now=iso(self._now))
+        written = await self._store.update(user_keys.START_MERGING, user_keys.user(author_id), now=iso(self._now))
         assert written.item is not None  # users are never deleted
         return from_iso(written.item["merging_since"])
 
     async def complete_merging(self, author_id: str, since: datetime) -> None:
         """FEED-P4: mark an author all of whose followers have sources. A repeat changes nothing."""
-        await self._store.update(user_keys.MERGE, user_keys.user(author_id), since=iso(since))
+        await self._store.update(user_keys.COMPLETE_MERGING, user_keys.user(author_id), since=iso(since))
 
 
 def entry_of_post(post: Post, image: Mapping[str, Any]) -> PostEntry:

@@ -48,7 +48,7 @@ class FollowEdges:
         Raises `Conflict` if other processes keep changing the same follow.
         """
         for _ in range(ATTEMPTS):
-            following = await self._store.get(keys.FOLLOWING_NOW, keys.following(follower_id, followee_id))
+            following = await self._store.get(keys.FOLLOW_EXISTS, keys.following(follower_id, followee_id))
             if following is None and not inserted:
                 return
             edges = await edges_of(self._store, keys.EDGES, follower_id, followee_id)
@@ -62,11 +62,11 @@ class FollowEdges:
             return not edges or await self._adopt(edges)
         if not edges:
             key = key_of(FEED, following)
-            return (await self._store.delete(keys.DROP_FOLLOWING, key, since=following["since"])).ok
+            return (await self._store.delete(keys.DELETE_FOLLOWING, key, since=following["since"])).ok
         own = edge_of(following)
         if has_more_edges(following) or all(key_of(FEED, edge) == own for edge in edges):
             return True
-        return (await self._store.update(keys.NOTE_EDGES, key_of(FEED, following), yes=True)).ok
+        return (await self._store.update(keys.MARK_MORE_EDGES, key_of(FEED, following), yes=True)).ok
 
     async def _adopt(self, edges: list[Item]) -> bool:
         try:

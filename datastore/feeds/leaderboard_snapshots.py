@@ -62,20 +62,20 @@ class LeaderboardSnapshots:
 
     async def members(self, kind: str, period: str, names: Iterable[str]) -> list[LeaderboardMember]:
         """FEED-P5: return the authors or tags of these names with their counts."""
-        counts = [keys.count(kind, period, name) for name in names]
+        counts = [keys.counters(kind, period, name) for name in names]
         for key in counts:
             self._store.invalidate(FEED_METRICS, key)
-        items = await asyncio.gather(*[self._store.get(keys.COUNT, key) for key in counts])
+        items = await asyncio.gather(*[self._store.get(keys.COUNTERS, key) for key in counts])
         return [_member_from(kind, key, item or {}) for key, item in zip(counts, items, strict=True)]
 
     async def best(self, kind: str, period: str, limit: int) -> list[LeaderboardMember]:
         """FEED-P5: read all counts of a period. Return the first `limit` members, best first."""
-        parts = [self._best_of(kind, partition, limit) for partition in keys.counts(kind, period)]
+        parts = [self._best_of(kind, partition, limit) for partition in keys.counter_partitions(kind, period)]
         return _best([member for part in await asyncio.gather(*parts) for member in part], limit)
 
     async def _best_of(self, kind: str, partition: str, limit: int) -> list[LeaderboardMember]:
         best: list[LeaderboardMember] = []
-        async for items in self._store.query_pages(keys.COUNTS, {"partition": partition}):
+        async for items in self._store.query_pages(keys.ALL_COUNTERS, {"partition": partition}):
             counted = [_member_from(kind, Key(item["PK"], item["SK"]), item) for item in items]
             best = _best([*best, *counted], limit)
         return best
@@ -94,7 +94,7 @@ def _best(members: list[LeaderboardMember], limit: int) -> list[LeaderboardMembe
 def _member_from(kind: str, key: Key, item: Mapping[str, Any]) -> LeaderboardMember:
     # A count is below 0 if its decrement was applied while the increment is a dead letter.
     counts = {name: max(0, int(item.get(name, 0))) for name in COUNTS[kind]}
-    return LeaderboardMember(keys.count_parts(key)[2], counts[SCORE[kind]], counts)
+    return LeaderboardMember(keys.counter_parts(key)[2], counts[SCORE[kind]], counts)
 
 
 def _snapshot_from(kind: str, period: str, item: Item) -> LeaderboardSnapshot:

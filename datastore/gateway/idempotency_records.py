@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
-from datastore.keyspace.gateway import answers as keys
+from datastore.keyspace.gateway import idempotency_records as keys
 from datastore.model.ids import IdSource
 from datastore.model.timestamps import from_iso, iso, to_seconds
 from datastore.session.store import Store
@@ -89,7 +89,7 @@ class IdempotencyRecords:
 
     async def begin(self, claim: Claim) -> Found:
         """GW-I1: the claim, now one's own, or what another request left; None when that has just gone: try again."""
-        written = await self._store.put(keys.BEGIN, self._item(claim), now=int(self._now().timestamp()))
+        written = await self._store.put(keys.CLAIM, self._item(claim), now=int(self._now().timestamp()))
         return _claimed(claim, written)
 
     async def take_over(self, claim: Claim, seen: IdempotencyRecord) -> Found:
@@ -100,8 +100,8 @@ class IdempotencyRecords:
     async def finish(self, claim: Claim, answer: Packed) -> IdempotencyRecord | None:
         """GW-I3: keep the answer from now on. What another has made of the key, when it took over meanwhile."""
         written = await self._store.update(
-            keys.FINISH,
-            keys.answer(claim.user_id, claim.key),
+            keys.STORE_RESPONSE,
+            keys.idempotency_record(claim.user_id, claim.key),
             fence=claim.fence,
             owner=claim.owner,
             body=answer.content,
@@ -112,9 +112,9 @@ class IdempotencyRecords:
 
     async def find(self, user_id: str, key: str) -> IdempotencyRecord | None:
         """GW-I4: what is known of a key, read anew."""
-        place = keys.answer(user_id, key)
-        self._store.invalidate(keys.READ.table, place)
-        item = await self._store.get(keys.READ, place)
+        place = keys.idempotency_record(user_id, key)
+        self._store.invalidate(keys.RECORD.table, place)
+        item = await self._store.get(keys.RECORD, place)
         is_there = item is not None and item["expiresAt"] > self._now().timestamp()
         return entry_from(item) if item is not None and is_there else None
 
@@ -128,11 +128,11 @@ class IdempotencyRecords:
             item = self._item(claim) | {"held_until": self._now().timestamp()}
             await self._store.put(keys.TAKE_OVER, item, fence=claim.fence, owner=claim.owner)
             return
-        place = keys.answer(claim.user_id, claim.key)
+        place = keys.idempotency_record(claim.user_id, claim.key)
         await self._store.delete(keys.RELEASE, place, fence=claim.fence, owner=claim.owner)
 
     def _item(self, claim: Claim) -> dict[str, Any]:
-        key = keys.answer(claim.user_id, claim.key)
+        key = keys.idempotency_record(claim.user_id, claim.key)
         now = self._now()
         return {
             "PK": key.partition,

@@ -131,7 +131,7 @@ COVERAGE = AccessPattern(
     who=Who.INTERNAL,
     key="pk = STATISTICS, sk = COVERAGE",
 )
-KEEP_UP = AccessPattern(
+RECORD_CHECK = AccessPattern(
     id="QUAKE-P5",
     question="Record that the stream's consumer keeps up",
     table=EARTHQUAKES,
@@ -169,7 +169,7 @@ PATTERNS = (
     EVENTS_OF_DAY,
     IS_STORED,
     COVERAGE,
-    KEEP_UP,
+    RECORD_CHECK,
     SAVE_COVERAGE,
     DAYS,
 )

@@ -63,7 +63,7 @@ def is_whole_second(sort: str) -> bool:
     return two_forms.is_whole_second(sort, _MOMENT)
 
 
-def in_time(sort: str) -> tuple[str, bool, str]:
+def chronological(sort: str) -> tuple[str, bool, str]:
     """Return the value that orders sort keys by time. A whole second precedes the fractions of the same second."""
     return second_of(sort), not is_whole_second(sort), sort
 
@@ -262,17 +262,17 @@ NEW_STREAK = (
 )
 COUNT_REPORT = "ADD reportTotal :one"
 # The first report under the rule that confirmed reports decide the tier keeps the tier that was earned before.
-SETTLE_TIER = ("attribute_not_exists(tierSince)", "trustTier = :tier, tierSince = :today")
+KEEP_TIER = ("attribute_not_exists(tierSince)", "trustTier = :tier, tierSince = :today")
 # Only the first confirmation of a sighting counts for its reporter.
 FIRST_CONFIRMATION = (
     "(attribute_not_exists(confirmationCount) OR confirmationCount = :none) AND attribute_not_exists(confirmers)"
 )
-CONFIRMED_ON = "confirmed"
+CONFIRMED_PREFIX = "confirmed"
 
 
 def count_confirmed(day: date) -> str:
     """Return the update that counts a confirmed report on a day (UTC). The profile has an attribute for each day."""
-    return f"SET userId = :reporter ADD {CONFIRMED_ON}{day:%Y%m%d} :one"
+    return f"SET userId = :reporter ADD {CONFIRMED_PREFIX}{day:%Y%m%d} :one"
 
 
 def confirmed_reports(profile: Mapping[str, Any]) -> list[int]:
@@ -280,7 +280,7 @@ def confirmed_reports(profile: Mapping[str, Any]) -> list[int]:
     return [
         int(count)
         for name, count in profile.items()
-        if name.startswith(CONFIRMED_ON) and name.removeprefix(CONFIRMED_ON).isdigit()
+        if name.startswith(CONFIRMED_PREFIX) and name.removeprefix(CONFIRMED_PREFIX).isdigit()
     ]
 
 

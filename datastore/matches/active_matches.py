@@ -55,7 +55,7 @@ class ActiveMatches:
 
     async def latest(self, match_id: str) -> ActiveMatch | None:
         """AM-1: read an active match consistently, for a tick or a new subscription."""
-        active = self._unexpired(await self._store.get(keys.TICK, keys.active_match(match_id)))
+        active = self._unexpired(await self._store.get(keys.STATE_FOR_TICK, keys.active_match(match_id)))
         return None if active is None else await self._complete(active, consistent=True)
 
     async def all(self) -> list[ActiveMatch]:
@@ -87,7 +87,9 @@ class ActiveMatches:
     async def update_live_index(self, active: ActiveMatch) -> None:
         """AM-4: add a match that another program stored to the index if it is live, else remove it from the index."""
         is_live = active.status is ActiveStatus.ACTIVE
-        pattern, values = (keys.LIST_AS_LIVE, {"live": keys.LIVE}) if is_live else (keys.UNLIST, {})
+        pattern, values = (
+            (keys.ADD_TO_LIVE_INDEX, {"live": keys.LIVE}) if is_live else (keys.REMOVE_FROM_LIVE_INDEX, {})
+        )
         key = keys.active_match(active.match_id)
         await self._store.update(pattern, key, active=ActiveStatus.ACTIVE.value, **values)
 
@@ -179,7 +181,7 @@ class ActiveMatches:
         """AM-4: record a tick without changes. Return False if the fencing token is outdated."""
         values: dict[str, Any] = {"fence": fence, "active": ActiveStatus.ACTIVE.value, "now": iso(self._now)}
         values["live"] = keys.LIVE
-        return (await self._store.update(keys.TICKED, keys.active_match(match_id), **values)).ok
+        return (await self._store.update(keys.RECORD_TICK, keys.active_match(match_id), **values)).ok
 
     async def set_idle(self, match_id: str, fence: int) -> bool:
         """AM-4: stop polling a match that has not ended. Return False if the fencing token is outdated."""
@@ -189,7 +191,7 @@ class ActiveMatches:
             "idle": ActiveStatus.IDLE.value,
             "one": 1,
         }
-        return (await self._store.update(keys.REST, keys.active_match(match_id), **values)).ok
+        return (await self._store.update(keys.SET_IDLE, keys.active_match(match_id), **values)).ok
 
     async def reopen(self, active: ActiveMatch) -> bool:
         """AM-4: set an ended match idle, so that it can be registered again. Return False if its state changed."""
@@ -204,7 +206,7 @@ class ActiveMatches:
     async def release(self, match_id: str, fence: int) -> bool:
         """AM-4: release a match for another instance. Return False if the fencing token is outdated."""
         values: dict[str, Any] = {"fence": fence, "active": ActiveStatus.ACTIVE.value, "one": 1}
-        return (await self._store.update(keys.LEAVE, keys.active_match(match_id), **values)).ok
+        return (await self._store.update(keys.RELEASE, keys.active_match(match_id), **values)).ok
 
     async def finish(self, match_id: str, fence: int) -> bool:
         """AM-6: end the polling of a finished match. Return False if the fencing token is outdated."""

@@ -130,7 +130,7 @@ class Devices:
     async def remove_push_to_start_token(self, user_id: str, device_token: str, rejected: str) -> None:
         """DEV-3: remove the rejected push-to-start token. A newer token of the device remains."""
         await self._store.update(
-            keys.FORGET_PUSH_TO_START, keys.device(user_id, device_token), rejected=rejected, one=1
+            keys.REMOVE_PUSH_TO_START, keys.device(user_id, device_token), rejected=rejected, one=1
         )
 
     async def delete(self, user_id: str, device_token: str) -> Device | None:

@@ -115,7 +115,7 @@ class DisplayStates:
         replaced = state.version if state.last_event is not None else state.version - 1
         values = {"version": replaced, "now": int(self._now.timestamp())}
         try:
-            written = await self._store.put(display_states.KEEP, item, **values)
+            written = await self._store.put(display_states.CACHE_STATE, item, **values)
         except DomainError as problem:
             logger.warning("The display state of match %s could not be cached: %s", state.match_id, problem)
             return state

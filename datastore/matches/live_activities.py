@@ -96,7 +96,7 @@ class LiveActivities:
         return activity
 
     async def _check_devices(self, match_id: str, user_id: str, device_id: str) -> None:
-        values = self._of(match_id) | {"user": keys.of_user(user_id)}
+        values = self._of(match_id) | {"user": keys.user_prefix(user_id)}
         pages = self._store.query_pages(keys.REGISTER_ACTIVITY, values, attributes=("userId#deviceId",))
         devices = {_device_of(item) async for items in pages for item in items}
         if len(devices) >= MAX_DEVICES and device_id not in devices:

@@ -55,7 +55,7 @@ class Locks:
 
 async def all_locks(store: Store) -> list[Lock]:
     """LOCK-4: return all locks by name."""
-    return sorted(readable(lock_from, await store.scan(keys.HELD)), key=lambda lock: lock.name)
+    return sorted(readable(lock_from, await store.scan(keys.ALL_LOCKS)), key=lambda lock: lock.name)
 
 
 def lock_from(item: Mapping[str, Any]) -> Lock:

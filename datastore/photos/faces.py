@@ -74,7 +74,7 @@ class Faces:
 
         The person's faces are read once for all photos of a request. An error stands in the place of a damaged one.
         """
-        items = await self._lookups.find_all(keys.FACES_OF_OTHERS, person_id, keys.PREFIX)
-        sort = keys.on_photo(photo.image_id)
+        items = await self._lookups.find_all(keys.UNLISTED_FACES, person_id, keys.PREFIX)
+        sort = keys.sort_key_of(photo.image_id)
         found = [parsed(face_from, item) for item in reversed(items) if item["SK"] == sort]
         return [replace(face, photo=photo) if isinstance(face, Face) else face for face in found]

@@ -25,7 +25,7 @@ def incoming(image_id: str) -> tuple[str, str]:
 
 def removal_item(photo: Photo, now: datetime) -> Item:
     """The note, to be put in the transaction that deletes the photo. What was uploaded again goes too."""
-    key = keys.removal(photo.image_id)
+    key = keys.outbox_entry(photo.image_id)
     return {
         "PK": key.partition,
         "SK": key.sort,
@@ -48,7 +48,7 @@ class FileDeletionOutbox:
         """Remove a photo's files and their note. What fails is left to `finish_all`, on another day."""
         try:
             await self._objects.delete(object_keys)
-            await self._store.delete(keys.REMOVED, keys.removal(image_id), keys=list(object_keys))
+            await self._store.delete(keys.DELETE_OUTBOX_ENTRY, keys.outbox_entry(image_id), keys=list(object_keys))
         except Exception as problem:  # the photo is deleted, whatever becomes of its files now
             self._tell(image_id, problem)
         else:
@@ -66,10 +66,10 @@ class FileDeletionOutbox:
     async def finish_all(self) -> int:
         """SPARKS-P1: do what was cut off. Answers how many photos' files were found to be removed."""
         found = 0
-        async for listed in self._store.query_all(keys.REMOVALS, {"partition": keys.REMOVAL}):
+        async for listed in self._store.query_all(keys.OUTBOX, {"partition": keys.REMOVAL}):
             # The index may lag, and the list be long: what was finished meanwhile is not done again.
-            image_id = keys.removal_parts(Key(listed["PK"], listed["SK"]))
-            item = await self._store.get(keys.REMOVED, keys.removal(image_id))
+            image_id = keys.outbox_entry_parts(Key(listed["PK"], listed["SK"]))
+            item = await self._store.get(keys.DELETE_OUTBOX_ENTRY, keys.outbox_entry(image_id))
             if item is None:
                 continue
             object_keys = item.get("objectKeys")

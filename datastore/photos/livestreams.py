@@ -94,7 +94,7 @@ def livestream_from(item: Mapping[str, Any]) -> Livestream:
 
 def _livestream_item(livestream: Livestream) -> Item:
     made = uuid7_moment(livestream.livestream_id)
-    key = keys.livestream(livestream.livestream_id, keys.created(made or livestream.created_at))
+    key = keys.livestream(livestream.livestream_id, keys.sort_key_at(made or livestream.created_at))
     item = {
         "PK": key.partition,
         "SK": key.sort,
@@ -129,7 +129,7 @@ class Livestreams:
 
     async def by_id(self, livestream_id: str, *, consistent: bool = False) -> Livestream | None:
         """SPARKS-N3."""
-        pattern = keys.LIVESTREAM_NOW if consistent else keys.LIVESTREAM
+        pattern = keys.LIVESTREAM_CONSISTENT if consistent else keys.LIVESTREAM
         return record(livestream_from, await self._lookups.find(pattern, keys.partition(livestream_id), keys.PREFIX))
 
     async def latest(self) -> Livestream | None:
@@ -148,7 +148,7 @@ class Livestreams:
 
     async def one_at_start(self, livestream_id: str) -> tuple[Item, Livestream]:
         """SPARKS-S1: one with all writes up to now, and its item. Raises `NotFound`."""
-        return await self._there(keys.LIVESTREAM_NOW, livestream_id)
+        return await self._there(keys.LIVESTREAM_CONSISTENT, livestream_id)
 
     async def create(self, livestream: Livestream) -> Livestream:
         """SPARKS-W1: announce it; of one id there is one, and that is answered."""

@@ -211,7 +211,7 @@ class PersonMerge:
 
     async def _face(self, face_id: str, image_id: str) -> _Face | None:
         """Of a face what its move takes: one that is damaged otherwise is moved too."""
-        item = await self._current.get(face_keys.FACE_NOW, face_keys.face(face_id, image_id))
+        item = await self._current.get(face_keys.FACE_CONSISTENT, face_keys.face(face_id, image_id))
         return None if item is None else _Face(face_id, image_id, item["personId"], item.get("photoSK"))
 
     async def _photos(self, faces: Sequence[_Face]) -> list[tuple[Photo, list[_Face]]]:

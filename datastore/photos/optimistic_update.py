@@ -136,28 +136,30 @@ class OptimisticUpdate:
 
     async def photo(self, image_id: str, sort: str | None = None) -> Photo | None:
         """By the sort key as the table has it; where that is not known, or not right, by the id alone."""
-        item = None if sort is None else await self.get(photo_keys.PHOTO_NOW, photo_keys.photo(image_id, sort))
+        item = None if sort is None else await self.get(photo_keys.PHOTO_CONSISTENT, photo_keys.photo(image_id, sort))
         if item is None:
-            item = await self._first(photo_keys.PHOTO_NOW, photo_keys.partition(image_id), photo_keys.PREFIX)
+            item = await self._first(photo_keys.PHOTO_CONSISTENT, photo_keys.partition(image_id), photo_keys.PREFIX)
         return record(photo_from, item)
 
     async def photo_taken(self, image_id: str, taken_at: datetime | None) -> Photo | None:
         """By when it was taken, which others may have written in another form; or else one of another moment."""
-        return await self.photo(image_id, None if taken_at is None else photo_keys.taken(taken_at))
+        return await self.photo(image_id, None if taken_at is None else photo_keys.sort_key_at(taken_at))
 
     async def face(self, face_id: str, image_id: str) -> Face | None:
-        return record(face_from, await self.get(face_keys.FACE_NOW, face_keys.face(face_id, image_id)))
+        return record(face_from, await self.get(face_keys.FACE_CONSISTENT, face_keys.face(face_id, image_id)))
 
     async def face_with_id(self, face_id: str) -> Face | None:
         """A face on whatever photo."""
-        return record(face_from, await self._first(face_keys.FACE_NOW, face_keys.partition(face_id), photo_keys.PREFIX))
+        return record(
+            face_from, await self._first(face_keys.FACE_CONSISTENT, face_keys.partition(face_id), photo_keys.PREFIX)
+        )
 
     async def person(self, person_id: str, name: str | None = None, *, patient: bool = True) -> Item | None:
         """The item of a person, by the name where it is known and still right.
 
         `patient`: who is not found is looked for again, for they may just be getting another name.
         """
-        pattern, item = person_keys.PERSON_NOW, None
+        pattern, item = person_keys.PERSON_CONSISTENT, None
         if name is not None:
             item = await self.get(pattern, person_keys.person(person_id, name))
         if item is None:

@@ -151,7 +151,7 @@ class Photos:
         Others may have written the moment in another form, so that a point read which finds nothing is followed by
         the Query.
         """
-        sort = None if taken_at is None else keys.taken(taken_at)
+        sort = None if taken_at is None else keys.sort_key_at(taken_at)
         photo = await self.by_key(image_id, sort, pattern)
         return photo if taken_at is None or photo is None or iso(photo.taken_at) == iso(taken_at) else None
 
@@ -164,7 +164,7 @@ class Photos:
 
     async def as_taken(self, image_id: str, moment: str) -> Photo | None:
         """SPARKS-2: by the moment exactly as the table has it, or not at all."""
-        return record(photo_from, await self._store.get(keys.PHOTO, keys.photo(image_id, keys.taken_as(moment))))
+        return record(photo_from, await self._store.get(keys.PHOTO, keys.photo(image_id, keys.sort_key_from(moment))))
 
     async def all(self, span: Span, order: SortOrder, *, leads_on: bool = False) -> Page:
         """SPARKS-3."""

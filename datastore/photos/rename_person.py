@@ -57,7 +57,7 @@ class PersonRename:
         has faces stays, then who came first, however often it is looked at.
         """
         values = {"partition": keys.partition(person_id), "prefix": keys.PREFIX}
-        found = sorted([item async for item in self.store.query_all(keys.PERSON_NOW, values)], key=_standing)
+        found = sorted([item async for item in self.store.query_all(keys.PERSON_CONSISTENT, values)], key=_standing)
         if going := [other for other in found[1:] if not _is_used(other)]:
             stays = Action("ConditionCheck", key=key_of(SPARKS, found[0]), condition="attribute_exists(PK)")
             await OptimisticUpdate(self.store, self.lookups).commit(keys.CREATE_PERSON, [*map(_gone, going), stays])

@@ -58,7 +58,7 @@ class ReservationExpiry:
         Their files are left to the janitor, so that nobody waits for that.
         """
         values = {"partition": email, "prefix": keys.PREFIX}
-        page = await self._store.query(keys.UPLOADS_OF_USER, values, limit=LOOKED_AT)
+        page = await self._store.query(keys.RESERVATIONS_OF_USER, values, limit=LOOKED_AT)
         gone = 0
         for listed in filter(self._is_over, readable(_listed_from, page.items)):
             released = await self._give_back(listed.image_id) is not None
@@ -75,7 +75,7 @@ class ReservationExpiry:
         """
         start: Item | None = None
         while True:
-            page = await self._store.query(keys.UPLOADS, {"partition": keys.TYPE}, start=start, limit=PAGE)
+            page = await self._store.query(keys.RESERVATIONS, {"partition": keys.TYPE}, start=start, limit=PAGE)
             for listed in readable(_listed_from, page.items):
                 if self._is_young(listed):
                     return
@@ -164,7 +164,7 @@ class ReservationExpiry:
         have asked a second time, and late.
         """
         values = {"partition": photo_keys.partition(image_id), "prefix": photo_keys.PREFIX}
-        photos = (await self._store.query(photo_keys.PHOTO_NOW, values, limit=1)).items
+        photos = (await self._store.query(photo_keys.PHOTO_CONSISTENT, values, limit=1)).items
         shown = {photo.get(name) for photo in photos for name in ("originalKey", "thumbnailKey")}
         return [*incoming(image_id), *sorted(set(item.get("objectKeys") or ()) - shown)]
 
@@ -172,7 +172,7 @@ class ReservationExpiry:
         """Instead of the reservation, a note of what is to be removed."""
         note = {"type": keys.REMOVAL, "id": image_id, "at": iso(self._now), "none": [], "keys": object_keys}
         # There may be one of the photo's own files: nothing that it names is forgotten.
-        return Action("Update", key=keys.removal(image_id), update=keys.RECORD_OBJECTS, values=note)
+        return Action("Update", key=keys.outbox_entry(image_id), update=keys.RECORD_OBJECTS, values=note)
 
     async def _is_nobodys(self, pattern: AccessPattern, note: list[Action], cancelled: TransactionCancelled) -> bool:
         """Whether the place was that of a user who is no more: then it is given back to nobody."""

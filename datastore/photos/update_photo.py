@@ -52,7 +52,7 @@ class PhotoUpdates:
         """
         if taken_at is not None:
             with suppress(Changed):
-                return await self._updated(keys.photo(image_id, keys.taken(taken_at)), me, change)
+                return await self._updated(keys.photo(image_id, keys.sort_key_at(taken_at)), me, change)
         return await until_unchanged(lambda: self._update(image_id, me, taken_at, change))
 
     async def _update(self, image_id: str, me: str, taken_at: datetime | None, change: PhotoChange) -> Photo:
@@ -116,7 +116,7 @@ class PhotoUpdates:
         """What is to be removed, beside what a note that is there names: of an upload with the same id."""
         item = removal_item(photo, self.now)
         values = {"type": item["entityType"], "id": photo.image_id, "at": item["createdAt"], "none": []}
-        key = upload_keys.removal(photo.image_id)
+        key = upload_keys.outbox_entry(photo.image_id)
         return Action(
             "Update", key=key, update=upload_keys.RECORD_OBJECTS, values=values | {"keys": item["objectKeys"]}
         )
@@ -128,7 +128,7 @@ class PhotoUpdates:
             return Action("ConditionCheck", key=key, condition=upload_keys.NOT_EXISTS)
         count, one = user.get("uploadCount"), {"one": 1}
         if count is None:
-            begin = upload_keys.BEGIN_COUNTING
+            begin = upload_keys.START_COUNT
             values = {"partition": email, "prefix": keys.PREFIX}
             counted = await self.store.count(upload_keys.COUNT_PHOTOS, values)
             kept = {"count": max(0, counted - 1), "limit": UPLOAD_LIMIT, "null": "NULL"}

@@ -186,7 +186,7 @@ class Uploads:
             await self._begin_counting(email)
         elif user.get("uploadLimit") is None:
             at = user_keys.user(email)
-            await self._store.update(keys.BEGIN_LIMITING, at, limit=UPLOAD_LIMIT, null="NULL")
+            await self._store.update(keys.SET_LIMIT, at, limit=UPLOAD_LIMIT, null="NULL")
         elif not await self._releases.of_user(email):
             raise _full(user)
 
@@ -194,7 +194,7 @@ class Uploads:
         """SPARKS-P1. Of several that count at once the first one's count holds."""
         count = await self._store.count(keys.COUNT_PHOTOS, {"partition": email, "prefix": photo_keys.PREFIX})
         at = user_keys.user(email)
-        await self._store.update(keys.BEGIN_COUNTING, at, count=count, limit=UPLOAD_LIMIT, null="NULL")
+        await self._store.update(keys.START_COUNT, at, count=count, limit=UPLOAD_LIMIT, null="NULL")
 
     async def cancel(self, image_id: str, email: str) -> bool:
         """SPARKS-W1: see `ReservationExpiry`."""
@@ -229,7 +229,7 @@ class Uploads:
 
     async def _photo(self, image_id: str) -> Photo | None:
         values = {"partition": photo_keys.partition(image_id), "prefix": photo_keys.PREFIX}
-        page = await self._store.query(photo_keys.PHOTO_NOW, values, limit=1)
+        page = await self._store.query(photo_keys.PHOTO_CONSISTENT, values, limit=1)
         return record(photo_from, page.items[0] if page.items else None)
 
     async def _checked(self, reservation: Reservation) -> Checked | None:
@@ -305,7 +305,7 @@ class Uploads:
     def _made(self, reservation: Reservation, picture: Picture, original: bytes, thumbnail: bytes) -> Photo:
         original_key, thumbnail_key = file_keys(reservation, original, thumbnail)
         return Photo(
-            key=photo_keys.photo(reservation.image_id, photo_keys.taken(reservation.taken_at)),
+            key=photo_keys.photo(reservation.image_id, photo_keys.sort_key_at(reservation.taken_at)),
             image_id=reservation.image_id,
             taken_at=reservation.taken_at,
             email=reservation.email,
@@ -328,7 +328,7 @@ class Uploads:
         moment = from_iso(iso(taken_at(reservation, facts, self._now)))
         return replace(
             photo,
-            key=photo_keys.photo(photo.image_id, photo_keys.taken(moment)),
+            key=photo_keys.photo(photo.image_id, photo_keys.sort_key_at(moment)),
             taken_at=moment,
             camera=reservation.camera or facts.camera,
             keeps_metadata=self._keeps_metadata,
@@ -401,7 +401,7 @@ def _reserving(reservation: Reservation, *, chosen: bool) -> list[Action]:
     )
     place = Action("Put", item=reservation_item(reservation), condition=keys.NOT_EXISTS)
     # The files of an earlier photo or upload with this id may be about to be removed.
-    removal = Action("ConditionCheck", key=keys.removal(reservation.image_id), condition=keys.NOT_EXISTS)
+    removal = Action("ConditionCheck", key=keys.outbox_entry(reservation.image_id), condition=keys.NOT_EXISTS)
     return [count, place, removal] if chosen else [count, place]
 
 

@@ -65,8 +65,8 @@ class _SightingsRead:
 
     def add(self, items: list[Raw]) -> None:
         if self._start is not None:
-            is_beyond, start = (gt if self._backward else lt), keys.in_time(self._start["SK"])
-            items = [item for item in items if is_beyond(keys.in_time(_sort(item)), start)]
+            is_beyond, start = (gt if self._backward else lt), keys.chronological(self._start["SK"])
+            items = [item for item in items if is_beyond(keys.chronological(_sort(item)), start)]
         self._items += items
 
     def suffice(self, last: Item) -> bool:
@@ -82,7 +82,7 @@ class _SightingsRead:
 
     def in_order(self) -> list[Raw]:
         if any(self._waits(_sort(item)) for item in self._items):
-            self._items.sort(key=lambda item: keys.in_time(_sort(item)), reverse=not self._backward)
+            self._items.sort(key=lambda item: keys.chronological(_sort(item)), reverse=not self._backward)
         return self._items
 
 

@@ -77,7 +77,7 @@ def count_report(user_id: str, profile: Item | None, now: datetime) -> Action:
     }
     forms = [keys.SAME_DAY if last >= values["today"] else keys.NEXT_DAY if last == yesterday else keys.NEW_STREAK]
     if profile is None or "tierSince" not in profile:
-        forms.append(keys.SETTLE_TIER)
+        forms.append(keys.KEEP_TIER)
         values["tier"] = tier_from(profile or {}).value
     settings = ", ".join(update for _, update in forms if update)
     return Action(

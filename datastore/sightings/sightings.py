@@ -267,7 +267,7 @@ def new_sighting(
 
 def newness(item: Mapping[str, Any]) -> tuple[str, bool, str]:
     """What orders items of TrendingIndex, or keys of it, by their moments."""
-    return keys.in_time(keys.SIGHTING_PREFIX + item["GSI1SK"])
+    return keys.chronological(keys.SIGHTING_PREFIX + item["GSI1SK"])
 
 
 def is_sighting(key: Mapping[str, Any]) -> bool:

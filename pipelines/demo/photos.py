@@ -144,7 +144,7 @@ def photo_of(shot: Shot, size: int) -> Photo:
     image_id, names = shot.image_id, [sitter.name for sitter in shot.sitters]
     faces = [FaceOnPhoto(_face_id(shot, number), PERSON_IDS[name]) for number, name in enumerate(names)]
     return Photo(
-        key=library.photo(image_id, library.taken(shot.taken_at)),
+        key=library.photo(image_id, library.sort_key_at(shot.taken_at)),
         image_id=image_id,
         taken_at=shot.taken_at,
         email=shot.user,

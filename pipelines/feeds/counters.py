@@ -67,7 +67,7 @@ def _changed_names(counted: Sequence[Effect]) -> dict[Period, set[str]]:
     changed: dict[Period, set[str]] = defaultdict(set)
     for write in (write for effect in counted for write in effect.writes):
         if write.table is FEED_METRICS:
-            kind, period, name = leaderboards.count_parts(write.key)
+            kind, period, name = leaderboards.counter_parts(write.key)
             changed[kind, period].add(name)
     return changed
 
@@ -120,4 +120,4 @@ def _of_follow(follow: Follow, step: int) -> list[Write]:
 
 
 def _user(user_id: str, counted: str, step: int) -> Write:
-    return Write(FEED, users.user(user_id), add={counted: step}, only_if=users.IS_THERE)
+    return Write(FEED, users.user(user_id), add={counted: step}, only_if=users.USER_EXISTS)

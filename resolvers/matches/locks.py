@@ -7,5 +7,5 @@ from resolvers.shared.context import Info
 
 
 async def locks(info: Info) -> list[Lock]:
-    require(info.context.identity, keys.HELD)
+    require(info.context.identity, keys.ALL_LOCKS)
     return await all_locks(info.context.store)

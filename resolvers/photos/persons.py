@@ -70,7 +70,7 @@ Into = Annotated[
 
 
 async def person(info: Info, id: PersonId, consistent: Consistent = False) -> Person | None:
-    pattern = keys.PERSON_NOW if consistent else keys.PERSON
+    pattern = keys.PERSON_CONSISTENT if consistent else keys.PERSON
     return await info.context.persons.by_id(validate.id("id", id), None, pattern)
 
 
@@ -107,7 +107,7 @@ async def persons_on_photo(parent: strawberry.Parent[Photo], info: Info) -> list
 
 async def person_of_face(parent: strawberry.Parent[Face], info: Info) -> Person | None:
     name = parent.photo.person_names.get(parent.person_id) if parent.photo else None
-    pattern = keys.PERSON_NOW if parent.just_changed else keys.PERSON
+    pattern = keys.PERSON_CONSISTENT if parent.just_changed else keys.PERSON
     return await info.context.persons.by_id(parent.person_id, name, pattern)
 
 

@@ -41,7 +41,7 @@ TakenAt = Annotated[
 
 async def photo(info: Info, id: ImageId, taken_at: TakenAt = None, consistent: Consistent = False) -> Photo | None:
     time = None if taken_at is None else validate.timestamp("takenAt", taken_at)
-    pattern = keys.PHOTO_NOW if consistent else keys.PHOTO
+    pattern = keys.PHOTO_CONSISTENT if consistent else keys.PHOTO
     return await info.context.photos.by_id(validate.id("id", id), time, pattern)
 
 

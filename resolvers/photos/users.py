@@ -92,9 +92,9 @@ async def photo_user(
     address = given_email(context, email=email, user_id=user_id)
     if email is not None:
         _require_owner(context.identity, address)
-        pattern = keys.PHOTO_USER_BY_EMAIL_NOW if consistent else keys.PHOTO_USER_BY_EMAIL
+        pattern = keys.PHOTO_USER_BY_EMAIL_CONSISTENT if consistent else keys.PHOTO_USER_BY_EMAIL
     else:
-        pattern = keys.PHOTO_USER_NOW if consistent else keys.PHOTO_USER
+        pattern = keys.PHOTO_USER_CONSISTENT if consistent else keys.PHOTO_USER
     return None if address is None else await context.photo_users.by_email(address, pattern)
 
 

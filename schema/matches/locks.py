@@ -22,7 +22,7 @@ class Lock:
 @strawberry.type
 class LockQueries:
     locks = pattern_field(
-        patterns.HELD,
+        patterns.ALL_LOCKS,
         resolver=resolve.locks,
         graphql_type=list[Lock],
         extent=Extent(size=10),

@@ -13,7 +13,7 @@ from graphql import GraphQLInputObjectType, get_named_type
 from datastore.dynamodb.codec import Item
 from datastore.errors import Unavailable
 from datastore.keyspace import TABLES
-from datastore.keyspace.gateway import answers as keys
+from datastore.keyspace.gateway import idempotency_records as keys
 from datastore.keyspace.gateway.table import GATEWAY
 from datastore.model.composite_keys import Key, key_of
 from datastore.model.identity import Role
@@ -74,7 +74,7 @@ class Keyed:
 
     async def lose_its_process(self, clock: Clock) -> None:
         """Leave the key as a process does that died before it kept the answer, and let its claim end."""
-        place = keys.answer(self._user, self._key)
+        place = keys.idempotency_record(self._user, self._key)
         (item,) = [item for item in await items_of(database_of(self.served), GATEWAY) if item["PK"] == place.partition]
         claim = {name: value for name, value in item.items() if name not in ("body", "coding")}
         clock.forward(seconds=2)

@@ -38,7 +38,7 @@ async def cancel(served: Served, image_id: str, email: str | None = ADA) -> Answ
 
 
 async def count(served: Served, email: str = ADA) -> Any:
-    item = await served.store().get(user_keys.PHOTO_USER_NOW, user_keys.user(email))
+    item = await served.store().get(user_keys.PHOTO_USER_CONSISTENT, user_keys.user(email))
     return item and item.get("uploadCount")
 
 

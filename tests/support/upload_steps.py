@@ -27,7 +27,7 @@ async def uploaded(served: Served, content: bytes, **given: Any) -> str:
 
 async def items(served: Served, kind: str) -> list[dict[str, Any]]:
     """What there is of a kind, as the index by type has it."""
-    return [item async for item in served.store().query_all(keys.UPLOADS, {"partition": kind})]
+    return [item async for item in served.store().query_all(keys.RESERVATIONS, {"partition": kind})]
 
 
 def files(served: Served) -> set[str]:

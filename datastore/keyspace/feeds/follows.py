@@ -123,7 +123,7 @@ ADOPT_EDGE = AccessPattern(
     who=Who.INTERNAL,
     condition="attribute_not_exists(SK)",
 )
-NOTE_EDGES = AccessPattern(
+MARK_MORE_EDGES = AccessPattern(
     id="FEED-P8",
     question="Mark that a follower has several edges to a user, so that all are deleted with the follow",
     table=FEED,
@@ -132,7 +132,7 @@ NOTE_EDGES = AccessPattern(
     condition="attribute_exists(SK)",
     update="SET more_edges = :yes",
 )
-DROP_FOLLOWING = AccessPattern(
+DELETE_FOLLOWING = AccessPattern(
     id="FEED-P8",
     question="Delete the following item of a follow whose edge another program deleted",
     table=FEED,
@@ -160,7 +160,7 @@ EDGES = AccessPattern(
     # The feed of a follower that the read misses would miss a post.
     consistent=True,
 )
-EDGES_AGAIN = AccessPattern(
+RECHECK_EDGES = AccessPattern(
     id="FEED-P4",
     question="Which followers of a page still follow, after their feeds were written",
     table=FEED,
@@ -169,7 +169,7 @@ EDGES_AGAIN = AccessPattern(
     key="PK = :partition AND SK BETWEEN :first AND :last",
     consistent=True,
 )
-FOLLOWING_NOW = AccessPattern(
+FOLLOW_EXISTS = AccessPattern(
     id="FEED-P4",
     question="Whether a follow that was added or removed still exists",
     table=FEED,
@@ -187,10 +187,10 @@ PATTERNS = (
     UNFOLLOW,
     EDGES_OF_FOLLOWER,
     ADOPT_EDGE,
-    NOTE_EDGES,
-    DROP_FOLLOWING,
+    MARK_MORE_EDGES,
+    DELETE_FOLLOWING,
     SCAN_EDGES,
     EDGES,
-    EDGES_AGAIN,
-    FOLLOWING_NOW,
+    RECHECK_EDGES,
+    FOLLOW_EXISTS,
 )

@@ -28,18 +28,18 @@ def shard(name: str) -> str:
     return f"{zlib.crc32(name.encode()) % SHARDS}"
 
 
-def count(kind: str, period: str, name: str) -> Key:
+def counters(kind: str, period: str, name: str) -> Key:
     """Return the key of the counters of an author or tag (`kind` is AUTHORS or TAGS) in a period."""
     return Key(join(kind, period, shard(name)), join(MEMBER[kind], name))
 
 
-def count_parts(key: Key) -> tuple[str, str, str]:
+def counter_parts(key: Key) -> tuple[str, str, str]:
     """Return the kind, period and name in the key of a counter item."""
     kind, period, _ = split(key.partition)
     return kind, period, split(key.sort)[1]
 
 
-def counts(kind: str, period: str) -> list[str]:
+def counter_partitions(kind: str, period: str) -> list[str]:
     """Return the partitions that hold all counters of a period."""
     return [join(kind, period, str(number)) for number in range(SHARDS)]
 
@@ -70,7 +70,7 @@ TRENDING_TAGS = AccessPattern(
     fields=("trendingTags",),
     key="PK = TAGS#<hour or day>, SK = BOARD",
 )
-COUNT = AccessPattern(
+COUNTERS = AccessPattern(
     id="FEED-P5",
     question="The counters of an author or tag, for the leaderboard",
     table=FEED_METRICS,
@@ -79,7 +79,7 @@ COUNT = AccessPattern(
     key="PK = <kind>#<period>#<shard>, SK = <member>#<name>",
     consistent=True,
 )
-COUNTS = AccessPattern(
+ALL_COUNTERS = AccessPattern(
     id="FEED-P5",
     question="All counters of a period, to rebuild its leaderboard",
     table=FEED_METRICS,
@@ -99,4 +99,4 @@ PUT_BOARD = AccessPattern(
     consistent=True,
 )
 
-PATTERNS = (TOP_AUTHORS, TRENDING_TAGS, COUNT, COUNTS, PUT_BOARD)
+PATTERNS = (TOP_AUTHORS, TRENDING_TAGS, COUNTERS, ALL_COUNTERS, PUT_BOARD)

@@ -70,7 +70,7 @@ TAKE_LEASE = AccessPattern(
     " OR fence = :seen AND (attribute_not_exists(held_until) OR held_until = :held)",
     update="SET #owner = :owner, held_until = :until REMOVE expiresAt ADD fence :one",
 )
-HOLD_LEASE = AccessPattern(
+RENEW_LEASE = AccessPattern(
     id="FEED-P1",
     question="Renew a lease, if it is still held",
     table=FEED_PIPELINE,
@@ -115,7 +115,7 @@ APPLY = AccessPattern(
     who=Who.INTERNAL,
     condition="attribute_not_exists(PK)",
 )
-BURY = AccessPattern(
+PUT_DEAD_LETTER = AccessPattern(
     id="FEED-P3",
     question="Store a dead letter: a record that could not be processed, with its error",
     table=FEED_PIPELINE,
@@ -132,7 +132,7 @@ DEAD_LETTERS = AccessPattern(
     filter=("expiresAt > :now",),
     consistent=True,
 )
-UNBURY = AccessPattern(
+DELETE_DEAD_LETTER = AccessPattern(
     id="FEED-P3",
     question="Delete a dead letter that was redriven",
     table=FEED_PIPELINE,
@@ -159,7 +159,7 @@ SAVE_PROGRESS = AccessPattern(
 CONSUMER_TABLE = ConsumerTable(
     list_leases=LEASES,
     take_lease=TAKE_LEASE,
-    renew_lease=HOLD_LEASE,
+    renew_lease=RENEW_LEASE,
     checkpoint=CHECKPOINT,
     end_shard=END_SHARD,
     release_lease=RELEASE_LEASE,
@@ -167,9 +167,9 @@ CONSUMER_TABLE = ConsumerTable(
     lease_key=lease,
     apply_effects=APPLY,
     effect_key=effect,
-    put_dead_letter=BURY,
+    put_dead_letter=PUT_DEAD_LETTER,
     list_dead_letters=DEAD_LETTERS,
-    delete_dead_letter=UNBURY,
+    delete_dead_letter=DELETE_DEAD_LETTER,
     dead_letters_partition=dead_letters,
     dead_letter_key=dead_letter,
     dead_letter_parts=dead_letter_parts,
@@ -178,14 +178,14 @@ CONSUMER_TABLE = ConsumerTable(
 PATTERNS = (
     LEASES,
     TAKE_LEASE,
-    HOLD_LEASE,
+    RENEW_LEASE,
     CHECKPOINT,
     END_SHARD,
     RELEASE_LEASE,
     APPLY,
-    BURY,
+    PUT_DEAD_LETTER,
     DEAD_LETTERS,
-    UNBURY,
+    DELETE_DEAD_LETTER,
     PROGRESS,
     SAVE_PROGRESS,
 )

@@ -141,7 +141,7 @@ DELETE_POST = AccessPattern(
     # The read must find a post that was just written.
     consistent=True,
 )
-IS_LIVE = AccessPattern(
+POST_EXISTS = AccessPattern(
     id="FEED-P4",
     question="Whether a post still exists",
     table=FEED,
@@ -169,7 +169,7 @@ POSTS_SINCE = AccessPattern(
     key="GSI1PK = :partition AND GSI1SK >= :since",
     filter=("visibility <> :private",),
 )
-REMAINS = AccessPattern(
+ITEMS_OF_DELETED_POST = AccessPattern(
     id="FEED-P4",
     question="The likes, comments and tags of a deleted post",
     table=FEED,
@@ -178,7 +178,7 @@ REMAINS = AccessPattern(
     key="PK = :partition",
     consistent=True,
 )
-CLEAN_UP = AccessPattern(
+DELETE_ITEMS_OF_POST = AccessPattern(
     id="FEED-P4",
     question="Delete the likes, comments and tags of a deleted post",
     table=FEED,
@@ -195,9 +195,9 @@ PATTERNS = (
     POSTS_BY_TAG,
     CREATE_POST,
     DELETE_POST,
-    IS_LIVE,
+    POST_EXISTS,
     POST_OF_ITEMS,
     POSTS_SINCE,
-    REMAINS,
-    CLEAN_UP,
+    ITEMS_OF_DELETED_POST,
+    DELETE_ITEMS_OF_POST,
 )

@@ -69,7 +69,7 @@ AUTHOR = AccessPattern(
     # The read must find that the author was just switched to merging.
     consistent=True,
 )
-BEGIN_MERGING = AccessPattern(
+START_MERGING = AccessPattern(
     id="FEED-P4",
     question="Start to merge an author's posts on read: from now on each follower gets a source",
     table=FEED,
@@ -78,7 +78,7 @@ BEGIN_MERGING = AccessPattern(
     condition="attribute_exists(PK) AND attribute_not_exists(merging_since)",
     update="SET merging_since = :now",
 )
-MERGE = AccessPattern(
+COMPLETE_MERGING = AccessPattern(
     id="FEED-P4",
     question="Mark that every follower of an author has a source; posts since then have no entries",
     table=FEED,
@@ -89,6 +89,6 @@ MERGE = AccessPattern(
 )
 
 # The condition of transactions that change a user's counters.
-IS_THERE = "attribute_exists(PK)"
+USER_EXISTS = "attribute_exists(PK)"
 
-PATTERNS = (USER, CREATE_USER, UPDATE_USER, AUTHOR, BEGIN_MERGING, MERGE)
+PATTERNS = (USER, CREATE_USER, UPDATE_USER, AUTHOR, START_MERGING, COMPLETE_MERGING)

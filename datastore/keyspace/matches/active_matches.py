@@ -60,7 +60,7 @@ LIVE_SCORE = AccessPattern(
     fields=("Match.liveScore",),
     key="matchId = <matchId>",
 )
-TICK = AccessPattern(
+STATE_FOR_TICK = AccessPattern(
     id="AM-1",
     question="The state with which a tick is compared",
     table=ACTIVE_MATCHES,
@@ -112,7 +112,7 @@ LIVE_DETAILS = AccessPattern(
     fields=("LiveMatch.liveScore",),
     key="matchId = <matchId>",
 )
-LIST_AS_LIVE = AccessPattern(
+ADD_TO_LIVE_INDEX = AccessPattern(
     id="AM-4",
     question="Add a live match to the index that another program stored without the attribute `live`",
     table=ACTIVE_MATCHES,
@@ -121,7 +121,7 @@ LIST_AS_LIVE = AccessPattern(
     condition="#status = :active",
     update="SET live = :live",
 )
-UNLIST = AccessPattern(
+REMOVE_FROM_LIVE_INDEX = AccessPattern(
     id="AM-4",
     question="Remove a match from the index that another program ended without removing the attribute `live`",
     table=ACTIVE_MATCHES,
@@ -158,7 +158,7 @@ COMMIT = AccessPattern(
     who=Who.INTERNAL,
     condition="fence = :fence AND version = :seen AND #status = :active",
 )
-TICKED = AccessPattern(
+RECORD_TICK = AccessPattern(
     id="AM-4",
     question="Record a tick that changed nothing",
     table=ACTIVE_MATCHES,
@@ -184,7 +184,7 @@ ADOPT = AccessPattern(
     who=Who.INTERNAL,
     condition="attribute_not_exists(version) AND #status = :active",
 )
-REST = AccessPattern(
+SET_IDLE = AccessPattern(
     id="AM-4",
     question="Set a match to idle that has not ended and is not in the live scores",
     table=ACTIVE_MATCHES,
@@ -203,7 +203,7 @@ REOPEN = AccessPattern(
     condition="(fence = :seen OR attribute_not_exists(fence)) AND #status = :ended",
     update="SET #status = :idle REMOVE #ttl, live ADD fence :one",
 )
-LEAVE = AccessPattern(
+RELEASE = AccessPattern(
     id="AM-4",
     question="Release a match, for another poller to take over",
     table=ACTIVE_MATCHES,
@@ -280,23 +280,23 @@ LIVE_SCORES = AccessPattern(
 PATTERNS = (
     STATE,
     LIVE_SCORE,
-    TICK,
+    STATE_FOR_TICK,
     ALL_ACTIVE,
     LIVE_MATCHES,
     LIVE_MATCHES_BY_SCAN,
     LIVE_DETAILS,
-    LIST_AS_LIVE,
-    UNLIST,
+    ADD_TO_LIVE_INDEX,
+    REMOVE_FROM_LIVE_INDEX,
     RECONCILE,
     REGISTER,
     COMMIT,
-    TICKED,
+    RECORD_TICK,
     CLAIM,
     ADOPT,
-    REST,
+    SET_IDLE,
     REOPEN,
     FINISH,
-    LEAVE,
+    RELEASE,
     COOLDOWNS,
     DEACTIVATE,
     DELETE,

@@ -62,7 +62,7 @@ UPDATE_PUSH_TO_START = AccessPattern(
     update=f"SET pushToStartToken = :token {counted()}",
     consistent=True,
 )
-FORGET_PUSH_TO_START = AccessPattern(
+REMOVE_PUSH_TO_START = AccessPattern(
     id="DEV-3",
     question="Remove a rejected push token, unless the device has a new one",
     table=DEVICES,
@@ -85,6 +85,6 @@ PATTERNS = (
     REGISTER_DEVICE,
     REPLACE_DEVICE,
     UPDATE_PUSH_TO_START,
-    FORGET_PUSH_TO_START,
+    REMOVE_PUSH_TO_START,
     DELETE_DEVICE,
 )

@@ -27,7 +27,7 @@ DISPLAY_STATE = AccessPattern(
     fields=("displayState", "Match.displayState", "node", "nodes"),
     key="cacheKey = DISPLAY#<matchId>#<teamId>",
 )
-KEEP = AccessPattern(
+CACHE_STATE = AccessPattern(
     id="DSC-2",
     question="Cache a display state, unless a newer one is cached",
     table=DISPLAY_STATES,
@@ -38,4 +38,4 @@ KEEP = AccessPattern(
     condition="attribute_not_exists(#version) OR #version <= :version OR #ttl <= :now",
 )
 
-PATTERNS: tuple[AccessPattern, ...] = (DISPLAY_STATE, KEEP)
+PATTERNS: tuple[AccessPattern, ...] = (DISPLAY_STATE, CACHE_STATE)

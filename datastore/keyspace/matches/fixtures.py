@@ -68,7 +68,7 @@ FIXTURE = AccessPattern(
     ),
     key="matchId = <matchId>",
 )
-TICK = AccessPattern(
+FIXTURE_FOR_TICK = AccessPattern(
     id="FIX-1",
     question="The fields of a polled match that an operator set",
     table=FIXTURES,
@@ -168,7 +168,7 @@ ARCHIVE_FIXTURE = AccessPattern(
 
 PATTERNS = (
     FIXTURE,
-    TICK,
+    FIXTURE_FOR_TICK,
     MATCHES,
     BY_LEAGUE,
     SYNC_FIXTURES,

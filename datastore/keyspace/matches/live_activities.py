@@ -18,7 +18,7 @@ def live_activity(match_id: str, user_id: str, device_id: str) -> Key:
     return Key(match_id, join(user_id, device_id))
 
 
-def of_user(user_id: str) -> str:
+def user_prefix(user_id: str) -> str:
     """Return the prefix of the sort keys of a user's sessions."""
     return f"{join(user_id)}#"
 

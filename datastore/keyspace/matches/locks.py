@@ -44,7 +44,7 @@ EXTEND = AccessPattern(
     condition="#owner = :owner",
     update="SET expiresAt = :until",
 )
-HELD = AccessPattern(
+ALL_LOCKS = AccessPattern(
     id="LOCK-4",
     question="All locks, for operators",
     table=LOCKS,
@@ -53,4 +53,4 @@ HELD = AccessPattern(
     fields=("locks",),
 )
 
-PATTERNS = (ACQUIRE, RELEASE, EXTEND, HELD)
+PATTERNS = (ACQUIRE, RELEASE, EXTEND, ALL_LOCKS)

@@ -15,10 +15,10 @@ def partition(face_id: str) -> str:
 
 
 def face(face_id: str, image_id: str) -> Key:
-    return Key(partition(face_id), on_photo(image_id))
+    return Key(partition(face_id), sort_key_of(image_id))
 
 
-def on_photo(image_id: str) -> str:
+def sort_key_of(image_id: str) -> str:
     """Return the sort key of all faces on a photo."""
     return join("IMAGE", image_id)
 
@@ -37,7 +37,7 @@ FACE = AccessPattern(
     fields=("Photo.faces", "PersonPhotoEdge.faces", "node", "nodes"),
     key="PK = FACE#<id>, SK = IMAGE#<imageId>",
 )
-FACE_NOW = replace(
+FACE_CONSISTENT = replace(
     FACE,
     # A face is queried by its id if its photo is unknown.
     operations=("GetItem", "BatchGetItem", "Query"),
@@ -45,7 +45,7 @@ FACE_NOW = replace(
     consistent=True,
     fields=(),
 )
-FACES_OF_OTHERS = AccessPattern(
+UNLISTED_FACES = AccessPattern(
     id="SPARKS-N3",
     question="The faces of a person that a photo of another program names without listing faces",
     table=SPARKS,
@@ -95,4 +95,4 @@ UNTAG_FACE = AccessPattern(
     consistent=True,
 )
 
-PATTERNS = (FACE, FACE_NOW, FACES_OF_OTHERS, PHOTOS_OF_PERSON, TAG_FACE, UNTAG_FACE)
+PATTERNS = (FACE, FACE_CONSISTENT, UNLISTED_FACES, PHOTOS_OF_PERSON, TAG_FACE, UNTAG_FACE)

@@ -27,7 +27,7 @@ def livestream(livestream_id: str, sort: str) -> Key:
     return Key(partition(livestream_id), sort)
 
 
-def created(moment: datetime) -> str:
+def sort_key_at(moment: datetime) -> str:
     """Return the sort key of a livestream that this gateway creates."""
     return join(TYPE, iso(moment))
 
@@ -46,7 +46,7 @@ LIVESTREAM = AccessPattern(
     fields=("livestream", "node", "nodes"),
     key="PK = :partition AND begins_with(SK, :prefix)",
 )
-LIVESTREAM_NOW = replace(LIVESTREAM, consistent=True, fields=())
+LIVESTREAM_CONSISTENT = replace(LIVESTREAM, consistent=True, fields=())
 LATEST_LIVESTREAM = AccessPattern(
     id="SPARKS-8",
     question="The livestream that was created last",
@@ -114,7 +114,7 @@ LIVESTREAM_CHANGED = AccessPattern(
 
 PATTERNS = (
     LIVESTREAM,
-    LIVESTREAM_NOW,
+    LIVESTREAM_CONSISTENT,
     LATEST_LIVESTREAM,
     LIVESTREAMS,
     CREATE_LIVESTREAM,

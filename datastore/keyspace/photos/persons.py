@@ -38,7 +38,7 @@ PERSON = AccessPattern(
     fields=("person", "Photo.persons", "Face.person", "node", "nodes"),
     key="PK = :partition AND begins_with(SK, :prefix)",
 )
-PERSON_NOW = replace(PERSON, consistent=True, fields=())
+PERSON_CONSISTENT = replace(PERSON, consistent=True, fields=())
 PERSONS = AccessPattern(
     id="SPARKS-6",
     question="All persons, ordered by id",
@@ -120,7 +120,7 @@ MERGE_PERSONS = AccessPattern(
 
 PATTERNS = (
     PERSON,
-    PERSON_NOW,
+    PERSON_CONSISTENT,
     PERSONS,
     FACES_OF_PERSON,
     COUNT_FACES,

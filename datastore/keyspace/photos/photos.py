@@ -21,12 +21,12 @@ def partition(image_id: str) -> str:
     return join(TYPE, image_id)
 
 
-def taken(moment: datetime) -> str:
+def sort_key_at(moment: datetime) -> str:
     """Return the sort key of a photo taken at a time. Whole seconds have no fraction, as in the document's items."""
-    return taken_as(iso(moment).replace(".000Z", "Z"))
+    return sort_key_from(iso(moment).replace(".000Z", "Z"))
 
 
-def taken_as(moment: str) -> str:
+def sort_key_from(moment: str) -> str:
     """Return the sort key of a photo, given the time as it was read from the table, which may have another format."""
     return join(TYPE, moment)
 
@@ -50,7 +50,7 @@ PHOTO = AccessPattern(
     fields=("photo", "Face.photo", "node", "nodes"),
     key="PK = :partition AND begins_with(SK, :prefix)",
 )
-PHOTO_NOW = replace(PHOTO, consistent=True, fields=("photo",))
+PHOTO_CONSISTENT = replace(PHOTO, consistent=True, fields=("photo",))
 PHOTOS = AccessPattern(
     id="SPARKS-3",
     question="All photos, newest upload first",
@@ -105,4 +105,4 @@ SAME_REVISION = "(attribute_not_exists(revision) OR attribute_type(revision, :no
 UNCHANGED = f"attribute_exists(PK) AND {SAME_REVISION}"
 OWN_UNCHANGED = f"email = :me AND {SAME_REVISION}"
 
-PATTERNS = (PHOTO, PHOTO_NOW, PHOTOS, PHOTOS_BY_USER, UPDATE_PHOTO, DELETE_PHOTO)
+PATTERNS = (PHOTO, PHOTO_CONSISTENT, PHOTOS, PHOTOS_BY_USER, UPDATE_PHOTO, DELETE_PHOTO)

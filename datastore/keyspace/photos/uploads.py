@@ -19,12 +19,12 @@ def upload_parts(key: Key) -> str:
     return split(key.partition)[1]
 
 
-def removal(image_id: str) -> Key:
+def outbox_entry(image_id: str) -> Key:
     key = join(REMOVAL, image_id)
     return Key(key, key)
 
 
-def removal_parts(key: Key) -> str:
+def outbox_entry_parts(key: Key) -> str:
     """Return the id of the photo in an outbox entry's key."""
     return split(key.partition)[1]
 
@@ -80,7 +80,7 @@ RECEIVE_FILE = AccessPattern(
     key="PK = UPLOAD#<imageId>, SK = UPLOAD#<imageId>",
     consistent=True,
 )
-UPLOADS_OF_USER = AccessPattern(
+RESERVATIONS_OF_USER = AccessPattern(
     id="SPARKS-P1",
     question="The upload reservations of a user, oldest first",
     table=SPARKS,
@@ -99,7 +99,7 @@ COUNT_PHOTOS = AccessPattern(
     key="email = :partition AND begins_with(PK, :prefix)",
     projection="COUNT",
 )
-BEGIN_COUNTING = AccessPattern(
+START_COUNT = AccessPattern(
     id="SPARKS-P1",
     question="Start to store the number of a user's photos",
     table=SPARKS,
@@ -109,7 +109,7 @@ BEGIN_COUNTING = AccessPattern(
     condition="attribute_exists(PK) AND (attribute_not_exists(uploadCount) OR attribute_type(uploadCount, :null))",
     update="SET uploadCount = :count, uploadLimit = if_not_exists(uploadLimit, :limit)",
 )
-BEGIN_LIMITING = AccessPattern(
+SET_LIMIT = AccessPattern(
     id="SPARKS-P1",
     question="Set the limit of a user's photos, if none is set",
     table=SPARKS,
@@ -118,7 +118,7 @@ BEGIN_LIMITING = AccessPattern(
     condition="attribute_exists(PK) AND (attribute_not_exists(uploadLimit) OR attribute_type(uploadLimit, :null))",
     update="SET uploadLimit = :limit",
 )
-UPLOADS = AccessPattern(
+RESERVATIONS = AccessPattern(
     id="SPARKS-P1",
     question="All upload reservations, oldest first",
     table=SPARKS,
@@ -127,7 +127,7 @@ UPLOADS = AccessPattern(
     index=BY_TYPE,
     key="entityType = :partition",
 )
-REMOVALS = AccessPattern(
+OUTBOX = AccessPattern(
     id="SPARKS-P1",
     question="The outbox of files to delete",
     table=SPARKS,
@@ -147,7 +147,7 @@ RELEASE = AccessPattern(
     condition="attribute_exists(PK) AND expires <= :now",
     consistent=True,
 )
-REMOVED = AccessPattern(
+DELETE_OUTBOX_ENTRY = AccessPattern(
     id="SPARKS-P1",
     question="Delete an outbox entry whose files are deleted",
     table=SPARKS,
@@ -178,12 +178,12 @@ PATTERNS = (
     COMPLETE_PHOTO,
     CANCEL_UPLOAD,
     RECEIVE_FILE,
-    UPLOADS_OF_USER,
+    RESERVATIONS_OF_USER,
     COUNT_PHOTOS,
-    BEGIN_COUNTING,
-    BEGIN_LIMITING,
-    UPLOADS,
-    REMOVALS,
+    START_COUNT,
+    SET_LIMIT,
+    RESERVATIONS,
+    OUTBOX,
     RELEASE,
-    REMOVED,
+    DELETE_OUTBOX_ENTRY,
 )

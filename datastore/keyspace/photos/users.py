@@ -29,7 +29,7 @@ PHOTO_USER = AccessPattern(
     fields=("photoUser", "Photo.user", "Me.photoUser", "node", "nodes"),
     key="PK = USER#<email>, SK = USER#<email>",
 )
-PHOTO_USER_NOW = replace(PHOTO_USER, consistent=True, fields=("photoUser",))
+PHOTO_USER_CONSISTENT = replace(PHOTO_USER, consistent=True, fields=("photoUser",))
 # Only the user and admins may learn whether an email has an account.
 PHOTO_USER_BY_EMAIL = replace(
     PHOTO_USER,
@@ -37,7 +37,7 @@ PHOTO_USER_BY_EMAIL = replace(
     who=Who.USER,
     fields=("photoUser",),
 )
-PHOTO_USER_BY_EMAIL_NOW = replace(PHOTO_USER_BY_EMAIL, consistent=True)
+PHOTO_USER_BY_EMAIL_CONSISTENT = replace(PHOTO_USER_BY_EMAIL, consistent=True)
 PHOTO_USERS = AccessPattern(
     id="SPARKS-4",
     question="All users of the photo library, ordered by email",
@@ -72,9 +72,9 @@ UPDATE_PHOTO_USER = AccessPattern(
 
 PATTERNS = (
     PHOTO_USER,
-    PHOTO_USER_NOW,
+    PHOTO_USER_CONSISTENT,
     PHOTO_USER_BY_EMAIL,
-    PHOTO_USER_BY_EMAIL_NOW,
+    PHOTO_USER_BY_EMAIL_CONSISTENT,
     PHOTO_USERS,
     CREATE_PHOTO_USER,
     UPDATE_PHOTO_USER,

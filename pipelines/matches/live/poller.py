@@ -120,7 +120,7 @@ class ScorePoller:
     async def _tick(self, store: Store, match_id: str) -> Tick:
         active, stored = await asyncio.gather(
             ActiveMatches(store, self._now()).latest(match_id),
-            Fixtures(store, self._now()).by_id(match_id, keys.TICK, tick_from),
+            Fixtures(store, self._now()).by_id(match_id, keys.FIXTURE_FOR_TICK, tick_from),
         )
         if active is None or active.status is not ActiveStatus.ACTIVE or active.instance_id != self._instance_id:
             raise _NotMine

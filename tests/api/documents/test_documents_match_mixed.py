@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, TICK, active_match
+from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, STATE_FOR_TICK, active_match
 from datastore.keyspace.matches.devices import DEVICES, REGISTER_DEVICE
 from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.matches.active_matches import ActiveMatches
@@ -166,7 +166,7 @@ async def test_cooldowns_of_theirs_go_on_after_a_takeover_until_they_have_passed
     ticks = [await instance.poller.tick("m1") for _ in range(2)]
 
     assert Tick.CHANGED in ticks
-    item = await served.store().get(TICK, active_match("m1"))
+    item = await served.store().get(STATE_FOR_TICK, active_match("m1"))
     assert item is not None
     theirs = {name: until for name, until in item["cooldowns"].items() if not name.startswith("ring:")}
     assert theirs == {"rain": LATER}

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item
 from datastore.keyspace.matches import fixture_cache as cache_keys
-from datastore.keyspace.matches.active_matches import TICK, active_match
+from datastore.keyspace.matches.active_matches import STATE_FOR_TICK, active_match
 from datastore.keyspace.matches.fixture_cache import FIXTURE_CACHE
 from datastore.keyspace.matches.fixtures import FIXTURES, SYNC_FIXTURES, fixture
 from datastore.keyspace.matches.leagues import LEAGUES
@@ -256,7 +256,7 @@ async def test_a_sync_completes_their_fixture_and_leaves_the_state_to_the_poller
 ) -> None:
     provider = await of_provider(served)
     (provided,) = await provider.live()
-    state = await stored(served, TICK, active_match("m1"))
+    state = await stored(served, STATE_FOR_TICK, active_match("m1"))
     job = FixtureSyncJob(provider, served.store, "one", served.clock)
 
     first, second = [await job.run() for _ in range(2)]
@@ -267,7 +267,7 @@ async def test_a_sync_completes_their_fixture_and_leaves_the_state_to_the_poller
     assert (match.league_code, match.home_team_id) == (provided.league_code, provided.home_team_id)
     # Another program polls the match, so the sync must not write its state.
     assert "scores" not in await stored(served, SYNC_FIXTURES, fixture("m1"))
-    assert await stored(served, TICK, active_match("m1")) == state
+    assert await stored(served, STATE_FOR_TICK, active_match("m1")) == state
     cached = await FixtureCache(served.store(), served.clock()).get("m1")
     assert cached is not None
     assert cached.snapshot.match.home_team_id == provided.home_team_id

@@ -146,7 +146,7 @@ async def test_a_match_whose_state_has_expired_is_registered_though_it_is_not_sw
     await system(served, DEACTIVATE)
     served.clock.forward(hours=24)
     assert (await system(served, ACTIVE)).data == {"activeMatch": None}
-    assert await served.store().get(keys.TICK, active_match("m1")) is not None
+    assert await served.store().get(keys.STATE_FOR_TICK, active_match("m1")) is not None
 
     answer = await system(served, REGISTER)
 

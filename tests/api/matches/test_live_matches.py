@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from datastore.dynamodb.client import RequestRefused
 from datastore.infrastructure.tables import create
-from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, TICK, active_match
+from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, STATE_FOR_TICK, active_match
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.live_state import ActiveStatus, active_match_item
 from datastore.session.metering import Deadline
@@ -47,7 +47,7 @@ async def play(served: Served, *ids: str, ticks: int = 20) -> Instance:
 
 
 async def item(served: Served, match_id: str = "m1") -> dict[str, Any]:
-    found = await served.store().get(TICK, active_match(match_id))
+    found = await served.store().get(STATE_FOR_TICK, active_match(match_id))
     assert found is not None
     return found
 

@@ -74,7 +74,7 @@ def album() -> Album:
         who_is_there = tuple(dict.fromkeys(shown))
         made.photos.append(
             Photo(
-                key=keys.photo(image_id, keys.taken(moment)),
+                key=keys.photo(image_id, keys.sort_key_at(moment)),
                 image_id=image_id,
                 taken_at=moment,
                 email=email,

@@ -37,7 +37,7 @@ async def change(served: Served, me: str | None = ADA, role: Role = Role.USER, *
 
 
 async def stored(served: Served, email: str = ADA) -> Any:
-    return await served.store().get(keys.PHOTO_USER_NOW, keys.user(email))
+    return await served.store().get(keys.PHOTO_USER_CONSISTENT, keys.user(email))
 
 
 def told(answer: Answer) -> list[tuple[str, str | None]]:

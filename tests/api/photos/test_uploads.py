@@ -173,7 +173,7 @@ async def test_a_count_or_a_limit_that_is_null_or_missing_is_none(served: Served
     await put(served, written, photo("a", EVE), photo("b", EVE))
 
     assert (await create(served, EVE)).errors is None
-    kept = await served.store().get(user_keys.PHOTO_USER_NOW, user_keys.user(EVE))
+    kept = await served.store().get(user_keys.PHOTO_USER_CONSISTENT, user_keys.user(EVE))
     assert kept is not None
     assert (kept["uploadCount"], kept["uploadLimit"]) == (3, 100)
 
@@ -311,7 +311,7 @@ async def test_an_id_that_is_anothers_or_a_photos_is_taken(served: Served) -> No
 
 
 async def test_an_id_whose_files_are_still_to_be_removed_is_taken(served: Served) -> None:
-    removal = keys.removal(OWN_ID)
+    removal = keys.outbox_entry(OWN_ID)
     note = {"PK": removal.partition, "SK": removal.sort, "entityType": "REMOVAL", "imageId": OWN_ID, "objectKeys": []}
     await put(served, note)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import schema as api
 from datastore.errors import Unavailable
 from datastore.gateway.persisted_documents import KnownDocuments
-from datastore.keyspace.gateway.documents import PATTERNS
+from datastore.keyspace.gateway.persisted_documents import PATTERNS
 from datastore.model.identity import Role
 from server.admission.callers import Caller
 from server.documents.document_cache import Documents

@@ -21,7 +21,7 @@ from tests.support.served import NOON
 
 
 def count(name: str) -> Key:
-    return leaderboards.count(leaderboards.TAGS, "2026-06-25", name)
+    return leaderboards.counters(leaderboards.TAGS, "2026-06-25", name)
 
 
 def adding(name: str, to: str, **numbers: int) -> Effect:

@@ -30,7 +30,7 @@ from datastore.errors import (
     Unavailable,
 )
 from datastore.gateway.idempotency_records import LARGEST_ANSWER, Claim, IdempotencyRecords
-from datastore.keyspace.gateway import answers as keys
+from datastore.keyspace.gateway import idempotency_records as keys
 from datastore.keyspace.gateway.table import GATEWAY
 from datastore.model.identity import Identity, Role
 from datastore.model.ids import IdSource
@@ -258,7 +258,7 @@ async def test_who_takes_a_claim_over_makes_of_it_what_its_holder_made(
 
 async def left_claim(process: Process) -> dict[str, Any]:
     """The claim of the key, as somebody else holds it who is gone."""
-    item = await process.store(10, Meter()).get(keys.READ, keys.answer("ada", "k"))
+    item = await process.store(10, Meter()).get(keys.RECORD, keys.idempotency_record("ada", "k"))
     assert item is not None
     return {**item, "owner": "gone"}
 

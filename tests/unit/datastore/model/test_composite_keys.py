@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from datastore.errors import BadUserInput
 from datastore.keyspace import earthquakes, sightings
 from datastore.keyspace.feeds import follows, home_feeds, leaderboards, likes, notifications, posts, users
-from datastore.keyspace.gateway import answers
+from datastore.keyspace.gateway import idempotency_records
 from datastore.keyspace.matches import devices, live_activities, match_follows
 from datastore.model.composite_keys import Key, checked, join, part, split
 from datastore.model.identifiers import is_user_id
@@ -127,8 +127,8 @@ def test_every_key_made_of_the_longest_user_id_fits(user: str) -> None:
         follows.following(user, user),
         likes.like("p" * 64, user),
         notifications.notification(user, NOON, "n" * 40),
-        leaderboards.count(leaderboards.AUTHORS, "2026-06", user),
-        answers.answer(user, "k" * 255),
+        leaderboards.counters(leaderboards.AUTHORS, "2026-06", user),
+        idempotency_records.idempotency_record(user, "k" * 255),
         devices.device(user, "d" * 200),
         match_follows.match_follow(longest, user),
         live_activities.live_activity(longest, user, longest),

@@ -188,7 +188,7 @@ async def test_a_token_with_a_look_alike_email_is_not_kates(served: Served, emai
     assert set(acts.codes) <= {"FORBIDDEN", "NOT_FOUND"}
     assert by_email.codes == ["FORBIDDEN"]
     assert by_email.calls == []
-    assert await served.store().get(keys.PHOTO_USER_NOW, keys.user(KATE)) == user(KATE)
+    assert await served.store().get(keys.PHOTO_USER_CONSISTENT, keys.user(KATE)) == user(KATE)
     hers = await as_email(served, "{ photos { nodes { description email } } }", KATE)
     assert hers.data == {"photos": {"nodes": [{"description": "Photo hers", "email": KATE}]}}
 

@@ -12,7 +12,7 @@ from datastore.database import Database
 from datastore.dynamodb.client import Client, RequestRefused
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, Throttled, Timeout, Unavailable
-from datastore.keyspace.feeds.pipeline import BURY
+from datastore.keyspace.feeds.pipeline import PUT_DEAD_LETTER
 from datastore.keyspace.feeds.table import FEED
 from pipelines.consumer import failures as outages
 from pipelines.consumer.batches import RETRIES, BatchProcessor
@@ -212,7 +212,7 @@ async def test_what_can_never_be_stored_is_buried_after_one_try(database: Databa
             key, size = change.keys["PK"], 500_000 if change.keys["PK"] == "large" else 1
             if key in ("long", "large", "group"):
                 problem = store_of(database).put(
-                    BURY, {"PK": key * (1 if size > 1 else 1024), "SK": "s", "text": "x" * size}
+                    PUT_DEAD_LETTER, {"PK": key * (1 if size > 1 else 1024), "SK": "s", "text": "x" * size}
                 )
                 try:
                     await problem

@@ -42,7 +42,7 @@ async def renew(
 async def add(database: Database, steps: Iterable[tuple[str, int]], period: Period = DAY) -> None:
     """Change counts, as a handler does before it renews the board."""
     writes = [
-        Write(FEED_METRICS, keys.count(*period, name), add={"posts": step, "score": step}) for name, step in steps
+        Write(FEED_METRICS, keys.counters(*period, name), add={"posts": step, "score": step}) for name, step in steps
     ]
     made = [Effect(f"{next(numbers)}", (write,)) for write in writes]
     await effects.apply(store_of(database), CONSUMER_TABLE, made, NOON)

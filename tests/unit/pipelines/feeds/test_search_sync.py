@@ -15,7 +15,7 @@ from datastore.change_streams.shards.stream_reader import encode_change
 from datastore.database import Database, StoreOptions
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
-from datastore.keyspace.feeds.posts import IS_LIVE
+from datastore.keyspace.feeds.posts import POST_EXISTS
 from datastore.keyspace.feeds.posts import post as post_key
 from datastore.keyspace.feeds.table import FEED
 from datastore.search import BuildReplaced, Kind, NoIndex, SearchEntry
@@ -238,7 +238,7 @@ async def test_an_index_that_is_away_holds_up_no_counts(database: Database, inde
 
 
 async def likes_of(database: Database, post_id: str) -> int | None:
-    item = await store_of(database).get(IS_LIVE, post_key(post_id))
+    item = await store_of(database).get(POST_EXISTS, post_key(post_id))
     return None if item is None else item["likes"]
 
 

@@ -10,11 +10,11 @@ from datastore.model.composite_keys import Key, join
 KIND = "ANSWER"
 
 
-def answer(user_id: str, idempotency_key: str) -> Key:
+def idempotency_record(user_id: str, idempotency_key: str) -> Key:
     return Key(join(KIND, user_id, idempotency_key), KIND)
 
 
-BEGIN = AccessPattern(
+CLAIM = AccessPattern(
     id="GW-I1",
     question="Claim an idempotency key that was not used before, or whose record has expired",
     table=GATEWAY,
@@ -30,7 +30,7 @@ TAKE_OVER = AccessPattern(
     who=Who.INTERNAL,
     condition="fence = :fence AND #owner = :owner AND attribute_not_exists(body)",
 )
-FINISH = AccessPattern(
+STORE_RESPONSE = AccessPattern(
     id="GW-I3",
     question="Store the response, if the request still holds the claim",
     table=GATEWAY,
@@ -39,7 +39,7 @@ FINISH = AccessPattern(
     condition="fence = :fence AND #owner = :owner",
     update="SET body = :body, coding = :coding, expiresAt = :expiry REMOVE held_until",
 )
-READ = AccessPattern(
+RECORD = AccessPattern(
     id="GW-I4",
     question="The idempotency record that another request with the same key waits for",
     table=GATEWAY,
@@ -57,4 +57,4 @@ RELEASE = AccessPattern(
     condition="fence = :fence AND #owner = :owner AND attribute_not_exists(body)",
 )
 
-PATTERNS = (BEGIN, TAKE_OVER, FINISH, READ, RELEASE)
+PATTERNS = (CLAIM, TAKE_OVER, STORE_RESPONSE, RECORD, RELEASE)
