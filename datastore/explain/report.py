@@ -72,7 +72,7 @@ class _FieldRow:
 
 
 def explanation_of(taken: Meter, *, prefix: str, estimate: float, source: str | None, hide: Hide) -> dict[str, Any]:
-    """The explanation as JSON: see docs/edge.md.
+    """The explanation as JSON: see docs/observability.md.
 
     `prefix` is what tables' names begin with, `source` the field on whose behalf is done what no field asked for (that
     of a subscription), `hide` makes texts of keys fit for the reader.

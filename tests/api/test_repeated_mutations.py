@@ -236,7 +236,7 @@ async def test_a_sighting_that_would_have_expired_is_not_counted_again(served: S
 
 
 def test_what_is_not_the_same_the_second_time_is_told() -> None:
-    told = (ROOT / "docs" / "edge.md").read_text()
+    told = (ROOT / "docs" / "mutations.md").read_text()
     for beginning, names in (("is answered as if", NOTHING_THERE), ("is made again", MADE_AGAIN)):
         (row,) = [line for line in told.splitlines() if line.startswith(f"| {beginning}")]
         assert set(re.findall(r"`(\w+)`", row)) & MUTATION.fields.keys() == names

@@ -1,6 +1,8 @@
 """Imports point one way."""
 
 import ast
+import re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -49,19 +51,50 @@ def imported(source: Path) -> set[str]:
     return names
 
 
-@pytest.mark.parametrize("layer", MAY_IMPORT)
-def test_a_layer_imports_only_what_stands_to_its_right(layer: str) -> None:
-    allowed = MAY_IMPORT[layer] | {layer}
-
-    wrong = {
-        (str(source.relative_to(ROOT)), name)
-        for source in sources(layer)
-        for name in imported(source) & MAY_IMPORT.keys()
-        if name not in allowed
+@cache
+def modules_imported(source: Path) -> set[str]:
+    """The modules and names that a file imports, by their full names."""
+    return {
+        f"{node.module}.{alias.name}" if isinstance(node, ast.ImportFrom) else alias.name
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for alias in node.names
     }
 
+
+def imports_within(package: str | None) -> dict[str, set[str]]:
+    """Return the imports between the parts of a package, or between the layers."""
+    found: dict[str, set[str]] = {}
+    for layer in MAY_IMPORT:
+        for source in sources(layer):
+            path = source.relative_to(ROOT).with_suffix("").parts
+            for name in modules_imported(source):
+                other = name.split(".")
+                if package is None:
+                    here, there = path[0], other[0]
+                elif path[0] == other[0] == package and len(path) > 1 and path[1] != "__init__":
+                    here, there = path[1], other[1]
+                else:
+                    continue
+                if there in MAY_IMPORT if package is None else True:
+                    found.setdefault(here, set()).add(there)
+    return {here: there - {here} for here, there in found.items() if there - {here}}
+
+
+@pytest.mark.parametrize("package", [None, "datastore", "server"])
+def test_the_imports_are_those_that_the_architecture_page_draws(package: str | None) -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    label = "text" if package is None else f"text {package}"
+    drawn = re.findall(rf"^```{label}\n(.*?)\n```", page, re.DOTALL | re.MULTILINE)[0]
+    arrows = (line.split("→") for line in drawn.splitlines())
+
+    assert imports_within(package) == {here.strip(): set(there.split()) for here, there in arrows}
+
+
+@pytest.mark.parametrize("layer", MAY_IMPORT)
+def test_a_layer_imports_only_what_the_order_of_layers_allows(layer: str) -> None:
+    assert imports_within(None).get(layer, set()) <= MAY_IMPORT[layer]
     assert sources(layer)
-    assert wrong == set()
 
 
 @pytest.mark.parametrize("layer", FOREIGN)
@@ -90,16 +123,6 @@ def test_the_server_does_not_know_how_calls_to_dynamodb_are_made() -> None:
 # The mechanisms of the datastore, which know no table, and what knows tables.
 MECHANISMS = ("change_streams", "dynamodb", "errors", "model", "queues", "session", "tasks")
 OF_SYSTEMS = ("earthquakes", "feeds", "gateway", "keyspace", "matches", "photos", "sightings")
-
-
-def modules_imported(source: Path) -> set[str]:
-    """The modules and names that a file imports, by their full names."""
-    return {
-        f"{node.module}.{alias.name}"
-        for node in ast.walk(ast.parse(source.read_text()))
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
 
 
 def test_mechanisms_know_no_table() -> None:

@@ -381,7 +381,12 @@ def test_what_is_too_much_for_strangers_is_not_for_trusted_documents(measure: st
 
 
 def test_the_limits_are_those_that_are_documented() -> None:
-    section = (ROOT / "docs/edge.md").read_text().partition("### Limits")[2].partition("`GATEWAY_DOCUMENT_LIMITS`")[0]
+    section = (
+        (ROOT / "docs/limits-and-cost.md")
+        .read_text()
+        .partition("### Limits")[2]
+        .partition("`GATEWAY_DOCUMENT_LIMITS`")[0]
+    )
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     limits = {to_camel_case(field.name): field.default for field in fields(DocumentLimits)}
 

@@ -262,7 +262,9 @@ def test_only_what_anybody_may_read_declares_an_age() -> None:
 
 
 def test_the_docs_name_every_age() -> None:
-    table = dict(re.findall(r"^\| `([^|]+)` \| ([\d,]+) s \|", (ROOT / "docs" / "edge.md").read_text(), re.M))
+    table = dict(
+        re.findall(r"^\| `([^|]+)` \| ([\d,]+) s \|", (ROOT / "docs" / "persisted-documents.md").read_text(), re.M)
+    )
 
     told = {
         name: int(seconds.replace(",", "")) for names, seconds in table.items() for name in re.split(r"`, `", names)

@@ -366,7 +366,7 @@ async def test_sockets_that_the_server_closes_are_counted(served: Served) -> Non
 async def test_every_figure_is_told_of_in_the_docs(served: Served) -> None:
     """Those that only grow are counters, and nothing is told of when they began."""
     await served.ask(QUAKES)
-    docs = (ROOT / "docs" / "edge.md").read_text()
+    docs = (ROOT / "docs" / "observability.md").read_text()
     headers = {"authorization": "Bearer a-token-for-figures-only"}
     async with served.http.get(f"{served.url}/metrics", headers=headers) as response:
         assert response.headers["cache-control"] == "no-store"

@@ -10,7 +10,7 @@ LISTS = {"Query", "Scan"}
 
 def listed() -> set[str]:
     """The patterns in the table of the docs."""
-    text = (ROOT / "docs" / "architecture.md").read_text()
+    text = (ROOT / "docs" / "datastore.md").read_text()
     section = text.partition("## Expired items\n")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([A-Z][^|]*) \|", section, re.MULTILINE)
     return {name for row in rows for name in row.split(", ")}
