@@ -16,10 +16,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from datastore.errors import BadUserInput, NotFound
 from server.admission.client_address import behind_proxies
 from server.http import graphiql
+from server.http.cors import CrossOrigin
 from server.http.cycle import cycle_of
+from server.http.security_headers import SecurityHeaders
 from server.operations.outcome import encode, masked, told_error
-from server.security.cors import CrossOrigin
-from server.security.security_headers import SecurityHeaders
 from server.wiring import ServerComponents
 
 GRAPHQL = "/graphql"

@@ -58,7 +58,7 @@ TEXTS = {
     "bus": "GATEWAY_BUS",
     "search_url": "GATEWAY_SEARCH_URL",
 }
-LISTS = {
+LIST_HEADERS = {
     "other_secrets": "GATEWAY_OTHER_SECRETS",
     "areas": "GATEWAY_AREAS",
     "categories": "GATEWAY_CATEGORIES",
@@ -76,7 +76,7 @@ SHARED_READS = "GATEWAY_SHARED_READS"
 # All that is read here, for those who look for it.
 VARIABLES = (
     *TEXTS.values(),
-    *LISTS.values(),
+    *LIST_HEADERS.values(),
     *SECONDS.values(),
     DRAIN,
     WATCHDOG,
@@ -208,7 +208,7 @@ class Settings:
 def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) -> dict[str, Any]:
     """The settings that the environment names, and over them those that are given and not None."""
     found: dict[str, Any] = {field: environment[name] for field, name in TEXTS.items() if environment.get(name)}
-    found |= {field: _list(name, environment[name]) for field, name in LISTS.items() if environment.get(name)}
+    found |= {field: _list(name, environment[name]) for field, name in LIST_HEADERS.items() if environment.get(name)}
     found |= {field: _positive(name, environment[name]) for field, name in SECONDS.items() if environment.get(name)}
     if environment.get(DRAIN):
         found["drain_seconds"] = _grace(environment[DRAIN])

@@ -44,7 +44,7 @@ from server.security.jwt import Tokens, TokenSettings
 from server.settings import Settings
 from server.shutdown import Delays
 from server.websocket.endpoint import GraphQLWebSocket
-from server.websocket.limits import SocketLimits
+from server.websocket.transport import SocketLimits
 
 if TYPE_CHECKING:
     from server.observability.tracing import OperationTracing

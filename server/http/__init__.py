@@ -1,1 +1,1 @@
-"""GraphQL over HTTP, as whole answers and as server-sent events, and what protects it."""
+"""GraphQL over HTTP: whole responses, server-sent events, and protection against requests of other sites."""

@@ -17,6 +17,7 @@ from server.admission.client_address import address_in
 from server.documents.request import Operation, read_operation
 from server.http.body import BODY_SECONDS, MAX_BODY, Bodies, posted
 from server.http.cache import Caching
+from server.http.csrf import check_get
 from server.http.cycle import RequestCycle, cycle_of
 from server.http.disconnect import DisconnectWatch
 from server.http.headers import Headers
@@ -27,7 +28,6 @@ from server.http.sse import END_ID, EventStreams, send_end
 from server.operations.outcome import Outcome
 from server.operations.request import Request, Transport
 from server.operations.runner import Runner
-from server.security.csrf import check_get
 from server.security.jwt import Identify, bearer
 from server.security.origins import canonical_all
 from server.subscriptions.subscriber import PullPosition

@@ -1,1 +1,4 @@
-"""Identity of callers and protection of pages: tokens, keys, origins, CORS, CSRF and response headers."""
+"""The identity of callers: JSON Web Tokens, their keys, the origins of pages, and strict JSON.
+
+The package imports nothing of `server.http`, where the middleware for CORS, CSRF and response headers is.
+"""

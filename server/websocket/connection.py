@@ -24,7 +24,7 @@ from server.websocket.frames import (
 from server.websocket.messages import GOING_AWAY
 from server.websocket.transport import CLOSE_SECONDS, TransportHandler
 
-GOODBYE_SECONDS = 2.0  # for the peer's reply to a close frame when we are in a hurry
+CLOSE_REPLY_SECONDS = 2.0  # for the peer's reply to a close frame when we are in a hurry
 # A message comes in one frame, or in a few where a proxy parts it. Empty frames would add up without end.
 MOST_FRAMES = 1024
 
@@ -156,9 +156,9 @@ class WebSocketConnection(asyncio.Protocol):
         """Called by uvicorn, which ends. Who has not read what came before the goodbye is not waited for."""
         if self._closed_with or self.transport.is_closing():
             self.transport.close()
-            self._end_in(GOODBYE_SECONDS if self.writable else 0.0)
+            self._end_in(CLOSE_REPLY_SECONDS if self.writable else 0.0)
             return
-        self._say_goodbye(*GOING_AWAY, GOODBYE_SECONDS)
+        self._say_goodbye(*GOING_AWAY, CLOSE_REPLY_SECONDS)
         self._carried.gone()
 
     def _fail(self, fault: Fault) -> None:
@@ -166,7 +166,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._deaf = True
         if self._closed_with:
             return
-        self._say_goodbye(fault.code, fault.reason, GOODBYE_SECONDS)
+        self._say_goodbye(fault.code, fault.reason, CLOSE_REPLY_SECONDS)
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._carried.gone()

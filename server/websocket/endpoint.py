@@ -24,10 +24,9 @@ from server.security.origins import Origins
 from server.shutdown import STEP_SECONDS, Delays, one_after_another
 from server.websocket.asgi import Messages
 from server.websocket.authentication import AUTHORIZATION
-from server.websocket.limits import LIMITS, SocketLimits
 from server.websocket.messages import GOING_AWAY, CloseCode
 from server.websocket.socket import Service, Socket
-from server.websocket.transport import TAKE_OVER
+from server.websocket.transport import LIMITS, TAKE_OVER, SocketLimits
 
 SUBPROTOCOL = "graphql-transport-ws"
 
@@ -86,7 +85,7 @@ class GraphQLWebSocket:
             asyncio.get_running_loop().call_soon(socket.end, CloseCode(4406, "Subprotocol not acceptable"))
         offered = scope.get("extensions", {}).get(TAKE_OVER)
         if offered is not None:
-            offered["carry"](socket)
+            offered["attach"](socket)
             return
         task = asyncio.current_task()
         assert task is not None

@@ -19,7 +19,6 @@ from server.operations.outcome import encode, masked, told_error
 from server.operations.runner import Runner
 from server.security.jwt import Identify
 from server.websocket.authentication import SocketAuth, renews, without_authorization
-from server.websocket.limits import SocketLimits
 from server.websocket.messages import (
     CloseCode,
     Message,
@@ -31,7 +30,7 @@ from server.websocket.messages import (
 )
 from server.websocket.operation import OpenOperation, all_places, gone_forward
 from server.websocket.timer_queue import TimerQueue
-from server.websocket.transport import CLOSE_SECONDS, WebSocketTransport
+from server.websocket.transport import CLOSE_SECONDS, SocketLimits, WebSocketTransport
 
 _ACKNOWLEDGED = encode({"type": "connection_ack"})
 _PING = encode({"type": "ping"})

@@ -1,57 +1,71 @@
-"""What a socket and the connection that carries it are to each other."""
+"""The contract between a socket and the connection that carries it, and the limits of a socket."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
-# The extension of ASGI by which a server of ours offers an application to carry its sockets: `carry` takes a
-# `TransportHandler` once the handshake was accepted, and the application returns.
+# An ASGI extension by which our server offers the application its connection: once the handshake is accepted,
+# `attach` takes a `TransportHandler`, and the application returns.
 TAKE_OVER = "gateway.websocket.take_over"
 # For the peer's reply to a close frame.
 CLOSE_SECONDS = 10.0
 
 
+@dataclass(frozen=True, slots=True)
+class SocketLimits:
+    """The limits of one socket. Times are in seconds."""
+
+    init_timeout: float = 5.0
+    ping_every: float = 12.0
+    unanswered_pings: int = 2
+    send_timeout: float = 10.0
+    max_operations: int = 100
+    #: Bytes that may be queued for a peer that does not read.
+    waiting_bytes: int = 262_144
+
+
+LIMITS = SocketLimits()
+
+
 class WebSocketTransport(Protocol):
-    """A connection that has been accepted."""
+    """A connection whose handshake was accepted."""
 
     @property
     def writable(self) -> bool:
-        """False while the peer has not read enough of what it was sent;
-
-        `TransportHandler.drained` tells when it has.
-        """
+        """False while the peer has too much left to read; `TransportHandler.drained` reports the end of that."""
 
     def send(self, start: bytes, body: bytes = b"", end: bytes = b"") -> None:
-        """Send one text, which comes in up to three parts. It is kept, however long, also where nothing is writable."""
+        """Send one text message, given in up to three parts. While the transport is not writable it is buffered."""
 
     def close(self, code: int, reason: str, seconds: float = CLOSE_SECONDS) -> None:
-        """Say goodbye, and end after so many seconds. Nothing may be sent afterwards."""
+        """Begin the closing handshake, and abort the connection after `seconds`. Nothing can be sent afterwards."""
 
     def abort(self) -> None:
-        """End it without a word: the peer does not read."""
+        """Close the connection without a close frame: the peer does not read."""
 
     def hold(self) -> None:
-        """Hand over no more messages, until `release`."""
+        """Deliver no more messages until `release`."""
 
     def release(self) -> None:
-        """Go on with the messages."""
+        """Resume delivering messages."""
 
 
 class TransportHandler(Protocol):
-    """What is told of all that happens to a connection. Nothing here raises or waits."""
+    """The receiver of a connection's events. Its methods neither raise nor wait."""
 
-    def begin(self, carrier: WebSocketTransport) -> None:
-        """It was accepted."""
+    def begin(self, transport: WebSocketTransport) -> None:
+        """The connection was accepted."""
 
     def received(self, text: str | None) -> None:
-        """A message came; None for a binary one."""
+        """A message arrived; None for a binary message."""
 
     def filled(self) -> None:
-        """It is not writable any more. Not every carrier tells: `writable` counts."""
+        """The transport is no longer writable. Not every transport reports it: `writable` is authoritative."""
 
     def drained(self) -> None:
-        """It is writable again."""
+        """The transport is writable again."""
 
     def gone(self) -> None:
-        """It will be over without a word from here. Told any number of times, or not at all."""
+        """The connection is ending and nothing more can be sent. May be called several times, or never."""
 
     def lost(self) -> None:
-        """It is no more: from now on it takes up nothing."""
+        """The connection is closed and holds no resources."""

@@ -28,7 +28,7 @@ from server.documents.persisted.registry import DocumentRegistry
 from server.http.protocol import UVICORN_OPTIONS
 from server.operations.runner import Runner
 from server.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
-from server.websocket.limits import SocketLimits
+from server.websocket.transport import SocketLimits
 
 NOW = 1_800_000_000.0
 # Whoever keeps to them does so also where the machine stalls for some tenths of a second.

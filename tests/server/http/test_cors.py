@@ -6,9 +6,9 @@ import aiohttp
 import pytest
 
 from server.documents.document_cache import Documents
+from server.http.cors import CrossOrigin
 from server.http.endpoint import GraphQLHTTP
 from server.operations.runner import Runner
-from server.security.cors import CrossOrigin
 from tests.support.http_server import served
 from tests.support.toy_schema import SCHEMA, Toy, identify
 

@@ -14,7 +14,7 @@ from datastore.objects.local import LocalObjects
 from server.app import application
 from server.http.media_types import MOST_ACCEPT_BYTES, MOST_RANGES, AcceptedTypes, wanted
 from server.settings import Settings
-from server.websocket.rejected_handshakes import LISTS, MOST_LIST_BYTES, Handshakes
+from server.websocket.protocol import LIST_HEADERS, MAX_LIST_BYTES, Handshakes
 from tests.support.served import NOON, Served
 from tests.support.toy_sockets import serving, upgrade
 
@@ -164,14 +164,14 @@ async def test_an_accept_beyond_its_limits_is_refused_with_the_limits(served: Se
         assert "at most 1,024 bytes and 32 media types" in told["message"]
 
 
-@pytest.mark.parametrize("name", LISTS)
+@pytest.mark.parametrize("name", LIST_HEADERS)
 def test_long_lists_of_a_handshake_are_not_read(name: str) -> None:
     refused: list[tuple[int, str]] = []
     handshakes = Handshakes(lambda status, code: refused.append((status, code)))
     fields = {"Host": "here", "Connection": "Upgrade", "Upgrade": "websocket", "Sec-WebSocket-Version": "13"}
     headers = Headers(fields | {"Sec-WebSocket-Key": "dGhlIHNhbXBsZSBub25jZQ=="})
     for _ in range(4):
-        headers[name] = "a, " * (MOST_LIST_BYTES // 9)
+        headers[name] = "a, " * (MAX_LIST_BYTES // 9)
     with Counting() as counting:
         response = handshakes.accept(Handshake("/graphql", headers))
     assert response.status_code == 431

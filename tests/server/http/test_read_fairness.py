@@ -13,7 +13,7 @@ from server.admission.connection_limits import Connections
 from server.admission.fairness import TURN_BYTES, FairReader, RateLimit, TokenBucket
 from server.admission.settings import Capacity, unlimited
 from server.websocket.connection import WebSocketConnection
-from server.websocket.limits import SocketLimits
+from server.websocket.transport import SocketLimits
 from tests.support.toy_sockets import Peer, serving, unexpected, until, upgrade, world
 
 PING = bytes([0x89, 0x80, 0, 0, 0, 0])

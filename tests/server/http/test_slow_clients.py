@@ -402,7 +402,7 @@ async def test_a_socket_of_uvicorns_that_is_not_read_is_dropped(
 ) -> None:
     """It is closed with more to be read than there is room for, by both or (None) by the server alone."""
     monkeypatch.setattr("server.websocket.protocol.CLOSE_SECONDS", 0.1 if goodbye is not None else 60)
-    monkeypatch.setattr("server.websocket.protocol.GOODBYE_SECONDS", 0.1)
+    monkeypatch.setattr("server.websocket.protocol.CLOSE_REPLY_SECONDS", 0.1)
     async with deaf(patient, b"GET /large HTTP/1.1\r\n" + HANDSHAKE + b"\r\n") as client:
         await asyncio.sleep(0.05)
         if goodbye:

@@ -510,7 +510,7 @@ async def test_who_reads_nothing_of_a_replay_holds_up_the_others_for_a_while(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 3)
-    monkeypatch.setattr("server.subscriptions.backpressure.MOST_BEHIND_SECONDS", 0.05)
+    monkeypatch.setattr("server.subscriptions.replay.MOST_BEHIND_SECONDS", 0.05)
     present, after = await missed_by_others(served, 12)
     reader, idle = await come_back(served, REPORTED, after, "ada", "bob")
     async with asyncio.timeout(5):

@@ -10,7 +10,7 @@ from datastore.keyspace.sightings import BLIP
 from datastore.model.identity import Role
 from runtime.container import Gateway
 from server.settings import Settings
-from server.websocket.limits import SocketLimits
+from server.websocket.transport import SocketLimits
 from tests.support.node_client import run, running
 from tests.support.served import Clock, Served, listening
 from tests.support.store_engines import make_tables

@@ -22,8 +22,8 @@ from server.documents.persisted.registry import DocumentRegistry
 from server.documents.request import Operation
 from server.websocket.connection import WebSocketConnection
 from server.websocket.endpoint import SUBPROTOCOL
-from server.websocket.limits import SocketLimits
 from server.websocket.messages import ProtocolError, read_message, requested_operation
+from server.websocket.transport import SocketLimits
 from tests.support.toy_sockets import NOW, QUICK, Peer, Served, serving, unexpected, until, upgrade, world
 from tests.support.websocket import deaf, masked_frame
 
@@ -614,7 +614,7 @@ async def test_uvicorn_says_it_too() -> None:
 async def test_a_deaf_peer_does_not_hold_up_the_shutdown(
     told: bool, goodbye: bytes | None, edge: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.websocket.connection.GOODBYE_SECONDS", 0.1)
+    monkeypatch.setattr("server.websocket.connection.CLOSE_REPLY_SECONDS", 0.1)
     async with deaf(edge, "subscription { flood }") as send:
         await until(lambda: world.opened == 1)
         if goodbye is not None:

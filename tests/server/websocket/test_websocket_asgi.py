@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from server.websocket.limits import SocketLimits
 from server.websocket.protocol import UVICORN_WS_OPTIONS
+from server.websocket.transport import SocketLimits
 from tests.support.toy_sockets import Peer, Served, serving, unexpected, until, world
 from tests.support.websocket import deaf
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from server.websocket.frames import BINARY, CLOSE, CONTINUATION, PING, PONG, TEXT, Fault, Frame, close_frame, read_frame
 from server.websocket.frames import frame as unmasked
-from server.websocket.limits import SocketLimits
+from server.websocket.transport import SocketLimits
 from tests.support.toy_sockets import Served, serving, unexpected, upgrade
 
 INIT = b'{"type":"connection_init"}'

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from server.websocket.limits import SocketLimits
+from server.websocket.transport import SocketLimits
 from tests.support.toy_sockets import NOW, Peer, Served, serving, unexpected, until, world
 
 EVENTS = "subscription { events { number } }"

@@ -222,7 +222,7 @@ async def test_who_is_being_identified_is_waited_for_and_an_idle_socket_is_not(e
 async def test_an_operation_that_hangs_and_a_peer_that_reads_nothing_hold_up_nobody(
     edge: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.websocket.connection.GOODBYE_SECONDS", 0.1)
+    monkeypatch.setattr("server.websocket.connection.CLOSE_REPLY_SECONDS", 0.1)
     async with edge.ready() as peer, deaf(edge, "subscription { flood }"):
         await peer.subscribe("1", "{ slow }")
         await until(lambda: world.opened == 2)
