@@ -14,10 +14,9 @@ from datastore.keyspace import earthquake_statistics as statistics
 from datastore.keyspace import earthquakes as patterns
 from datastore.model.access_patterns import Extent
 from resolvers.earthquakes import earthquakes as resolve
-from resolvers.earthquakes import query_window
+from resolvers.earthquakes import nodes, query_window
 from resolvers.earthquakes import request_logs as resolve_logs
 from resolvers.earthquakes import statistics as resolve_statistics
-from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node, is_record, node_id
 from schema.fields import pattern_field, pattern_subscription
 

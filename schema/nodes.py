@@ -8,7 +8,7 @@ from datastore.keyspace.matches import active_matches, display_states, fixtures,
 from datastore.keyspace.photos import faces, livestreams, persons
 from datastore.keyspace.photos import photos as library
 from datastore.keyspace.photos import users as photo_users
-from resolvers.shared import node_ids as resolve
+from resolvers import nodes as resolve
 from schema.connections import Node
 from schema.fields import pattern_field
 

@@ -9,7 +9,7 @@ from datastore.keyspace import sightings as patterns
 from datastore.model.access_patterns import Extent
 from datastore.sightings import reporters, watches
 from datastore.sightings import sightings as records
-from resolvers.shared import node_ids as nodes
+from resolvers.sightings import nodes
 from resolvers.sightings import sightings as resolve
 from schema.connections import Connection, Node, is_record, node_id
 from schema.fields import pattern_field, pattern_subscription

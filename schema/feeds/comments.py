@@ -10,7 +10,7 @@ from datastore.keyspace.feeds import posts as post_patterns
 from datastore.keyspace.feeds import users as user_patterns
 from datastore.model.access_patterns import Extent
 from resolvers.feeds import comments as resolve
-from resolvers.shared import node_ids as nodes
+from resolvers.feeds import nodes
 from schema.connections import Connection, Node, is_record, node_id
 from schema.feeds.lazy_types import LazyPost, LazyUser
 from schema.fields import pattern_field

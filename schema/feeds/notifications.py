@@ -11,8 +11,8 @@ from datastore.keyspace.feeds import notifications as patterns
 from datastore.keyspace.feeds import posts as post_patterns
 from datastore.keyspace.feeds import users as user_patterns
 from datastore.model.access_patterns import Extent
+from resolvers.feeds import nodes
 from resolvers.feeds import notifications as resolve
-from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node, is_record, node_id
 from schema.feeds.comments import Comment
 from schema.feeds.posts import Post

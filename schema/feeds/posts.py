@@ -13,9 +13,9 @@ from datastore.keyspace.feeds import users as user_patterns
 from datastore.model.access_patterns import Extent
 from resolvers.feeds import comments as resolve_comments
 from resolvers.feeds import likes as resolve_likes
+from resolvers.feeds import nodes
 from resolvers.feeds import posts as resolve
 from resolvers.feeds import users as resolve_users
-from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node, is_record, node_id
 from schema.feeds.comments import Comment
 from schema.feeds.likes import Like

@@ -9,9 +9,9 @@ from datastore.keyspace.feeds import follows as follow_patterns
 from datastore.keyspace.feeds import posts as post_patterns
 from datastore.keyspace.feeds import users as patterns
 from resolvers.feeds import follows as resolve_follows
+from resolvers.feeds import nodes
 from resolvers.feeds import posts as resolve_posts
 from resolvers.feeds import users as resolve
-from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node, is_record, node_id
 from schema.feeds.follows import Follower, Following
 from schema.feeds.lazy_types import LazyPost

@@ -11,7 +11,7 @@ from datastore.matches import cricket, live_state
 from datastore.model.access_patterns import Extent
 from resolvers.matches import active_matches as resolve
 from resolvers.matches import live as resolve_live
-from resolvers.shared import node_ids as nodes
+from resolvers.matches import nodes
 from schema.connections import Node, is_record, node_id
 from schema.fields import pattern_field, pattern_subscription
 from schema.matches.fixtures import Match, Result, Target

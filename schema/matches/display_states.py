@@ -8,7 +8,7 @@ from datastore.keyspace.matches import display_states as patterns
 from datastore.matches import display
 from datastore.model.access_patterns import Extent
 from resolvers.matches import display_states as resolve
-from resolvers.shared import node_ids as nodes
+from resolvers.matches import nodes
 from schema.connections import Node, is_record, node_id
 from schema.fields import pattern_field
 from schema.matches.scores import MatchPhase

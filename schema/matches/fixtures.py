@@ -20,7 +20,7 @@ from resolvers.matches import display_states as resolve_display
 from resolvers.matches import fixtures as resolve
 from resolvers.matches import live_activities as resolve_activities
 from resolvers.matches import match_follows as resolve_follows
-from resolvers.shared import node_ids as nodes
+from resolvers.matches import nodes
 from schema.connections import Connection, Node, is_record, node_id
 from schema.fields import pattern_field
 from schema.matches.display_states import DisplayState

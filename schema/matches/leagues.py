@@ -8,7 +8,7 @@ from datastore.keyspace.matches import leagues as patterns
 from datastore.matches import leagues as records
 from datastore.model.access_patterns import Extent
 from resolvers.matches import leagues as resolve
-from resolvers.shared import node_ids as nodes
+from resolvers.matches import nodes
 from schema.connections import Node, is_record, node_id
 from schema.fields import VERSION, pattern_field
 from schema.matches.team_seasons import Season

@@ -9,7 +9,7 @@ from datastore.keyspace.matches import match_follows as patterns
 from datastore.matches import match_follows as records
 from datastore.model.access_patterns import Extent
 from resolvers.matches import match_follows as resolve
-from resolvers.shared import node_ids as nodes
+from resolvers.matches import nodes
 from schema.connections import Node, is_record, node_id
 from schema.fields import VERSION, pattern_field
 from schema.matches.lazy_types import LazyMatch

@@ -7,8 +7,8 @@ import strawberry
 from datastore.keyspace.matches import teams as patterns
 from datastore.matches import teams as records
 from datastore.model.access_patterns import Extent
+from resolvers.matches import nodes
 from resolvers.matches import teams as resolve
-from resolvers.shared import node_ids as nodes
 from schema.connections import Node, is_record, node_id
 from schema.fields import VERSION, pattern_field
 

@@ -7,9 +7,9 @@ import strawberry
 from datastore.keyspace.photos import persons as person_patterns
 from datastore.keyspace.photos import photos as library_patterns
 from datastore.photos import faces as records
+from resolvers.photos import nodes
 from resolvers.photos import persons as resolve_persons
 from resolvers.photos import photos as resolve_library
-from resolvers.shared import node_ids as nodes
 from schema.connections import Node, is_record, node_id
 from schema.fields import pattern_field
 from schema.photos.persons import Person

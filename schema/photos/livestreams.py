@@ -9,7 +9,7 @@ from datastore.keyspace.photos import livestreams as patterns
 from datastore.photos import livestreams as records
 from resolvers.photos import livestream_changes as resolve_changes
 from resolvers.photos import livestreams as resolve
-from resolvers.shared import node_ids as nodes
+from resolvers.photos import nodes
 from schema.connections import Connection, Node, is_record, node_id
 from schema.fields import VERSION, pattern_field, pattern_subscription
 

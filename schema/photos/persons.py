@@ -8,9 +8,9 @@ from datastore.keyspace.photos import faces as face_patterns
 from datastore.keyspace.photos import persons as patterns
 from datastore.model.access_patterns import Extent
 from datastore.photos import persons as records
+from resolvers.photos import nodes
 from resolvers.photos import person_photos as resolve_appearances
 from resolvers.photos import persons as resolve
-from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node, is_record, node_id
 from schema.fields import VERSION, pattern_field
 from schema.photos.lazy_types import LazyPersonPhotos

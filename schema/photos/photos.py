@@ -11,10 +11,10 @@ from datastore.keyspace.photos import users as user_patterns
 from datastore.model.access_patterns import Extent
 from datastore.photos import photos as records
 from resolvers.photos import faces as resolve_faces
+from resolvers.photos import nodes
 from resolvers.photos import persons as resolve_persons
 from resolvers.photos import photos as resolve
 from resolvers.photos import users as resolve_users
-from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node, is_record, node_id
 from schema.fields import VERSION, pattern_field
 from schema.photos.lazy_types import LazyFace, LazyPerson

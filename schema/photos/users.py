@@ -7,9 +7,9 @@ import strawberry
 from datastore.keyspace.photos import photos as library_patterns
 from datastore.keyspace.photos import users as patterns
 from datastore.photos import users as records
+from resolvers.photos import nodes
 from resolvers.photos import photos as resolve_library
 from resolvers.photos import users as resolve
-from resolvers.shared import node_ids as nodes
 from schema.connections import Connection, Node, is_record, node_id
 from schema.fields import VERSION, pattern_field
 from schema.photos.lazy_types import LazyPhoto

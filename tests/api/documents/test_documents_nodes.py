@@ -9,7 +9,8 @@ import pytest
 
 from datastore.keyspace.matches.fixtures import FIXTURES
 from datastore.model.identity import Role
-from resolvers.shared.node_ids import READERS, global_id
+from resolvers.nodes import READERS
+from resolvers.shared.node_ids import global_id
 from tests.support import documents_earthquakes as earthquakes
 from tests.support import documents_feed as feed
 from tests.support import documents_photos as photos
