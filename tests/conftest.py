@@ -16,8 +16,9 @@ from datastore.infrastructure.iam_roles import GATEWAY
 from server.documents.document_cache import GatewayExecutor
 from server.operations.report import Report
 from server.settings import Settings
-from tests.support import engine_limitations
+from tests.support import engine_limitations, markers
 from tests.support.fault_proxy import Proxy, client_of
+from tests.support.markers import NoProcesses
 from tests.support.request_rules import RequestWatch
 from tests.support.rights import refused
 from tests.support.served import SECRET, UNBOUGHT, Clock, Served, Tidied, listening
@@ -39,12 +40,15 @@ GatewayExecutor.compile_after = 0 if os.environ.get("GATEWAY_EXECUTOR") == "inte
 hypothesis.settings.register_profile("tests", deadline=None)
 hypothesis.settings.load_profile("tests")
 
+NO_PROCESSES = NoProcesses() if os.environ.get("TEST_FAST") else None
 REQUESTS = RequestWatch()
 REQUESTS.start()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "breaks_rules(why): sends requests that DynamoDB must refuse")
+    for name, meaning in markers.MARKERS.items():
+        config.addinivalue_line("markers", f"{name}: {meaning}")
 
 
 @pytest.fixture(autouse=True)
@@ -56,9 +60,20 @@ def rules_are_kept(request: pytest.FixtureRequest) -> Iterator[None]:
         assert REQUESTS.found == []
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: item.path.stem not in LONG)
     engine_limitations.apply(ENGINE.name, items)
+    markers.apply(items)
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_protocol() -> Iterator[None]:
+    if NO_PROCESSES is not None:
+        NO_PROCESSES.is_on = True
+    yield
+    if NO_PROCESSES is not None:
+        NO_PROCESSES.is_on = False
 
 
 def pytest_collection_finish() -> None:
