@@ -35,7 +35,7 @@ from datastore.session.metering import Deadline, Meter
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
 from pipelines.consumer.metrics import StreamMetrics
-from pipelines.consumer.periodic import keep, stop
+from pipelines.consumer.periodic import cancel_all, supervise
 from pipelines.earthquakes.client_ingests import ClientIngests
 from pipelines.earthquakes.ingest import EarthquakeIngest
 from pipelines.feeds.search import SearchMetrics
@@ -204,7 +204,7 @@ class Gateway:
             ):
                 self.search.discard()  # the tables that it was built from are in memory, too
             if jobs:
-                stack.push_async_callback(stop, [asyncio.create_task(keep(job)) for job in self._jobs()])
+                stack.push_async_callback(cancel_all, [asyncio.create_task(supervise(job)) for job in self._jobs()])
             await stack.enter_async_context(self.edge.running(serving=serves))
             yield self
 

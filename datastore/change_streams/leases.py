@@ -1,6 +1,6 @@
 """Leases of a stream's shards with their checkpoints (FEED-P1).
 
-Each taking of a lease increments its fencing token: writes of a former holder, with an old token, fail.
+Each acquisition of a lease increments its fencing token: writes of a former holder, with an old token, fail.
 """
 
 from collections.abc import Mapping
@@ -17,9 +17,9 @@ from datastore.session.writes import WriteResult
 
 LIFETIME_SECONDS = 10.0
 STEP_SECONDS = 0.001
-# Longer than AWS lists an ended shard. Others are kept: an embedded engine's stream is never trimmed, and without its
-# checkpoint it would be read from the start, when the marks of what was applied are gone.
-KEPT_ENDED = timedelta(hours=26)
+# Longer than AWS lists an ended shard. Other leases do not expire: the stream of an embedded engine is never trimmed,
+# and without its checkpoint a consumer would read it from the start, after the marks of its effects have expired.
+ENDED_LIFETIME = timedelta(hours=26)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Lease:
 
 
 class Leases:
-    """The leases of one stream, as one instance of a consumer (`owner`) takes and holds them."""
+    """The leases of one stream, as one instance of a consumer (`owner`) acquires and renews them."""
 
     def __init__(
         self,
@@ -62,58 +62,58 @@ class Leases:
         found = self._store.query_all(self._table.list_leases, values)
         return readable(lease_from, [item async for item in found])
 
-    async def take(self, shard_id: str, seen: Lease | None) -> Lease | None:
-        """FEED-P1: take a lease and return it; None if it differs from `seen` (None: it did not exist).
+    async def acquire(self, shard_id: str, seen: Lease | None) -> Lease | None:
+        """FEED-P1: acquire a lease and return it; None if it differs from `seen` (None: it did not exist).
 
         Return None also for a shard that has ended in the meantime, whose lease is released.
         """
         fence, held = (0, None) if seen is None else (seen.fence, seen.held_until)
-        values = {"seen": fence, "held": held or 0, "owner": self._owner, "one": 1, "until": self._until()}
+        values = {"seen": fence, "held": held or 0, "owner": self._owner, "one": 1, "until": self._expiry()}
         written = await self._update(self._table.take_lease, shard_id, **values)
         lease = None if written.item is None else lease_from(written.item)
         # The response to an earlier attempt may have been lost.
-        is_mine = written.ok or (lease is not None and (lease.owner, lease.fence) == (self._owner, fence + 1))
-        if lease is None or not is_mine:
+        is_acquired = written.ok or (lease is not None and (lease.owner, lease.fence) == (self._owner, fence + 1))
+        if lease is None or not is_acquired:
             return None
         if lease.ended:
             await self.end(lease)
             return None
         return lease
 
-    async def hold(self, lease: Lease) -> Lease | None:
-        """FEED-P1: renew a lease and return it; None if another owner has taken it: this instance must stop."""
-        values = {**self._mine(lease), "until": self._until(lease)}
+    async def renew(self, lease: Lease) -> Lease | None:
+        """FEED-P1: renew a lease and return it; None if another owner has acquired it: this instance must stop."""
+        values = {**self._ownership(lease), "until": self._expiry(lease)}
         written = await self._update(self._table.renew_lease, lease.shard_id, **values)
         return replace(lease, held_until=values["until"]) if written.ok else None
 
     async def checkpoint(self, lease: Lease, sequence: str) -> Lease | None:
-        """FEED-P1: store a checkpoint, renew the lease and return it; None if another owner has taken it."""
-        values = {**self._mine(lease), "until": self._until(lease), "checkpoint": sequence}
+        """FEED-P1: store a checkpoint, renew the lease and return it; None if another owner has acquired it."""
+        values = {**self._ownership(lease), "until": self._expiry(lease), "checkpoint": sequence}
         written = await self._update(self._table.checkpoint, lease.shard_id, **values)
         return replace(lease, checkpoint=sequence, held_until=values["until"]) if written.ok else None
 
     async def end(self, lease: Lease) -> bool:
-        """FEED-P1: note that the shard is handled to its end. Return False if another owner has taken the lease."""
-        values = {**self._mine(lease), "yes": True, "gone": to_seconds(self._now + KEPT_ENDED)}
+        """FEED-P1: record that the shard is handled. Return False if another owner has acquired the lease."""
+        values = {**self._ownership(lease), "yes": True, "gone": to_seconds(self._now + ENDED_LIFETIME)}
         written = await self._update(self._table.end_shard, lease.shard_id, **values)
         ended_before = written.item is not None and written.item.get("ended") is True
         return written.ok or (written.is_retry and ended_before)
 
     async def release(self, lease: Lease) -> bool:
-        """FEED-P1: release a lease. Return False if another owner has taken it."""
-        return (await self._update(self._table.release_lease, lease.shard_id, **self._mine(lease))).ok
+        """FEED-P1: release a lease. Return False if another owner has acquired it."""
+        return (await self._update(self._table.release_lease, lease.shard_id, **self._ownership(lease))).ok
 
     async def _update(self, pattern: AccessPattern, shard_id: str, **values: Any) -> WriteResult:
         return await self._store.update(pattern, self._table.lease_key(self._stream, shard_id), **values)
 
-    def _mine(self, lease: Lease) -> dict[str, Any]:
+    def _ownership(self, lease: Lease) -> dict[str, Any]:
         return {"owner": self._owner, "fence": lease.fence}
 
-    def _until(self, before: Lease | None = None) -> float:
-        until = (self._now + timedelta(seconds=self._seconds)).timestamp()
+    def _expiry(self, before: Lease | None = None) -> float:
+        expiry = (self._now + timedelta(seconds=self._seconds)).timestamp()
         if before is not None and before.held_until is not None:
-            until = max(until, before.held_until + STEP_SECONDS)  # it increases also when the clock is set back
-        return round(until, 3)
+            expiry = max(expiry, before.held_until + STEP_SECONDS)  # it increases also when the clock is set back
+        return round(expiry, 3)
 
 
 def lease_from(item: Mapping[str, Any]) -> Lease:

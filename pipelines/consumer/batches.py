@@ -1,4 +1,4 @@
-"""Handles batches of a stream's records: every handler gets each change, and one at fault holds up no other item's."""
+"""Batch processing of a stream's records: a change that cannot be handled does not delay those of other items."""
 
 import asyncio
 import logging
@@ -15,37 +15,36 @@ from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.session.store import Store
 from pipelines.consumer.failures import (
     OUTAGE,
-    is_any_refusal,
-    is_for_all,
+    is_general_outage,
     is_outage,
     is_permanent,
+    is_store_error,
     is_throttled,
-    waited_out,
+    retry_outage,
 )
 from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
 
-DECODING = "decode"  # in the place of a handler's name, for records that no handler was given
-RETRIES = Backoff(initial=0.1, maximum=1.6, attempts=6)  # a first try, and five more
-AT_ONCE = 32
-# When so many items have failed alone it is no use to look for those that would not.
-MANY = 50
+DECODING = "decode"  # in place of a handler's name, for records that could not be decoded
+RETRIES = Backoff(initial=0.1, maximum=1.6, attempts=6)
+MAX_CONCURRENCY = 32
+# The number of failed items after which a batch is no longer split to find those that do not fail.
+MAX_FAILED_ITEMS = 50
 
-# The changes of one item, and what is wrong with the only one, as far as that is known.
+# The changes of one item, and the failure if there is only one change and the failure is known.
 Failed = tuple[Sequence[Change], Exception | None]
-Passes = Callable[[BaseException], bool]
+ShouldRetry = Callable[[BaseException], bool]  # for a failure that is retried, however long it lasts
 
 logger = logging.getLogger(__name__)
 
 
 class BatchProcessor:
-    """Brings records to all handlers.
+    """Passes each record to all handlers.
 
-    An outage of the store is waited out (`for_ever`, else for the tries of `outage`; then it is raised). For any other
-    failure the batch is split until the item at fault is alone; its changes are then tried one by one, and one that
-    goes on failing is buried, at once where it cannot be stored as it is. What is throttled or late is split as well,
-    for it may be one item's fault, or too much at once; the item that is left alone with it is waited for, and never
-    buried.
+    An outage of the store is retried `forever`, or else for the attempts of `outage` and then raised. After any other
+    failure the batch is split until the item at fault is alone. Its changes are then tried one by one. One that still
+    fails becomes a dead letter, without retries if it cannot be stored as it is. A batch that is throttled or times out
+    is split as well, since one item or the size may be the reason; a single item is then retried, and never buried.
     """
 
     def __init__(
@@ -57,7 +56,7 @@ class BatchProcessor:
         *,
         retries: Backoff = RETRIES,
         outage: Backoff = OUTAGE,
-        for_ever: bool = True,
+        forever: bool = True,
     ) -> None:
         self.handlers = tuple(handlers)
         self._open_store = open_store
@@ -65,19 +64,19 @@ class BatchProcessor:
         self._metrics = metrics
         self._retries = retries
         self._outage = outage
-        self._for_ever = for_ever
-        self._at_once = asyncio.Semaphore(AT_ONCE)
+        self._forever = forever
+        self._at_once = asyncio.Semaphore(MAX_CONCURRENCY)
 
     @property
     def patience(self) -> float:
-        """How many seconds are waited between the tries of one change, at the most, and as many again for others."""
+        """Return twice the total delay between the attempts of one change (seconds): half is for other changes."""
         return 2 * sum(self._retries.delays(lambda: 1.0))
 
     async def handle(self, table: str, records: Sequence[dict[str, Any]], patience: float | None = None) -> None:
-        """Returns when every record has been handled by every handler, or buried.
+        """Handle the records: on return each is handled by every handler, or is a dead letter.
 
-        `patience` (seconds) limits what is waited between tries, whatever fails. Raises the store's outages, in an
-        `ExceptionGroup`, unless they are waited out for ever.
+        `patience` limits the total delay between attempts (seconds). Unless outages are retried forever they are raised
+        in an `ExceptionGroup`.
         """
         changes = [change for record in records if (change := await self._decoded(table, record)) is not None]
         if not changes:
@@ -90,35 +89,39 @@ class BatchProcessor:
     async def _decoded(self, table: str, record: dict[str, Any]) -> Change | None:
         try:
             change = decode_change(table, record)
-            _item(change)  # keys of other kinds than a key has cannot be told apart
+            _item(change)  # raises if the key's attributes are not hashable
             return change
-        except Exception as problem:  # whatever is in it
+        except Exception as problem:  # a record may be malformed in any way
             await self._bury(letter_of(table, DECODING, record, problem, 1, self._now()))
             return None
 
     async def _handle(self, handler: Handler, changes: Sequence[Change], patience: float) -> None:
         failed: list[Failed] = []
-        # The whole is given some time before it is split for being throttled, the pieces are not.
-        await self._split(handler, changes, failed, _passes_at_first(self._outage.attempts))
+        # A throttled batch is retried before it is split; its parts are not.
+        await self._split(handler, changes, failed, _retries_throttling(self._outage.attempts))
         async with asyncio.TaskGroup() as tasks:
             for item in failed:
-                tasks.create_task(self._persist(handler, *item, patience))
+                tasks.create_task(self._retry_item(handler, *item, patience))
 
     async def _split(
-        self, handler: Handler, changes: Sequence[Change], failed: list[Failed], passes: Passes = is_for_all
+        self,
+        handler: Handler,
+        changes: Sequence[Change],
+        failed: list[Failed],
+        is_retried: ShouldRetry = is_general_outage,
     ) -> None:
-        """Handle them, in smaller pieces where it must be; what fails alone is added to `failed`."""
+        """Handle the changes, after a failure in smaller batches. Items that fail alone are added to `failed`."""
         by_item: dict[Any, list[Change]] = {}
         for change in changes:
             by_item.setdefault(_item(change), []).append(change)
-        if len(failed) >= MANY:
+        if len(failed) >= MAX_FAILED_ITEMS:
             failed += [(one, None) for one in by_item.values()]
             return
         try:
-            await self._attempt(handler, changes, passes, partial(handler.handle, changes))
+            await self._attempt(handler, changes, is_retried, partial(handler.handle, changes))
             return
         except Exception as problem:
-            if is_for_all(problem):
+            if is_general_outage(problem):
                 raise
             if len(by_item) == 1:
                 failed.append((changes, None if len(changes) > 1 or is_outage(problem) else problem))
@@ -127,44 +130,44 @@ class BatchProcessor:
         await self._split(handler, [change for change in changes if _item(change) in first], failed)
         await self._split(handler, [change for change in changes if _item(change) not in first], failed)
 
-    async def _persist(
+    async def _retry_item(
         self, handler: Handler, changes: Sequence[Change], problem: Exception | None, patience: float
     ) -> None:
-        """One item's changes, one after another; once one is buried, those after it have a single try each."""
+        """Handle an item's changes one by one. After one is buried for its retries, each has a single attempt."""
         for change in changes:
-            waited = await self._retry(handler, change, problem, self._waits(patience))
-            patience = -1.0 if waited is None else patience - waited
+            delayed = await self._retry(handler, change, problem, self._delays(patience))
+            patience = -1.0 if delayed is None else patience - delayed
 
-    def _waits(self, patience: float) -> list[float]:
-        """The delays between the tries of a change, as many as there is patience for."""
+    def _delays(self, patience: float) -> list[float]:
+        """Return the delays between the attempts of a change that fit into `patience`."""
         delays = list(self._retries.delays(lambda: 1.0))
         return [delay for delay, total in zip(delays, accumulate(delays), strict=True) if total <= patience]
 
     async def _retry(
-        self, handler: Handler, change: Change, problem: Exception | None, waits: Sequence[float]
+        self, handler: Handler, change: Change, problem: Exception | None, delays: Sequence[float]
     ) -> float | None:
-        """How long it waited until the change was handled, or buried at once; None when it was buried after all tries.
+        """Retry a change until it is handled or buried. `problem` is the failure of the first attempt, if known.
 
-        `problem` is a first try's.
+        Return the total delay in seconds; None if the change was buried after all attempts.
         """
-        problem, waited, attempts = problem or await self._problem(handler, change), 0.0, 1
-        for wait in waits:
+        problem, delayed, attempts = problem or await self._attempt_alone(handler, change), 0.0, 1
+        for delay in delays:
             if problem is None or is_permanent(problem):
                 break
             self._metrics.retried(change.table, handler.name)
-            await asyncio.sleep(wait)
-            problem, waited, attempts = await self._problem(handler, change), waited + wait, attempts + 1
+            await asyncio.sleep(delay)
+            problem, delayed, attempts = await self._attempt_alone(handler, change), delayed + delay, attempts + 1
         if problem is None:
-            return waited
+            return delayed
         letter = letter_of(change.table, handler.name, encode_change(change), problem, attempts, self._now())
         await self._bury(letter)
-        return waited if is_permanent(problem) else None
+        return delayed if is_permanent(problem) else None
 
-    async def _problem(self, handler: Handler, change: Change) -> Exception | None:
-        """What is wrong with the change, if anything is."""
+    async def _attempt_alone(self, handler: Handler, change: Change) -> Exception | None:
+        """Handle a single change. Return the failure; an outage is raised."""
 
         async def handle() -> None:
-            async with self._at_once:  # those that wait hold up no others
+            async with self._at_once:  # a delayed retry holds no slot
                 await handler.handle([change])
 
         try:
@@ -176,15 +179,19 @@ class BatchProcessor:
         return None
 
     async def _attempt(
-        self, handler: Handler, changes: Sequence[Change], passes: Passes, handle: Callable[[], Awaitable[None]]
+        self,
+        handler: Handler,
+        changes: Sequence[Change],
+        is_retried: ShouldRetry,
+        handle: Callable[[], Awaitable[None]],
     ) -> None:
-        """Have the changes handled. What `passes` is waited out; everything else is raised."""
-        await self._waited_out(handler.name, handle, passes)
+        """Handle the changes. Retry failures for which `is_retried` holds, and raise others."""
+        await self._retry_outage(handler.name, handle, is_retried)
         self._metrics.handled(changes[0].table, handler.name, len(changes))
 
     async def _bury(self, letter: DeadLetter) -> None:
         logger.error(
-            "A change of %s is buried: %s fails on %s %s: %s: %s",
+            "A change of %s is stored as a dead letter: handler %s failed on %s %s: %s: %s",
             letter.table,
             letter.handler,
             letter.event,
@@ -192,30 +199,30 @@ class BatchProcessor:
             letter.error_type,
             letter.error,
         )
-        # Nothing is given up before its letter is kept.
-        await self._waited_out("dead letters", partial(self._keep, letter), is_any_refusal)
+        # The record is not dropped before its dead letter is stored.
+        await self._retry_outage("dead letters", partial(self._store_letter, letter), is_store_error)
         self._metrics.buried(letter.table, letter.handler)
 
-    async def _keep(self, letter: DeadLetter) -> None:
+    async def _store_letter(self, letter: DeadLetter) -> None:
         await DeadLetters(self._open_store(), CONSUMER_TABLE).bury(letter)
 
-    async def _waited_out(self, what: str, ask: Callable[[], Awaitable[None]], passes: Passes) -> None:
-        def tell(problem: Exception) -> None:
-            logger.warning("%s: the store is out of order, which is waited out: %s", what, problem)
+    async def _retry_outage(self, action: str, call: Callable[[], Awaitable[None]], is_retried: ShouldRetry) -> None:
+        def log_outage(problem: Exception) -> None:
+            logger.warning("%s: the store failed, the call is tried again: %s", action, problem)
 
-        await waited_out(ask, tell, backoff=self._outage, for_ever=self._for_ever, passes=passes)
+        await retry_outage(call, log_outage, backoff=self._outage, forever=self._forever, is_retried=is_retried)
 
 
-def _passes_at_first(tries: int) -> Passes:
-    """Passes what is an outage for all records; for the first tries also what is throttled."""
-    left = tries
+def _retries_throttling(attempts: int) -> ShouldRetry:
+    """Return a predicate that holds for outages of all records, and for throttling during the first attempts."""
+    left = attempts
 
-    def passes(problem: BaseException) -> bool:
+    def is_retried(problem: BaseException) -> bool:
         nonlocal left
         left -= 1
-        return is_for_all(problem) or (is_throttled(problem) and left > 0)
+        return is_general_outage(problem) or (is_throttled(problem) and left > 0)
 
-    return passes
+    return is_retried
 
 
 def _item(change: Change) -> tuple[str, frozenset[tuple[str, Any]]]:

@@ -1,7 +1,7 @@
 """Consumes a table's stream: any number of instances share its shards, and each shard is read by one of them at a time.
 
-Each shard has a lease (datastore/change_streams/leases.py). An instance holds its leases while it works, takes those
-that are free or whose holder has gone, and gives them back when it stops.
+Each shard has a lease (datastore/change_streams/leases.py). An instance renews its leases while it works, acquires
+those that are free or expired, and releases them when it stops.
 """
 
 import asyncio
@@ -17,23 +17,23 @@ from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.model.access_patterns import Table
 from datastore.session.store import Store
 from pipelines.consumer.batches import BatchProcessor
-from pipelines.consumer.failures import TOLD_AGAIN_SECONDS, is_any_refusal
-from pipelines.consumer.lease_balancer import LeaseBalancer, Taking
+from pipelines.consumer.failures import LOG_INTERVAL_SECONDS, is_store_error
+from pipelines.consumer.lease_balancer import LeaseBalancer, LeaseCandidate
 from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.shard_worker import ConsumerIntervals, ShardWorker
 from pipelines.consumer.shared_pages import Cursor, FollowingCursor, LeadingCursor, SharedPages
 
-# Before the stream is looked at again: children may be listed a moment after their parent has ended.
+# Before the next listing: AWS may list the children of a shard a moment after it has ended.
 MISSING_CHILD_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
 
 
 class Consumer:
-    """One instance's share of a table's stream. `instance_id` is unique to this instance and this run.
+    """An instance that reads its share of a table's stream. `instance_id` is unique to this instance and this run.
 
     `now` dates stored items and metrics; no clock decides which consumer reads a shard. Consumers of different groups
-    read a stream independently: each group has leases and checkpoints of its own.
+    read a stream independently: each group has its own leases and checkpoints.
 
     A consumer with a `leader`, the consumer of another group in this process, works on the leader's shards and takes
     the pages that the leader reads (see `shared_pages`). It leaves shards that the leader's group reads in another
@@ -72,20 +72,20 @@ class Consumer:
         self._listing = ShardListing(wire, "", pace.discover_seconds)
         self._shards: Sequence[ListedShard] = ()
         self._childless: set[str] = set()  # the shards that have ended, and whose children are not listed yet
-        self._look_at = 0.0
-        self._sharing = LeaseBalancer(instance_id, pace.lease_seconds)
-        self._gone: set[str] = set()
-        self._works: dict[str, asyncio.Task[None]] = {}
-        self._running: dict[str, ShardWorker] = {}
+        self._refresh_at = 0.0
+        self._balancer = LeaseBalancer(instance_id, pace.lease_seconds)
+        self._missing_shards: set[str] = set()
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._workers: dict[str, ShardWorker] = {}
         self._wake = asyncio.Event()
 
     @property
     def working(self) -> set[str]:
-        """The shards that this instance reads."""
-        return set(self._works)
+        """Return the ids of the shards that this instance reads."""
+        return set(self._tasks)
 
     async def run(self) -> None:
-        """Until cancelled; then the batches that are being handled may end, and the leases are given back."""
+        """Consume until cancelled, then finish the current batches and release the leases."""
         try:
             await self._reconcile_forever()
         finally:
@@ -93,19 +93,21 @@ class Consumer:
 
     async def _reconcile_forever(self) -> None:
         delays = self._pace.outage.delays()
-        tell_at = 0.0
+        log_at = 0.0
         while True:
             try:
                 await self._reconcile()
-                seconds = min(self._pace.hold_seconds, self._look_at - asyncio.get_running_loop().time())
-                delays, tell_at = self._pace.outage.delays(), 0.0
+                seconds = min(self._pace.renew_seconds, self._refresh_at - asyncio.get_running_loop().time())
+                delays, log_at = self._pace.outage.delays(), 0.0
             except Exception as problem:
                 seconds = next(delays, self._pace.outage.maximum)
-                if not is_any_refusal(problem):
-                    logger.exception("The shards of %s could not be shared", self._table.name)
-                elif (moment := asyncio.get_running_loop().time()) >= tell_at:
-                    logger.warning("The stream of %s is waited for: %s", self._table.name, problem)
-                    tell_at = moment + TOLD_AGAIN_SECONDS
+                if not is_store_error(problem):
+                    logger.exception("Assigning the shards of %s failed; it is tried again", self._table.name)
+                elif (moment := asyncio.get_running_loop().time()) >= log_at:
+                    logger.warning(
+                        "The stream of %s is not available; the consumer tries again: %s", self._table.name, problem
+                    )
+                    log_at = moment + LOG_INTERVAL_SECONDS
             await self._pause(seconds)
 
     async def _pause(self, seconds: float) -> None:
@@ -115,60 +117,60 @@ class Consumer:
         self._wake.clear()
 
     async def _reconcile(self) -> None:
-        """Look at the stream and at its leases, and take those that should be one's own."""
+        """List the shards and leases, and acquire the leases that belong to this instance's share."""
         loop = asyncio.get_running_loop()
-        if loop.time() >= self._look_at:
-            await self._look()
-            self._look_at = loop.time() + self._pace.discover_seconds
-        asked_at = loop.time()
+        if loop.time() >= self._refresh_at:
+            await self._refresh_shards()
+            self._refresh_at = loop.time() + self._pace.discover_seconds
+        read_at = loop.time()
         leases = await self._leases().all()
-        self._sharing.look(leases, loop.time())
+        self._balancer.observe(leases, loop.time())
         if self._lacks_children(leases):
-            self._look_at = min(self._look_at, loop.time() + MISSING_CHILD_SECONDS)
-        others = {lease.shard_id for lease in leases if self._sharing.is_anothers(lease, asked_at)}
-        self.elsewhere = frozenset(others - self._works.keys())
-        for taking in self._takings(leases, asked_at):
-            await self._take(taking)
+            self._refresh_at = min(self._refresh_at, loop.time() + MISSING_CHILD_SECONDS)
+        others = {lease.shard_id for lease in leases if self._balancer.is_held_by_other(lease, read_at)}
+        self.elsewhere = frozenset(others - self._tasks.keys())
+        for candidate in self._to_acquire(leases, read_at):
+            await self._acquire(candidate)
 
-    def _takings(self, leases: Sequence[Lease], asked_at: float) -> list[Taking]:
-        """Return the leases to take. With a leader, give back those of shards that its group reads elsewhere."""
+    def _to_acquire(self, leases: Sequence[Lease], read_at: float) -> list[LeaseCandidate]:
+        """Return the leases to acquire. With a leader, release shards that its group reads in another process."""
         if self.leader is None:
-            return self._sharing.takings(self._shards, leases, self._works.keys(), asked_at)
+            return self._balancer.to_acquire(self._shards, leases, self._tasks.keys(), read_at)
         elsewhere = self.leader.elsewhere
-        for shard_id in self._running.keys() & elsewhere:
-            self._running[shard_id].stop()
-        free = self._sharing.free(self._shards, leases, self._works.keys(), asked_at)
-        return [taking for taking in free if taking.shard_id not in elsewhere]
+        for shard_id in self._workers.keys() & elsewhere:
+            self._workers[shard_id].stop()
+        free = self._balancer.free(self._shards, leases, self._tasks.keys(), read_at)
+        return [candidate for candidate in free if candidate.shard_id not in elsewhere]
 
     def _lacks_children(self, leases: Sequence[Lease]) -> bool:
-        """Whether a shard has ended, and what comes after it is not listed yet."""
+        """Return whether no shard is listed, or a shard has ended and its children are not listed yet."""
         leaves = {shard.id for shard in self._shards} - {shard.parent for shard in self._shards}
         self._childless = {lease.shard_id for lease in leases if lease.ended and lease.shard_id in leaves}
         return not self._shards or bool(self._childless)
 
-    async def _look(self) -> None:
+    async def _refresh_shards(self) -> None:
         stream = await stream_of(self._wire, self._table.name, self._prefix)
         if stream != self._stream:
             if self._stream:
-                logger.error("%s HAS ANOTHER STREAM: it is read from its start.", self._table.name)
+                logger.error("%s HAS ANOTHER STREAM: the consumer reads it from the start.", self._table.name)
                 await self._stop()
             self._stream = stream
             self._listing, self._childless = ShardListing(self._wire, stream, self._pace.discover_seconds), set()
-            self._sharing = LeaseBalancer(self._instance_id, self._pace.lease_seconds)
-            self._gone.clear()
+            self._balancer = LeaseBalancer(self._instance_id, self._pace.lease_seconds)
+            self._missing_shards.clear()
         self._shards = await self._listing.refresh(self._childless)
 
-    async def _take(self, taking: Taking) -> None:
-        asked_at = asyncio.get_running_loop().time()
-        lease = await self._leases().take(taking.shard_id, taking.seen)
+    async def _acquire(self, candidate: LeaseCandidate) -> None:
+        read_at = asyncio.get_running_loop().time()
+        lease = await self._leases().acquire(candidate.shard_id, candidate.seen)
         if lease is None:
             return  # another instance was faster
-        if self._is_spent(lease.shard_id):
+        if self._is_trimmed(lease.shard_id):
             await self._leases().end(lease)
-            self._look_again()
+            self._refresh_soon()
             return
-        logger.info("Shard %s of %s is read here from now on", lease.shard_id, self._table.name)
-        work = ShardWorker(
+        logger.info("This instance reads shard %s of %s from now on", lease.shard_id, self._table.name)
+        worker = ShardWorker(
             self._table.name,
             lease,
             self._cursor(lease),
@@ -177,55 +179,55 @@ class Consumer:
             self._metrics,
             self._wire.now,
             self._pace,
-            held_at=asked_at,
-            # Who held it until now stops when it learns of the loss, and by itself after this time if it does not.
-            wait=self._pace.lease_seconds if taking.alive else 0.0,
+            held_at=read_at,
+            # The former holder stops when it notices the loss, at the latest when its lease expires.
+            wait=self._pace.lease_seconds if candidate.may_be_active else 0.0,
         )
-        self._running[lease.shard_id] = work
-        self._works[lease.shard_id] = asyncio.create_task(self._work(work, lease.shard_id), name=lease.shard_id)
+        self._workers[lease.shard_id] = worker
+        self._tasks[lease.shard_id] = asyncio.create_task(self._work(worker, lease.shard_id), name=lease.shard_id)
 
     def _cursor(self, lease: Lease) -> Cursor:
-        """Return what reads the shard: of a leader for both, else what the leader does not read."""
+        """Return a cursor that publishes pages for followers, or with a leader one that takes its pages."""
         cursor = ShardCursor(self._wire, self._stream, lease.shard_id, lease.checkpoint)
         if self.leader is None:
             return LeadingCursor(cursor, self.pages.open(self._stream, lease.shard_id, lease.checkpoint))
         patience = self._pace.follow_seconds
         return FollowingCursor(cursor, self.leader.pages, self._stream, lease.shard_id, patience=patience)
 
-    async def _work(self, work: ShardWorker, shard_id: str) -> None:
+    async def _work(self, worker: ShardWorker, shard_id: str) -> None:
         stream = self._stream
         try:
-            await work.run()
+            await worker.run()
         except ShardGone as gone:
-            if shard_id not in self._gone:
-                self._gone.add(shard_id)
-                self._metrics.lost(self._table.name)
+            if shard_id not in self._missing_shards:
+                self._missing_shards.add(shard_id)
+                self._metrics.changes_lost(self._table.name)
                 logger.error("CHANGES MAY BE LOST: %s", gone)
             self._listing.expire()
-            self._look_at = 0.0
+            self._refresh_at = 0.0
         except Exception:
-            logger.exception("Shard %s of %s went wrong; it is taken up again", shard_id, self._table.name)
+            logger.exception("Reading shard %s of %s failed; it is tried again", shard_id, self._table.name)
         finally:
-            if self._running.get(shard_id) is work:
-                del self._works[shard_id], self._running[shard_id]
+            if self._workers.get(shard_id) is worker:
+                del self._tasks[shard_id], self._workers[shard_id]
                 self.pages.close(stream, shard_id)
-        if work.ended:
-            self._look_again()
+        if worker.ended:
+            self._refresh_soon()
 
-    def _is_spent(self, shard_id: str) -> bool:
-        """Whether it is gone although it is listed, and others come after it, which shall not wait for it for ever."""
-        return shard_id in self._gone and any(shard.parent == shard_id for shard in self._shards)
+    def _is_trimmed(self, shard_id: str) -> bool:
+        """Return whether a listed shard no longer exists and has children, which must not wait for it forever."""
+        return shard_id in self._missing_shards and any(shard.parent == shard_id for shard in self._shards)
 
-    def _look_again(self) -> None:
-        self._look_at = 0.0
+    def _refresh_soon(self) -> None:
+        self._refresh_at = 0.0
         self._wake.set()
 
     async def _stop(self) -> None:
-        tasks = list(self._works.values())
+        tasks = list(self._tasks.values())
         if not tasks:
             return
-        for work in self._running.values():
-            work.stop()
+        for worker in self._workers.values():
+            worker.stop()
         try:
             await asyncio.wait(tasks, timeout=self._pace.stop_seconds)
         finally:

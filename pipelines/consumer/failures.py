@@ -1,4 +1,4 @@
-"""Telling a store that is out of order from a record that is."""
+"""Classification of a handler's failures: outages of the store, and faults of a record."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -11,8 +11,8 @@ from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
 
 T = TypeVar("T")
 
-# What is refused for these is refused for every record, until somebody mends the rights, keys or tables.
-REFUSED_TO_ALL = {
+# Codes with which every record is refused, until an operator corrects the permissions, credentials or tables.
+GENERAL_REFUSALS = {
     "AccessDeniedException",
     "ExpiredTokenException",
     "IncompleteSignatureException",
@@ -21,31 +21,31 @@ REFUSED_TO_ALL = {
     "ResourceNotFoundException",
     "UnrecognizedClientException",
 }
-# An index that was just declared; DynamoDB has no code of its own for it.
+# The message for an index that was just declared; DynamoDB has no code for it.
 BACKFILLING = "backfilling global secondary index"
 TOO_LARGE = "413"
-# Reasons of a cancelled transaction that are an action's own.
+# Reasons of a cancelled transaction for which the action is at fault.
 REFUSED_ACTIONS = {"ItemCollectionSizeLimitExceeded", "ValidationError"}
 OUTAGE = Backoff(initial=0.1, maximum=5.0, attempts=8)
-TOLD_AGAIN_SECONDS = 60.0
+LOG_INTERVAL_SECONDS = 60.0
 
 
 def is_outage(problem: BaseException) -> bool:
-    """Whether it is the store's trouble, which passes, and not the record's. Of several, whether all are."""
+    """Return whether the store has failed, which passes, and not the record. Of a group, whether this holds for all."""
     if isinstance(problem, BaseExceptionGroup):
         return all(map(is_outage, problem.exceptions))
     if isinstance(problem, RequestRefused):
-        return problem.code in REFUSED_TO_ALL or _is_no_answer(problem) or BACKFILLING in problem.message
+        return problem.code in GENERAL_REFUSALS or _is_from_proxy(problem) or BACKFILLING in problem.message
     return isinstance(problem, DomainError) and problem.retryable
 
 
-def _is_no_answer(refused: RequestRefused) -> bool:
-    """Whether somebody before DynamoDB refused, with a status and no code: a proxy. But a size is the record's own."""
+def _is_from_proxy(refused: RequestRefused) -> bool:
+    """Return whether a proxy before DynamoDB refused, with a status and no code. A size is the record's fault."""
     return refused.code.isdigit() and refused.code != TOO_LARGE
 
 
 def is_permanent(problem: BaseException) -> bool:
-    """Whether every other try will fail, too: the record cannot be stored as it is. Of several, whether all are."""
+    """Return whether every retry would fail, since the record cannot be stored as it is. Of a group, as above."""
     if isinstance(problem, BaseExceptionGroup):
         return all(map(is_permanent, problem.exceptions))
     if isinstance(problem, TransactionCancelled):
@@ -54,50 +54,51 @@ def is_permanent(problem: BaseException) -> bool:
 
 
 def is_throttled(problem: BaseException) -> bool:
-    """Whether it was too much for a moment: for the store, or for the key of one item."""
+    """Return whether the request was throttled, for the whole store or for the key of one item."""
     if isinstance(problem, BaseExceptionGroup):
         return all(map(is_throttled, problem.exceptions))
     return isinstance(problem, Throttled)
 
 
-def is_for_all(problem: BaseException) -> bool:
-    """Whether it is an outage for every record: neither throttled, nor late, which too much at once may be."""
-    return is_outage(problem) and not _may_be_of_few(problem)
+def is_general_outage(problem: BaseException) -> bool:
+    """Return whether it is an outage for every record. Throttling and timeouts may be caused by a large request."""
+    return is_outage(problem) and not _may_be_load(problem)
 
 
-def _may_be_of_few(problem: BaseException) -> bool:
+def _may_be_load(problem: BaseException) -> bool:
     if isinstance(problem, BaseExceptionGroup):
-        return all(map(_may_be_of_few, problem.exceptions))
+        return all(map(_may_be_load, problem.exceptions))
     return isinstance(problem, Throttled | Timeout)
 
 
-def is_any_refusal(problem: BaseException) -> bool:
-    """The same for requests that are about no record: whatever the store says against them may pass."""
+def is_store_error(problem: BaseException) -> bool:
+    """Return whether the store refused. For a request that concerns no record every refusal may pass."""
     return isinstance(problem, DomainError | RequestRefused)
 
 
-async def waited_out(
-    ask: Callable[[], Awaitable[T]],
-    tell: Callable[[Exception], None],
+async def retry_outage(
+    call: Callable[[], Awaitable[T]],
+    log_outage: Callable[[Exception], None],
     *,
     backoff: Backoff = OUTAGE,
-    for_ever: bool = True,
-    passes: Callable[[BaseException], bool] = is_outage,
+    forever: bool = True,
+    is_retried: Callable[[BaseException], bool] = is_outage,
 ) -> T:
-    """The answer, however long it takes: what `passes` is asked again. `tell` hears of an outage once a minute.
+    """Return the result of `call`, and retry failures for which `is_retried` holds.
 
-    Without `for_ever` the problem is raised after the tries of `backoff`.
+    `log_outage` is called at most once a minute. Without `forever` the failure is raised after the attempts of
+    `backoff`.
     """
-    delays = chain(backoff.delays(), repeat(backoff.maximum) if for_ever else ())
-    tell_at = 0.0
+    delays = chain(backoff.delays(), repeat(backoff.maximum) if forever else ())
+    log_at = 0.0
     while True:
         try:
-            return await ask()
+            return await call()
         except Exception as problem:
-            delay = next(delays, None) if passes(problem) else None
+            delay = next(delays, None) if is_retried(problem) else None
             if delay is None:
                 raise
-            if (moment := asyncio.get_running_loop().time()) >= tell_at:
-                tell(problem)
-                tell_at = moment + TOLD_AGAIN_SECONDS
+            if (moment := asyncio.get_running_loop().time()) >= log_at:
+                log_outage(problem)
+                log_at = moment + LOG_INTERVAL_SECONDS
         await asyncio.sleep(delay)

@@ -1,4 +1,4 @@
-"""What a consumer of a stream does about changes."""
+"""The protocol of a consumer's handlers."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -7,13 +7,13 @@ from datastore.change_streams.shards.stream_reader import Change
 
 
 class Handler(Protocol):
-    """One concern of a pipeline.
-
-    `handle` gets changes in the order of each item, some of them perhaps again, and perhaps late: it passes over those
-    that are none of its concern, and leaves the same state however often it is called. It raises when some could not
-    be handled; then all of them come again, in smaller pieces, until the one at fault is alone.
-    """
+    """A handler of changes, identified by its `name`."""
 
     name: str
 
-    async def handle(self, changes: Sequence[Change]) -> None: ...
+    async def handle(self, changes: Sequence[Change]) -> None:
+        """Handle changes, which are in order for each item. They may be late or repeated, so this is idempotent.
+
+        Changes that do not concern the handler are skipped. An error means that some were not handled: the caller
+        passes all of them again, in smaller batches, until the change at fault is alone.
+        """

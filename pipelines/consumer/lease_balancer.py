@@ -1,4 +1,4 @@
-"""Which shards an instance should read: its fair share of those that can be read now."""
+"""Lease balancing: the choice of the shards that an instance reads, its fair share of those that are ready."""
 
 import math
 from collections import Counter
@@ -10,92 +10,95 @@ from datastore.change_streams.shards.shard_reader import ListedShard
 
 
 @dataclass(frozen=True, slots=True)
-class Taking:
-    """A lease to take, as it was seen; None: there was none. `alive`: whoever holds it may be at work."""
+class LeaseCandidate:
+    """A lease to acquire."""
 
     shard_id: str
+    #: The lease as it was read; None if it did not exist.
     seen: Lease | None = None
-    alive: bool = False
+    #: Whether the current holder may still be at work.
+    may_be_active: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class _Sight:
+class _Observation:
+    """The state of a lease, and the time since which it is unchanged (seconds of the caller's clock)."""
+
     fence: int
     held_until: float | None
     since: float
 
 
 class LeaseBalancer:
-    """What an instance sees of the leases, and makes of it.
+    """The leases as one instance has observed them.
 
-    Clocks of several machines differ: another's lease has lapsed when it was seen unchanged for its whole lifetime, by
-    a clock of one's own that only goes forward (seconds).
+    The clocks of several machines differ. Another instance's lease has expired when it was unchanged for its whole
+    lifetime, by a monotonic clock of this instance (seconds).
     """
 
     def __init__(self, owner: str, lifetime: float) -> None:
         self._owner = owner
         self._lifetime = lifetime
-        self._sights: dict[str, _Sight] = {}
+        self._observations: dict[str, _Observation] = {}
 
-    def look(self, leases: Sequence[Lease], at: float) -> None:
-        """Note the leases as they stood at a moment, or before: the time when they had been read."""
-        before = self._sights
-        self._sights = {}
+    def observe(self, leases: Sequence[Lease], at: float) -> None:
+        """Record the state of the leases at a time that is not before they were read."""
+        before = self._observations
+        self._observations = {}
         for lease in leases:
-            sight = before.get(lease.shard_id)
-            if sight is None or (sight.fence, sight.held_until) != (lease.fence, lease.held_until):
-                sight = _Sight(lease.fence, lease.held_until, at)
-            self._sights[lease.shard_id] = sight
+            observation = before.get(lease.shard_id)
+            if observation is None or (observation.fence, observation.held_until) != (lease.fence, lease.held_until):
+                observation = _Observation(lease.fence, lease.held_until, at)
+            self._observations[lease.shard_id] = observation
 
-    def takings(
+    def to_acquire(
         self, shards: Sequence[ListedShard], leases: Sequence[Lease], working: Collection[str], at: float
-    ) -> list[Taking]:
-        """The leases to take now, free ones first; or one of another instance that has at least two more.
+    ) -> list[LeaseCandidate]:
+        """Return the leases to acquire now: free ones, or one of another instance that has at least two more.
 
-        `working` are the shards that are read here already, and `at` is a moment when the leases still stood so: the
-        time before they were read.
+        `working` are the shards that this instance reads already. `at` is the time before the leases were read.
         """
         by_shard = {lease.shard_id: lease for lease in leases}
         ready = [shard.id for shard in _ready(shards, by_shard)]
-        held = {shard_id: by_shard[shard_id] for shard_id in ready if self.is_anothers(by_shard.get(shard_id), at)}
+        held = {shard_id: by_shard[shard_id] for shard_id in ready if self.is_held_by_other(by_shard.get(shard_id), at)}
         instances = {lease.owner for lease in held.values()} | {self._owner}
-        wanted = math.ceil(len(ready) / len(instances)) - len(working)
-        if wanted <= 0:
+        missing = math.ceil(len(ready) / len(instances)) - len(working)
+        if missing <= 0:
             return []
         free = [shard_id for shard_id in ready if shard_id not in held and shard_id not in working]
         if free:
-            return [Taking(shard_id, by_shard.get(shard_id)) for shard_id in free[:wanted]]
-        # What is lost may still be worked here, for a moment.
-        return self._stolen([lease for lease in held.values() if lease.shard_id not in working], len(working))
+            return [LeaseCandidate(shard_id, by_shard.get(shard_id)) for shard_id in free[:missing]]
+        # A worker whose lease is lost may still run for a moment.
+        return self._from_busiest([lease for lease in held.values() if lease.shard_id not in working], len(working))
 
     def free(
         self, shards: Sequence[ListedShard], leases: Sequence[Lease], working: Collection[str], at: float
-    ) -> list[Taking]:
-        """The leases that no other instance holds, whatever an instance's share is; the arguments as of `takings`."""
+    ) -> list[LeaseCandidate]:
+        """Return all leases that no other instance holds. The arguments are those of `to_acquire`."""
         by_shard = {lease.shard_id: lease for lease in leases}
         ready = [shard.id for shard in _ready(shards, by_shard) if shard.id not in working]
         return [
-            Taking(shard_id, by_shard.get(shard_id))
+            LeaseCandidate(shard_id, by_shard.get(shard_id))
             for shard_id in ready
-            if not self.is_anothers(by_shard.get(shard_id), at)
+            if not self.is_held_by_other(by_shard.get(shard_id), at)
         ]
 
-    def is_anothers(self, lease: Lease | None, at: float) -> bool:
-        """Whether another instance holds it, and lives."""
+    def is_held_by_other(self, lease: Lease | None, at: float) -> bool:
+        """Return whether another instance holds the lease, and it has not expired."""
         if lease is None or lease.owner in (None, self._owner):
             return False
-        return at - self._sights[lease.shard_id].since < self._lifetime
+        return at - self._observations[lease.shard_id].since < self._lifetime
 
-    def _stolen(self, held: Sequence[Lease], mine: int) -> list[Taking]:
-        most = Counter(lease.owner for lease in held).most_common(1)
-        if not most or most[0][1] < mine + 2:
+    def _from_busiest(self, held: Sequence[Lease], own_count: int) -> list[LeaseCandidate]:
+        busiest = Counter(lease.owner for lease in held).most_common(1)
+        if not busiest or busiest[0][1] < own_count + 2:
             return []
-        lease = next(lease for lease in held if lease.owner == most[0][0])
-        return [Taking(lease.shard_id, lease, alive=True)]
+        lease = next(lease for lease in held if lease.owner == busiest[0][0])
+        return [LeaseCandidate(lease.shard_id, lease, may_be_active=True)]
 
 
 def _ready(shards: Sequence[ListedShard], leases: dict[str, Lease]) -> list[ListedShard]:
-    """The shards that are not handled to their end, and whose parents are: that keeps each item's order."""
+    """Return the shards that have not ended and whose parents have: this keeps the order of each item's changes."""
     listed = {shard.id for shard in shards}
     ended = {shard_id for shard_id, lease in leases.items() if lease.ended}
     return [

@@ -1,4 +1,4 @@
-"""What the consumers of streams tell of themselves, for Prometheus."""
+"""Prometheus metrics of the consumers of streams."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -11,16 +11,17 @@ LOCAL = "127.0.0.1"
 
 
 class ShardLag:
-    """How far the handling of one shard is behind its writes. It `is_known` once the shard was read."""
+    """The age of the oldest unhandled change of one shard."""
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
         self._caught_up_at = now()
         self._since: datetime | None = None
+        #: Whether the shard was read.
         self.is_known = False
 
-    def behind(self, since: datetime) -> None:
-        """Not all is handled: the oldest change that waits is from `since`, or a little later."""
+    def set_oldest(self, since: datetime) -> None:
+        """Set the time of the oldest unhandled change, or a little before it."""
         self._since = since
         self.is_known = True
 
@@ -29,8 +30,8 @@ class ShardLag:
         self.is_known = True
         self._caught_up_at = self._now()
 
-    def in_doubt(self) -> None:
-        """The stream does not answer: what came since nobody knows."""
+    def stream_unavailable(self) -> None:
+        """Count the time since the stream was read to its end as lag, since newer changes are unknown."""
         self._since = self._since or self._caught_up_at
 
     def seconds(self) -> float:
@@ -39,7 +40,7 @@ class ShardLag:
 
 
 class StreamMetrics:
-    """The figures of the consumers of a process, those of one group. `name` begins the names of all figures."""
+    """The metrics of a process's consumers of one group. `name` is the prefix of the metric names."""
 
     def __init__(self, registry: CollectorRegistry | None = None, name: str = "stream") -> None:
         self.registry = registry or CollectorRegistry()
@@ -59,7 +60,7 @@ class StreamMetrics:
 
     @contextmanager
     def shard(self, table: str, shard_id: str, now: Callable[[], datetime]) -> Iterator[ShardLag]:
-        """While the shard is worked by this process."""
+        """Export the lag of a shard while this process reads it."""
         lag = ShardLag(now)
         self._lags[table, shard_id] = lag
         self._lag.labels(table, shard_id).set_function(lag.seconds)
@@ -75,7 +76,7 @@ class StreamMetrics:
     def lag_of(self, table: str) -> float:
         """Return the largest lag of the table's shards that this process reads, in seconds.
 
-        It is infinite while one of them was not read yet, and where this process reads none.
+        It is infinite while one of them was not read yet, and if this process reads none.
         """
         lags = [lag for (name, _), lag in self._lags.items() if name == table]
         if not lags or not all(lag.is_known for lag in lags):
@@ -86,19 +87,19 @@ class StreamMetrics:
         self._records.labels(table, handler, "handled").inc(changes)
 
     def retried(self, table: str, handler: str) -> None:
-        """One change was tried once more by itself."""
+        """Count another attempt at a single change."""
         self._records.labels(table, handler, "retried").inc()
 
     def buried(self, table: str, handler: str) -> None:
         self._records.labels(table, handler, "buried").inc()
         self._letters.labels(table, handler).inc()
 
-    def lost(self, table: str) -> None:
+    def changes_lost(self, table: str) -> None:
         self._lost.labels(table).inc()
 
     @contextmanager
     def served(self, port: int, host: str = LOCAL) -> Iterator[None]:
-        """Answer Prometheus at http://<host>:<port>/metrics. Raises `OSError` when that cannot be had."""
+        """Serve http://<host>:<port>/metrics. Raises `OSError` if the address cannot be bound."""
         server, thread = start_http_server(port, addr=host, registry=self.registry)
         try:
             yield

@@ -1,4 +1,4 @@
-"""Replaying dead letters: each through the handler that could not handle it."""
+"""Redrive of dead letters: each is handled again by the handler that failed."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -18,7 +18,7 @@ class NotReplayable(Exception):
 
 
 class Redrive:
-    """Replays letters. What a handler counts it counts once: a change keeps the sequence its effects are named by."""
+    """Replays dead letters. Effects are applied once: the change keeps the sequence number that names them."""
 
     def __init__(
         self, handlers: Sequence[Handler], open_store: Callable[[], Store], now: Callable[[], datetime]
@@ -28,28 +28,28 @@ class Redrive:
         self._now = now
 
     async def replay(self, letter: DeadLetter) -> DeadLetter | None:
-        """None when the letter was handled, and is forgotten; else the letter as it is kept now, with its new error.
+        """Handle a letter and delete it. Return None, or on failure the letter as it is stored with its new error.
 
-        Raises the store's outages; the letter stays as it was then.
+        An outage of the store is raised, and the letter stays unchanged.
         """
         try:
             await self._handle(letter)
         except Exception as problem:
             if is_outage(problem):
                 raise
-            return await self._kept(letter, problem)
+            return await self._store_failure(letter, problem)
         await DeadLetters(self._open_store(), CONSUMER_TABLE).forget(letter)
         return None
 
     async def _handle(self, letter: DeadLetter) -> None:
         if not letter.whole:
-            raise NotReplayable("The record was too big to be kept with its images.")
+            raise NotReplayable("The record was too large to be stored with its images.")
         change = decode_change(letter.table, dict(letter.record))
-        for handler in self._of(letter):
+        for handler in self._handlers_of(letter):
             await handler.handle([change])
 
-    def _of(self, letter: DeadLetter) -> Sequence[Handler]:
-        """Its handler; all, for a record that could not be decoded for any."""
+    def _handlers_of(self, letter: DeadLetter) -> Sequence[Handler]:
+        """Return the letter's handler, or all of them for a record that could not be decoded."""
         if letter.handler == DECODING:
             return list(self._handlers.values())
         handler = self._handlers.get(letter.handler)
@@ -57,8 +57,8 @@ class Redrive:
             raise NotReplayable(f"There is no handler {letter.handler}.")
         return [handler]
 
-    async def _kept(self, letter: DeadLetter, problem: Exception) -> DeadLetter:
-        again = letter_of(letter.table, letter.handler, letter.record, problem, letter.attempts + 1, self._now())
-        kept = replace(letter, error_type=again.error_type, error=again.error, attempts=again.attempts)
-        await DeadLetters(self._open_store(), CONSUMER_TABLE).bury(kept)
-        return kept
+    async def _store_failure(self, letter: DeadLetter, problem: Exception) -> DeadLetter:
+        failed = letter_of(letter.table, letter.handler, letter.record, problem, letter.attempts + 1, self._now())
+        updated = replace(letter, error_type=failed.error_type, error=failed.error, attempts=failed.attempts)
+        await DeadLetters(self._open_store(), CONSUMER_TABLE).bury(updated)
+        return updated

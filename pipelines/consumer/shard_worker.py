@@ -1,4 +1,4 @@
-"""One shard as it is read and handled, for as long as its lease is held."""
+"""The worker that reads one shard and handles its records, for as long as it holds the lease."""
 
 import asyncio
 import logging
@@ -20,7 +20,7 @@ from datastore.change_streams.shards.shard_reader import (
 )
 from datastore.dynamodb.retry.backoff import Backoff
 from pipelines.consumer.batches import BatchProcessor
-from pipelines.consumer.failures import OUTAGE, is_any_refusal, waited_out
+from pipelines.consumer.failures import OUTAGE, is_store_error, retry_outage
 from pipelines.consumer.metrics import ShardLag, StreamMetrics
 from pipelines.consumer.shared_pages import Cursor
 
@@ -28,12 +28,12 @@ T = TypeVar("T")
 
 RELEASE_SECONDS = 2.0
 # A page is short at the stream's end, and where AWS cuts it at a megabyte: there the records are older than this.
-# The times of records are told by the second.
+# The times of records have a resolution of one second.
 FRESH = timedelta(seconds=2)
-# AWS may give an empty page before the end; not many in a row.
+# AWS may return an empty page before the end; not many in a row.
 EMPTY_PAGES = 2
 POSITION_REFUSED = (
-    "CHANGES MAY BE LOST: %s Reading goes on with the oldest records there are. Those that were handled before come "
+    "CHANGES MAY BE LOST: %s Reading continues with the oldest records. Records that were handled before are delivered "
     "again, and change nothing. If this repeats, compare the attribute `checkpoint` of the shard's lease (FEED-P1) "
     "with the sequence numbers of the stream."
 )
@@ -43,30 +43,29 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ConsumerIntervals:
-    """The intervals of a consumer in seconds. `batch` is the most records handled at once.
-
-    A consumer that follows another one in its process reads a shard itself after `follow_seconds` without a page.
-    """
+    """The intervals of a consumer in seconds."""
 
     poll_seconds: float = 0.25
     lease_seconds: float = LIFETIME_SECONDS
-    hold_seconds: float = 3.0
+    renew_seconds: float = 3.0
     discover_seconds: float = 10.0
     stop_seconds: float = 10.0
+    #: The time without a page after which a consumer that follows another one reads the shard itself.
     follow_seconds: float = 5.0
+    #: The maximum number of records handled at once.
     batch: int = BATCH
     outage: Backoff = OUTAGE
 
 
 class ShardLeaseLost(Exception):
-    """Another instance reads the shard now."""
+    """Another instance has acquired the lease of the shard."""
 
 
 class ShardWorker:
-    """The work on one shard until the shard has ended, its lease is lost, or the consumer stops it.
+    """A worker on one shard until the shard has ended, its lease is lost, or the consumer stops it.
 
-    `open_leases` gives the leases with a fresh store, `held_at` is the loop's time before the lease was taken, and
-    `wait` how long its former holder may still be at work. `now` is the store's time.
+    `open_leases` returns the leases with a fresh store, `held_at` is the loop's time before the lease was acquired, and
+    `wait` the seconds for which its former holder may still be at work. `now` returns the store's time.
     """
 
     def __init__(
@@ -92,64 +91,66 @@ class ShardWorker:
         self._metrics = metrics
         self._now = now
         self._pace = pace
-        self._lapses_at = held_at + pace.lease_seconds
+        self._expires_at = held_at + pace.lease_seconds
         self._wait = wait
         self._lost = False
         self._stopping = False
         self._in_batch = False
-        self._working: asyncio.Task[None] | None = None
+        self._work_task: asyncio.Task[None] | None = None
 
     def stop(self) -> None:
-        """Go no further than to the end of the batch that is being handled."""
+        """Stop after the current batch."""
         self._stopping = True
-        if self._working is not None and not self._in_batch:
-            self._working.cancel()
+        if self._work_task is not None and not self._in_batch:
+            self._work_task.cancel()
 
     async def run(self) -> None:
-        """The lease is given back in the end, unless it is lost. Raises what was not foreseen."""
+        """Handle records until the worker ends, then release the lease unless it is lost. Raise unexpected errors."""
         with self._metrics.shard(self._table, self._lease.shard_id, self._now) as lag:
-            self._working = asyncio.create_task(self._work(lag))
-            holding = asyncio.create_task(self._hold())
+            self._work_task = asyncio.create_task(self._work(lag))
+            heartbeat = asyncio.create_task(self._heartbeat())
             try:
-                await asyncio.wait({self._working, holding}, return_when=asyncio.FIRST_COMPLETED)
-                self._lost = self._lost or not self._working.done()
+                await asyncio.wait({self._work_task, heartbeat}, return_when=asyncio.FIRST_COMPLETED)
+                self._lost = self._lost or not self._work_task.done()
             finally:
-                for task in (self._working, holding):
+                for task in (self._work_task, heartbeat):
                     task.cancel()
-                await asyncio.wait({self._working, holding})
+                await asyncio.wait({self._work_task, heartbeat})
                 if self._lost:
-                    logger.warning("The lease of shard %s is lost", self._lease.shard_id)
+                    logger.warning(
+                        "The lease of shard %s is lost; another instance reads the shard", self._lease.shard_id
+                    )
                 elif not self.ended:
                     await self._release()
-        for task in (self._working, holding):
+        for task in (self._work_task, heartbeat):
             if not task.cancelled():
                 task.result()
 
-    async def _hold(self) -> None:
-        """Hold the lease, however long a batch takes; returns when it is lost, or has not been held for too long."""
+    async def _heartbeat(self) -> None:
+        """Renew the lease, however long a batch takes. Return when it is lost or has expired."""
         loop = asyncio.get_running_loop()
-        pause = self._pace.hold_seconds
-        while (left := self._lapses_at - loop.time()) > 0:
+        pause = self._pace.renew_seconds
+        while (left := self._expires_at - loop.time()) > 0:
             await asyncio.sleep(min(pause, left))
-            asked_at = loop.time()
+            requested_at = loop.time()
             try:
-                async with asyncio.timeout_at(self._lapses_at):
-                    held = await self._open_leases().hold(self._lease)
+                async with asyncio.timeout_at(self._expires_at):
+                    renewed = await self._open_leases().renew(self._lease)
             except TimeoutError:
                 continue
             except Exception as problem:
-                if not is_any_refusal(problem):
+                if not is_store_error(problem):
                     raise
-                pause = self._pace.hold_seconds / 4
+                pause = self._pace.renew_seconds / 4
                 continue
-            if held is None:
+            if renewed is None:
                 return
-            self._keep(held, asked_at)
-            pause = self._pace.hold_seconds
+            self._lease_renewed(renewed, requested_at)
+            pause = self._pace.renew_seconds
 
-    def _keep(self, held: Lease, asked_at: float) -> None:
-        self._lease = held
-        self._lapses_at = max(self._lapses_at, asked_at + self._pace.lease_seconds)
+    def _lease_renewed(self, renewed: Lease, requested_at: float) -> None:
+        self._lease = renewed
+        self._expires_at = max(self._expires_at, requested_at + self._pace.lease_seconds)
 
     async def _work(self, lag: ShardLag) -> None:
         await asyncio.sleep(0 if self._stopping else self._wait)
@@ -168,7 +169,7 @@ class ShardWorker:
                     await asyncio.sleep(self._pause(page))
 
     def _pause(self, page: ShardPage) -> float:
-        """Before the next is read: no time while there is more for certain, and a short one while there may be."""
+        """Return the seconds before the next read: none after a full page, and few while records are old."""
         if len(page.records) >= self._pace.batch:
             return 0.0
         last = time_of(page.records[-1]) if page.records else None
@@ -179,13 +180,13 @@ class ShardWorker:
         read = partial(self._cursor.read, self._pace.batch)
         while True:
             try:
-                return await self._patiently("reading", read, lag.in_doubt)
+                return await self._retry_forever("reading", read, lag.stream_unavailable)
             except PositionRefused as refused:
-                self._metrics.lost(self._table)
+                self._metrics.changes_lost(self._table)
                 logger.error(POSITION_REFUSED, refused)
             except Trimmed as trimmed:
-                self._metrics.lost(self._table)
-                logger.error("CHANGES ARE LOST: %s Reading goes on with the oldest there are.", trimmed)
+                self._metrics.changes_lost(self._table)
+                logger.error("CHANGES ARE LOST: %s Reading continues with the oldest records.", trimmed)
             await asyncio.sleep(self._pace.poll_seconds)
 
     async def _handle(self, page: ShardPage, lag: ShardLag) -> None:
@@ -193,9 +194,9 @@ class ShardWorker:
             return
         self._in_batch = True
         try:
-            lag.behind(time_of(page.records[0]) or self._now())
+            lag.set_oldest(time_of(page.records[0]) or self._now())
             await self._batches.handle(self._table, page.records)
-            lag.behind(time_of(page.records[-1]) or self._now())
+            lag.set_oldest(time_of(page.records[-1]) or self._now())
             sequences = [sequence for record in page.records if (sequence := sequence_of(record)) is not None]
             if sequences:
                 await self._checkpoint(sequences[-1])
@@ -203,44 +204,46 @@ class ShardWorker:
             self._in_batch = False
 
     async def _checkpoint(self, sequence: str) -> None:
-        asked_at = 0.0
+        requested_at = 0.0
 
-        async def note() -> Lease | None:
-            nonlocal asked_at
-            asked_at = asyncio.get_running_loop().time()
+        async def store() -> Lease | None:
+            nonlocal requested_at
+            requested_at = asyncio.get_running_loop().time()
             return await self._open_leases().checkpoint(self._lease, sequence)
 
-        held = await self._patiently("noting how far it is", note)
-        if held is None:
-            self._lose()
+        renewed = await self._retry_forever("storing the checkpoint", store)
+        if renewed is None:
+            self._lease_lost()
         else:
-            self._keep(held, asked_at)
+            self._lease_renewed(renewed, requested_at)
 
     async def _end(self) -> None:
         async def end() -> bool:
             return await self._open_leases().end(self._lease)
 
-        if not await self._patiently("noting its end", end):
-            self._lose()
+        if not await self._retry_forever("recording its end", end):
+            self._lease_lost()
         self.ended = True
 
-    def _lose(self) -> NoReturn:
+    def _lease_lost(self) -> NoReturn:
         self._lost = True
         raise ShardLeaseLost
 
     async def _release(self) -> None:
-        """So that others need not wait until it lapses; which it does if the store is out of order."""
+        """Release the lease, so that other instances need not wait until it expires. Failures are only logged."""
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
                 await self._open_leases().release(self._lease)
         except Exception as problem:
-            logger.warning("The lease of shard %s is not given back: %s", self._lease.shard_id, problem)
+            logger.warning(
+                "The lease of shard %s could not be released; it expires by itself: %s", self._lease.shard_id, problem
+            )
 
-    async def _patiently(
-        self, what: str, ask: Callable[[], Awaitable[T]], on_outage: Callable[[], None] = lambda: None
+    async def _retry_forever(
+        self, action: str, call: Callable[[], Awaitable[T]], on_outage: Callable[[], None] = lambda: None
     ) -> T:
-        def tell(problem: Exception) -> None:
-            logger.warning("Shard %s: %s is waited for: %s", self._lease.shard_id, what, problem)
+        def log_outage(problem: Exception) -> None:
+            logger.warning("Shard %s: %s failed and is tried again: %s", self._lease.shard_id, action, problem)
             on_outage()
 
-        return await waited_out(ask, tell, backoff=self._pace.outage, passes=is_any_refusal)
+        return await retry_outage(call, log_outage, backoff=self._pace.outage, is_retried=is_store_error)

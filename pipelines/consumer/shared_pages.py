@@ -1,8 +1,7 @@
 """One reader of a shard for two consumers of a process.
 
-The leader publishes each page that it reads. The follower has its own position: it takes the published records after
-that, and reads the shard itself only if it is further behind or the leader makes no progress. Neither waits for the
-other.
+The leader publishes each page that it reads. The follower has its own position and takes the published records after
+it. It reads the shard itself only if it is further behind or the leader makes no progress. Neither blocks the other.
 """
 
 import asyncio
@@ -20,27 +19,28 @@ Record = dict[str, Any]
 
 
 class Cursor(Protocol):
-    """A place in a shard from which reading goes on."""
+    """A cursor: a position in a shard, and the reading from there."""
 
     async def read(self, limit: int = BATCH) -> ShardPage:
         """Return the next records, at most `limit`. Raises what `ShardCursor.read` raises."""
 
 
 class SharedShard:
-    """The last pages of a shard that its reader in this process has read, from `position` (a sequence number) on.
+    """The latest pages of a shard that its reader in this process has published, from `position` on.
 
-    Nothing is kept until a follower joins. `pages` counts those that were read. `at_end` says that the last one was
-    empty: there is nothing new.
+    `position` is a sequence number. No records are buffered until a follower joins.
     """
 
     def __init__(self, position: str | None) -> None:
+        #: The number of published pages.
         self.pages = 0
+        #: Whether the last page was empty, so that the shard has no newer record.
         self.at_end = False
-        self._read_to = _number(position)
-        self._kept_from = self._read_to  # all records behind this one, up to `_read_to`, are kept
-        self._kept: deque[tuple[int, Record]] = deque()
+        self._published_to = _number(position)
+        self._buffered_from = self._published_to  # the buffer has all records after this one
+        self._buffer: deque[tuple[int, Record]] = deque()
         self._is_followed = False
-        self._news = asyncio.Event()
+        self._page_published = asyncio.Event()
 
     def add(self, records: Sequence[Record]) -> None:
         """Publish the next page of the shard."""
@@ -48,85 +48,85 @@ class SharedShard:
         self.at_end = not records
         sequences = [sequence_of(record) for record in records]
         if None in sequences:
-            # It is unknown whether such a record is behind a position.
-            self._drop_all(max((_number(one) for one in sequences), default=-1))
+            # The position of a record without a sequence number is unknown.
+            self._drop_buffer(max((_number(sequence) for sequence in sequences), default=-1))
         else:
-            numbers = [_number(one) for one in sequences]
-            self._kept += zip(numbers, records, strict=True)
-            self._read_to = max((self._read_to, *numbers))
+            numbers = [_number(sequence) for sequence in sequences]
+            self._buffer += zip(numbers, records, strict=True)
+            self._published_to = max((self._published_to, *numbers))
             if not self._is_followed:
-                self._drop_all(self._read_to)
-        while len(self._kept) > MOST_RECORDS:
-            self._kept_from = self._kept.popleft()[0]
-        self._tell()
+                self._drop_buffer(self._published_to)
+        while len(self._buffer) > MOST_RECORDS:
+            self._buffered_from = self._buffer.popleft()[0]
+        self._wake_followers()
 
-    def lose(self) -> None:
-        """Note that the reader has lost its place."""
-        self._kept.clear()
-        self._read_to = self._kept_from = -1
+    def reset(self) -> None:
+        """Drop the buffer, since the reader has lost its position."""
+        self._buffer.clear()
+        self._published_to = self._buffered_from = -1
         self.at_end = False
-        self._tell()
+        self._wake_followers()
 
     def close(self) -> None:
-        """Wake the followers that wait: nothing more is published here."""
+        """Wake waiting followers: no further page is published."""
         self.at_end = False
-        self._tell()
+        self._wake_followers()
 
-    def take(self, position: str | None, limit: int) -> list[Record] | None:
-        """Return up to `limit` records behind a position, none where there is nothing new, None where some are missing.
+    def records_after(self, position: str | None, limit: int) -> list[Record] | None:
+        """Return up to `limit` records after a position, an empty list if there are none, None if some are missing.
 
-        Records before the position are dropped, since the only follower has received them.
+        Records up to the position are dropped, since the only follower has received them.
         """
         self._is_followed = True
         number = _number(position)
-        if number >= self._read_to:
-            self._drop_all(self._read_to)
+        if number >= self._published_to:
+            self._drop_buffer(self._published_to)
             return []
-        if number < self._kept_from:
+        if number < self._buffered_from:
             return None
-        while self._kept and self._kept[0][0] <= number:
-            self._kept_from = self._kept.popleft()[0]
-        return [record for _, record in list(self._kept)[:limit]]
+        while self._buffer and self._buffer[0][0] <= number:
+            self._buffered_from = self._buffer.popleft()[0]
+        return [record for _, record in list(self._buffer)[:limit]]
 
     async def wait(self, seconds: float) -> None:
-        """Wait for a published page, for `seconds` at most."""
+        """Wait for the next page, for at most `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._news.wait()
+                await self._page_published.wait()
 
-    def _drop_all(self, read_to: int) -> None:
-        self._kept.clear()
-        self._read_to = self._kept_from = max(self._read_to, read_to)
+    def _drop_buffer(self, position: int) -> None:
+        self._buffer.clear()
+        self._published_to = self._buffered_from = max(self._published_to, position)
 
-    def _tell(self) -> None:
-        self._news.set()
-        self._news = asyncio.Event()
+    def _wake_followers(self) -> None:
+        self._page_published.set()
+        self._page_published = asyncio.Event()
 
 
 class SharedPages:
-    """The shards that are read in this process by a consumer that others may follow, by stream and shard."""
+    """The shared shards of a leading consumer in this process, by stream and shard."""
 
     def __init__(self) -> None:
         self._shards: dict[tuple[str, str], SharedShard] = {}
 
     def open(self, stream: str, shard_id: str, position: str | None) -> SharedShard:
-        """Begin to share the pages of a shard from a position on."""
+        """Share the pages of a shard from a position on."""
         self._shards[stream, shard_id] = shard = SharedShard(position)
         return shard
 
     def close(self, stream: str, shard_id: str) -> None:
-        """Share nothing more of a shard."""
+        """Stop sharing the pages of a shard."""
         shard = self._shards.pop((stream, shard_id), None)
         if shard is not None:
             shard.close()
 
-    def of(self, stream: str, shard_id: str) -> SharedShard | None:
-        """Return the shard if it is read in this process."""
+    def get(self, stream: str, shard_id: str) -> SharedShard | None:
+        """Return the shared shard, or None if this process does not read it."""
         return self._shards.get((stream, shard_id))
 
 
 class LeadingCursor:
-    """Reads a shard, and publishes what it reads."""
+    """A cursor that reads a shard and publishes each page."""
 
     def __init__(self, cursor: ShardCursor, shard: SharedShard) -> None:
         self._cursor = cursor
@@ -136,7 +136,7 @@ class LeadingCursor:
         try:
             page = await self._cursor.read(limit)
         except Trimmed:
-            self._shard.lose()
+            self._shard.reset()
             raise
         self._shard.add(page.records)
         return page
@@ -145,9 +145,9 @@ class LeadingCursor:
 class FollowingCursor:
     """A follower's cursor: takes the pages that the leader has read, and reads the rest itself.
 
-    It reads if the leader does not read the shard in this process, if the position is before the kept pages, and if no
-    page arrives for `patience` seconds while the leader, perhaps delayed by a batch, is not at the shard's end. At the
-    end it makes no calls, since the leader would find new records.
+    It reads if the leader does not read the shard in this process, if the position is before the buffered pages, and if
+    no page arrives for `patience` seconds while the leader, perhaps delayed by a batch, is not at the shard's end. At
+    the end it makes no calls, since the leader reads new records.
     """
 
     def __init__(self, cursor: ShardCursor, pages: SharedPages, stream: str, shard_id: str, *, patience: float) -> None:
@@ -156,23 +156,23 @@ class FollowingCursor:
         self._stream = stream
         self._shard_id = shard_id
         self._patience = patience
-        self._held_up_at: int | None = None  # the page behind which the other does not get on
+        self._stalled_at: int | None = None  # the page after which the leader makes no progress
 
     async def read(self, limit: int = BATCH) -> ShardPage:
         loop = asyncio.get_running_loop()
         until = loop.time() + self._patience
-        while (shard := self._pages.of(self._stream, self._shard_id)) is not None:
-            records = shard.take(self._cursor.last, limit)
+        while (shard := self._pages.get(self._stream, self._shard_id)) is not None:
+            records = shard.records_after(self._cursor.last, limit)
             if records:
                 self._cursor.skip_to(str(sequence_of(records[-1])))
                 return ShardPage(records, ended=False)
-            if records is None or shard.pages == self._held_up_at:
+            if records is None or shard.pages == self._stalled_at:
                 break
             await shard.wait(until - loop.time())
-            if shard.at_end and shard.take(self._cursor.last, limit) == []:
+            if shard.at_end and shard.records_after(self._cursor.last, limit) == []:
                 return ShardPage([], ended=False)
             if loop.time() >= until:
-                self._held_up_at = shard.pages
+                self._stalled_at = shard.pages
         return await self._cursor.read(limit)
 
 

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 from datastore.earthquakes.earthquakes import IngestSummary
 from datastore.errors import BadUserInput
-from pipelines.consumer.periodic import stop
+from pipelines.consumer.periodic import cancel_all
 from pipelines.earthquakes.ingest import EarthquakeIngest
 from pipelines.earthquakes.usgs_feed import FeedError
 from pipelines.earthquakes.usgs_fetch import feed_url
@@ -34,7 +34,7 @@ class ClientIngests:
         """A moment to end by themselves, and in any case to have their log written."""
         if self._running:
             await asyncio.wait(self._running, timeout=STOP_SECONDS)
-        await stop([*self._running])
+        await cancel_all([*self._running])
 
     def _check(self, feed: str) -> None:
         is_url = "://" in feed

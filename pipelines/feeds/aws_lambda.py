@@ -44,7 +44,7 @@ async def feed_batches() -> AsyncIterator[BatchProcessor]:
             return Store(database.client, prefix=options.prefix, deadline=deadline, token=lambda: str(uuid.uuid4()))
 
         handlers = feed_handlers(open_store, _now, fan_out_bound=bound)
-        yield BatchProcessor(handlers, open_store, _now, StreamMetrics(), outage=OUTAGE, for_ever=False)
+        yield BatchProcessor(handlers, open_store, _now, StreamMetrics(), outage=OUTAGE, forever=False)
 
 
 handler = LambdaHandler(FEED.name, feed_batches)

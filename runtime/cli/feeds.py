@@ -11,7 +11,7 @@ from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.timestamps import iso
 from pipelines.consumer.metrics import LOCAL
-from pipelines.consumer.periodic import all_running
+from pipelines.consumer.periodic import supervise_all
 from pipelines.consumer.redrive import Redrive
 from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.feeds.follow_repair import FollowRepair, RepairProgress
@@ -64,7 +64,7 @@ def run_pipeline(
 
     async def consume(gateway: Gateway) -> None:
         feed = gateway.background.feed_pipeline(fan_out_bound=fan_out_bound)
-        await all_running([feed.run, *gateway.background.search_jobs(feed.consumer)])
+        await supervise_all([feed.run, *gateway.background.search_jobs(feed.consumer)])
 
     options, settings = store_options(store, data_dir, memory, prefix, region), poll_interval() | search()
     run_until_stopped(consume, options, metrics_port=metrics_port, metrics_host=metrics_host, **settings)

@@ -31,7 +31,7 @@ NO_MORE = "The process is no more."
 AT_ONCE = Backoff(initial=0.0, maximum=0.0, attempts=6)
 SOON = Backoff(initial=0.01, maximum=0.05, attempts=4)
 QUICK = ConsumerIntervals(
-    poll_seconds=0.01, lease_seconds=1.0, hold_seconds=0.1, discover_seconds=0.1, stop_seconds=5, outage=SOON
+    poll_seconds=0.01, lease_seconds=1.0, renew_seconds=0.1, discover_seconds=0.1, stop_seconds=5, outage=SOON
 )
 
 

@@ -15,7 +15,7 @@ from pipelines.consumer.shard_worker import ConsumerIntervals
 from pipelines.feeds.pipeline import FeedPipeline
 from tests.support.process_clock import process_clock
 
-QUICK = ConsumerIntervals(poll_seconds=0.02, lease_seconds=0.6, hold_seconds=0.2, discover_seconds=0.2, batch=100)
+QUICK = ConsumerIntervals(poll_seconds=0.02, lease_seconds=0.6, renew_seconds=0.2, discover_seconds=0.2, batch=100)
 
 
 def utc_now() -> datetime:
@@ -46,7 +46,7 @@ async def _run(engine: str, prefix: str, pace: ConsumerIntervals, now: Callable[
 def main(engine: str, prefix: str, lease_seconds: str, *clock: str) -> None:
     """Until killed, with leases that live so long; the three numbers are those of its clock."""
     lease = float(lease_seconds)
-    pace = replace(QUICK, lease_seconds=lease, hold_seconds=lease / 3)
+    pace = replace(QUICK, lease_seconds=lease, renew_seconds=lease / 3)
     asyncio.run(_run(engine, prefix, pace, process_clock(*clock)))
 
 

@@ -27,7 +27,7 @@ def batches_of(
     database: Database,
     *handlers: Handler,
     retries: Backoff = AT_ONCE,
-    for_ever: bool = True,
+    forever: bool = True,
     client: Client | None = None,
     metrics: StreamMetrics | None = None,
 ) -> BatchProcessor:
@@ -38,7 +38,7 @@ def batches_of(
         metrics or StreamMetrics(),
         retries=retries,
         outage=SOON,
-        for_ever=for_ever,
+        forever=forever,
     )
 
 
@@ -257,7 +257,7 @@ async def test_what_comes_after_a_change_that_was_buried_at_once_has_all_its_tri
 async def test_an_outage_is_told_again_while_it_lasts(
     database: Database, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(outages, "TOLD_AGAIN_SECONDS", 0.1)
+    monkeypatch.setattr(outages, "LOG_INTERVAL_SECONDS", 0.1)
     ends = asyncio.get_running_loop().time() + 0.3
 
     async def fail(_: Sequence[Change]) -> None:
@@ -327,7 +327,7 @@ async def test_without_end_is_only_who_may_wait_so_long(database: Database) -> N
         raise Unavailable("gone")
 
     with pytest.raises(ExceptionGroup) as raised:
-        await batches_of(database, Noting("handler", fail), for_ever=False).handle(FEED.name, [record(1)])
+        await batches_of(database, Noting("handler", fail), forever=False).handle(FEED.name, [record(1)])
 
     assert raised.group_contains(Unavailable)
     assert await letters_of(database) == []

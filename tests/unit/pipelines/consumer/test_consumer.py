@@ -60,7 +60,7 @@ async def test_one_instance_at_a_time_works_a_shard(database: Database) -> None:
         for number in range(30):
             await put(database, numbered(number))
         await until(lambda: sum(len(handler.seen) for handler in handlers) >= 30)
-        await asyncio.sleep(2 * QUICK.hold_seconds)
+        await asyncio.sleep(2 * QUICK.renew_seconds)
 
     assert gate.most == 1
     assert sorted(len(handler.seen) for handler in handlers) == [0, 0, 30]
@@ -74,7 +74,7 @@ async def test_a_killed_instance_is_replaced_once_its_lease_has_ended(database: 
         await until(lambda: len(first.seen) == 1)
         await until_checkpoint(database, 1)
         async with heir.running():
-            await asyncio.sleep(2 * QUICK.hold_seconds)
+            await asyncio.sleep(2 * QUICK.renew_seconds)
             dying.kill()
             await put(database, numbered(2))
             await until(lambda: second.numbers() == [2])
@@ -145,7 +145,7 @@ async def test_whoever_loses_a_lease_stops_at_once_and_notes_nothing(database: D
         await until(lambda: gate.inside == 1)
         stream, shard_id = await the_shard(database)
         seen = (await leases_of(database))[shard_id]
-        taken = await Leases(store_of(database), CONSUMER_TABLE, stream, "thief", now(), 60).take(shard_id, seen)
+        taken = await Leases(store_of(database), CONSUMER_TABLE, stream, "thief", now(), 60).acquire(shard_id, seen)
         await until(lambda: gate.left_early == 1 and not instance.consumer.working)
         gate.opened.set()
         assert (await leases_of(database))[shard_id] == taken
@@ -187,9 +187,9 @@ async def test_an_outage_is_waited_out_and_nothing_is_lost(database: Database, p
 
 async def test_a_lease_moves_though_its_holders_clock_stands_still(database: Database) -> None:
     leases = Leases(store_of(database), CONSUMER_TABLE, "stream", "me", now())
-    lease = await leases.take("shard", None)
+    lease = await leases.acquire("shard", None)
     assert lease is not None
-    held = await leases.hold(lease)
+    held = await leases.renew(lease)
     assert held is not None
     noted = await leases.checkpoint(held, "5")
     assert noted == (await leases_of(database, "stream"))["shard"]
@@ -198,26 +198,26 @@ async def test_a_lease_moves_though_its_holders_clock_stands_still(database: Dat
 
 async def test_a_lease_is_taken_though_the_answer_was_lost(database: Database, proxy: Proxy, client: Client) -> None:
     proxy.faults.append(lose_answer)
-    mine = await Leases(store_of(database, client), CONSUMER_TABLE, "stream", "me", now()).take("shard", None)
-    others = await Leases(store_of(database), CONSUMER_TABLE, "stream", "other", now()).take("shard", None)
+    mine = await Leases(store_of(database, client), CONSUMER_TABLE, "stream", "me", now()).acquire("shard", None)
+    others = await Leases(store_of(database), CONSUMER_TABLE, "stream", "other", now()).acquire("shard", None)
     assert (mine and mine.fence, others) == (1, None)
 
 
 async def test_a_lease_that_moved_since_it_was_seen_is_not_taken(database: Database) -> None:
     mine, other = (Leases(store_of(database), CONSUMER_TABLE, "stream", name, now()) for name in ("me", "other"))
-    seen = await mine.take("shard", None)
+    seen = await mine.acquire("shard", None)
     assert seen is not None
-    held = await mine.hold(seen)
-    assert await other.take("shard", seen) is None
-    assert await other.take("shard", held) is not None
+    held = await mine.renew(seen)
+    assert await other.acquire("shard", seen) is None
+    assert await other.acquire("shard", held) is not None
 
 
 async def test_what_is_given_back_may_be_taken_by_whoever_saw_it_held(database: Database) -> None:
     mine, other = (Leases(store_of(database), CONSUMER_TABLE, "stream", name, now()) for name in ("me", "other"))
-    seen = await mine.take("shard", None)
+    seen = await mine.acquire("shard", None)
     assert seen is not None
     await mine.release(seen)
-    assert await other.take("shard", seen) is not None
+    assert await other.acquire("shard", seen) is not None
 
 
 async def test_nothing_that_was_handled_comes_again_after_a_year(database: Database) -> None:

@@ -26,7 +26,7 @@ from datastore.dynamodb.client import Client, RequestRefused
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds.pipeline import FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
-from pipelines.consumer.lease_balancer import LeaseBalancer, Taking
+from pipelines.consumer.lease_balancer import LeaseBalancer, LeaseCandidate
 from pipelines.feeds.handlers import feed_handlers
 from tests.support.consumer_shards import write
 from tests.support.consumers import QUICK, Gate, Instance, Noting, leased, leases_of, letters_of, now, record, until
@@ -424,31 +424,31 @@ def shards(*names: str) -> list[ListedShard]:
 def takings(listed: Sequence[ListedShard], *leases: Lease, working: Sequence[str] = (), later: float = 0.0) -> Any:
     """What "me" takes, having seen the leases unchanged for so long."""
     sharing = LeaseBalancer("me", 10.0)
-    sharing.look(leases, 100.0)
-    sharing.look(leases, 100.0 + later)
-    return sharing.takings(listed, leases, working, 100.0 + later)
+    sharing.observe(leases, 100.0)
+    sharing.observe(leases, 100.0 + later)
+    return sharing.to_acquire(listed, leases, working, 100.0 + later)
 
 
 def test_a_free_lease_is_taken_at_once_and_anothers_after_its_life() -> None:
     held = Lease("b", 7, "other", 1.0)
-    assert takings(shards("a", "b"), Lease("a", 3), held) == [Taking("a", Lease("a", 3))]
+    assert takings(shards("a", "b"), Lease("a", 3), held) == [LeaseCandidate("a", Lease("a", 3))]
     assert takings(shards("b"), held, later=9.9) == []
-    assert takings(shards("b"), held, later=10.0) == [Taking("b", held)]
+    assert takings(shards("b"), held, later=10.0) == [LeaseCandidate("b", held)]
 
 
 def test_a_process_that_was_frozen_after_it_read_the_leases_takes_none_for_that() -> None:
     sharing, held = LeaseBalancer("me", 10.0), Lease("a", 1, "other", 100.0)
-    sharing.look([held], 0.0)
-    sharing.look([held], 20.0)  # they were read at 2.9 seconds
-    assert sharing.takings(shards("a"), [held], (), 2.9) == []
+    sharing.observe([held], 0.0)
+    sharing.observe([held], 20.0)  # they were read at 2.9 seconds
+    assert sharing.to_acquire(shards("a"), [held], (), 2.9) == []
 
 
 def test_what_anothers_clock_says_counts_for_nothing_as_long_as_it_moves() -> None:
     sharing, listed = LeaseBalancer("me", 10.0), shards("a")
     for step in range(30):
         lease = Lease("a", 1, "other", 5.0 * step)
-        sharing.look([lease], 5.0 * step)
-        assert sharing.takings(listed, [lease], (), 5.0 * step) == []
+        sharing.observe([lease], 5.0 * step)
+        assert sharing.to_acquire(listed, [lease], (), 5.0 * step) == []
 
 
 def test_no_more_than_a_fair_share_is_taken() -> None:
@@ -459,19 +459,19 @@ def test_no_more_than_a_fair_share_is_taken() -> None:
 
 def test_one_that_has_two_more_is_robbed_of_one() -> None:
     rich = [Lease(name, 1, "rich", 1.0) for name in "abc"]
-    assert takings(shards(*"abc"), *rich) == [Taking("a", rich[0], alive=True)]
-    assert takings(shards(*"abcd"), *rich, working=["d"]) == [Taking("a", rich[0], alive=True)]
+    assert takings(shards(*"abc"), *rich) == [LeaseCandidate("a", rich[0], may_be_active=True)]
+    assert takings(shards(*"abcd"), *rich, working=["d"]) == [LeaseCandidate("a", rich[0], may_be_active=True)]
     assert takings(shards(*"abcde"), *rich, working=["d", "e"]) == []
     assert takings(shards("a"), rich[0]) == []
 
 
 def test_what_is_still_worked_here_is_not_stolen() -> None:
     others = [Lease(name, 2, "other", 1.0) for name in "abcdef"]
-    assert takings(shards(*"abcdef"), *others, working=["a"]) == [Taking("b", others[1], alive=True)]
+    assert takings(shards(*"abcdef"), *others, working=["a"]) == [LeaseCandidate("b", others[1], may_be_active=True)]
     assert takings(shards(*"abc"), *others[:3], working=["a"]) == []
 
 
 def test_a_child_waits_for_its_parent_unless_that_is_listed_no_longer() -> None:
     listed = [ListedShard("a", None), ListedShard("b", "a"), ListedShard("c", "gone")]
-    assert takings(listed) == [Taking("a"), Taking("c")]
-    assert takings(listed, Lease("a", 4, ended=True)) == [Taking("b"), Taking("c")]
+    assert takings(listed) == [LeaseCandidate("a"), LeaseCandidate("c")]
+    assert takings(listed, Lease("a", 4, ended=True)) == [LeaseCandidate("b"), LeaseCandidate("c")]

@@ -113,7 +113,7 @@ async def test_a_shard_is_read_once_for_both(database: Database) -> None:
         await put(database, numbered(0))
         await until(lambda: second.numbers() == [0])
         (shard,) = follower.consumer.working
-        shared = leader.consumer.pages.of(await stream_of(database.client, FEED.name, database.prefix), shard)
+        shared = leader.consumer.pages.get(await stream_of(database.client, FEED.name, database.prefix), shard)
         assert shared is not None
         await until(lambda: shared.at_end)
         before = follower.wire.reads
@@ -267,51 +267,51 @@ async def test_the_search_index_of_a_gateway_follows_its_feed_pipeline(served: S
 def test_nothing_is_kept_until_somebody_follows() -> None:
     shard = SharedShard("90")
     shard.add([record(number) for number in range(5)])
-    assert shard.take("90", 10) is None  # it has to read these itself
-    assert shard.take("104", 10) == []
+    assert shard.records_after("90", 10) is None  # it has to read these itself
+    assert shard.records_after("104", 10) == []
     shard.add([record(number) for number in range(5, 8)])
-    assert shard.take("104", 2) == [record(5), record(6)]
-    assert shard.take("106", 10) == [record(7)]
-    assert shard.take("107", 10) == []
-    assert shard.take("104", 10) is None
+    assert shard.records_after("104", 2) == [record(5), record(6)]
+    assert shard.records_after("106", 10) == [record(7)]
+    assert shard.records_after("107", 10) == []
+    assert shard.records_after("104", 10) is None
 
 
 def test_a_follower_that_is_ahead_takes_nothing_twice() -> None:
     shard = SharedShard(None)
-    assert shard.take("103", 10) == []
+    assert shard.records_after("103", 10) == []
     shard.add([record(number) for number in range(3)])
-    assert shard.take("103", 10) == []
+    assert shard.records_after("103", 10) == []
     shard.add([record(number) for number in range(3, 6)])
-    assert shard.take("103", 10) == [record(4), record(5)]
+    assert shard.records_after("103", 10) == [record(4), record(5)]
 
 
 def test_what_is_kept_is_bounded() -> None:
     shard = SharedShard(None)
-    assert shard.take(None, 10) == []
+    assert shard.records_after(None, 10) == []
     shard.add([record(number) for number in range(MOST_RECORDS + 1)])
-    assert shard.take(None, 10) is None
-    assert shard.take("100", MOST_RECORDS) == [record(number) for number in range(1, MOST_RECORDS + 1)]
+    assert shard.records_after(None, 10) is None
+    assert shard.records_after("100", MOST_RECORDS) == [record(number) for number in range(1, MOST_RECORDS + 1)]
 
 
 @pytest.mark.parametrize("lost", [True, False])
 def test_records_that_have_no_place_are_left_to_the_follower(lost: bool) -> None:
     shard = SharedShard(None)
-    assert shard.take(None, 10) == []
+    assert shard.records_after(None, 10) == []
     if lost:
         shard.add([record(1)])
-        shard.lose()
-        assert shard.take(None, 10) == []
+        shard.reset()
+        assert shard.records_after(None, 10) == []
         assert not shard.at_end
     else:
         shard.add([record(1), {"dynamodb": {}}, record(2)])
-        assert shard.take(None, 10) is None
-        assert shard.take("102", 10) == []
+        assert shard.records_after(None, 10) is None
+        assert shard.records_after("102", 10) == []
 
 
 async def test_shards_of_two_streams_are_two() -> None:
     pages = SharedPages()
     shard = pages.open("a", "s", None)
-    assert pages.of("a", "s") is shard
-    assert pages.of("b", "s") is None
+    assert pages.get("a", "s") is shard
+    assert pages.get("b", "s") is None
     pages.close("a", "s")
-    assert pages.of("a", "s") is None
+    assert pages.get("a", "s") is None

@@ -12,7 +12,7 @@ from datastore.database import Database, StoreOptions, open_database
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Unavailable
 from datastore.keyspace.feeds.table import FEED
-from pipelines.consumer.aws_lambda import MARGIN_SECONDS, OUTAGE, PIECE, LambdaHandler
+from pipelines.consumer.aws_lambda import BATCH_RECORDS, MARGIN_SECONDS, OUTAGE, LambdaHandler
 from pipelines.consumer.batches import RETRIES, BatchProcessor
 from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
@@ -54,7 +54,7 @@ class Function:
                 StreamMetrics(),
                 retries=self._retries,
                 outage=OUTAGE,
-                for_ever=False,
+                forever=False,
             )
 
     async def invoke(self, records: Sequence[dict[str, Any]], seconds: float = 60) -> Any:
@@ -116,17 +116,17 @@ async def test_an_outage_tells_the_first_record_that_is_not_handled(
     database: Database, function_of: Callable[..., Function]
 ) -> None:
     async def fail(changes: Sequence[Change]) -> None:
-        if any(change.new is not None and change.new["n"] == PIECE + 5 for change in changes):
+        if any(change.new is not None and change.new["n"] == BATCH_RECORDS + 5 for change in changes):
             raise Unavailable("gone")
 
     handler = Noting("handler", fail)
-    await put(database, *[numbered(number, f"item{number}") for number in range(PIECE + 10)])
+    await put(database, *[numbered(number, f"item{number}") for number in range(BATCH_RECORDS + 10)])
     records = await records_of(database)
 
     answer = await function_of(handler).invoke(records, seconds=900)
 
-    assert answer == {"batchItemFailures": [{"itemIdentifier": sequence(records[PIECE])}]}
-    assert handler.numbers() == list(range(PIECE))
+    assert answer == {"batchItemFailures": [{"itemIdentifier": sequence(records[BATCH_RECORDS])}]}
+    assert handler.numbers() == list(range(BATCH_RECORDS))
     assert await letters_of(database) == []
 
 

@@ -25,7 +25,7 @@ async def test_a_job_that_fails_is_logged_and_begun_again(
         again.set()
         await asyncio.Event().wait()
 
-    task = asyncio.create_task(jobs.keep(job))
+    task = asyncio.create_task(jobs.supervise(job))
     async with asyncio.timeout(10):
         await again.wait()
     task.cancel()
