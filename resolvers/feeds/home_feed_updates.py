@@ -36,7 +36,7 @@ from resolvers.shared.event_source import follow, queue_limits
 
 # A post may arrive twice: from the fan-out and from its author. The second time follows soon after the first.
 MAX_REMEMBERED_POSTS = 1000
-# A resume id contains digests of at most 25 latest posts, each of 8 hexadecimal digits.
+# An event id contains digests of at most 25 latest posts, each of 8 hexadecimal digits.
 MAX_KNOWN_POSTS, DIGEST_LENGTH = 25, 8
 # An author becomes a source moments after the first post that is merged. Posts of this time before it are read.
 LOOKBACK = timedelta(minutes=5)

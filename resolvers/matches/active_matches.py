@@ -6,8 +6,8 @@ from datastore.keyspace.matches import active_matches as keys
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import no_match
 from datastore.matches.live_state import ActiveMatch, LiveScore
-from resolvers.matches.fixtures import MatchId
 from resolvers.shared import validation as validate
+from resolvers.shared.arguments import MatchId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 from resolvers.shared.selected_fields import selected_child_fields

@@ -17,7 +17,7 @@ from datastore.matches.team_seasons import Season
 from datastore.matches.teams import Team
 from datastore.model.timestamps import iso
 from resolvers.shared import validation as validate
-from resolvers.shared.arguments import EXPECTED_VERSION, After, Before, First, Last
+from resolvers.shared.arguments import EXPECTED_VERSION, After, Before, First, Last, MatchId
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Info
 from resolvers.shared.paging import Connection, Listing, Paging, connection
@@ -26,7 +26,7 @@ from resolvers.shared.selected_fields import selected_fields
 LONGEST_WINDOW = timedelta(days=3660)
 DEFAULT_PAST, DEFAULT_FUTURE = timedelta(days=7), timedelta(days=30)
 
-MatchId = Annotated[strawberry.ID, strawberry.argument(description="The match's `matchId`.")]
+
 MatchIds = Annotated[list[strawberry.ID], strawberry.argument(description="The `matchId` of each match, at most 100.")]
 LeagueCode = Annotated[str, strawberry.argument(description="The league's `code`.")]
 From = Annotated[

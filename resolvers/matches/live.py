@@ -15,12 +15,12 @@ from datastore.errors import Internal
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match
 from resolvers.matches.conflation import conflated
-from resolvers.matches.fixtures import MatchId
 from resolvers.matches.join_filters import ScoresJoinFilter, UpdateJoinFilter
 from resolvers.matches.match_update import LiveScores, MatchUpdate, UnreadableUpdate, Updates, snapshot_of
 from resolvers.matches.snapshots import read_snapshot
 from resolvers.matches.version_sequence import QUEUE_LIMITS, VersionSequence
 from resolvers.shared import validation as validate
+from resolvers.shared.arguments import MatchId
 from resolvers.shared.context import Context, Info
 
 LONGEST_INTERVAL_MS = 60_000
@@ -115,7 +115,7 @@ def _interval_seconds(milliseconds: int) -> float:
     return validate.number("minIntervalMs", milliseconds, minimum=0, maximum=LONGEST_INTERVAL_MS) / 1000
 
 
-# A resume id contains the versions that the client has, besides the position in the replay log. The position may be
+# An event id contains the versions that the client has, besides the position in the replay log. The position may be
 # older than the versions: a snapshot is ahead of the log, and so is an update that was delivered while updates of other
 # matches waited. After a resume, the versions prevent a second delivery.
 
