@@ -34,7 +34,7 @@ async def node(info: Info, id: NodeId) -> Any:
 async def nodes(info: Info, ids: NodeIds) -> list[Any]:
     if len(ids) > LARGEST_PAGE:
         raise BadUserInput(f"`ids` may contain at most {LARGEST_PAGE} ids, not {len(ids)}.", field="ids")
-    # An error affects only the entry of its own id.
+    # An error affects only the entry of that id.
     return await asyncio.gather(
         *[read_node(info.context, READERS, id, f"ids[{index}]") for index, id in enumerate(ids)],
         return_exceptions=True,

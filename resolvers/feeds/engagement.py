@@ -44,7 +44,7 @@ async def post_engagement(
     Raises: `NotFound`, and `Forbidden` once the caller may no longer see the post.
     """
     limits = queue_limits(when_slow, buffer)
-    counts = _Counts(info.context, validate.id("postId", post_id), limits)
+    counts = _PostCounts(info.context, validate.id("postId", post_id), limits)
     return SharedSource(
         info.context,
         limits,
@@ -55,7 +55,7 @@ async def post_engagement(
     )
 
 
-class _Counts:
+class _PostCounts:
     """The counts of a post and their changes."""
 
     def __init__(self, context: Context, post_id: str, limits: QueueLimits) -> None:

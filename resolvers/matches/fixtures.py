@@ -163,7 +163,7 @@ async def match(info: Info, id: MatchId) -> Match | None:
 
 async def matches(info: Info, ids: MatchIds) -> list[Match | Exception | None]:
     validate.list_size("ids", ids)
-    # An error affects only the entry of its own match.
+    # An error affects only the entry of that match.
     return await info.context.fixtures.by_ids(validate.ids("ids", ids), decoder_for(selected_fields(info)))
 
 
@@ -265,7 +265,7 @@ async def update_fixture(info: Info, id: MatchId, input: Changes) -> Match:
 async def _clear(info: Info, match_id: str, input: UpdateFixtureInput, expected: int | None) -> Match:
     """Let the source update the fields again, with the source's latest values if they are cached.
 
-    Without cached values the fields keep theirs until the next poll of the source.
+    Without cached values the fields keep their values until the next poll of the source.
     """
     cleared = list(dict.fromkeys(input.clear or ()))
     validate.list_size("clear", cleared)

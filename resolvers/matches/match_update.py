@@ -27,7 +27,7 @@ class MatchUpdate:
     conflated: int = 0
     #: Whether the match is no longer live. Without changes and events, all else equals the previous update.
     left: bool = False
-    #: Whether the match is over and no longer polled: no version follows.
+    #: Whether the match has ended and is no longer polled: no version follows.
     is_final: bool = False
 
     @property
@@ -107,5 +107,5 @@ def snapshot_of(active: ActiveMatch) -> MatchUpdate:
 
 
 def is_over(active: ActiveMatch) -> bool:
-    """Return whether a match is over and no longer polled. An operator may register any other match again."""
+    """Return whether a match has ended and is no longer polled. An operator may register any other match again."""
     return active.status is ActiveStatus.ENDED and active.live.phase.is_over

@@ -43,7 +43,7 @@ QUEUE_LIMITS = QueueLimits(keys.MATCH_UPDATES.policy)
 
 
 class _MatchEnded(NamedTuple):
-    """A match is over and is not polled any more: no version follows this one."""
+    """A match has ended and is no longer polled: no version follows this one."""
 
     version: int
 
@@ -127,7 +127,7 @@ class VersionSequence:
         return updates
 
     async def _read_last_version(self, progress: SubscriptionProgress | None) -> _MatchEnded | None:
-        """Return the last version of a match that is over if the client resumes, else None."""
+        """Return the last version of a match that has ended if the client resumes, else None."""
         if self._match_id is None or progress is None or not progress.is_resumed:
             return None
         update = await read_snapshot(self._context, self._match_id)
@@ -184,7 +184,7 @@ class VersionSequence:
         self._last_version = next(final, self._last_version)
 
     async def _is_over_now(self, active: ActiveMatch) -> bool:
-        """Return whether the stored match is over: the change may be older than the subscriber's state."""
+        """Return whether the stored match has ended: the change may be older than the subscriber's state."""
         if self._match_id is None:
             return False
         latest = await latest_state(self._context, active.match_id)
@@ -201,7 +201,7 @@ class VersionSequence:
         return self._leave(match_id) if self._only_live else None
 
     def _has_ended(self) -> bool:
-        """Return whether the sequence's single match was deleted, or is over and its last version was delivered."""
+        """Return whether the sequence's single match was deleted, or has ended and its last version was delivered."""
         if self._is_deleted:
             return True
         if self._match_id is None or self._last_version is None:

@@ -23,7 +23,7 @@ OfPerson = Annotated[
 async def faces_on_photo(
     parent: strawberry.Parent[Photo], info: Info, person_id: OfPerson = None
 ) -> list[Face | DomainError]:
-    """Return the faces in the order of tagging. An error affects only the entry of its own face."""
+    """Return the faces in the order of tagging. An error affects only the entry of that face."""
     listed = [face for face in parent.faces if person_id in (None, face.person_id)]
     if selects(info, "person"):
         for id in {face.person_id for face in listed} & parent.person_names.keys():

@@ -96,7 +96,7 @@ def thumbnail_url(parent: strawberry.Parent[Person], info: Info) -> str | None:
 
 
 async def persons_on_photo(parent: strawberry.Parent[Photo], info: Info) -> list[Person | DomainError]:
-    """Return the persons in the order of tagging. An error affects only the entry of its own person."""
+    """Return the persons in the order of tagging. An error affects only the entry of that person."""
     results = await asyncio.gather(
         *[info.context.persons.by_id(id, parent.person_names.get(id)) for id in parent.person_ids],
         return_exceptions=True,

@@ -148,7 +148,7 @@ class LiveScores:
     )
     updates: list[MatchUpdate] = strawberry.field(description="The updates, at most one per match.")
     ended: list[strawberry.ID] = strawberry.field(
-        description="The `matchId` of each match that is no longer live: it is over, was suspended, or was taken "
+        description="The `matchId` of each match that is no longer live: it has ended, was suspended, or was taken "
         "off the list. A match that returns starts with a snapshot."
     )
 
@@ -210,7 +210,7 @@ class ActiveMatchSubscriptions:
         resolver=resolve_live.match_updates,
         graphql_type=AsyncGenerator[MatchUpdate, None],
         description="Receive a match as it is played: first a snapshot, then each later version exactly once. The "
-        "subscription completes when the match is over and no longer polled; for a match that is over already, it "
+        "subscription completes when the match has ended and is no longer polled; for a match that ended earlier, it "
         "completes after the snapshot. A version that cannot be read arrives as an event with the error INTERNAL, "
         "and the subscription continues.",
     )

@@ -74,7 +74,7 @@ class LiveActivityMutations:
         resolver=resolve.register_live_activity,
         graphql_type=LiveActivity,
         description="Start or restart a session of a match on a device of the caller for 12 hours, and return it. "
-        "A user may have sessions on at most 10 devices. CONFLICT if the match is over.",
+        "A user may have sessions on at most 10 devices. CONFLICT if the match has ended.",
     )
     update_live_activity_token = pattern_field(
         patterns.UPDATE_TOKEN,

@@ -77,5 +77,5 @@ class MatchFollowMutations:
         resolver=resolve.remove_match_follows,
         graphql_type=int,
         extent=Extent(size=25, written=25),
-        description="Delete all follows of a match that is over, and return their number.",
+        description="Delete all follows of a match that has ended, and return their number.",
     )

@@ -12,7 +12,7 @@ MatchPhase = cricket.MatchPhase  # import it from here: this module registers th
 strawberry.enum(
     MatchPhase,
     description=(
-        "The phase of a match. BREAK: between innings, lunch, tea or dinner. STUMPS: play is over for "
+        "The phase of a match. BREAK: between innings, lunch, tea or dinner. STUMPS: play has ended for "
         "the day. INTERRUPTED: by rain or another cause, or delayed. FINISHED, ABANDONED, CANCELLED and "
         "POSTPONED: no more play follows."
     ),
