@@ -1,6 +1,6 @@
-"""A decoder of uploaded pictures, as the gateway sees it: a process that may be killed, and is replaced then.
+"""The gateway's proxy of a decoder process, which is replaced after it ends or is killed.
 
-All of this blocks, and is called in threads.
+All functions block, and run in threads.
 """
 
 import json
@@ -20,17 +20,17 @@ from typing import Any
 from datastore.errors import DomainError, Unavailable
 from datastore.model.text_characters import cleaned_line
 from datastore.photos.decoder_messages import BadMessage, read_message, write_message
-from datastore.photos.image_types import COSTLY, LONGEST_SIDE, NO_PICTURE, Picture, PictureType, RefusalReason, refused
+from datastore.photos.image_types import COSTLY, MAX_SIDE, NO_PICTURE, Picture, PictureType, RefusalReason, refusal
 from datastore.photos.metadata import Facts
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULE = "datastore.photos.decoder_process"
 # The only variables of the gateway's environment that a decoder receives: it must not see the gateway's secrets.
 VARIABLES = ("PATH", "PYTHONHOME", "PYTHONPATH", "LD_LIBRARY_PATH", "SYSTEMROOT")
-MOST_CONTENT, MOST_ANSWER = 26 * 2**20, 64 * 2**20
-LONGEST_WHY = 200
+MAX_CONTENT_BYTES, MAX_RESPONSE_BYTES = 26 * 2**20, 64 * 2**20
+MAX_TEXT_LENGTH = 200
 REAP_SECONDS = 5.0
-# Signals that end a process whose input made it misbehave.
+# Signals that end a process that crashes over its input.
 CRASHES = ("SIGSEGV", "SIGBUS", "SIGABRT", "SIGFPE", "SIGILL", "SIGTRAP", "SIGSYS")
 
 logger = logging.getLogger(__name__)
@@ -38,22 +38,22 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class DecoderLimits:
-    """What a decoder may take.
+    """The limits of a decoder process."""
 
-    `cpu_seconds` are a picture's, `seconds` the time on the clock within which it is answered, `memory_bytes` the
-    address space of the process: 40 megapixels as WebP take 750 MB of it. A process decodes so many `pictures`, and is
-    to be ready in `start_seconds`.
-    """
-
+    #: The CPU time for a picture.
     cpu_seconds: int = 10
+    #: The wall-clock time for a picture.
     seconds: float = 25.0
+    #: The address space of the process. A WebP of 40 megapixels takes 750 MB.
     memory_bytes: int = 2**30
+    #: The number of pictures that a process decodes before it is replaced.
     pictures: int = 100
+    #: The time for the start of a process.
     start_seconds: float = 25.0
 
 
 class DecoderProcess:
-    """At most one process, started when it is needed. `command` is what it runs; the limits are its last argument."""
+    """The proxy of at most one process, which starts on demand by `command` with the limits as its last argument."""
 
     def __init__(
         self, limits: DecoderLimits = DecoderLimits(), command: Sequence[str] = (sys.executable, "-B", "-m", MODULE)
@@ -61,31 +61,31 @@ class DecoderProcess:
         self._limits = limits
         self._command = command
         self._process: subprocess.Popen[bytes] | None = None
-        self._left = 0
-        self._late = False
+        self._remaining = 0
+        self._timed_out = False
         self._closed = False
-        self._starting = Lock()
+        self._lock = Lock()
 
     @property
     def pid(self) -> int | None:
-        """The process that decodes, if there is one."""
+        """The id of the current process, if there is one."""
         return None if self._process is None else self._process.pid
 
     def examine(self, file: str, content: bytes, declared: PictureType) -> Picture:
-        """What a file shows; see `image_processing.examine`. One call at a time.
+        """Return the picture in a file (see `image_processing.examine`). Callers call it serially.
 
         Raises `BadUserInput` if the file is no picture, takes too much time or memory, or crashes the process, and
         `Unavailable` if the machine is at fault.
         """
-        process = self._started()
+        process = self._ready_process()
         try:
-            with self._within(process, self._limits.seconds):
+            with self._time_limit(process, self._limits.seconds):
                 write_message(_pipe(process.stdin), {"file": file, "type": declared.value}, content)
-                message = read_message(_pipe(process.stdout), MOST_ANSWER)
+                message = read_message(_pipe(process.stdout), MAX_RESPONSE_BYTES)
             if message is None:
                 raise EOFError
             if message[0].get("ends"):
-                self._left = 1
+                self._remaining = 1
             picture = _picture(file, *message)
         except (OSError, ValueError, EOFError, BadMessage) as problem:  # ValueError: `close` has closed the pipes
             raise self._failure(file, process, problem) from problem
@@ -97,31 +97,31 @@ class DecoderProcess:
 
     def close(self) -> None:
         """Kill the process. A call that waits for it raises `Unavailable`. May be called from any thread."""
-        with self._starting:
+        with self._lock:
             self._closed = True
             process = self._process
         if process is not None:
-            _end(process)
+            _kill(process)
 
-    def _started(self) -> "subprocess.Popen[bytes]":
-        """The process, which is ready. Raises `Unavailable`."""
-        with self._starting:
+    def _ready_process(self) -> "subprocess.Popen[bytes]":
+        """Return a process that is ready. Raises `Unavailable`."""
+        with self._lock:
             if self._closed:
                 raise _stopping()
             process = self._process
-            if process is not None and process.poll() is None and not self._late:
+            if process is not None and process.poll() is None and not self._timed_out:
                 return process
-            self._forget()
+            self._discard()
             process = self._process = self._start()
-        self._late = False
+        self._timed_out = False
         try:
-            with self._within(process, self._limits.start_seconds):
+            with self._time_limit(process, self._limits.start_seconds):
                 ready = read_message(_pipe(process.stdout), 0)
         except (OSError, ValueError, BadMessage):
             ready = None
         if ready is None:
-            raise self._not_started(process)
-        self._left = self._limits.pictures
+            raise self._start_failure(process)
+        self._remaining = self._limits.pictures
         return process
 
     def _start(self) -> "subprocess.Popen[bytes]":
@@ -130,7 +130,7 @@ class DecoderProcess:
             "cpu_seconds": self._limits.cpu_seconds,
             "most_cpu_seconds": (self._limits.cpu_seconds + 1) * (self._limits.pictures + 1),
             "memory_bytes": self._limits.memory_bytes,
-            "most_bytes": MOST_CONTENT,
+            "most_bytes": MAX_CONTENT_BYTES,
         }
         try:
             return subprocess.Popen(
@@ -139,53 +139,53 @@ class DecoderProcess:
                 stdout=subprocess.PIPE,
                 cwd=ROOT,
                 env={name: os.environ[name] for name in VARIABLES if name in os.environ},
-                # A terminal's signals are for the gateway, which kills its decoders when it is done with them.
+                # A terminal's signals must reach only the gateway, which kills its decoders itself.
                 start_new_session=True,
             )
         except OSError as problem:
             logger.error("A decoder of pictures cannot be started: %s", problem)
             raise _unavailable() from problem
 
-    def _not_started(self, process: "subprocess.Popen[bytes]") -> Unavailable:
-        status = _end(process)
+    def _start_failure(self, process: "subprocess.Popen[bytes]") -> Unavailable:
+        status = _kill(process)
         if self._closed:
             return _stopping()
-        reason = f"it was not ready in {self._limits.start_seconds:g} s" if self._late else _described(status)
+        reason = f"it was not ready in {self._limits.start_seconds:g} s" if self._timed_out else _describe(status)
         logger.error("A decoder of pictures did not start: %s", reason)
         return _unavailable()
 
     def _failure(self, file: str, process: "subprocess.Popen[bytes]", problem: Exception) -> DomainError:
-        """Why there is no answer: the picture's fault, or the machine's."""
+        """Return the error for a missing response: a refusal of the picture, or a failure of the machine."""
         status = None if isinstance(problem, BadMessage) else _wait(process)
-        _end(process)
+        _kill(process)
         if self._closed:
             return _stopping()
-        if self._late:
-            # It may be stopped, or starved: with CPU time to spend it would have come to that limit.
+        if self._timed_out:
+            # The process was stopped, or got no CPU time: otherwise it would have reached its CPU limit before.
             logger.warning("A picture was not decoded in %g s; the decoder is replaced", self._limits.seconds)
             return _unavailable()
-        if status is not None and -status == _number("SIGXCPU"):
-            return refused(file, RefusalReason.TOO_COSTLY, COSTLY)
-        if status is not None and -status in map(_number, CRASHES):
-            logger.warning("A decoder crashed over an uploaded picture: %s", _described(status))
-            return refused(file, RefusalReason.NOT_A_PICTURE, NO_PICTURE)
-        logger.error("A decoder failed: %s", problem if status is None else _described(status))
+        if status is not None and -status == _signal_number("SIGXCPU"):
+            return refusal(file, RefusalReason.TOO_COSTLY, COSTLY)
+        if status is not None and -status in map(_signal_number, CRASHES):
+            logger.warning("A decoder crashed over an uploaded picture: %s", _describe(status))
+            return refusal(file, RefusalReason.NOT_A_PICTURE, NO_PICTURE)
+        logger.error("A decoder failed: %s", problem if status is None else _describe(status))
         return _unavailable()
 
     def _count(self) -> None:
-        """One picture more. A process that has had enough of them is ended: what leaks in libraries goes with it."""
-        self._left -= 1
-        if self._left <= 0 and self._process is not None:
-            _end(self._process)
+        """Count a picture. End the process after its last one, which also bounds memory leaks of libraries."""
+        self._remaining -= 1
+        if self._remaining <= 0 and self._process is not None:
+            _kill(self._process)
 
-    def _forget(self) -> None:
+    def _discard(self) -> None:
         if self._process is not None:
-            _end(self._process)
+            _kill(self._process)
             self._process = None
 
     @contextmanager
-    def _within(self, process: "subprocess.Popen[bytes]", seconds: float) -> Iterator[None]:
-        """Kill the process after so long: its pipes end then, and with them whatever waits for it."""
+    def _time_limit(self, process: "subprocess.Popen[bytes]", seconds: float) -> Iterator[None]:
+        """Kill the process after `seconds`, which ends its pipes and the reads that wait for it."""
         timer = Timer(seconds, self._expire, (process,))
         timer.daemon = True
         timer.start()
@@ -196,19 +196,19 @@ class DecoderProcess:
 
     def _expire(self, process: "subprocess.Popen[bytes]") -> None:
         if process is self._process:
-            self._late = True
+            self._timed_out = True
         process.kill()
 
 
 def _picture(file: str, facts: Mapping[str, Any], parts: Sequence[bytes]) -> Picture:
-    """What a decoder answered. Raises `BadUserInput` when that is a refusal, and `BadMessage`."""
+    """Return the picture in a decoder's response. Raises `BadUserInput` for a refusal, and `BadMessage`."""
     if "reason" in facts:
         reason, why = facts["reason"], facts.get("why")
         if reason not in list(RefusalReason) or not isinstance(why, str):
             raise BadMessage("no refusal")
-        raise refused(file, RefusalReason(reason), why[:LONGEST_WHY])
+        raise refusal(file, RefusalReason(reason), why[:MAX_TEXT_LENGTH])
     sides = facts.get("width"), facts.get("height")
-    if not all(type(side) is int and 0 < side <= LONGEST_SIDE for side in sides) or len(parts) != 2:
+    if not all(type(side) is int and 0 < side <= MAX_SIDE for side in sides) or len(parts) != 2:
         raise BadMessage("no picture")
     thumbnail, content = parts
     stated = _facts(facts.get("takenAt"), facts.get("camera"))
@@ -216,16 +216,16 @@ def _picture(file: str, facts: Mapping[str, Any], parts: Sequence[bytes]) -> Pic
 
 
 def _facts(taken_at: object, camera: object) -> Facts:
-    """What the metadata stated. Raises `BadMessage`."""
+    """Return the facts of the metadata. Raises `BadMessage`."""
     try:
         moment = None if taken_at is None else datetime.fromisoformat(str(taken_at))
     except ValueError:
         raise BadMessage("no moment") from None
-    if camera is not None and (not isinstance(camera, str) or len(camera) > LONGEST_WHY):
+    if camera is not None and (not isinstance(camera, str) or len(camera) > MAX_TEXT_LENGTH):
         raise BadMessage("no camera")
     if moment is not None and moment.tzinfo is None:
         raise BadMessage("no moment")
-    # Cleaned once more: a decoder that its input has taken over can send anything.
+    # The text is cleaned again: a decoder that its input has taken over can send anything.
     return Facts(taken_at=moment, camera=(camera and cleaned_line(camera)) or None)
 
 
@@ -235,30 +235,30 @@ def _pipe(pipe: Any) -> Any:
 
 
 def _wait(process: "subprocess.Popen[bytes]") -> int | None:
-    """The status of a process that has closed its pipes; None when it does not end."""
+    """Return the exit status of a process that has closed its pipes; None if it does not end."""
     with suppress(subprocess.TimeoutExpired):
         return process.wait(REAP_SECONDS)
     return None
 
 
-def _end(process: "subprocess.Popen[bytes]") -> int | None:
-    """Kill a process if it runs. Returns its status."""
+def _kill(process: "subprocess.Popen[bytes]") -> int | None:
+    """Kill a process if it runs. Return its exit status."""
     with suppress(OSError):
         process.kill()
     status = _wait(process)
     for pipe in (process.stdin, process.stdout):
-        # What is left in the buffer has nowhere to go.
+        # The flush of buffered data fails after the process has ended.
         with suppress(OSError, ValueError):
             _pipe(pipe).close()
     return status
 
 
-def _number(name: str) -> int:
-    """Of a signal; 0 where the system has none of that name."""
+def _signal_number(name: str) -> int:
+    """Return the number of a signal; 0 if the system has none of this name."""
     return int(getattr(signal, name, 0))
 
 
-def _described(status: int | None) -> str:
+def _describe(status: int | None) -> str:
     if status is None:
         return "it does not end"
     return f"killed by signal {-status}" if status < 0 else f"exit status {status}"
@@ -269,4 +269,4 @@ def _unavailable() -> Unavailable:
 
 
 def _stopping() -> Unavailable:
-    return Unavailable("The gateway stops.")
+    return Unavailable("The gateway is stopping; try again.")

@@ -1,7 +1,7 @@
 """Messages between a gateway and its decoder processes, over pipes.
 
-A message is a JSON object and a list of byte strings. In front of them stand their lengths, which the reader checks
-before it takes memory: a decoder that was taken over by its input can send anything.
+A message is a JSON object and a list of byte strings, preceded by their lengths. The reader checks the lengths before
+it allocates memory: a decoder that its input has taken over can send anything.
 """
 
 import json
@@ -9,17 +9,17 @@ import struct
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
-MOST_FACTS, MOST_PARTS = 65_536, 4
-_COUNTS = struct.Struct("!IB")  # the length of the JSON, and how many byte strings follow
+MAX_JSON_BYTES, MAX_PARTS = 65_536, 4
+_COUNTS = struct.Struct("!IB")  # the length of the JSON, and the number of byte strings
 _LENGTH = struct.Struct("!I")
 
 
 class BadMessage(Exception):
-    """The other process sent something that is no message, or too long for one."""
+    """The other process sent an invalid or oversized message."""
 
 
 def write_message(stream: BinaryIO, facts: Mapping[str, Any], *parts: bytes) -> None:
-    """Send a message. Raises `OSError` when the other process has ended."""
+    """Send a message. Raises `OSError` if the other process has ended."""
     encoded = json.dumps(facts).encode()
     stream.write(_COUNTS.pack(len(encoded), len(parts)) + encoded)
     for part in parts:
@@ -28,31 +28,31 @@ def write_message(stream: BinaryIO, facts: Mapping[str, Any], *parts: bytes) -> 
     stream.flush()
 
 
-def read_message(stream: BinaryIO, most_bytes: int) -> tuple[dict[str, Any], list[bytes]] | None:
-    """Return the next message, or None when the other process has closed its end.
+def read_message(stream: BinaryIO, max_bytes: int) -> tuple[dict[str, Any], list[bytes]] | None:
+    """Return the next message, or None if the other process has closed its end.
 
-    All byte strings together have at most `most_bytes`. Raises `BadMessage`, also for one that breaks off.
+    Raises `BadMessage` for an invalid or incomplete message, and if all byte strings together exceed `max_bytes`.
     """
     counts = stream.read(_COUNTS.size)
     if not counts:
         return None
-    length, number = _COUNTS.unpack(_whole(counts, _COUNTS.size))
-    if length > MOST_FACTS or number > MOST_PARTS:
+    length, number = _COUNTS.unpack(_complete(counts, _COUNTS.size))
+    if length > MAX_JSON_BYTES or number > MAX_PARTS:
         raise BadMessage(f"{length} bytes of JSON and {number} parts")
-    facts = _facts(_whole(stream.read(length), length))
-    parts, left = [], most_bytes
+    facts = _facts(_complete(stream.read(length), length))
+    parts, remaining = [], max_bytes
     for _ in range(number):
-        (size,) = _LENGTH.unpack(_whole(stream.read(_LENGTH.size), _LENGTH.size))
-        left -= size
-        if left < 0:
-            raise BadMessage(f"more than {most_bytes} bytes")
-        parts.append(_whole(stream.read(size), size))
+        (size,) = _LENGTH.unpack(_complete(stream.read(_LENGTH.size), _LENGTH.size))
+        remaining -= size
+        if remaining < 0:
+            raise BadMessage(f"more than {max_bytes} bytes")
+        parts.append(_complete(stream.read(size), size))
     return facts, parts
 
 
-def _whole(content: bytes, length: int) -> bytes:
+def _complete(content: bytes, length: int) -> bytes:
     if len(content) < length:
-        raise BadMessage("it breaks off")
+        raise BadMessage("incomplete message")
     return content
 
 

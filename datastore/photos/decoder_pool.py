@@ -13,60 +13,60 @@ from datastore.photos.image_types import Picture, PictureType
 
 # The gateway holds a file in memory while it examines it. The decoder holds its pixels: 160 MB for 40 megapixels, and
 # about 650 MB in all for a WebP of that size.
-FILES_AT_ONCE, PICTURES_AT_ONCE = 8, 2
+FILE_CONCURRENCY, PICTURE_CONCURRENCY = 8, 2
 
 
 class DecoderPool:
     """A pool of decoder processes, which start on demand. Each gateway process has one pool.
 
-    For each user (`whose`) the pool holds one file and decodes one picture at a time, so that no user occupies all
-    slots. `make_decoder` creates the proxy of a decoder process and of the processes that replace it.
+    For each user the pool holds one file and decodes one picture at a time, so that no user occupies all slots.
+    `make_decoder` creates the proxy of a decoder process and of the processes that replace it.
     """
 
     def __init__(self, make_decoder: Callable[[], DecoderProcess] = DecoderProcess) -> None:
-        self._files = Semaphore(FILES_AT_ONCE)
-        self._pixels = Semaphore(PICTURES_AT_ONCE)
-        # An entry exists while a caller waits for the lock or holds it.
-        self._holding: WeakValueDictionary[str, Lock] = WeakValueDictionary()
-        self._looking: WeakValueDictionary[str, Lock] = WeakValueDictionary()
-        self._decoders = [make_decoder() for _ in range(PICTURES_AT_ONCE)]
+        self._file_slots = Semaphore(FILE_CONCURRENCY)
+        self._picture_slots = Semaphore(PICTURE_CONCURRENCY)
+        # The locks of users. An entry exists while a caller waits for the lock or holds it.
+        self._file_locks: WeakValueDictionary[str, Lock] = WeakValueDictionary()
+        self._picture_locks: WeakValueDictionary[str, Lock] = WeakValueDictionary()
+        self._decoders = [make_decoder() for _ in range(PICTURE_CONCURRENCY)]
         self._free = list(self._decoders)
         # A separate executor: a decoder ends with the thread that started it, and no other work waits for decoders.
         self._threads: ThreadPoolExecutor | None = None
 
     @asynccontextmanager
-    async def room(self, whose: str) -> AsyncIterator[None]:
-        """Wait for room to hold a file in memory."""
-        async with self._holding.setdefault(whose, Lock()), self._files:
+    async def file_slot(self, user: str) -> AsyncIterator[None]:
+        """Wait for a slot to hold a file in memory, and release it on exit."""
+        async with self._file_locks.setdefault(user, Lock()), self._file_slots:
             yield
 
-    async def examine(self, file: str, content: bytes, declared: PictureType, *, whose: str) -> Picture:
+    async def examine(self, file: str, content: bytes, declared: PictureType, *, user: str) -> Picture:
         """Return the result of `DecoderProcess.examine`.
 
         A cancelled caller keeps its slots until the decoder has finished.
         """
-        turn = self._looking.setdefault(whose, Lock())
-        await turn.acquire()
+        lock = self._picture_locks.setdefault(user, Lock())
+        await lock.acquire()
         try:
-            await self._pixels.acquire()
+            await self._picture_slots.acquire()
         except BaseException:
-            turn.release()
+            lock.release()
             raise
         decoder = self._free.pop()
         loop = asyncio.get_running_loop()
         work = loop.run_in_executor(self._executor(), decoder.examine, file, content, declared)
-        work.add_done_callback(partial(self._ended, turn, decoder))
+        work.add_done_callback(partial(self._release, lock, decoder))
         return await asyncio.shield(work)
 
     def _executor(self) -> ThreadPoolExecutor:
         if self._threads is None:
-            self._threads = ThreadPoolExecutor(PICTURES_AT_ONCE, thread_name_prefix="decoder")
+            self._threads = ThreadPoolExecutor(PICTURE_CONCURRENCY, thread_name_prefix="decoder")
         return self._threads
 
-    def _ended(self, turn: Lock, decoder: DecoderProcess, work: Future[Picture]) -> None:
+    def _release(self, lock: Lock, decoder: DecoderProcess, work: Future[Picture]) -> None:
         self._free.append(decoder)
-        self._pixels.release()
-        turn.release()
+        self._picture_slots.release()
+        lock.release()
         if not work.cancelled():
             work.exception()  # mark as retrieved: the caller gets it from the await, and a cancelled caller needs none
 

@@ -1,11 +1,10 @@
-"""A process that decodes uploaded pictures, one after another: `python -m datastore.photos.decoder_process`.
+"""A process that decodes uploaded pictures serially: `python -m datastore.photos.decoder_process`.
 
-It reads requests from its standard input and writes answers to its standard output (`decoder_messages`), under limits
-of the system: CPU time for each picture, memory, no core dumps, no files. It ends when its input does, and the kernel
-kills it together with the gateway.
+It reads requests from its standard input and writes responses to its standard output (`decoder_messages`), under
+limits of the operating system: CPU time for each picture, memory, no core dumps, no files. It ends when its input ends,
+and the kernel kills it together with the gateway.
 
-It also removes the metadata of a picture. What it answers of a picture stands in `_answered`, and is read in
-`decoder.Decoder`.
+It also removes the metadata of a picture. `_decode` builds the response, which `decoder.DecoderProcess` reads.
 """
 
 import json
@@ -23,42 +22,42 @@ from datastore.photos.decoder_messages import read_message, write_message
 from datastore.photos.image_processing import examine, without_metadata
 from datastore.photos.image_types import COSTLY, PictureType, RefusalReason
 
-# Windows has no such limits: there the gateway's deadline for a picture is the only one.
+# Windows has no such limits: only the gateway's time limit for a picture applies.
 if sys.platform != "win32":
     import resource
 
 PR_SET_PDEATHSIG, PR_SET_NO_NEW_PRIVS = 1, 38
-# Pipes, and what modules are imported from.
+# Pipes, and files from which modules are imported.
 OPEN_FILES = 32
 
-# Answers a request with facts and byte strings. Raises `MemoryError`, after which the process ends.
-Answer = Callable[[dict[str, Any], bytes], tuple[dict[str, Any], list[bytes]]]
+# Returns the facts and byte strings of a response. Raises `MemoryError`, after which the process ends.
+RequestHandler = Callable[[dict[str, Any], bytes], tuple[dict[str, Any], list[bytes]]]
 
 
-def serve(answer: Answer) -> None:
-    """Answer requests until the input ends. The first argument of the command line says the limits, as JSON."""
+def serve(handle: RequestHandler) -> None:
+    """Handle requests until the input ends. The first command-line argument contains the limits as JSON."""
     limits = json.loads(sys.argv[1])
     incoming, outgoing = _own_pipes()
-    _end_with(limits["parent"])
-    _limit(limits)
+    _die_with_parent(limits["parent"])
+    _set_limits(limits)
     warnings.simplefilter("ignore")
     write_message(outgoing, {"ready": True})
-    # From here on libraries may print what their input makes them print: nobody wants that in the gateway's log.
+    # Libraries may print text from their untrusted input, which must not reach the gateway's log.
     _silence(2)
     while (message := read_message(incoming, limits["most_bytes"])) is not None:
         _allow_cpu(limits["cpu_seconds"])
         request, (content,) = message
         try:
-            facts, parts = answer(request, content)
+            facts, parts = handle(request, content)
         except MemoryError:
-            # What is left of the memory is in pieces: the gateway starts another process for the next picture.
+            # The remaining memory is fragmented: the gateway starts another process for the next picture.
             write_message(outgoing, {"reason": RefusalReason.TOO_COSTLY, "why": COSTLY, "ends": True})
             return
         write_message(outgoing, facts, *parts)
         del message, content, parts
 
 
-def _answered(request: dict[str, Any], content: bytes) -> tuple[dict[str, Any], list[bytes]]:
+def _decode(request: dict[str, Any], content: bytes) -> tuple[dict[str, Any], list[bytes]]:
     try:
         # Removing the metadata rewrites the file, so the rewritten bytes must be shown to decode.
         bare = without_metadata(request["file"], content)
@@ -72,7 +71,7 @@ def _answered(request: dict[str, Any], content: bytes) -> tuple[dict[str, Any], 
 
 
 def _own_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """The pipes of the gateway, out of reach of whatever else reads standard input or prints."""
+    """Return the gateway's pipes, and redirect the standard streams, so that libraries cannot use the pipes."""
     incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     _silence(0)
     _silence(1)
@@ -85,8 +84,8 @@ def _silence(descriptor: int) -> None:
     os.close(nothing)
 
 
-def _end_with(parent: int) -> None:
-    """Have the kernel kill this process when the gateway ends. Elsewhere than on Linux the end of the input does."""
+def _die_with_parent(parent: int) -> None:
+    """Have the kernel kill this process when the gateway ends. On other systems the end of the input ends it."""
     if not sys.platform.startswith("linux"):
         return
     import ctypes
@@ -96,24 +95,24 @@ def _end_with(parent: int) -> None:
     prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     if os.getppid() != parent:
         os._exit(1)
-    # Where memory runs out, the kernel is to kill a decoder and not the gateway.
+    # If memory runs out, the kernel must kill a decoder rather than the gateway.
     with suppress(OSError), open("/proc/self/oom_score_adj", "w") as score:
         score.write("1000")
 
 
-def _limit(limits: dict[str, Any]) -> None:
+def _set_limits(limits: dict[str, Any]) -> None:
     if sys.platform == "win32":
         return
     _lower(resource.RLIMIT_CORE, 0)
     _lower(resource.RLIMIT_FSIZE, 0)
     _lower(resource.RLIMIT_NOFILE, OPEN_FILES)
     _lower(resource.RLIMIT_CPU, limits["most_cpu_seconds"])
-    # macOS takes this limit, and does not keep it.
+    # macOS accepts this limit, but does not enforce it.
     _lower(resource.RLIMIT_AS, limits["memory_bytes"])
 
 
 def _lower(limit: int, value: int) -> None:
-    """Set both bounds of a limit, or the hard one that there is where that is lower."""
+    """Set both bounds of a limit to `value`, or to the current hard bound if that is lower."""
     _, hard = resource.getrlimit(limit)
     value = value if hard == resource.RLIM_INFINITY else min(value, hard)
     with suppress(OSError, ValueError):
@@ -121,7 +120,7 @@ def _lower(limit: int, value: int) -> None:
 
 
 def _allow_cpu(seconds: int) -> None:
-    """Let the next picture take so much CPU time: the kernel ends the process with SIGXCPU then."""
+    """Limit the CPU time of the next picture. The kernel then ends the process with SIGXCPU."""
     if sys.platform == "win32":
         return
     _, hard = resource.getrlimit(resource.RLIMIT_CPU)
@@ -131,4 +130,4 @@ def _allow_cpu(seconds: int) -> None:
 
 
 if __name__ == "__main__":
-    serve(_answered)
+    serve(_decode)

@@ -1,8 +1,8 @@
-"""Ids that stand for emails where those must not show.
+"""Encrypted user ids, which replace emails in the API.
 
-An id is the email encrypted (AES-SIV, RFC 5297): the same for the same email, so that no table of ids is needed and a
-list by id is the Query that a list by email is. Another secret makes other ids, so it is not changed. They are padded:
-emails of up to 31 bytes have ids of one length, and longer ones by steps of 32.
+An id is the email, encrypted deterministically (AES-SIV, RFC 5297). No table of ids is needed, and a list by id is the
+Query of the list by email. A change of the secret changes all ids. Emails are padded: those of up to 31 bytes have ids
+of one length, longer ones in steps of 32 bytes.
 """
 
 import hmac
@@ -15,13 +15,13 @@ from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from datastore.model import base64url
 from datastore.session.cursors import padded, unpadded
 
-LONGEST = 500
+MAX_LENGTH = 500
 
 
 class UserIds:
-    """Makes and reads the ids of photo users. All processes that answer for one another share the secret.
+    """Encrypts and decrypts the ids of photo users. All processes of a deployment share the secret.
 
-    Ids made with one of the `others` are read too.
+    Ids that were encrypted with one of the `others` are accepted too.
     """
 
     def __init__(self, secret: bytes, others: Iterable[bytes] = ()) -> None:
@@ -32,8 +32,8 @@ class UserIds:
         return base64url.encode(self._cipher.encrypt(padded(email.encode()), None))
 
     def email_of(self, user_id: str) -> str | None:
-        """The email an id stands for, or None for a text that is no such id."""
-        if len(user_id) > LONGEST:
+        """Return the email of an id, or None for any other text."""
+        if len(user_id) > MAX_LENGTH:
             return None
         for cipher in self._accepted:
             with suppress(InvalidTag, ValueError):

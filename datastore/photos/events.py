@@ -1,4 +1,4 @@
-"""What happened in the apps of the photo library, as they tell."""
+"""Events that the apps of the photo library log."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from datastore.session.store import Store
 
 @dataclass(frozen=True, slots=True)
 class LoggedEvent:
-    """Something that happened in an app at `created_at`. `email`: whose app it was, where that is known."""
+    """An event in an app at `created_at`. `email` is that of the app's user, if known."""
 
     event_id: str
     event_type: str
@@ -29,7 +29,7 @@ class PhotoEvents:
         self._store = store
 
     async def log(self, events: Sequence[LoggedEvent]) -> None:
-        """SPARKS-W1: write up to 25 events in one call. Raises `Throttled` when some could not be written."""
+        """SPARKS-W1: write up to 25 events in one call. Raises `Throttled` if some could not be written."""
         await self._store.write_all(keys.LOG_EVENT, puts=[_event_item(event) for event in events])
 
 

@@ -1,4 +1,4 @@
-"""Who is where on a photo: faces come and go, and with each of them the photo's lists and the person's count."""
+"""Face tags: adds and removes faces together with the photo's lists and the person's face count."""
 
 import asyncio
 from dataclasses import replace
@@ -12,25 +12,25 @@ from datastore.photos.faces import Face
 from datastore.photos.lookups import Lookups
 from datastore.photos.optimistic_update import (
     OptimisticUpdate,
+    faces_update,
     may_change,
     no_person,
-    of_moment,
-    own,
-    shown_change,
-    until_unchanged,
+    require_own,
+    require_taken_at,
+    retry_if_changed,
 )
 from datastore.photos.photos import FaceOnPhoto, Photo
 from datastore.session.store import Store
 from datastore.session.writes import Action
 
-# So that a photo is deleted with all its faces and the counts of their persons in one transaction of 100 actions.
-MOST_FACES = 45
-# A person may become another who becomes a third.
-MERGES_FOLLOWED = 5
+# A photo, all its faces and the counts of their persons are deleted in one transaction of 100 actions.
+MAX_FACES = 45
+# The target of a merge may itself be the source of a later merge.
+MAX_MERGES_FOLLOWED = 5
 
 
 def face_item(face: Face) -> Item:
-    """The face as the table keeps it."""
+    """Return the item of a face."""
     key, box = keys.face(face.face_id, face.image_id), face.bounding_box
     return {
         "PK": key.partition,
@@ -46,9 +46,9 @@ def face_item(face: Face) -> Item:
 
 
 def with_face(photo: Photo, face: FaceOnPhoto, name: str) -> Photo:
-    """The photo when somebody is tagged, in the place of a face with the same id that is gone and was still listed."""
-    for gone in [one for one in photo.faces if one.face_id == face.face_id]:
-        photo = replace(without_face(photo, gone), revision=photo.revision)
+    """Return the photo with a tagged face. It replaces a deleted face of the same id that is still listed."""
+    for deleted in [listed for listed in photo.faces if listed.face_id == face.face_id]:
+        photo = replace(without_face(photo, deleted), revision=photo.revision)
     return replace(
         photo,
         faces=(*photo.faces, face),
@@ -58,112 +58,116 @@ def with_face(photo: Photo, face: FaceOnPhoto, name: str) -> Photo:
     )
 
 
-def without_face(photo: Photo, gone: FaceOnPhoto) -> Photo:
-    """The photo when a face is taken off; with their last one a person goes."""
-    faces = tuple(face for face in photo.faces if face.face_id != gone.face_id)
-    going = {gone.person_id} - {face.person_id for face in faces}
+def without_face(photo: Photo, removed: FaceOnPhoto) -> Photo:
+    """Return the photo without a face, and without its person if it was the person's last face."""
+    faces = tuple(face for face in photo.faces if face.face_id != removed.face_id)
+    without_faces = {removed.person_id} - {face.person_id for face in faces}
     return replace(
         photo,
         faces=faces,
-        person_ids=tuple(id for id in photo.person_ids if id not in going),
-        person_names={id: name for id, name in photo.person_names.items() if id not in going},
+        person_ids=tuple(id for id in photo.person_ids if id not in without_faces),
+        person_names={id: name for id, name in photo.person_names.items() if id not in without_faces},
         revision=photo.revision + 1,
     )
 
 
 class FaceTags:
-    """SPARKS-W1. `me` is the email of the photo's owner, in lower case."""
+    """SPARKS-W1: tags and untags faces. `email` is the caller's, in lower case."""
 
     def __init__(self, store: Store, lookups: Lookups) -> None:
         self._current = OptimisticUpdate(store, lookups)
 
-    async def tag(self, face: Face, me: str, *, taken_at: datetime | None = None, may_be_there: bool = False) -> Face:
-        """The face, tagged, or the one that is there with its id (looked for if it `may_be_there`).
+    async def tag(self, face: Face, email: str, *, taken_at: datetime | None = None, may_exist: bool = False) -> Face:
+        """Tag a face. If it `may_exist`, return the existing face of its id.
 
-        Whom a merge is making another person is tagged as that one. Raises `NotFound` for a photo or person that is
-        not there, `Forbidden` for another's photo, `Conflict` at the limit and for an id that is on another photo.
+        If its person is being merged into another, tag the merge's target.
+
+        Raises `NotFound` if there is no such photo or person, `Forbidden` for another user's photo, `Conflict` at the
+        maximum number of faces and for the id of a face on another photo.
         """
-        return await until_unchanged(lambda: self._tag(face, me, taken_at, may_be_there))
+        return await retry_if_changed(lambda: self._tag(face, email, taken_at, may_exist))
 
-    async def _tag(self, face: Face, me: str, taken_at: datetime | None, may_be_there: bool) -> Face:
-        photo, person, there = await asyncio.gather(
+    async def _tag(self, face: Face, email: str, taken_at: datetime | None, may_exist: bool) -> Face:
+        photo, person, existing = await asyncio.gather(
             self._current.photo_taken(face.image_id, taken_at),
             self._current.person(face.person_id),
-            self._current.face_with_id(face.face_id) if may_be_there else _nothing(),
+            self._current.face_with_id(face.face_id) if may_exist else _no_face(),
         )
-        photo = own(of_moment(photo, taken_at), me)
-        if there is not None:
-            return _repeated(there, photo)
-        person = await self._remaining(person, face.person_id)
+        photo = require_own(require_taken_at(photo, taken_at), email)
+        if existing is not None:
+            return _tagged_before(existing, photo)
+        person = await self._merge_target(person, face.person_id)
         photo = await self._current.with_all_faces(photo)
-        if len(photo.faces) >= MOST_FACES:
-            raise Conflict(f"A photo may have at most {MOST_FACES} faces.")
-        whose = person["personId"]
-        after = with_face(photo, FaceOnPhoto(face.face_id, whose), person["name"])
-        tagged = replace(face, person_id=whose, photo_sort=photo.key.sort, photo=after, just_changed=True)
+        if len(photo.faces) >= MAX_FACES:
+            raise Conflict(f"A photo may have at most {MAX_FACES} faces.")
+        person_id = person["personId"]
+        after = with_face(photo, FaceOnPhoto(face.face_id, person_id), person["name"])
+        tagged = replace(face, person_id=person_id, photo_sort=photo.key.sort, photo=after, just_changed=True)
         await self._current.commit(
             keys.TAG_FACE,
             [
                 Action("Put", item=face_item(tagged), condition=keys.TAG_FACE.condition),
-                shown_change(photo, after),
-                await self._current.count_change(person, 1),
+                faces_update(photo, after),
+                await self._current.count_update(person, 1),
             ],
         )
         return tagged
 
-    async def _remaining(self, person: Item | None, person_id: str) -> Item:
-        """The person, or whom they are becoming."""
-        for _ in range(MERGES_FOLLOWED):
+    async def _merge_target(self, person: Item | None, person_id: str) -> Item:
+        """Return the person, or the person into whom the person is being merged."""
+        for _ in range(MAX_MERGES_FOLLOWED):
             if person is None:
                 raise no_person(person_id)
-            into = person.get("mergedInto")
-            if into is None:
+            target = person.get("mergedInto")
+            if target is None:
                 return person
-            person, person_id = await self._current.person(into), into
+            person, person_id = await self._current.person(target), target
         raise Conflict("This person is being merged into another; try again.", retryable=True)
 
-    async def untag(self, face_id: str, image_id: str, me: str | None, *, is_admin: bool = False) -> Face | None:
-        """The face as it was, or None if there is none: then one's photo does not list it any more, either.
+    async def untag(self, face_id: str, image_id: str, email: str | None, *, is_admin: bool = False) -> Face | None:
+        """Remove a face. Return it as it was, or None if there is none; the caller's photo then no longer lists it.
 
-        Raises `NotFound` or `Forbidden` by its photo. An admin may take any face off, and one whose photo is gone.
+        An admin may remove any face, including that of a deleted photo.
+
+        Raises `NotFound` or `Forbidden` for its photo.
         """
-        return await until_unchanged(lambda: self._untag(face_id, image_id, me, is_admin))
+        return await retry_if_changed(lambda: self._untag(face_id, image_id, email, is_admin))
 
-    async def _untag(self, face_id: str, image_id: str, me: str | None, is_admin: bool) -> Face | None:
+    async def _untag(self, face_id: str, image_id: str, email: str | None, is_admin: bool) -> Face | None:
         face = await self._current.face(face_id, image_id)
         if face is None:
-            await self._unlist(face_id, image_id, me, is_admin)
+            await self._unlist(face_id, image_id, email, is_admin)
             return None
         photo, person = await asyncio.gather(
             self._current.photo(image_id, face.photo_sort), self._current.person(face.person_id)
         )
-        gone = [_deletion(face), *([] if person is None else [await self._current.count_change(person, -1)])]
+        actions = [_delete_action(face), *([] if person is None else [await self._current.count_update(person, -1)])]
         if photo is None and is_admin:
-            await self._current.commit(keys.UNTAG_FACE, gone)
+            await self._current.commit(keys.UNTAG_FACE, actions)
             return face
-        photo = await self._current.with_all_faces(own(photo, me, is_admin=is_admin))
+        photo = await self._current.with_all_faces(require_own(photo, email, is_admin=is_admin))
         after = without_face(photo, FaceOnPhoto(face_id, face.person_id))
-        await self._current.commit(keys.UNTAG_FACE, [*gone, shown_change(photo, after)])
+        await self._current.commit(keys.UNTAG_FACE, [*actions, faces_update(photo, after)])
         return replace(face, photo=after, just_changed=True)
 
-    async def _unlist(self, face_id: str, image_id: str, me: str | None, is_admin: bool) -> None:
-        """Write a photo that one may change without a face that is gone, if it lists it."""
+    async def _unlist(self, face_id: str, image_id: str, email: str | None, is_admin: bool) -> None:
+        """Remove a deleted face from the lists of its photo, if the caller may change the photo."""
         photo = await self._current.photo(image_id)
-        if photo is None or not may_change(photo, me, is_admin=is_admin):
+        if photo is None or not may_change(photo, email, is_admin=is_admin):
             return
         after = photo
         for face in [face for face in photo.faces if face.face_id == face_id]:
             after = without_face(after, face)
         if after is not photo:
-            still_gone = Action("ConditionCheck", key=keys.face(face_id, image_id), condition=keys.TAG_FACE.condition)
-            await self._current.commit(keys.UNTAG_FACE, [still_gone, shown_change(photo, after)])
+            is_absent = Action("ConditionCheck", key=keys.face(face_id, image_id), condition=keys.TAG_FACE.condition)
+            await self._current.commit(keys.UNTAG_FACE, [is_absent, faces_update(photo, after)])
 
 
-async def _nothing() -> None:
+async def _no_face() -> None:
     return None
 
 
-def _deletion(face: Face) -> Action:
+def _delete_action(face: Face) -> Action:
     return Action(
         "Delete",
         key=keys.face(face.face_id, face.image_id),
@@ -172,7 +176,7 @@ def _deletion(face: Face) -> Action:
     )
 
 
-def _repeated(there: Face, photo: Photo) -> Face:
-    if there.image_id != photo.image_id:
-        raise Conflict(f"The id {there.face_id} is taken.")
-    return replace(there, photo=photo, just_changed=True)
+def _tagged_before(existing: Face, photo: Photo) -> Face:
+    if existing.image_id != photo.image_id:
+        raise Conflict(f"The id {existing.face_id} is taken.")
+    return replace(existing, photo=photo, just_changed=True)

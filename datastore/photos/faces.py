@@ -1,4 +1,4 @@
-"""Faces: one person's in one photo."""
+"""Faces of persons on photos: records and reads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -18,7 +18,7 @@ from datastore.session.store import Store
 
 @dataclass(frozen=True, slots=True)
 class FaceBoundingBox:
-    """Where a face is, as fractions of the image's width and height."""
+    """The position and size of a face, as fractions of the image's width and height."""
 
     left: float
     top: float
@@ -28,10 +28,7 @@ class FaceBoundingBox:
 
 @dataclass(frozen=True, slots=True)
 class Face:
-    """A face. `photo_sort` is the rest of its photo's key, None for old ones; `photo` is there where that led to it.
-
-    `just_changed`: its person was counted just now, and is to be read consistently.
-    """
+    """A face of a person on a photo."""
 
     face_id: str
     image_id: str
@@ -39,8 +36,11 @@ class Face:
     confidence: float
     bounding_box: FaceBoundingBox
     created_at: datetime
+    #: The sort key of its photo. None for old faces.
     photo_sort: str | None
+    #: The photo, if it was read with the face.
     photo: Photo | None = None
+    #: A mutation just changed the face count of its person, which is therefore read consistently.
     just_changed: bool = False
 
 
@@ -66,13 +66,13 @@ class Faces:
         self._lookups = lookups
 
     async def by_key(self, face_id: str, image_id: str, pattern: AccessPattern = keys.FACE) -> Face | None:
-        """SPARKS-N2."""
+        """SPARKS-N2: return a face, or None."""
         return record(face_from, await self._store.get(pattern, keys.face(face_id, image_id)))
 
     async def of_person_on(self, photo: Photo, person_id: str) -> list[Face | DomainError]:
-        """SPARKS-N3: a person's faces on a photo that lists none of them, in the order of their ids.
+        """SPARKS-N3: return a person's faces on a photo that does not list them, in the order of their ids.
 
-        The person's faces are read once for all photos of a request. An error stands in the place of a damaged one.
+        The person's faces are read once for all photos of a request. An error replaces a damaged face.
         """
         items = await self._lookups.find_all(keys.UNLISTED_FACES, person_id, keys.PREFIX)
         sort = keys.sort_key_of(photo.image_id)

@@ -12,17 +12,17 @@ from PIL import Image, ImageCms
 from datastore.errors import BadUserInput
 from datastore.photos.image_segments import check_scans, check_segments
 from datastore.photos.image_types import (
-    LONGEST_SIDE,
-    MOST_PIXELS,
+    MAX_PIXELS,
+    MAX_SIDE,
     NO_PICTURE,
     THUMBNAIL_QUALITY,
     THUMBNAIL_SIDE,
     Picture,
     PictureType,
     RefusalReason,
-    refused,
+    refusal,
 )
-from datastore.photos.metadata import MOST_PARTS, Damaged, Separated, TooManyParts, separate
+from datastore.photos.metadata import MAX_PARTS, Damaged, Separated, TooManyParts, separate
 
 ORIENTATION = 0x0112  # the EXIF tag
 # The transformation for each EXIF orientation except 1, which is upright. https://www.exif.org/Exif2-2.PDF, 4.6.4 A
@@ -39,24 +39,24 @@ LYING = range(5, 9)  # the orientations in which width and height change places
 
 # Pillow refuses pictures above twice its limit before it allocates memory, and warns above the limit. This module
 # checks the size itself and needs no warning.
-Image.MAX_IMAGE_PIXELS = MOST_PIXELS // 2
+Image.MAX_IMAGE_PIXELS = MAX_PIXELS // 2
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 
 
 def without_metadata(file: str, content: bytes) -> Separated:
     """Return a file without its metadata, and the facts that the metadata stated. `file` names it in errors.
 
-    Raises `BadUserInput` for a file that is no whole JPEG, PNG or WebP, or has too many parts.
+    Raises `BadUserInput` for a file that is no complete JPEG, PNG or WebP, or has too many parts.
     """
     check_segments(file, content)
     try:
         return separate(content)
     except TooManyParts:
-        raise refused(
-            file, RefusalReason.TOO_MANY_CHUNKS, f"must have at most {MOST_PARTS} segments or chunks."
+        raise refusal(
+            file, RefusalReason.TOO_MANY_CHUNKS, f"must have at most {MAX_PARTS} segments or chunks."
         ) from None
     except Damaged as problem:
-        raise refused(file, RefusalReason.NOT_A_PICTURE, NO_PICTURE) from problem
+        raise refusal(file, RefusalReason.NOT_A_PICTURE, NO_PICTURE) from problem
 
 
 def examine(file: str, content: bytes, declared: PictureType) -> Picture:
@@ -83,7 +83,7 @@ def examine(file: str, content: bytes, declared: PictureType) -> Picture:
         raise _too_large(file) from None
     except Exception as problem:
         # Malicious files make decoders raise many kinds of errors. Any of them means that the file is not a picture.
-        raise refused(file, RefusalReason.NOT_A_PICTURE, NO_PICTURE) from problem
+        raise refusal(file, RefusalReason.NOT_A_PICTURE, NO_PICTURE) from problem
     width, height = size[::-1] if turn in LYING else size
     return Picture(width, height, thumbnail)
 
@@ -97,15 +97,15 @@ def _check(file: str, image: Image.Image, declared: PictureType) -> None:
     # Many cameras append further pictures to a JPEG. Pillow reports the format of such a file as MPO.
     found = "JPEG" if image.format == "MPO" else image.format
     if found != declared.name:
-        raise refused(file, RefusalReason.WRONG_TYPE, f"was announced as {declared.name}, and is {found}.")
-    if max(image.size) > LONGEST_SIDE:
-        raise refused(file, RefusalReason.TOO_MANY_PIXELS, f"must have at most {LONGEST_SIDE:,} pixels on each side.")
-    if image.width * image.height > MOST_PIXELS:
+        raise refusal(file, RefusalReason.WRONG_TYPE, f"was announced as {declared.name}, and is {found}.")
+    if max(image.size) > MAX_SIDE:
+        raise refusal(file, RefusalReason.TOO_MANY_PIXELS, f"must have at most {MAX_SIDE:,} pixels on each side.")
+    if image.width * image.height > MAX_PIXELS:
         raise _too_large(file)
 
 
 def _too_large(file: str) -> BadUserInput:
-    return refused(file, RefusalReason.TOO_MANY_PIXELS, f"must have at most {MOST_PIXELS // 1_000_000} megapixels.")
+    return refusal(file, RefusalReason.TOO_MANY_PIXELS, f"must have at most {MAX_PIXELS // 1_000_000} megapixels.")
 
 
 def _orientation(image: Image.Image) -> int:
@@ -118,7 +118,7 @@ def _orientation(image: Image.Image) -> int:
 
 
 def _small(image: Image.Image, turn: int) -> bytes:
-    # Decode a JPEG at a fraction of its size, which takes less time and memory and still reads the whole file.
+    # Decode a JPEG at a fraction of its size, which takes less time and memory and still reads the complete file.
     image.draft("RGB", (THUMBNAIL_SIDE, THUMBNAIL_SIDE))
     image.load()
     # Pillow cannot use the faster reduction in two steps for 16-bit grey.

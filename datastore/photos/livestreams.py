@@ -1,4 +1,4 @@
-"""Livestreams: what one is, how the table keeps it, and when it begins and ends."""
+"""Livestreams: records, reads and writes, and the schedule of their state changes."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -28,38 +28,40 @@ from datastore.session.pagination import Page, SortOrder, Span, ordered, read_pa
 from datastore.session.store import Store
 from datastore.session.writes import WriteResult
 
-LONGEST = timedelta(days=30)
-# How many of those made last a subscriber hears of when they begin or end without being changed.
+MAX_DURATION = timedelta(days=30)
+# The number of the newest livestreams whose starts and ends a subscriber receives.
 WATCHED = 100
-TRIES = 5
-# A clock may be set, and a timer does not run while the machine sleeps: so often it is looked at in any case.
-LONGEST_NAP_SECONDS = 60.0
-SHORTEST_NAP_SECONDS = 0.01
+ATTEMPTS = 5
+# The interval in which the clock is read at least: it may be set, and timers do not run while the machine sleeps.
+MAX_SLEEP_SECONDS = 60.0
+MIN_SLEEP_SECONDS = 0.01
 
 
 class LivestreamState(StrEnum):
-    """Where a livestream is in its time, in the order in which it comes to be there."""
+    """The state of a livestream, in the order in which it changes."""
 
     UPCOMING = "upcoming"
     LIVE = "live"
     ENDED = "ended"
 
 
-_IN_ORDER = tuple(LivestreamState)
+_STATE_ORDER = tuple(LivestreamState)
 
 
 @dataclass(frozen=True, slots=True)
 class Livestream:
-    """A livestream. Without `end_time` its end is not known. `told_at`: the moment of the event that tells of it."""
+    """A livestream."""
 
     livestream_id: str
     title: str
     description: str | None
     stream_url: str
     start_time: datetime
+    #: None if the end is not known.
     end_time: datetime | None
     created_at: datetime
-    told_at: datetime | None = None
+    #: The time of the event that carries the livestream.
+    event_time: datetime | None = None
     version: int = 0
 
     def state(self, now: datetime) -> LivestreamState:
@@ -67,11 +69,11 @@ class Livestream:
             return LivestreamState.ENDED
         return LivestreamState.LIVE if now >= self.start_time else LivestreamState.UPCOMING
 
-    def passes(self, now: datetime) -> datetime | None:
-        """When its state changes next, unless it is changed itself; None when it does not."""
-        ahead = [moment for moment in (self.start_time, self.end_time) if moment is not None and moment > now]
-        ended = self.state(now) is LivestreamState.ENDED
-        return None if ended else min(ahead, default=None)
+    def next_state_change(self, now: datetime) -> datetime | None:
+        """Return the time of the next scheduled state change, or None."""
+        future = [moment for moment in (self.start_time, self.end_time) if moment is not None and moment > now]
+        has_ended = self.state(now) is LivestreamState.ENDED
+        return None if has_ended else min(future, default=None)
 
 
 def is_livestream(item_keys: Mapping[str, str]) -> bool:
@@ -85,7 +87,7 @@ def livestream_from(item: Mapping[str, Any]) -> Livestream:
         description=item.get("description"),
         stream_url=item["streamUrl"],
         start_time=from_iso(item["startTime"]),
-        # Others write an attribute that is not there as null, too.
+        # Other programs store null for missing attributes.
         end_time=None if item.get("endTime") is None else from_iso(item["endTime"]),
         created_at=from_iso(item["createdAt"]),
         version=version_of(item),
@@ -93,8 +95,8 @@ def livestream_from(item: Mapping[str, Any]) -> Livestream:
 
 
 def _livestream_item(livestream: Livestream) -> Item:
-    made = uuid7_moment(livestream.livestream_id)
-    key = keys.livestream(livestream.livestream_id, keys.sort_key_at(made or livestream.created_at))
+    id_time = uuid7_moment(livestream.livestream_id)
+    key = keys.livestream(livestream.livestream_id, keys.sort_key_at(id_time or livestream.created_at))
     item = {
         "PK": key.partition,
         "SK": key.sort,
@@ -110,13 +112,13 @@ def _livestream_item(livestream: Livestream) -> Item:
 
 
 def check_times(start: datetime, end: datetime | None, field: str = "endTime") -> None:
-    """Raise `BadUserInput`, about `field`, unless the end comes after the start and soon enough."""
-    if end is not None and not timedelta(0) < end - start <= LONGEST:
-        raise BadUserInput(f"`endTime` must be after `startTime`, by at most {LONGEST.days} days.", field=field)
+    """Raise `BadUserInput` for `field` unless the end is after the start, by at most `MAX_DURATION`."""
+    if end is not None and not timedelta(0) < end - start <= MAX_DURATION:
+        raise BadUserInput(f"`endTime` must be after `startTime`, by at most {MAX_DURATION.days} days.", field=field)
 
 
 class _TimesChanged(Exception):
-    """It does not begin or end when it did as it was read, or is gone."""
+    """The times of a livestream changed after it was read, or it was deleted."""
 
 
 class Livestreams:
@@ -128,76 +130,77 @@ class Livestreams:
         self._now = now
 
     async def by_id(self, livestream_id: str, *, consistent: bool = False) -> Livestream | None:
-        """SPARKS-N3."""
+        """SPARKS-N3: return a livestream, or None."""
         pattern = keys.LIVESTREAM_CONSISTENT if consistent else keys.LIVESTREAM
         return record(livestream_from, await self._lookups.find(pattern, keys.partition(livestream_id), keys.PREFIX))
 
     async def latest(self) -> Livestream | None:
-        """SPARKS-8."""
+        """SPARKS-8: return the newest livestream, or None."""
         page = await self._store.query(keys.LATEST_LIVESTREAM, {"partition": keys.TYPE}, limit=1)
         return record(livestream_from, page.items[0] if page.items else None)
 
     async def all(self, span: Span, order: SortOrder) -> Page:
-        """SPARKS-8: those made last first, or the other way round."""
+        """SPARKS-8: return all livestreams by creation, the newest or the oldest first."""
         return await read_page(self._store, ordered(keys.LIVESTREAMS, order), [{"partition": keys.TYPE}], span)
 
     async def at_start(self) -> list[Livestream]:
-        """SPARKS-S1: the `WATCHED` made last, as a subscription finds them; the index may be a moment behind."""
+        """SPARKS-S1: return the newest `WATCHED` livestreams for a subscription. The index may lag."""
         page = await self._store.query(keys.LIVESTREAM_CHANGED, {"partition": keys.TYPE}, limit=WATCHED)
         return readable(livestream_from, page.items)
 
     async def one_at_start(self, livestream_id: str) -> tuple[Item, Livestream]:
-        """SPARKS-S1: one with all writes up to now, and its item. Raises `NotFound`."""
-        return await self._there(keys.LIVESTREAM_CONSISTENT, livestream_id)
+        """SPARKS-S1: read a livestream and its item consistently for a subscription. Raises `NotFound`."""
+        return await self._current(keys.LIVESTREAM_CONSISTENT, livestream_id)
 
     async def create(self, livestream: Livestream) -> Livestream:
-        """SPARKS-W1: announce it; of one id there is one, and that is answered."""
+        """SPARKS-W1: create a livestream. Return the existing livestream of the id, if there is one."""
         written = await self._store.put(keys.CREATE_LIVESTREAM, _livestream_item(livestream))
         return record(livestream_from, written.item) or livestream
 
     async def update(self, livestream_id: str, changes: Mapping[str, Any], expected: int | None = None) -> Livestream:
-        """SPARKS-W1: change attributes, by their names in the item; None takes one away.
+        """SPARKS-W1: change attributes, named as in the item; None removes one. Return the changed livestream.
 
-        Raises `NotFound`, `BadUserInput` when it would end before it begins, `Outdated`, `Conflict`.
+        Raises `NotFound`, `Outdated`, `BadUserInput` if it would end before it starts, and `Conflict` if other requests
+        change its times at each attempt.
         """
-        return await self._change(livestream_id, lambda there: _allowed(there, changes), expected)
+        return await self._change(livestream_id, lambda stored: _checked(stored, changes), expected)
 
     async def end(self, livestream_id: str, expected: int | None = None) -> Livestream:
-        """SPARKS-W1: it ends now; one that has ended stays as it is. Raises `NotFound`, `Outdated`, `Conflict`."""
-        return await self._change(livestream_id, self._ending, expected)
+        """SPARKS-W1: end a livestream now, unless it has ended. Raises `NotFound`, `Outdated`, `Conflict`."""
+        return await self._change(livestream_id, self._end_change, expected)
 
-    def _ending(self, livestream: Livestream) -> Mapping[str, Any]:
+    def _end_change(self, livestream: Livestream) -> Mapping[str, Any]:
         state = livestream.state(self._now)
         if state is LivestreamState.UPCOMING:
-            raise Conflict("The livestream has not begun: change its times instead.")
+            raise Conflict("The livestream has not started: change its times instead.")
         return {} if state is LivestreamState.ENDED else {"endTime": iso(self._now)}
 
     async def _change(
         self, livestream_id: str, decide: Callable[[Livestream], Mapping[str, Any]], expected: int | None
     ) -> Livestream:
-        """What `decide` makes of it as it is, written only while its times are those that were read."""
-        for _ in range(TRIES):
-            item, there = await self._there(keys.UPDATE_LIVESTREAM, livestream_id)
-            changes = self._decided(item, there, decide, expected)
+        """Write the changes that `decide` returns for the stored livestream, if its times are still unchanged."""
+        for _ in range(ATTEMPTS):
+            item, stored = await self._current(keys.UPDATE_LIVESTREAM, livestream_id)
+            changes = self._decide(item, stored, decide, expected)
             if not changes:
-                return there
+                return stored
             written = await self._write(item, changes, expected)
             with suppress(_TimesChanged):
                 return updated_record(written, expected, changes, livestream_from, _TimesChanged)
-        raise Conflict("The livestream is being changed by others at the same time; try again.")
+        raise Conflict("Other requests are changing the livestream at the same time; try again.")
 
-    def _decided(
+    def _decide(
         self,
         item: Item,
-        there: Livestream,
+        stored: Livestream,
         decide: Callable[[Livestream], Mapping[str, Any]],
         expected: int | None,
     ) -> Mapping[str, Any]:
-        """What `decide` makes of it, or nothing where this mutation did it before. Raises `Outdated`."""
+        """Return the changes, or none if an earlier attempt of this mutation applied them. Raises `Outdated`."""
         if not self._store.is_retry:
             check_version(item, expected, livestream_from)
-            return decide(there)
-        changes = decide(there)
+            return decide(stored)
+        changes = decide(stored)
         if may_be_applied(item, expected, changes):
             return {}
         check_version(item, expected, livestream_from)
@@ -206,12 +209,12 @@ class Livestreams:
     async def _write(self, item: Item, changes: Mapping[str, Any], expected: int | None) -> WriteResult:
         expression, values = versioned_update(changes)
         values |= version_values(expected)
-        key, was = Key(item["PK"], item["SK"]), {"startWas": item["startTime"], "endWas": item.get("endTime")}
+        key, times = Key(item["PK"], item["SK"]), {"startWas": item["startTime"], "endWas": item.get("endTime")}
         pattern = keys.UPDATE_LIVESTREAM if "endTime" in item else keys.UPDATE_OPEN_LIVESTREAM
-        return await self._store.update(pattern, key, update=expression, **values, **was)
+        return await self._store.update(pattern, key, update=expression, **values, **times)
 
-    async def _there(self, pattern: AccessPattern, livestream_id: str) -> tuple[Item, Livestream]:
-        """As it is now, not as it was found before. Raises `NotFound`."""
+    async def _current(self, pattern: AccessPattern, livestream_id: str) -> tuple[Item, Livestream]:
+        """Read a livestream without the request's cache. Raises `NotFound`."""
         values = {"partition": keys.partition(livestream_id), "prefix": keys.PREFIX}
         page = await self._store.query(pattern, values, limit=1)
         item = page.items[0] if page.items else None
@@ -221,11 +224,11 @@ class Livestreams:
         return item, livestream
 
 
-def _allowed(there: Livestream, changes: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The changes. Raises `BadUserInput` when the times do not go together with those that stay."""
+def _checked(stored: Livestream, changes: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the changes. Raises `BadUserInput` if the resulting times are not valid."""
     if changes.keys() & {"startTime", "endTime"}:
-        start = from_iso(changes["startTime"]) if "startTime" in changes else there.start_time
-        end = there.end_time
+        start = from_iso(changes["startTime"]) if "startTime" in changes else stored.start_time
+        end = stored.end_time
         if "endTime" in changes:
             end = None if changes["endTime"] is None else from_iso(changes["endTime"])
         check_times(start, end, "endTime" if "endTime" in changes else "startTime")
@@ -233,48 +236,48 @@ def _allowed(there: Livestream, changes: Mapping[str, Any]) -> Mapping[str, Any]
 
 
 class Schedule:
-    """Livestreams that will begin or end, each with the state in which it was told of last.
+    """The livestreams with scheduled state changes, each with the last state that was published.
 
-    It holds none that only a change can bring to another state. `now` is the clock; one that is set back brings none
-    back to a state that it has left.
+    `now` is the clock. If it is set back, no livestream returns to an earlier state.
     """
 
     def __init__(self, now: Callable[[], datetime]) -> None:
         self._now = now
-        self._known: dict[str, tuple[Livestream, LivestreamState]] = {}
+        self._published: dict[str, tuple[Livestream, LivestreamState]] = {}
 
-    def told(self, livestream: Livestream) -> Livestream:
-        """The livestream at this moment, as an event tells of it; from now on that is known."""
+    def publish(self, livestream: Livestream) -> Livestream:
+        """Record that the current state is published. Return the livestream with the time of its event."""
         now = self._now()
-        self._known.pop(livestream.livestream_id, None)
-        if livestream.passes(now) is not None:
-            self._known[livestream.livestream_id] = (livestream, livestream.state(now))
-        return replace(livestream, told_at=now)
+        self._published.pop(livestream.livestream_id, None)
+        if livestream.next_state_change(now) is not None:
+            self._published[livestream.livestream_id] = (livestream, livestream.state(now))
+        return replace(livestream, event_time=now)
 
-    def seen(self, livestream: Livestream, then: datetime) -> None:
-        """It was told of as it stood then, somewhere else."""
-        if livestream.passes(then) is not None:
-            self._known[livestream.livestream_id] = (livestream, livestream.state(then))
+    def add_published(self, livestream: Livestream, at: datetime) -> None:
+        """Record that another process published the state of a livestream at the time `at`."""
+        if livestream.next_state_change(at) is not None:
+            self._published[livestream.livestream_id] = (livestream, livestream.state(at))
 
-    def forget(self, livestream_id: str) -> None:
-        self._known.pop(livestream_id, None)
+    def remove(self, livestream_id: str) -> None:
+        self._published.pop(livestream_id, None)
 
-    def passed(self) -> list[Livestream]:
-        """Those whose state is another than the one that was told."""
+    def due(self) -> list[Livestream]:
+        """Publish the livestreams whose state has changed since it was published."""
         now = self._now()
-        return [self.told(stream) for stream, state in tuple(self._known.values()) if _is_past(stream, state, now)]
+        published = tuple(self._published.values())
+        return [self.publish(stream) for stream, state in published if _has_advanced(stream, state, now)]
 
-    def nap(self) -> float | None:
-        """For how many seconds nothing begins or ends, as far as one should trust that; None when nothing will."""
-        if not self._known:
+    def sleep_seconds(self) -> float | None:
+        """Return the seconds until the next state change, up to `MAX_SLEEP_SECONDS`; None if none is scheduled."""
+        if not self._published:
             return None
         now = self._now()
-        if any(_is_past(stream, state, now) for stream, state in self._known.values()):
+        if any(_has_advanced(stream, state, now) for stream, state in self._published.values()):
             return 0.0
-        moments = [moment for stream, _ in self._known.values() if (moment := stream.passes(now)) is not None]
-        seconds = min(((moment - now).total_seconds() for moment in moments), default=LONGEST_NAP_SECONDS)
-        return min(max(seconds, SHORTEST_NAP_SECONDS), LONGEST_NAP_SECONDS)
+        changes = [stream.next_state_change(now) for stream, _ in self._published.values()]
+        waits = [(change - now).total_seconds() for change in changes if change is not None]
+        return min(max(min(waits, default=MAX_SLEEP_SECONDS), MIN_SLEEP_SECONDS), MAX_SLEEP_SECONDS)
 
 
-def _is_past(livestream: Livestream, state: LivestreamState, now: datetime) -> bool:
-    return _IN_ORDER.index(livestream.state(now)) > _IN_ORDER.index(state)
+def _has_advanced(livestream: Livestream, state: LivestreamState, now: datetime) -> bool:
+    return _STATE_ORDER.index(livestream.state(now)) > _STATE_ORDER.index(state)

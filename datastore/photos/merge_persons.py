@@ -1,12 +1,12 @@
-"""One person of two: the faces of the one become the other's, some at a time, until the one has none and goes.
+"""The merge of two persons: moves the faces of a source to a target in transactions, then deletes the source.
 
-From the beginning the one is marked with whom they become (`mergedInto`) and gets no new faces, and the other with whom
-they receive (`receives`) and cannot go: a merge that was cut off goes on when it is asked for again. Every transaction
-moves its part of both counts.
+At the start the source is marked with its target (`mergedInto`), after which it gets no new faces. The target is marked
+with its source (`receives`), and cannot be merged itself. A repeated merge continues an interrupted merge. Each
+transaction also changes both face counts.
 
-The faces are found by an index, which follows the table a moment later. So the one goes when their count says that they
-have no more; while it says they have, or nothing, the merge stays open, to be asked for again. Only when it has been
-open for so long that no index lags any more, the index is right, whatever the count.
+The faces are read from an index, which lags behind the table. The source is therefore deleted once its count is 0. If
+its count is positive or unknown, the merge remains open and has to be repeated. Only after a time that no index lag
+exceeds is the index trusted regardless of the count.
 """
 
 import asyncio
@@ -24,27 +24,27 @@ from datastore.model.composite_keys import key_of
 from datastore.model.timestamps import iso
 from datastore.photos.lookups import Lookups
 from datastore.photos.optimistic_update import (
-    Changed,
+    ChangedMeanwhile,
     OptimisticUpdate,
     face_values,
+    faces_update,
     no_person,
-    shown_change,
-    until_unchanged,
+    retry_if_changed,
 )
 from datastore.photos.persons import Person
 from datastore.photos.photos import FaceOnPhoto, Photo
-from datastore.photos.rename_person import whole
+from datastore.photos.rename_person import require_person
 from datastore.session.store import Store
 from datastore.session.writes import Action
 from datastore.tasks import gather_all
 
-# Each with its photo, and both persons, fit in a transaction of 100 actions.
-FACES_AT_ONCE = 20
-# How long to look again for faces that may not be in the index yet.
-LAGGING = Backoff(initial=0.1, maximum=0.8, attempts=5)
-# Who is becoming another gets no faces: what the index does not show so long after it began is not there.
-LONGEST_LAG = timedelta(minutes=10)
-MAY_BECOME = (
+# These faces, their photos and both persons fit in a transaction of 100 actions.
+FACES_PER_TRANSACTION = 20
+# The retries for faces that may not be in the index yet.
+INDEX_LAG_RETRIES = Backoff(initial=0.1, maximum=0.8, attempts=5)
+# The source of a merge gets no new faces: after this time the index contains all of its faces.
+MAX_INDEX_LAG = timedelta(minutes=10)
+MAY_MERGE = (
     "attribute_exists(PK) AND attribute_not_exists(receives) "
     "AND (attribute_not_exists(mergedInto) OR mergedInto = :former)"
 )
@@ -52,15 +52,15 @@ MAY_BECOME = (
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The items of the two; None of who is gone."""
+    """The items of both persons. The source is None once it is deleted."""
 
-    one: Item | None
-    into: Item
+    source: Item | None
+    target: Item
 
 
 @dataclass(frozen=True, slots=True)
 class _Face:
-    """Which face on which photo, and whose."""
+    """The attributes of a face that a move needs."""
 
     face_id: str
     image_id: str
@@ -68,204 +68,207 @@ class _Face:
     photo_sort: str | None
 
 
-def with_faces_moved(photo: Photo, moved: Sequence[str], one: str, into: Item) -> Photo:
-    """The photo when those faces of `one` are `into`'s, who comes in their place, each person once."""
-    known = {face.face_id for face in photo.faces}
-    faces = tuple(face._replace(person_id=into["personId"]) if face.face_id in moved else face for face in photo.faces)
-    faces += tuple(FaceOnPhoto(face_id, into["personId"]) for face_id in moved if face_id not in known)
-    stays = {one} & {face.person_id for face in faces}
-    ids = [name for id in photo.person_ids for name in ((into["personId"], *stays) if id == one else (id,))]
-    names = {id: name for id, name in photo.person_names.items() if id != one or stays}
+def with_faces_moved(photo: Photo, moved: Sequence[str], source: str, target: Item) -> Photo:
+    """Return the photo after a move of faces from `source` to `target`. Each person is listed once, in order."""
+    target_id = target["personId"]
+    listed = {face.face_id for face in photo.faces}
+    faces = tuple(face._replace(person_id=target_id) if face.face_id in moved else face for face in photo.faces)
+    faces += tuple(FaceOnPhoto(face_id, target_id) for face_id in moved if face_id not in listed)
+    remaining = {source} & {face.person_id for face in faces}
+    ids = [name for id in photo.person_ids for name in ((target_id, *remaining) if id == source else (id,))]
+    names = {id: name for id, name in photo.person_names.items() if id != source or remaining}
     return replace(
         photo,
         faces=faces,
-        person_ids=tuple(dict.fromkeys((*ids, into["personId"]))),
-        person_names=names | {into["personId"]: into["name"]},
+        person_ids=tuple(dict.fromkeys((*ids, target_id))),
+        person_names=names | {target_id: target["name"]},
         revision=photo.revision + 1,
     )
 
 
 class PersonMerge:
-    """SPARKS-W1."""
+    """SPARKS-W1: the merge of a source person into a target person."""
 
     def __init__(self, store: Store, lookups: Lookups, now: datetime) -> None:
         self._store = store
         self._current = OptimisticUpdate(store, lookups)
         self._now = now
 
-    async def merge(self, one: str, into: str) -> Person:
-        """The person `into`, when all faces of `one` are theirs, also of one who is gone: they were merged before.
+    async def merge(self, source: str, target: str) -> Person:
+        """Merge `source` into `target`, and return `target`. A source that was deleted has been merged before.
 
-        Raises `NotFound` for `into`, `Conflict` where one of both is in another merge that stands against it, and
-        while the index does not show all faces that are counted: then the merge goes on when it is asked for again.
+        Raises `NotFound` if there is no `target`. Raises `Conflict` if either person takes part in a conflicting merge,
+        and while the index does not contain all counted faces: then the merge has to be repeated.
         """
-        pair = await until_unchanged(lambda: self._begin(one, into))
-        delays = LAGGING.delays(lambda: 1.0)
-        if pair.one is None:
-            await self._move_all(one, into)
-        while pair.one is not None:
-            moved = await self._move_all(one, into)
-            pair = await self._pair(one, into)
-            if pair.one is None or moved:
+        pair = await retry_if_changed(lambda: self._start(source, target))
+        delays = INDEX_LAG_RETRIES.delays(lambda: 1.0)
+        if pair.source is None:
+            await self._move_all(source, target)
+        while pair.source is not None:
+            moved = await self._move_all(source, target)
+            pair = await self._pair(source, target)
+            if pair.source is None or moved:
                 continue
-            # What nobody counted is not known to be none.
-            more = pair.one.get("faceCount") is None or pair.one["faceCount"] > 0
-            delay = next(delays, None) if more else None
+            # Without a count there may be more faces.
+            may_have_more = pair.source.get("faceCount") is None or pair.source["faceCount"] > 0
+            delay = next(delays, None) if may_have_more else None
             if delay is not None:
                 await asyncio.sleep(delay)
-            elif more and not self._is_old(pair.one):
-                raise _open(pair.one)
-            elif await self._end(pair.one, pair.into):
+            elif may_have_more and not self._is_index_complete(pair.source):
+                raise _unfinished(pair.source)
+            elif await self._delete_source(pair.source, pair.target):
                 break
-        return whole(await until_unchanged(lambda: self._merged(one, into)))
+        return require_person(await retry_if_changed(lambda: self._merged(source, target)))
 
-    def _is_old(self, one: Item) -> bool:
-        """Whether `one` has been becoming another for longer than an index lags."""
-        since = one.get("mergedAt")
-        return since is not None and since < iso(self._now - LONGEST_LAG)
+    def _is_index_complete(self, source: Item) -> bool:
+        """Return whether the merge of `source` started longer ago than any index lag."""
+        started_at = source.get("mergedAt")
+        return started_at is not None and started_at < iso(self._now - MAX_INDEX_LAG)
 
-    async def _merged(self, one: str, into: str) -> Item:
-        """`into`, without a mark of `one`, who is gone."""
-        person = await self._known(into)
-        if one in (person.get("receives") or ()):
-            await self._current.commit(keys.MERGE_PERSONS, [_no_more_of(one, person)])
+    async def _merged(self, source: str, target: str) -> Item:
+        """Return the target without its mark of the deleted source."""
+        person = await self._existing(target)
+        if source in (person.get("receives") or ()):
+            await self._current.commit(keys.MERGE_PERSONS, [_unmark_target(source, person)])
             person = {name: value for name, value in person.items() if name != "receives"}
         return person
 
-    async def _begin(self, one: str, into: str) -> _Pair:
-        """Both, `one` marked if they are there."""
-        pair = await self._pair(one, into)
-        if pair.one is None or (pair.one.get("mergedInto") == into and pair.one.get("mergedAt")):
+    async def _start(self, source: str, target: str) -> _Pair:
+        """Mark both persons, unless the source is deleted or marked already. Return their items."""
+        pair = await self._pair(source, target)
+        if pair.source is None or (pair.source.get("mergedInto") == target and pair.source.get("mergedAt")):
             return pair
-        await self._may_become(pair.one, into)
-        # Nobody becomes somebody who becomes another: of two merges across each other one is refused.
+        await self._check_mergeable(pair.source, target)
+        # A target is no source of another merge: of two merges in opposite directions one is refused.
         await self._current.commit(
             keys.MERGE_PERSONS,
             [
                 Action(
                     "Update",
-                    key=key_of(SPARKS, pair.one),
+                    key=key_of(SPARKS, pair.source),
                     update="SET mergedInto = :into, mergedAt = :now",
-                    condition=MAY_BECOME,
-                    values={"into": into, "former": pair.one.get("mergedInto"), "now": iso(self._now)},
+                    condition=MAY_MERGE,
+                    values={"into": target, "former": pair.source.get("mergedInto"), "now": iso(self._now)},
                 ),
                 Action(
                     "Update",
-                    key=key_of(SPARKS, pair.into),
+                    key=key_of(SPARKS, pair.target),
                     update="ADD receives :one",
                     condition="attribute_exists(PK) AND attribute_not_exists(mergedInto)",
-                    values={"one": {one}},
+                    values={"one": {source}},
                 ),
             ],
         )
         return pair
 
-    async def _may_become(self, one: Item, into: str) -> None:
-        """Raise `Conflict` for who is becoming another than `into`, or whom another is becoming."""
-        former, receives = one.get("mergedInto"), one.get("receives")
-        if former not in (None, into) and await self._current.person(former) is not None:
-            raise Conflict(f"{one['personId']} is being merged into {former}: finish that first.")
+    async def _check_mergeable(self, source: Item, target: str) -> None:
+        """Raise `Conflict` if `source` is being merged into another person, or is the target of another merge."""
+        former, receives = source.get("mergedInto"), source.get("receives")
+        if former not in (None, target) and await self._current.person(former) is not None:
+            raise Conflict(f"{source['personId']} is being merged into {former}: finish that first.")
         if receives:
-            raise Conflict(f"{min(receives)} is being merged into {one['personId']}: finish that first.")
+            raise Conflict(f"{min(receives)} is being merged into {source['personId']}: finish that first.")
 
-    async def _pair(self, one: str, into: str) -> _Pair:
-        """Both as they are now. Raises `NotFound` for `into`, `Conflict` where they are becoming another."""
-        first, second = await gather_all([self._current.person(one), self._known(into)])
-        assert second is not None, "They are known."
-        if second.get("mergedInto") is not None:
-            raise Conflict(f"{into} is being merged into {second['mergedInto']}: finish that first.")
-        return _Pair(first, second)
+    async def _pair(self, source: str, target: str) -> _Pair:
+        """Read both persons. Raises `NotFound` for the target, `Conflict` if it is being merged itself."""
+        source_item, target_item = await gather_all([self._current.person(source), self._existing(target)])
+        assert target_item is not None, "It exists."
+        if target_item.get("mergedInto") is not None:
+            raise Conflict(f"{target} is being merged into {target_item['mergedInto']}: finish that first.")
+        return _Pair(source_item, target_item)
 
-    async def _known(self, person_id: str) -> Item:
+    async def _existing(self, person_id: str) -> Item:
         person = await self._current.person(person_id)
         if person is None:
             raise no_person(person_id)
         return person
 
-    async def _move_all(self, one: str, into: str) -> int:
-        """Once through the faces of `one` as the index has them: how many were moved."""
+    async def _move_all(self, source: str, target: str) -> int:
+        """Move all faces of `source` that the index contains. Return their number."""
         moved, start = 0, None
         while True:
-            page = await self._store.query(keys.FACES_TO_MERGE, face_values(one), start=start, limit=FACES_AT_ONCE)
+            values = face_values(source)
+            page = await self._store.query(keys.FACES_TO_MERGE, values, start=start, limit=FACES_PER_TRANSACTION)
             listed = [face_keys.face_parts(key_of(SPARKS, item)) for item in page.items]
             if listed:
-                moved += await until_unchanged(lambda: self._move(one, into, listed))  # noqa: B023 - it is awaited
+                moved += await retry_if_changed(lambda: self._move(source, target, listed))  # noqa: B023 - awaited
             if (start := page.next_start) is None:
                 return moved
 
-    async def _move(self, one: str, into: str, listed: Sequence[tuple[str, str]]) -> int:
-        """Move those of the faces that are still `one`'s, in one transaction."""
-        pair, *found = await gather_all([self._pair(one, into), *[self._face(*ids) for ids in listed]])
-        faces = [face for face in found if isinstance(face, _Face) and face.person_id == one]
+    async def _move(self, source: str, target: str, listed: Sequence[tuple[str, str]]) -> int:
+        """Move those of the faces that still belong to `source`, in one transaction. Return their number."""
+        pair, *found = await gather_all([self._pair(source, target), *[self._face(*ids) for ids in listed]])
+        faces = [face for face in found if isinstance(face, _Face) and face.person_id == source]
         if not faces or not isinstance(pair, _Pair):
             return 0
-        changes = [
-            shown_change(photo, with_faces_moved(photo, [face.face_id for face in on_it], one, pair.into))
-            for photo, on_it in await self._photos(faces)
+        photos = [
+            faces_update(photo, with_faces_moved(photo, [face.face_id for face in moved], source, pair.target))
+            for photo, moved in await self._photos(faces)
         ]
-        counts = [await self._current.count_change(pair.into, len(faces))]
-        if pair.one is not None:
-            counts.append(await self._current.count_change(pair.one, -len(faces)))
-        await self._current.commit(keys.MERGE_PERSONS, [*[_move_of(face, into) for face in faces], *changes, *counts])
+        counts = [await self._current.count_update(pair.target, len(faces))]
+        if pair.source is not None:
+            counts.append(await self._current.count_update(pair.source, -len(faces)))
+        moves = [_move_action(face, target) for face in faces]
+        await self._current.commit(keys.MERGE_PERSONS, [*moves, *photos, *counts])
         return len(faces)
 
     async def _face(self, face_id: str, image_id: str) -> _Face | None:
-        """Of a face what its move takes: one that is damaged otherwise is moved too."""
+        """Read the attributes that a move needs. A face whose other attributes are damaged is moved too."""
         item = await self._current.get(face_keys.FACE_CONSISTENT, face_keys.face(face_id, image_id))
         return None if item is None else _Face(face_id, image_id, item["personId"], item.get("photoSK"))
 
     async def _photos(self, faces: Sequence[_Face]) -> list[tuple[Photo, list[_Face]]]:
-        """The photos the faces are on, each with those; none for faces whose photo is gone."""
+        """Return the photos of the faces, each with its faces, without deleted photos."""
         by_photo: dict[str, list[_Face]] = {}
         for face in faces:
             by_photo.setdefault(face.image_id, []).append(face)
-        found = await gather_all([self._photo(image_id, on_it) for image_id, on_it in by_photo.items()])
-        return [(photo, on_it) for photo, on_it in zip(found, by_photo.values(), strict=True) if photo is not None]
+        found = await gather_all([self._photo(image_id, grouped) for image_id, grouped in by_photo.items()])
+        return [(photo, grouped) for photo, grouped in zip(found, by_photo.values(), strict=True) if photo is not None]
 
     async def _photo(self, image_id: str, faces: Sequence[_Face]) -> Photo | None:
         photo = await self._current.photo(image_id, faces[0].photo_sort)
         return None if photo is None else await self._current.with_all_faces(photo)
 
-    async def _end(self, one: Item, into: Item) -> bool:
-        """Whether `one` is deleted: not if something was changed just now."""
-        values = {"into": into["personId"], "seen": one.get("faceCount")}
+    async def _delete_source(self, source: Item, target: Item) -> bool:
+        """Delete the source. Return False if either person changed meanwhile."""
+        values = {"into": target["personId"], "seen": source.get("faceCount")}
         actions = [
-            Action("Delete", key=key_of(SPARKS, one), condition=keys.MERGE_PERSONS.condition, values=values),
-            _no_more_of(one["personId"], into),
+            Action("Delete", key=key_of(SPARKS, source), condition=keys.MERGE_PERSONS.condition, values=values),
+            _unmark_target(source["personId"], target),
         ]
         try:
             await self._current.commit(keys.MERGE_PERSONS, actions)
-        except Changed:
+        except ChangedMeanwhile:
             return False
         return True
 
 
-def _open(one: Item) -> Conflict:
-    """What a caller is told of a merge that cannot end yet: of who is not counted only the index can tell, in time."""
+def _unfinished(source: Item) -> Conflict:
+    """Return the error for a merge that cannot end yet. Without a count only a complete index can end it."""
     when = "soon"
-    if one.get("faceCount") is None:
-        when = f"in {LONGEST_LAG // timedelta(minutes=1)} minutes"
+    if source.get("faceCount") is None:
+        when = f"in {MAX_INDEX_LAG // timedelta(minutes=1)} minutes"
     return Conflict(
-        f"The index may not show all faces yet. The merge is begun: to finish it, ask for it again {when}.",
+        f"The index may not contain all faces yet. The merge has started: to finish it, repeat it {when}.",
         retryable=True,
     )
 
 
-def _no_more_of(one: str, into: Item) -> Action:
+def _unmark_target(source: str, target: Item) -> Action:
     return Action(
         "Update",
-        key=key_of(SPARKS, into),
+        key=key_of(SPARKS, target),
         update="DELETE receives :one",
         condition="attribute_exists(PK)",
-        values={"one": {one}},
+        values={"one": {source}},
     )
 
 
-def _move_of(face: _Face, into: str) -> Action:
+def _move_action(face: _Face, target: str) -> Action:
     return Action(
         "Update",
         key=face_keys.face(face.face_id, face.image_id),
         update="SET personId = :into",
         condition="personId = :one",
-        values={"one": face.person_id, "into": into},
+        values={"one": face.person_id, "into": target},
     )

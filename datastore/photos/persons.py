@@ -1,4 +1,4 @@
-"""People who are on photos: what one is, and how the table keeps it."""
+"""Persons on photos: records and reads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,19 +19,20 @@ from datastore.session.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Person:
-    """Somebody who is on photos. `face_count` counts their faces. One with `merged_into` is becoming another."""
+    """A person on photos."""
 
     person_id: str
     name: str
     face_count: int
     thumbnail_url: str | None
     created_at: datetime
+    #: The id of the person into whom this person is being merged.
     merged_into: str | None
     version: int = 0
 
 
 def person_from(item: Mapping[str, Any]) -> Person:
-    """A person from the table, or from an index, where the key alone tells the name."""
+    """Return the person of an item of the table or of an index, which has the name only in the key."""
     person_id, name = keys.person_parts(Key(item["PK"], item["SK"]))
     return Person(
         person_id=person_id,
@@ -45,7 +46,7 @@ def person_from(item: Mapping[str, Any]) -> Person:
 
 
 def person_item(person: Person) -> Item:
-    """The person as the table keeps them."""
+    """Return the item of a person."""
     key = keys.person(person.person_id, person.name)
     item = {
         "PK": key.partition,
@@ -72,16 +73,16 @@ class Persons:
     async def by_id(
         self, person_id: str, name: str | None = None, pattern: AccessPattern = keys.PERSON
     ) -> Person | None:
-        """SPARKS-N1: a point read where the name is known; where it is not, or not any more, a Query."""
+        """SPARKS-N1: return a person, or None. A point read with the current name; otherwise a Query."""
         item = None if name is None else await self._store.get(pattern, keys.person(person_id, name))
         if item is None:
             item = await self._lookups.find(pattern, keys.partition(person_id), keys.PREFIX)
         return record(person_from, item)
 
     async def all(self, span: Span, order: SortOrder) -> Page:
-        """SPARKS-6."""
+        """SPARKS-6: return all persons."""
         return await read_page(self._store, ordered(keys.PERSONS, order), [{"partition": keys.TYPE}], span)
 
-    def will_ask(self, person_id: str, name: str) -> None:
-        """Have a person read with what is read now, who will be asked for in a moment."""
+    def prefetch(self, person_id: str, name: str) -> None:
+        """Add a person to the current batch of reads."""
         self._store.prefetch(keys.PERSON, keys.person(person_id, name))

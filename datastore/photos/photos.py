@@ -1,4 +1,4 @@
-"""Photos: what one is, how the table keeps it, and how it is found."""
+"""Photos: records and reads."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from datastore.session.store import Store
 
 
 class FaceOnPhoto(NamedTuple):
-    """A face that a photo knows of: its id, and whose it is."""
+    """A face in the list of a photo."""
 
     face_id: str
     person_id: str
@@ -26,14 +26,9 @@ class FaceOnPhoto(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Photo:
-    """A photo. `key` is its key as the table has it; `person_names` holds the rest of the keys of those on it, as they
-    were called when they were tagged.
+    """A photo. Photos of other programs may lack `content_type`, sizes and `faces`."""
 
-    Photos that were not uploaded through this gateway may lack `content_type`, sizes and `faces`. `revision` counts
-    changes of who is on it, `version` those of what it says; lists do not hold the former. `keeps_metadata` tells that
-    the original is known to hold metadata: it is for its owner and administrators alone.
-    """
-
+    #: The stored key.
     key: Key
     image_id: str
     taken_at: datetime
@@ -43,6 +38,7 @@ class Photo:
     description: str | None
     tags: tuple[str, ...]
     person_ids: tuple[str, ...]
+    #: The name of each person when the person was tagged, by id. The name is part of a person's key.
     person_names: Mapping[str, str]
     faces: tuple[FaceOnPhoto, ...]
     content_type: str | None
@@ -50,20 +46,23 @@ class Photo:
     width: int | None
     height: int | None
     created_at: datetime
+    #: Counts the changes of persons and faces. Indexes do not project it.
     revision: int
+    #: Counts the changes of the other attributes.
     version: int = 0
     camera: str | None = None
+    #: The original may contain metadata: only its owner and administrators may download it.
     keeps_metadata: bool = False
 
     @property
     def unlisted(self) -> list[str]:
-        """The ids of persons on it of whom it lists no face, since another program wrote it."""
+        """The ids of persons without a listed face, which another program tagged."""
         listed = {face.person_id for face in self.faces}
         return [id for id in dict.fromkeys(self.person_ids) if id and id not in listed]
 
 
 def photo_from(item: Mapping[str, Any]) -> Photo:
-    """A photo from the table, or from an index. What its file is, older items tell in attributes of their own."""
+    """Return the photo of an item of the table or of an index. Old items have no attribute `file`."""
     key = Key(item["PK"], item["SK"])
     image_id, moment = keys.photo_parts(key)
     file = {**item, **(item.get("file") or {})}
@@ -75,17 +74,17 @@ def photo_from(item: Mapping[str, Any]) -> Photo:
         original_key=item["originalKey"],
         thumbnail_key=item["thumbnailKey"],
         description=item.get("description"),
-        # Others write an attribute that is not there as null, too.
+        # Other programs store null for missing attributes.
         tags=tuple(item.get("tags") or ()),
         person_ids=tuple(item.get("persons") or ()),
         person_names={id: name for id, name in (item.get("personNames") or {}).items() if name},
         faces=tuple(FaceOnPhoto(face["faceId"], face["personId"]) for face in item.get("faces") or ()),
         content_type=file.get("contentType"),
-        size=_whole(file, "size"),
-        width=_whole(file, "width"),
-        height=_whole(file, "height"),
+        size=_integer(file, "size"),
+        width=_integer(file, "width"),
+        height=_integer(file, "height"),
         created_at=from_iso(item["createdAt"]),
-        revision=_whole(item, "revision") or 0,
+        revision=_integer(item, "revision") or 0,
         version=version_of(item),
         camera=file.get("camera"),
         keeps_metadata=bool(file.get("keepsMetadata")),
@@ -93,7 +92,7 @@ def photo_from(item: Mapping[str, Any]) -> Photo:
 
 
 def photo_item(photo: Photo) -> Item:
-    """The photo as the table keeps it."""
+    """Return the item of a photo."""
     item = {
         "PK": photo.key.partition,
         "SK": photo.key.sort,
@@ -120,7 +119,7 @@ def faces_attribute(faces: tuple[FaceOnPhoto, ...]) -> list[dict[str, str]]:
 
 
 def file_attribute(photo: Photo) -> dict[str, Any] | None:
-    """In one attribute, for an index takes only so many; None where nothing is known."""
+    """Return the attributes of the file as one, since indexes limit projected attributes; None if all are unknown."""
     file = {
         "contentType": photo.content_type,
         "size": photo.size,
@@ -132,8 +131,15 @@ def file_attribute(photo: Photo) -> dict[str, Any] | None:
     return {name: value for name, value in file.items() if value is not None} or None
 
 
-def _whole(item: Mapping[str, Any], name: str) -> int | None:
+def _integer(item: Mapping[str, Any], name: str) -> int | None:
     return int(item[name]) if item.get(name) is not None else None
+
+
+async def photo_with_id(store: Store, image_id: str) -> Photo | None:
+    """Read the photo of an id consistently, by one Query."""
+    values = {"partition": keys.partition(image_id), "prefix": keys.PREFIX}
+    page = await store.query(keys.PHOTO_CONSISTENT, values, limit=1)
+    return record(photo_from, page.items[0] if page.items else None)
 
 
 class Photos:
@@ -146,32 +152,32 @@ class Photos:
     async def by_id(
         self, image_id: str, taken_at: datetime | None = None, pattern: AccessPattern = keys.PHOTO
     ) -> Photo | None:
-        """SPARKS-2: with the moment it was taken a point read, without it a Query. `pattern` may read consistently.
+        """SPARKS-2: return a photo, or None. A point read with the capture time; otherwise a Query.
 
-        Others may have written the moment in another form, so that a point read which finds nothing is followed by
-        the Query.
+        Other programs may have stored the time in another form. A point read without a result is therefore followed by
+        the Query. `pattern` may be one that reads consistently.
         """
         sort = None if taken_at is None else keys.sort_key_at(taken_at)
         photo = await self.by_key(image_id, sort, pattern)
         return photo if taken_at is None or photo is None or iso(photo.taken_at) == iso(taken_at) else None
 
     async def by_key(self, image_id: str, sort: str | None, pattern: AccessPattern = keys.PHOTO) -> Photo | None:
-        """SPARKS-2: by the sort key as the table has it; where that is not known, or not right, by the id alone."""
+        """SPARKS-2: return a photo by its stored sort key, or by its id if the key is unknown or outdated."""
         item = None if sort is None else await self._store.get(pattern, keys.photo(image_id, sort))
         if item is None:
             item = await self._lookups.find(pattern, keys.partition(image_id), keys.PREFIX)
         return record(photo_from, item)
 
     async def as_taken(self, image_id: str, moment: str) -> Photo | None:
-        """SPARKS-2: by the moment exactly as the table has it, or not at all."""
+        """SPARKS-2: return a photo by the stored text of its capture time, or None."""
         return record(photo_from, await self._store.get(keys.PHOTO, keys.photo(image_id, keys.sort_key_from(moment))))
 
     async def all(self, span: Span, order: SortOrder, *, leads_on: bool = False) -> Page:
-        """SPARKS-3."""
+        """SPARKS-3: return all photos."""
         pattern = ordered(keys.PHOTOS, order)
         return await read_page(self._store, pattern, [{"partition": keys.TYPE}], span, has_child_reads=leads_on)
 
     async def by_user(self, email: str, span: Span, order: SortOrder, *, leads_on: bool = False) -> Page:
-        """SPARKS-5."""
+        """SPARKS-5: return the photos of a user."""
         pattern, values = ordered(keys.PHOTOS_BY_USER, order), {"partition": email, "prefix": keys.PREFIX}
         return await read_page(self._store, pattern, [values], span, has_child_reads=leads_on)

@@ -1,4 +1,4 @@
-"""Reservations that were never confirmed: their places are given back, and their files removed."""
+"""Expiry and cancellation of upload reservations: returns them to the user's upload limit, and deletes their files."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -22,19 +22,19 @@ from datastore.session.store import Store
 from datastore.session.writes import Action
 
 LIFETIME = timedelta(hours=1)
-# The time in a client's own id may be so far ahead of that of the reservation.
-MOST_AHEAD = timedelta(minutes=5)
-# Of a user at their limit so many of the oldest reservations are looked at, and so many expired ones released at once;
-# the janitor releases the others.
-LOOKED_AT, RELEASED_AT_ONCE = 100, 5
+# The maximum by which the time in a client's own id may be ahead of that of the reservation.
+MAX_CLOCK_SKEW = timedelta(minutes=5)
+# The maximum number of a user's oldest reservations that one request reads, and of expired ones that it releases. The
+# janitor releases the others.
+MAX_READ, MAX_RELEASED = 100, 5
 PAGE = 100
-# Ending a reservation is begun anew when its files changed meanwhile.
-TRIES = 5
+# Attempts to end a reservation whose files change meanwhile.
+ATTEMPTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class ListedReservation:
-    """A reservation as the indexes have it: the id of the photo that it is for, and when it was made."""
+    """A reservation in the indexes: the id of its photo, and the time of its creation."""
 
     image_id: str
     created_at: datetime
@@ -45,99 +45,96 @@ def _listed_from(item: Mapping[str, Any]) -> ListedReservation:
 
 
 class ReservationExpiry:
-    """One method for each access pattern. What has expired by `now` may be released by anybody."""
+    """One method for each access pattern. Any process may release a reservation that has expired at `now`."""
 
     def __init__(self, store: Store, objects: ObjectStore, now: datetime) -> None:
         self._store = store
-        self._removals = FileDeletionOutbox(store, objects)
+        self._outbox = FileDeletionOutbox(store, objects)
         self._now = now
 
-    async def of_user(self, email: str) -> bool:
-        """SPARKS-P1: give the places of what has expired of a user's back; whether there are some, by us or by others.
+    async def release_of_user(self, email: str) -> bool:
+        """SPARKS-P1: release the user's expired reservations. Return whether this or another process released some.
 
-        Their files are left to the janitor, so that nobody waits for that.
+        The janitor deletes their files, so that no request waits for that.
         """
         values = {"partition": email, "prefix": keys.PREFIX}
-        page = await self._store.query(keys.RESERVATIONS_OF_USER, values, limit=LOOKED_AT)
-        gone = 0
-        for listed in filter(self._is_over, readable(_listed_from, page.items)):
-            released = await self._give_back(listed.image_id) is not None
-            # One that stays is damaged: it does not keep the others.
-            if released or await self._store.get(keys.RELEASE, keys.upload(listed.image_id)) is None:
-                gone += 1
-            if gone == RELEASED_AT_ONCE:
+        page = await self._store.query(keys.RESERVATIONS_OF_USER, values, limit=MAX_READ)
+        released = 0
+        for listed in filter(self._is_expired, readable(_listed_from, page.items)):
+            is_released = await self._release(listed.image_id) is not None
+            # A reservation that remains is damaged. The others are released.
+            if is_released or await self._store.get(keys.RELEASE, keys.upload(listed.image_id)) is None:
+                released += 1
+            if released == MAX_RELEASED:
                 break
-        return gone > 0
+        return released > 0
 
     async def expired(self) -> AsyncIterator[str]:
-        """SPARKS-P1: the ids of all reservations that have expired, the oldest first; no younger ones are read than may
-        have.
-        """
+        """SPARKS-P1: yield the ids of all expired reservations, the oldest first. Stops at the first recent id."""
         start: Item | None = None
         while True:
             page = await self._store.query(keys.RESERVATIONS, {"partition": keys.TYPE}, start=start, limit=PAGE)
             for listed in readable(_listed_from, page.items):
-                if self._is_young(listed):
+                if self._is_recent(listed):
                     return
-                if self._is_over(listed):
+                if self._is_expired(listed):
                     yield listed.image_id
             if (start := page.next_start) is None:
                 return
 
-    def _is_over(self, listed: ListedReservation) -> bool:
+    def _is_expired(self, listed: ListedReservation) -> bool:
         return listed.created_at + LIFETIME <= self._now
 
-    def _is_young(self, listed: ListedReservation) -> bool:
+    def _is_recent(self, listed: ListedReservation) -> bool:
         moment = uuid7_moment(listed.image_id)
-        return moment is not None and moment - MOST_AHEAD + LIFETIME > self._now
+        return moment is not None and moment - MAX_CLOCK_SKEW + LIFETIME > self._now
 
     async def release(self, image_id: str) -> bool:
-        """SPARKS-P1: give the place of an expired reservation back, and remove its files.
+        """SPARKS-P1: release an expired reservation, and delete its files.
 
-        False, and nothing is changed, when it is not there (any more), or not expired: whoever may release it at the
-        same time, a place is given back once. Files that cannot be removed now are noted, to be removed later.
+        Return False without a change if there is no such reservation, or it has not expired. Concurrent releases
+        decrement the user's upload count once. After a failed deletion of files an outbox record remains.
         """
-        return await self._finished(image_id, await self._give_back(image_id))
+        return await self._delete_files(image_id, await self._release(image_id))
 
-    async def _finished(self, image_id: str, object_keys: list[str] | None) -> bool:
+    async def _delete_files(self, image_id: str, object_keys: list[str] | None) -> bool:
         if object_keys is None:
             return False
-        await self._removals.finish(image_id, object_keys)
+        await self._outbox.delete_files(image_id, object_keys)
         return True
 
     async def cancel(self, image_id: str, email: str) -> bool:
-        """SPARKS-W1: the same of a reservation of a user's own, at once, whether or not it has expired.
+        """SPARKS-W1: release the user's own reservation, expired or not, and delete its files.
 
-        False, and nothing is changed, without one. A photo that came of it meanwhile stays.
-        Raises `Throttled` when it is being confirmed again and again.
+        Return False without a change if there is none. A photo that was created from it meanwhile remains.
+
+        Raises `Throttled` if other requests confirm the upload at each attempt.
         """
-        for _ in range(TRIES):
+        for _ in range(ATTEMPTS):
             item = await self._store.get(keys.CANCEL_UPLOAD, keys.upload(image_id))
             if item is None or item.get("email") != email:
                 return False
-            object_keys = await self._end_as_read(image_id, item)
+            object_keys = await self._cancel_unchanged(image_id, item)
             if object_keys is not None:
-                return await self._finished(image_id, object_keys)
+                return await self._delete_files(image_id, object_keys)
         raise Throttled("The upload is being confirmed at the same time; try again.")
 
-    async def give_up(self, image_id: str, item: Item) -> bool:
-        """The same of one that was read; its files are left to the janitor. False, and nothing is changed, when it
-        changed meanwhile.
-        """
-        return await self._end_as_read(image_id, item) is not None
+    async def cancel_unchanged(self, image_id: str, item: Item) -> bool:
+        """Release a reservation that was read; the janitor deletes its files. Return False if it changed meanwhile."""
+        return await self._cancel_unchanged(image_id, item) is not None
 
-    async def _end_as_read(self, image_id: str, item: Item) -> list[str] | None:
-        delete = _as_read(image_id, item, keys.IS_OWN_UPLOAD, {"me": item["email"]})
+    async def _cancel_unchanged(self, image_id: str, item: Item) -> list[str] | None:
+        delete = _delete_unchanged(image_id, item, keys.IS_OWN_UPLOAD, {"me": item["email"]})
         return await self._end(keys.CANCEL_UPLOAD, image_id, item, delete)
 
-    async def _give_back(self, image_id: str) -> list[str] | None:
-        """The files that it leaves, which are noted; None where there was nothing to give back."""
-        over, before = {"now": int(self._now.timestamp())}, None
-        for _ in range(TRIES):
+    async def _release(self, image_id: str) -> list[str] | None:
+        """Release an expired reservation. Return its files, which are in the outbox; None if there was none."""
+        values, before = {"now": int(self._now.timestamp())}, None
+        for _ in range(ATTEMPTS):
             item = await self._store.get(keys.RELEASE, keys.upload(image_id))
             if item is None or item == before:
                 return None
-            delete = _as_read(image_id, item, keys.RELEASE.condition, over)
+            delete = _delete_unchanged(image_id, item, keys.RELEASE.condition, values)
             object_keys = await self._end(keys.RELEASE, image_id, item, delete)
             if object_keys is not None:
                 return object_keys
@@ -145,53 +142,53 @@ class ReservationExpiry:
         return None
 
     async def _end(self, pattern: AccessPattern, image_id: str, item: Item, delete: Action) -> list[str] | None:
-        """Give the place of a reservation back, if it can be deleted so. Answers as `_give_back` does."""
-        object_keys = await self._left_by(image_id, item)
-        note = [delete, self._noted(image_id, object_keys)]
+        """Delete a reservation, and decrement its user's upload count. Return its files, or None as `_release`."""
+        object_keys = await self._files_to_delete(image_id, item)
+        actions = [delete, self._outbox_action(image_id, object_keys)]
         owner = user_keys.user(item["email"])
-        give_back = Action(
+        decrement = Action(
             "Update", key=owner, update=keys.DECREMENT_UPLOAD_COUNT, condition=keys.HAS_UPLOADS, values={"one": 1}
         )
         try:
-            await self._store.transact(pattern, [*note, give_back])
+            await self._store.transact(pattern, [*actions, decrement])
         except TransactionCancelled as cancelled:
-            if not await self._is_nobodys(pattern, note, cancelled):
+            if not await self._end_without_user(pattern, actions, cancelled):
                 return None
         return object_keys
 
-    async def _left_by(self, image_id: str, item: Item) -> list[str]:
-        """The files of a reservation, but those of the photo that was made of it before it was made again: a client may
-        have asked a second time, and late.
+    async def _files_to_delete(self, image_id: str, item: Item) -> list[str]:
+        """Return the files of a reservation, without those of a photo of the same id.
+
+        A late repetition of the client's request may have reserved the id again after the photo was created.
         """
         values = {"partition": photo_keys.partition(image_id), "prefix": photo_keys.PREFIX}
         photos = (await self._store.query(photo_keys.PHOTO_CONSISTENT, values, limit=1)).items
-        shown = {photo.get(name) for photo in photos for name in ("originalKey", "thumbnailKey")}
-        return [*incoming(image_id), *sorted(set(item.get("objectKeys") or ()) - shown)]
+        photo_files = {photo.get(name) for photo in photos for name in ("originalKey", "thumbnailKey")}
+        return [*incoming(image_id), *sorted(set(item.get("objectKeys") or ()) - photo_files)]
 
-    def _noted(self, image_id: str, object_keys: list[str]) -> Action:
-        """Instead of the reservation, a note of what is to be removed."""
-        note = {"type": keys.REMOVAL, "id": image_id, "at": iso(self._now), "none": [], "keys": object_keys}
-        # There may be one of the photo's own files: nothing that it names is forgotten.
-        return Action("Update", key=keys.outbox_entry(image_id), update=keys.RECORD_OBJECTS, values=note)
+    def _outbox_action(self, image_id: str, object_keys: list[str]) -> Action:
+        """Return the action that adds files to the outbox record of the id, which may have other files."""
+        record = {"type": keys.REMOVAL, "id": image_id, "at": iso(self._now), "none": [], "keys": object_keys}
+        return Action("Update", key=keys.outbox_entry(image_id), update=keys.RECORD_OBJECTS, values=record)
 
-    async def _is_nobodys(self, pattern: AccessPattern, note: list[Action], cancelled: TransactionCancelled) -> bool:
-        """Whether the place was that of a user who is no more: then it is given back to nobody."""
+    async def _end_without_user(
+        self, pattern: AccessPattern, actions: list[Action], cancelled: TransactionCancelled
+    ) -> bool:
+        """Delete the reservation of a user who no longer exists. Return False if the reservation changed."""
         reservation, _, user = cancelled.reasons
         if "ConditionalCheckFailed" not in (reservation, user):
             raise cancelled
         if reservation == "ConditionalCheckFailed":
             return False
         try:
-            await self._store.transact(pattern, note)
+            await self._store.transact(pattern, actions)
         except TransactionCancelled:
             return False
         return True
 
 
-def _as_read(image_id: str, item: Item, condition: str | None, values: Mapping[str, Any]) -> Action:
-    """Delete a reservation unless files were added to it meanwhile, of which nobody would know any more, or another
-    came in its place.
-    """
+def _delete_unchanged(image_id: str, item: Item, condition: str | None, values: Mapping[str, Any]) -> Action:
+    """Return the action that deletes a reservation, unless it was replaced, or files were added to it."""
     conditions, compared = [condition], dict(values)
     for name in ("objectKeys", "nonce"):
         if name in item:

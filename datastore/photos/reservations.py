@@ -1,4 +1,4 @@
-"""A place that is taken by a photo that is not uploaded yet, and how it is kept."""
+"""Upload reservations: records, and the keys of their files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -12,19 +12,13 @@ from datastore.model.composite_keys import Key
 from datastore.model.timestamps import from_iso, from_seconds, iso, to_seconds
 from datastore.photos.image_types import PictureType
 
-# Of the hash of a photo's reservation and files, which the files' names end with.
+# The length of the hash at the end of the files' names, which covers the reservation and the files.
 DIGITS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """A place that is taken by a photo that is not uploaded yet, and what the photo will be.
-
-    `nonce` is any text that comes once. It tells two reservations of the same id apart: in the names of their files, so
-    that whoever comes late to remove those of the one takes none of the other's, though both are of the same picture.
-
-    `states_when` tells whether the client stated `taken_at`. Where it did not, the picture's own metadata counts.
-    """
+    """A reservation for a photo that is not uploaded yet, with the attributes of the photo."""
 
     image_id: str
     email: str
@@ -34,9 +28,12 @@ class Reservation:
     taken_at: datetime
     created_at: datetime
     expires_at: datetime
+    #: A unique text. It distinguishes two reservations of one id in the names of their files, so that a late deletion
+    #: of the files of one deletes none of the other's, even of the same picture.
     nonce: str
     camera: str | None = None
-    states_when: bool = True
+    #: The client stated `taken_at`. Otherwise the time in the picture's metadata takes precedence.
+    has_stated_time: bool = True
 
 
 def reservation_from(item: Mapping[str, Any]) -> Reservation:
@@ -51,7 +48,7 @@ def reservation_from(item: Mapping[str, Any]) -> Reservation:
         expires_at=from_seconds(item["expires"]),
         nonce=item.get("nonce") or "",
         camera=item.get("camera"),
-        states_when=item.get("statesWhen") is not False,
+        has_stated_time=item.get("statesWhen") is not False,
     )
 
 
@@ -71,13 +68,13 @@ def reservation_item(reservation: Reservation) -> Item:
         "expires": to_seconds(reservation.expires_at),
         "nonce": reservation.nonce or None,
         "camera": reservation.camera,
-        "statesWhen": None if reservation.states_when else False,
+        "statesWhen": None if reservation.has_stated_time else False,
     }
     return {name: value for name, value in item.items() if value is not None}
 
 
-def as_kept(reservation: Reservation) -> Reservation:
-    """A reservation as it will be read again: its moments are kept less exactly than a clock tells them."""
+def as_stored(reservation: Reservation) -> Reservation:
+    """Return a reservation with the precision of times with which it is stored."""
     return replace(
         reservation,
         taken_at=from_iso(iso(reservation.taken_at)),
@@ -87,9 +84,9 @@ def as_kept(reservation: Reservation) -> Reservation:
 
 
 def file_keys(reservation: Reservation, original: bytes, thumbnail: bytes) -> tuple[str, str]:
-    """Where the original and the thumbnail of a photo are kept."""
+    """Return the keys under which the original and the thumbnail of a photo are stored."""
     digest = sha256(reservation.nonce.encode())
     for content in (original, thumbnail):
         digest.update(content)
     name = f"{reservation.image_id}-{digest.hexdigest()[:DIGITS]}"
-    return f"originals/{name}.{reservation.content_type.ending}", f"thumbnails/{name}.jpg"
+    return f"originals/{name}.{reservation.content_type.extension}", f"thumbnails/{name}.jpg"

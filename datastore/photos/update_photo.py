@@ -1,4 +1,4 @@
-"""What a photo says is changed, and photos are deleted, with all that hangs on them."""
+"""Updates of photos' attributes, and the cascade delete of photos."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,10 +14,17 @@ from datastore.keyspace.photos import uploads as upload_keys
 from datastore.keyspace.photos import users as user_keys
 from datastore.model.composite_keys import Key
 from datastore.objects import ObjectStore
-from datastore.photos.face_tags import MOST_FACES, without_face
+from datastore.photos.face_tags import MAX_FACES, without_face
 from datastore.photos.file_deletion_outbox import FileDeletionOutbox, removal_item
 from datastore.photos.lookups import Lookups
-from datastore.photos.optimistic_update import Changed, OptimisticUpdate, of_moment, own, shown_change, until_unchanged
+from datastore.photos.optimistic_update import (
+    ChangedMeanwhile,
+    OptimisticUpdate,
+    faces_update,
+    require_own,
+    require_taken_at,
+    retry_if_changed,
+)
 from datastore.photos.photos import FaceOnPhoto, Photo, photo_from
 from datastore.photos.users import UPLOAD_LIMIT
 from datastore.session.optimistic_locking import updated_record, version_values, versioned_update
@@ -25,12 +32,12 @@ from datastore.session.store import Store
 from datastore.session.writes import Action
 from datastore.tasks import gather_all
 
-# A user who has no place to give back.
+# The user's upload count is 0 already.
 HAS_NONE = "uploadCount < :one"
 
 
 class PhotoChange(NamedTuple):
-    """Attributes of a photo to change, None takes one away; and at which version, if not at any."""
+    """Attributes of a photo to change, of which None removes one, and the expected version, if any."""
 
     changes: Mapping[str, Any]
     expected: int | None = None
@@ -38,82 +45,85 @@ class PhotoChange(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PhotoUpdates:
-    """SPARKS-W1. `me` is the email of the photo's owner, in lower case."""
+    """SPARKS-W1: updates and deletes photos. `email` is the caller's, in lower case."""
 
     store: Store
     lookups: Lookups
     objects: ObjectStore
     now: datetime
 
-    async def update(self, image_id: str, me: str, taken_at: datetime | None, change: PhotoChange) -> Photo:
+    async def update(self, image_id: str, email: str, taken_at: datetime | None, change: PhotoChange) -> Photo:
         """Change attributes of a photo. Raises `NotFound`, `Forbidden` or `Outdated`.
 
-        Where the moment is given that is one write; where others wrote it in another form the photo is found first.
+        With the capture time this is one write. If it is stored in another form, the photo is read first.
         """
         if taken_at is not None:
-            with suppress(Changed):
-                return await self._updated(keys.photo(image_id, keys.sort_key_at(taken_at)), me, change)
-        return await until_unchanged(lambda: self._update(image_id, me, taken_at, change))
+            with suppress(ChangedMeanwhile):
+                return await self._write(keys.photo(image_id, keys.sort_key_at(taken_at)), email, change)
+        return await retry_if_changed(lambda: self._update(image_id, email, taken_at, change))
 
-    async def _update(self, image_id: str, me: str, taken_at: datetime | None, change: PhotoChange) -> Photo:
-        found = await OptimisticUpdate(self.store, self.lookups).photo(image_id)
-        photo = own(of_moment(found, taken_at), me)
-        return await self._updated(photo.key, photo.email, change)
+    async def _update(self, image_id: str, email: str, taken_at: datetime | None, change: PhotoChange) -> Photo:
+        stored = await OptimisticUpdate(self.store, self.lookups).photo(image_id)
+        photo = require_own(require_taken_at(stored, taken_at), email)
+        return await self._write(photo.key, photo.email, change)
 
-    async def _updated(self, key: Key, email: str, change: PhotoChange) -> Photo:
-        """The photo as it is now. Raises `Changed` when there is none at that key, or none of that user."""
+    async def _write(self, key: Key, email: str, change: PhotoChange) -> Photo:
+        """Write a change. Return the changed photo. Raises `ChangedMeanwhile` if the user has no photo of this key."""
         expression, values = versioned_update(change.changes)
         values |= {"me": email, **version_values(change.expected)}
         written = await self.store.update(keys.UPDATE_PHOTO, key, update=expression, **values)
         self.lookups.clear_all()
         if written.item is None or written.item.get("email") != email:
-            raise Changed
-        return updated_record(written, change.expected, change.changes, photo_from, Changed)
+            raise ChangedMeanwhile
+        return updated_record(written, change.expected, change.changes, photo_from, ChangedMeanwhile)
 
     async def delete(
-        self, image_id: str, me: str | None, taken_at: datetime | None, *, is_admin: bool = False
+        self, image_id: str, email: str | None, taken_at: datetime | None, *, is_admin: bool = False
     ) -> Photo | None:
-        """Delete a photo with its faces, and then its files: the photo as it was, or None if there is none.
+        """Delete a photo with its faces, and then its files. Return the photo as it was, or None if there is none.
 
-        Raises `NotFound` for one of another moment, and `Forbidden` for another's, which an admin may delete: its
-        owner gets the place back. Files that cannot be removed now are later, by their note.
+        The photo no longer counts for its owner's upload limit. After a failed deletion of files the outbox record
+        remains, and the files are deleted later.
+
+        Raises `NotFound` for a photo of another capture time, `Forbidden` for another user's photo unless `is_admin`.
         """
-        photo = await until_unchanged(lambda: self._delete(image_id, me, taken_at, is_admin))
+        photo = await retry_if_changed(lambda: self._delete(image_id, email, taken_at, is_admin))
         if photo is not None:
-            await FileDeletionOutbox(self.store, self.objects).finish(
-                image_id, removal_item(photo, self.now)["objectKeys"]
-            )
+            object_keys = removal_item(photo, self.now)["objectKeys"]
+            await FileDeletionOutbox(self.store, self.objects).delete_files(image_id, object_keys)
         return photo
 
-    async def _delete(self, image_id: str, me: str | None, taken_at: datetime | None, is_admin: bool) -> Photo | None:
+    async def _delete(
+        self, image_id: str, email: str | None, taken_at: datetime | None, is_admin: bool
+    ) -> Photo | None:
         current = OptimisticUpdate(self.store, self.lookups)
-        found = of_moment(await current.photo_taken(image_id, taken_at), taken_at)
-        if found is None:
+        stored = require_taken_at(await current.photo_taken(image_id, taken_at), taken_at)
+        if stored is None:
             return None
-        photo = own(found, me, is_admin=is_admin)
-        whole = await current.with_all_faces(photo)
-        if len(whole.faces) > MOST_FACES:  # others tagged them: some faces go before
-            await self._take_off(current, whole, whole.faces[:MOST_FACES])
-            raise Changed
-        await current.commit(keys.DELETE_PHOTO, [_deletion(photo), *await self._with_it(current, whole)])
+        photo = require_own(stored, email, is_admin=is_admin)
+        complete = await current.with_all_faces(photo)
+        if len(complete.faces) > MAX_FACES:  # another program tagged them: some faces are deleted before the photo
+            await self._delete_faces(current, complete, complete.faces[:MAX_FACES])
+            raise ChangedMeanwhile
+        await current.commit(keys.DELETE_PHOTO, [_delete_action(photo), *await self._cascade(current, complete)])
         return photo
 
-    async def _with_it(self, current: OptimisticUpdate, photo: Photo) -> list[Action]:
-        """What a deletion takes with it: faces, their persons' counts, and the user's. And the note of the files."""
-        persons, there, user = await asyncio.gather(
+    async def _cascade(self, current: OptimisticUpdate, photo: Photo) -> list[Action]:
+        """Return the actions that belong to a deletion: faces, persons' counts, the owner's count, and the outbox."""
+        persons, existing, user = await asyncio.gather(
             current.persons(_names(photo, photo.faces)),
-            self._there(current, photo.image_id, photo.faces),
+            self._existing(current, photo.image_id, photo.faces),
             current.get(keys.DELETE_PHOTO, user_keys.user(photo.email)),
         )
         return [
-            *_gone(photo.image_id, photo.faces),
-            *await current.count_changes(persons, [face.person_id for face in there]),
-            await self._given_back(photo.email, user),
-            self._noted(photo),
+            *_face_deletes(photo.image_id, photo.faces),
+            *await current.count_decrements(persons, [face.person_id for face in existing]),
+            await self._upload_count_decrement(photo.email, user),
+            self._outbox_action(photo),
         ]
 
-    def _noted(self, photo: Photo) -> Action:
-        """What is to be removed, beside what a note that is there names: of an upload with the same id."""
+    def _outbox_action(self, photo: Photo) -> Action:
+        """Return the action that adds the files to the outbox record of the id, which may have an upload's files."""
         item = removal_item(photo, self.now)
         values = {"type": item["entityType"], "id": photo.image_id, "at": item["createdAt"], "none": []}
         key = upload_keys.outbox_entry(photo.image_id)
@@ -121,49 +131,52 @@ class PhotoUpdates:
             "Update", key=key, update=upload_keys.RECORD_OBJECTS, values=values | {"keys": item["objectKeys"]}
         )
 
-    async def _given_back(self, email: str, user: Item | None) -> Action:
-        """The user's place. Where no count is kept it begins without the photo: one that was begun meanwhile has it."""
+    async def _upload_count_decrement(self, email: str, user: Item | None) -> Action:
+        """Return the action that subtracts the photo from the user's upload count, or starts a count without it."""
         key = user_keys.user(email)
         if user is None:
             return Action("ConditionCheck", key=key, condition=upload_keys.NOT_EXISTS)
         count, one = user.get("uploadCount"), {"one": 1}
         if count is None:
-            begin = upload_keys.START_COUNT
+            start = upload_keys.START_COUNT
             values = {"partition": email, "prefix": keys.PREFIX}
             counted = await self.store.count(upload_keys.COUNT_PHOTOS, values)
-            kept = {"count": max(0, counted - 1), "limit": UPLOAD_LIMIT, "null": "NULL"}
-            return Action("Update", key=key, update=begin.update, condition=begin.condition, values=kept)
+            initial = {"count": max(0, counted - 1), "limit": UPLOAD_LIMIT, "null": "NULL"}
+            return Action("Update", key=key, update=start.update, condition=start.condition, values=initial)
         if count < 1:
             return Action("ConditionCheck", key=key, condition=HAS_NONE, values=one)
         return Action(
             "Update", key=key, update=upload_keys.DECREMENT_UPLOAD_COUNT, condition=upload_keys.HAS_UPLOADS, values=one
         )
 
-    async def _take_off(self, current: OptimisticUpdate, photo: Photo, faces: Sequence[FaceOnPhoto]) -> None:
-        """Take some faces off a photo, in one transaction."""
+    async def _delete_faces(self, current: OptimisticUpdate, photo: Photo, faces: Sequence[FaceOnPhoto]) -> None:
+        """Delete some faces of a photo in one transaction."""
         after = photo
         for face in faces:
             after = without_face(after, face)
-        there = await self._there(current, photo.image_id, faces)
-        persons = await current.persons(_names(photo, there))
-        counts = await current.count_changes(persons, [face.person_id for face in there])
-        await current.commit(keys.DELETE_PHOTO, [shown_change(photo, after), *_gone(photo.image_id, faces), *counts])
+        existing = await self._existing(current, photo.image_id, faces)
+        persons = await current.persons(_names(photo, existing))
+        counts = await current.count_decrements(persons, [face.person_id for face in existing])
+        actions = [faces_update(photo, after), *_face_deletes(photo.image_id, faces), *counts]
+        await current.commit(keys.DELETE_PHOTO, actions)
 
-    async def _there(self, current: OptimisticUpdate, image_id: str, faces: Sequence[FaceOnPhoto]) -> list[FaceOnPhoto]:
-        """Those of the faces that count: not those that are gone, and still listed or shown by the index."""
-        read = [current.get(keys.DELETE_PHOTO, face_keys.face(face.face_id, image_id)) for face in faces]
-        return [face for face, item in zip(faces, await gather_all(read), strict=True) if item is not None]
+    async def _existing(
+        self, current: OptimisticUpdate, image_id: str, faces: Sequence[FaceOnPhoto]
+    ) -> list[FaceOnPhoto]:
+        """Return the stored faces, without deleted ones that the photo or the index still lists."""
+        reads = [current.get(keys.DELETE_PHOTO, face_keys.face(face.face_id, image_id)) for face in faces]
+        return [face for face, item in zip(faces, await gather_all(reads), strict=True) if item is not None]
 
 
-def _deletion(photo: Photo) -> Action:
+def _delete_action(photo: Photo) -> Action:
     values = {"me": photo.email, "revision": photo.revision, "nothing": "NULL"}
     return Action("Delete", key=photo.key, condition=keys.OWN_UNCHANGED, values=values)
 
 
-def _gone(image_id: str, faces: Iterable[FaceOnPhoto]) -> list[Action]:
+def _face_deletes(image_id: str, faces: Iterable[FaceOnPhoto]) -> list[Action]:
     return [Action("Delete", key=face_keys.face(face.face_id, image_id)) for face in faces]
 
 
 def _names(photo: Photo, faces: Iterable[FaceOnPhoto]) -> dict[str, str | None]:
-    """Whose the faces are, each with the last known name."""
+    """Return the last known names of the faces' persons, by id."""
     return {face.person_id: photo.person_names.get(face.person_id) for face in faces}

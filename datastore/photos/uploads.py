@@ -1,13 +1,13 @@
-"""Uploads: places that are reserved for photos, and how an uploaded file becomes a photo.
+"""Completion of uploads: checks the uploaded files of a reservation, and turns them into a photo.
 
-A reservation lasts an hour. Its files go to `incoming/<imageId>/`, where their owner may replace them; a photo's files
-are written by us, as they were checked, to where nobody can upload.
+A reservation lasts an hour. Its files are uploaded to `incoming/<imageId>/`, where their owner may replace them. The
+gateway writes the checked files of a photo under keys to which no client can upload.
 """
 
 import asyncio
 import logging
 from asyncio import Task
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -15,55 +15,35 @@ from typing import Any
 
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.records import record
-from datastore.errors import BadUserInput, Conflict, DomainError, NotFound, Throttled
+from datastore.errors import BadUserInput, DomainError, NotFound, Throttled
 from datastore.keyspace.photos import photos as photo_keys
 from datastore.keyspace.photos import uploads as keys
-from datastore.keyspace.photos import users as user_keys
 from datastore.model.timestamps import from_iso, iso
-from datastore.objects import NO_CLAIMS, UPLOAD_LIFETIME, ObjectStore, UploadTarget
+from datastore.objects import ObjectStore
 from datastore.photos.capture_time import taken_at
 from datastore.photos.decoder_pool import DecoderPool
 from datastore.photos.file_deletion_outbox import incoming
-from datastore.photos.image_types import Picture, PictureType, RefusalReason, check_shape, refused
+from datastore.photos.image_types import Picture, PictureType, RefusalReason, check_shape, refusal
 from datastore.photos.metadata import Facts
-from datastore.photos.photos import Photo, photo_from, photo_item
+from datastore.photos.photos import Photo, photo_item, photo_with_id
 from datastore.photos.reservation_expiry import ReservationExpiry
-from datastore.photos.reservations import Reservation, as_kept, file_keys, reservation_from, reservation_item
-from datastore.photos.upload_tokens import claims
-from datastore.photos.users import UPLOAD_LIMIT, no_photo_user
+from datastore.photos.reservations import Reservation, file_keys, reservation_from
+from datastore.photos.upload_reservations import MAX_ORIGINAL_BYTES, MAX_THUMBNAIL_BYTES
 from datastore.session.store import Store
 from datastore.session.writes import Action
 
-MOST_ORIGINAL_BYTES, MOST_THUMBNAIL_BYTES = 25 * 2**20, 512 * 2**10
 ORIGINAL, THUMBNAIL = "original", "thumbnail"
-# Reserving is begun anew when what stood in its way is gone: a count that was not kept, expired reservations.
-TRIES = 5
-# What a client may say of a photo, by its name in the API.
-FIELDS = {
-    "content_type": "contentType",
-    "description": "description",
-    "tags": "tags",
-    "taken_at": "takenAt",
-    "camera": "camera",
-}
+# Attempts to confirm an upload to which other requests add files meanwhile.
+ATTEMPTS = 5
 
 logger = logging.getLogger(__name__)
-# What goes on when its caller has gone away; the loop itself keeps no hold of it.
-_endings: set[Task[None]] = set()
+# Tasks that continue after their caller was cancelled. The event loop itself keeps only weak references.
+_cleanup_tasks: set[Task[None]] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class PhotoUpload:
-    """A reservation, and where to upload its two files."""
-
-    reservation: Reservation
-    original: UploadTarget
-    thumbnail: UploadTarget
-
-
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """A photo that is not in the library yet, and its files."""
+class CheckedUpload:
+    """A photo that is not stored yet, and its files."""
 
     photo: Photo
     original: bytes
@@ -71,10 +51,10 @@ class Checked:
 
 
 class Uploads:
-    """One method for each access pattern. What has expired by `now` counts as gone, whether or not it is released.
+    """One method for each access pattern. A reservation that has expired at `now` counts as deleted.
 
-    `open_store` gives a store with time of its own, for what is still to be done when the caller has gone away.
-    `keeps_metadata` tells whether originals are stored as they are uploaded, instead of without their metadata.
+    `open_store` opens a store with its own deadline for the cleanup after a cancelled call. With `keeps_metadata`
+    originals are stored with their metadata.
     """
 
     def __init__(
@@ -93,216 +73,111 @@ class Uploads:
         self._pictures = pictures
         self._now = now
         self._keeps_metadata = keeps_metadata
-        self._releases = ReservationExpiry(store, objects, now)
-
-    async def reserve(
-        self,
-        wanted: Reservation,
-        *,
-        chosen: bool,
-        said: Collection[str] = (),
-        uploader: Mapping[str, str] = NO_CLAIMS,
-    ) -> PhotoUpload:
-        """SPARKS-W1: take a place. One's own reservation of the same id is answered as it stands, with fresh URLs.
-
-        `chosen`: whether the id is the client's own, and may have been used before. `said` names what the client said
-        of the photo: the reservation there is must say the same. `uploader` is whose budget uploads are charged to
-        (`upload_tokens.uploader_claims`).
-        Raises `NotFound` for a user who has not entered the library, `Conflict` at their limit, for an id that is
-        another's or a photo's and for a reservation that says something else, and what the object store raises when it
-        takes no uploads.
-        """
-        wanted = as_kept(wanted)
-        upload, user = await self._upload(wanted, uploader), None
-        if chosen and await self._photo(wanted.image_id) is not None:
-            raise _taken(wanted.image_id)
-        for left in reversed(range(TRIES)):
-            try:
-                await self._store.transact(keys.CREATE_PHOTO, _reserving(wanted, chosen=chosen))
-            except Throttled:
-                # Others of the user's uploads come at the same time, and each changes the one count.
-                if not left:
-                    raise
-            except TransactionCancelled as cancelled:
-                user = cancelled.items[0] or user
-                standing = await self._clear_the_way(wanted, cancelled)
-                if standing is not None:
-                    _check_same(wanted, standing, said)
-                    return await self._upload(standing, uploader)
-            else:
-                return upload
-        # An index that lags tells of reservations that were released already.
-        raise _full(user or {}, retryable=True)
-
-    async def _upload(self, reservation: Reservation, uploader: Mapping[str, str]) -> PhotoUpload:
-        original, thumbnail = incoming(reservation.image_id)
-        target = partial(self._target, reservation, claims(reservation) | dict(uploader))
-        return PhotoUpload(
-            reservation,
-            await target(original, reservation.content_type, MOST_ORIGINAL_BYTES),
-            await target(thumbnail, PictureType.JPEG, MOST_THUMBNAIL_BYTES),
-        )
-
-    async def _target(
-        self, reservation: Reservation, claims: Mapping[str, str], key: str, content_type: PictureType, most: int
-    ) -> UploadTarget:
-        lifetime = min(UPLOAD_LIFETIME, reservation.expires_at - self._now)
-        return await self._objects.upload(
-            key, content_type=content_type.value, most_bytes=most, now=self._now, lifetime=lifetime, claims=claims
-        )
-
-    async def _clear_the_way(self, wanted: Reservation, cancelled: TransactionCancelled) -> Reservation | None:
-        """The reservation that stands in the way and is the one that is wanted, or None: to try again.
-
-        Raises what the caller is told when nothing can be done about what stands in the way.
-        """
-        user, place, *removal = [reason == "ConditionalCheckFailed" for reason in cancelled.reasons]
-        there = record(reservation_from, cancelled.items[1]) if place else None
-        if there is not None:
-            return await self._standing(wanted, there)
-        if any(removal):
-            raise _leaving(wanted.image_id) from cancelled
-        if not user:
-            raise cancelled
-        await self._make_room(wanted.email, cancelled.items[0])
-        return None
-
-    async def _standing(self, wanted: Reservation, there: Reservation) -> Reservation | None:
-        if self._is_over(there):
-            await self._releases.release(there.image_id)
-            return None
-        if there.email != wanted.email:
-            raise _taken(wanted.image_id)
-        return there
-
-    def _is_over(self, reservation: Reservation) -> bool:
-        return reservation.expires_at <= self._now
-
-    async def _make_room(self, email: str, user: Mapping[str, Any] | None) -> None:
-        """Do what lets a user take a place who could not. Raises `NotFound` and `Conflict` when nothing does."""
-        if user is None:
-            raise no_photo_user()
-        if user.get("uploadCount") is None:
-            await self._begin_counting(email)
-        elif user.get("uploadLimit") is None:
-            at = user_keys.user(email)
-            await self._store.update(keys.SET_LIMIT, at, limit=UPLOAD_LIMIT, null="NULL")
-        elif not await self._releases.of_user(email):
-            raise _full(user)
-
-    async def _begin_counting(self, email: str) -> None:
-        """SPARKS-P1. Of several that count at once the first one's count holds."""
-        count = await self._store.count(keys.COUNT_PHOTOS, {"partition": email, "prefix": photo_keys.PREFIX})
-        at = user_keys.user(email)
-        await self._store.update(keys.START_COUNT, at, count=count, limit=UPLOAD_LIMIT, null="NULL")
-
-    async def cancel(self, image_id: str, email: str) -> bool:
-        """SPARKS-W1: see `ReservationExpiry`."""
-        return await self._releases.cancel(image_id, email)
+        self._expiry = ReservationExpiry(store, objects, now)
 
     async def complete(self, image_id: str, email: str) -> Photo:
-        """SPARKS-W1: make a photo of a reservation whose original was uploaded. One that is made already is answered.
+        """SPARKS-W1: create the photo of a reservation from its uploaded files. Return an existing photo of the id.
 
-        Raises `NotFound` without a reservation of the user's that is good, `BadUserInput` for what is wrong with the
-        files: the reservation stays then, and they can be uploaded again.
+        Raises `NotFound` if the user has no such reservation, `BadUserInput` for a fault in the files: then the
+        reservation remains, and they can be uploaded again.
         """
         item = await self._store.get(keys.COMPLETE_PHOTO, keys.upload(image_id))
         reservation = record(reservation_from, item)
-        # Looked for in any case: an id that is a photo's by now may have been reserved again at the last moment.
+        # Read in any case: the id of an existing photo may have been reserved again by a late repetition.
         photo = await self._photo(image_id)
         if photo is not None and photo.email == email:
             if item is not None and reservation is not None and reservation.email == email:
-                # The place that the id took again although its photo is there; else it would be held for an hour.
-                await self._releases.give_up(image_id, item)
+                # Release the second reservation now, which would count for an hour.
+                await self._expiry.cancel_unchanged(image_id, item)
             else:
-                # The first time may have been cut off before, and what was uploaded since is nobody's.
+                # An earlier call may have been interrupted before it deleted the uploaded files.
                 await self._remove(image_id, incoming(image_id))
             return photo
-        if photo is not None or reservation is None or reservation.email != email or self._is_over(reservation):
+        if photo is not None or reservation is None or reservation.email != email or self._is_expired(reservation):
             raise no_upload()
-        async with self._pictures.room(email):
-            upload = await self._checked(reservation)
-            known = None if upload is None else await self._keep(upload)
-        if upload is None or known is None:
-            return await self._confirmed_by_another(reservation)
-        return await self._confirmed(upload.photo, known)
+        async with self._pictures.file_slot(email):
+            upload = await self._check(reservation)
+            object_keys = None if upload is None else await self._store_files(upload)
+        if upload is None or object_keys is None:
+            return await self._photo_of_other_request(reservation)
+        return await self._confirm(upload.photo, object_keys)
 
     async def _photo(self, image_id: str) -> Photo | None:
-        values = {"partition": photo_keys.partition(image_id), "prefix": photo_keys.PREFIX}
-        page = await self._store.query(photo_keys.PHOTO_CONSISTENT, values, limit=1)
-        return record(photo_from, page.items[0] if page.items else None)
+        return await photo_with_id(self._store, image_id)
 
-    async def _checked(self, reservation: Reservation) -> Checked | None:
-        """What is uploaded, checked; None when it is gone, because others made the photo of it meanwhile."""
-        at_original, at_thumbnail = incoming(reservation.image_id)
-        original = await self._read(ORIGINAL, at_original, MOST_ORIGINAL_BYTES)
+    def _is_expired(self, reservation: Reservation) -> bool:
+        return reservation.expires_at <= self._now
+
+    async def _check(self, reservation: Reservation) -> CheckedUpload | None:
+        """Read and check the uploaded files; None if another request created the photo and deleted them."""
+        original_key, thumbnail_key = incoming(reservation.image_id)
+        original = await self._read(ORIGINAL, original_key, MAX_ORIGINAL_BYTES)
         if original is None:
             if await self._photo(reservation.image_id) is not None:
                 return None
-            raise refused(ORIGINAL, RefusalReason.NOT_UPLOADED, "has not been uploaded yet.")
-        examine = partial(self._pictures.examine, whose=reservation.email)
+            raise refusal(ORIGINAL, RefusalReason.NOT_UPLOADED, "has not been uploaded yet.")
+        examine = partial(self._pictures.examine, user=reservation.email)
         picture = await examine(ORIGINAL, original, reservation.content_type)
-        small = await self._read(THUMBNAIL, at_thumbnail, MOST_THUMBNAIL_BYTES)
-        given = small and await examine(THUMBNAIL, small, PictureType.JPEG)
-        if given:
-            check_shape(given, picture)
-        thumbnail = given.thumbnail if given else picture.thumbnail
+        uploaded = await self._read(THUMBNAIL, thumbnail_key, MAX_THUMBNAIL_BYTES)
+        small = uploaded and await examine(THUMBNAIL, uploaded, PictureType.JPEG)
+        if small:
+            check_shape(small, picture)
+        thumbnail = small.thumbnail if small else picture.thumbnail
         stored = original if self._keeps_metadata else picture.content
-        photo = self._with_facts(self._made(reservation, picture, stored, thumbnail), reservation, picture.facts)
-        return Checked(photo, stored, thumbnail)
+        photo = self._with_facts(self._new_photo(reservation, picture, stored, thumbnail), reservation, picture.facts)
+        return CheckedUpload(photo, stored, thumbnail)
 
-    async def _read(self, file: str, key: str, most_bytes: int) -> bytes | None:
+    async def _read(self, file: str, key: str, max_bytes: int) -> bytes | None:
         try:
-            return await self._objects.read(key, most_bytes=most_bytes)
+            return await self._objects.read(key, most_bytes=max_bytes)
         except BadUserInput:
-            raise refused(file, RefusalReason.TOO_LARGE, f"may have at most {most_bytes:,} bytes.") from None
+            raise refusal(file, RefusalReason.TOO_LARGE, f"may have at most {max_bytes:,} bytes.") from None
 
-    async def _keep(self, upload: Checked) -> set[str] | None:
-        """Write the files of a photo to where they stay. What is written is what was checked, whatever is uploaded
-        meanwhile, and each content has a key of its own: of several who confirm at once nobody writes over another's.
+    async def _store_files(self, upload: CheckedUpload) -> set[str] | None:
+        """Write the checked files of a photo. Return all file keys of the reservation; None if it no longer exists.
 
-        The reservation knows the keys before, so that whoever ends it can remove the files. Answers all that it knows;
-        None, and nothing is written, when there is no such reservation any more.
+        Each content has its own key, so that concurrent confirmations do not overwrite each other's files. The keys are
+        added to the reservation first, so that the process that ends it can delete the files.
         """
         photo = upload.photo
         own = {photo.original_key, photo.thumbnail_key}
         written = await self._store.update(
-            keys.COMPLETE_PHOTO, keys.upload(photo.image_id), keys=own, **self._open_values(photo.email)
+            keys.COMPLETE_PHOTO, keys.upload(photo.image_id), keys=own, **self._condition_values(photo.email)
         )
         if not written.ok or written.item is None:
             return None
         await self._write(upload)
         return set(written.item["objectKeys"])
 
-    async def _write(self, upload: Checked) -> None:
-        """A thread writes on when the caller has gone away; whoever ended the reservation may be done by then."""
-        writing = asyncio.create_task(self._written(upload))
+    async def _write(self, upload: CheckedUpload) -> None:
+        """Write the files. If the caller is cancelled, clean up after the writes, which continue in their threads."""
+        writing = asyncio.create_task(self._write_both(upload))
         try:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
-            ending = asyncio.create_task(self._end_writing(writing, upload.photo))
-            _endings.add(ending)
-            ending.add_done_callback(_endings.discard)
+            cleanup = asyncio.create_task(self._clean_up(writing, upload.photo))
+            _cleanup_tasks.add(cleanup)
+            cleanup.add_done_callback(_cleanup_tasks.discard)
             raise
 
-    async def _written(self, upload: Checked) -> None:
+    async def _write_both(self, upload: CheckedUpload) -> None:
         photo = upload.photo
         await self._objects.write(photo.original_key, upload.original, content_type=photo.content_type or "")
         await self._objects.write(photo.thumbnail_key, upload.thumbnail, content_type=PictureType.JPEG.value)
 
-    async def _end_writing(self, writing: Task[None], photo: Photo) -> None:
+    async def _clean_up(self, writing: Task[None], photo: Photo) -> None:
         await asyncio.gather(writing, return_exceptions=True)
-        later = Uploads(self._open_store(), self._objects, self._pictures, self._now, self._open_store)
+        uploads = Uploads(self._open_store(), self._objects, self._pictures, self._now, self._open_store)
         try:
-            await later._take_back(photo)
-        except Exception as problem:  # there is nobody to be told
-            logger.warning("Files of the upload %s may stay: %s", photo.image_id, type(problem).__name__)
+            await uploads._remove_unused_files(photo)
+        except Exception as problem:  # the caller was cancelled: no caller receives the error
+            logger.warning("Files of the upload %s may remain: %s", photo.image_id, type(problem).__name__)
 
-    def _open_values(self, email: str) -> dict[str, Any]:
-        """What `COMPLETE_PHOTO`'s condition compares with."""
+    def _condition_values(self, email: str) -> dict[str, Any]:
+        """Return the values of `COMPLETE_PHOTO`'s condition."""
         return {"me": email, "now": int(self._now.timestamp())}
 
-    def _made(self, reservation: Reservation, picture: Picture, original: bytes, thumbnail: bytes) -> Photo:
+    def _new_photo(self, reservation: Reservation, picture: Picture, original: bytes, thumbnail: bytes) -> Photo:
         original_key, thumbnail_key = file_keys(reservation, original, thumbnail)
         return Photo(
             key=photo_keys.photo(reservation.image_id, photo_keys.sort_key_at(reservation.taken_at)),
@@ -334,97 +209,66 @@ class Uploads:
             keeps_metadata=self._keeps_metadata,
         )
 
-    async def _confirmed(self, photo: Photo, known: set[str]) -> Photo:
-        """`known` are the files that the reservation knows. Those of other tries are nobody's from now on.
+    async def _confirm(self, photo: Photo, object_keys: set[str]) -> Photo:
+        """Replace the reservation, with its file keys `object_keys`, by the photo. Delete the files of other attempts.
 
-        Raises `Throttled` when others try again and again meanwhile.
+        Raises `Throttled` if other requests add files at each attempt.
         """
-        for _ in range(TRIES):
+        for _ in range(ATTEMPTS):
             try:
-                await self._store.transact(keys.COMPLETE_PHOTO, self._confirming(photo, known))
+                await self._store.transact(keys.COMPLETE_PHOTO, self._confirm_actions(photo, object_keys))
             except TransactionCancelled as cancelled:
                 if "ConditionalCheckFailed" not in cancelled.reasons:
                     raise
-                now_known = set((cancelled.items[0] or {}).get("objectKeys") or ())
-                if photo.original_key not in now_known or now_known == known:
-                    return await self._confirmed_by_another(photo)
-                known = now_known
+                stored = set((cancelled.items[0] or {}).get("objectKeys") or ())
+                if photo.original_key not in stored or stored == object_keys:
+                    return await self._photo_of_other_request(photo)
+                object_keys = stored
             else:
-                others = known - {photo.original_key, photo.thumbnail_key}
+                others = object_keys - {photo.original_key, photo.thumbnail_key}
                 await self._remove(photo.image_id, [*incoming(photo.image_id), *others])
                 return photo
-        raise Throttled("The upload is being confirmed by others at the same time; try again.")
+        raise Throttled("Other requests are confirming the upload at the same time; try again.")
 
     async def _remove(self, image_id: str, object_keys: Collection[str]) -> None:
-        """Whoever waits for something else is not told when files stay."""
+        """Delete files. A failure is logged: it does not fail the caller's request."""
         try:
             await self._objects.delete(object_keys)
         except DomainError as problem:
-            logger.warning("Files of the upload %s could not be removed: %s", image_id, problem)
+            logger.warning("Files of the upload %s could not be deleted: %s", image_id, problem)
 
-    def _confirming(self, photo: Photo, known: set[str]) -> list[Action]:
-        values = self._open_values(photo.email) | {"known": known}
+    def _confirm_actions(self, photo: Photo, object_keys: set[str]) -> list[Action]:
+        values = self._condition_values(photo.email) | {"known": object_keys}
         condition = f"{keys.COMPLETE_PHOTO.condition} AND {keys.SAME_OBJECTS}"
         return [
             Action("Delete", key=keys.upload(photo.image_id), condition=condition, values=values),
             Action("Put", item=photo_item(photo), condition=keys.NOT_EXISTS),
         ]
 
-    async def _confirmed_by_another(self, wanted: Photo | Reservation) -> Photo:
-        """Of two that confirm at once the second answers the first one's photo."""
-        if isinstance(wanted, Photo):
-            await self._take_back(wanted)
-        there = await self._photo(wanted.image_id)
-        if there is None or there.email != wanted.email:
-            raise no_upload()
-        return there
+    async def _photo_of_other_request(self, upload: Photo | Reservation) -> Photo:
+        """Return the photo that a concurrent request created from the reservation. Raises `NotFound` if there is none.
 
-    async def _take_back(self, photo: Photo) -> None:
-        """Remove the files of a photo that is not made: its reservation may have been released, and its files removed,
-        before these were written. A reservation that knows them still looks after them, and others may confirm it.
+        Deletes the unused files of this request.
+        """
+        if isinstance(upload, Photo):
+            await self._remove_unused_files(upload)
+        stored = await self._photo(upload.image_id)
+        if stored is None or stored.email != upload.email:
+            raise no_upload()
+        return stored
+
+    async def _remove_unused_files(self, photo: Photo) -> None:
+        """Delete the files of a photo that was not created, unless its reservation or another photo has them.
+
+        The files may have been written after the reservation was released and its files were deleted.
         """
         reservation = await self._store.get(keys.COMPLETE_PHOTO, keys.upload(photo.image_id)) or {}
-        # Read after it: where it is gone, whether these are the files of what came of it is decided.
-        there = await self._photo(photo.image_id)
-        shown = (there.original_key, there.thumbnail_key) if there else ()
+        # Read after the reservation: once that is deleted, the files of the photo no longer change.
+        stored = await self._photo(photo.image_id)
+        used = (stored.original_key, stored.thumbnail_key) if stored else ()
         own = {photo.original_key, photo.thumbnail_key}
-        await self._remove(photo.image_id, own.difference(shown, reservation.get("objectKeys") or ()))
-
-
-def _reserving(reservation: Reservation, *, chosen: bool) -> list[Action]:
-    count = Action(
-        "Update",
-        key=user_keys.user(reservation.email),
-        update=keys.CREATE_PHOTO.update,
-        condition=keys.CREATE_PHOTO.condition,
-        values={"one": 1},
-    )
-    place = Action("Put", item=reservation_item(reservation), condition=keys.NOT_EXISTS)
-    # The files of an earlier photo or upload with this id may be about to be removed.
-    removal = Action("ConditionCheck", key=keys.outbox_entry(reservation.image_id), condition=keys.NOT_EXISTS)
-    return [count, place, removal] if chosen else [count, place]
+        await self._remove(photo.image_id, own.difference(used, reservation.get("objectKeys") or ()))
 
 
 def no_upload() -> NotFound:
     return NotFound("There is no such upload, or it has expired: createPhoto comes first.")
-
-
-def _check_same(wanted: Reservation, there: Reservation, said: Collection[str]) -> None:
-    for name in said:
-        if getattr(wanted, name) != getattr(there, name):
-            field = FIELDS[name]
-            raise Conflict(f"The upload {there.image_id} is reserved with another `{field}`.", field=field)
-
-
-def _taken(image_id: str) -> Conflict:
-    return Conflict(f"The id {image_id!r} is taken.")
-
-
-def _leaving(image_id: str) -> Conflict:
-    return Conflict(f"The files of an earlier upload {image_id!r} are being removed; try again later.", retryable=True)
-
-
-def _full(user: Mapping[str, Any], **details: Any) -> Conflict:
-    limit = UPLOAD_LIMIT if user.get("uploadLimit") is None else int(user["uploadLimit"])
-    photos = "1 photo" if limit == 1 else f"{limit} photos"
-    return Conflict(f"You may have at most {photos}, uploads on their way included.", limit=limit, **details)

@@ -1,4 +1,4 @@
-"""Those who upload photos: what one is, and how the table keeps it."""
+"""Users of the photo library: records, reads and writes."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,17 +16,18 @@ from datastore.session.optimistic_locking import updated_record, version_of, ver
 from datastore.session.pagination import Page, SortOrder, Span, ordered, read_page
 from datastore.session.store import Store
 
-# How many photos one may have, when nobody said otherwise.
+# The default maximum number of photos of a user.
 UPLOAD_LIMIT = 100
 
 
 @dataclass(frozen=True, slots=True)
 class PhotoUser:
-    """Somebody who uploads photos. `upload_count` counts reservations too; None where it is not kept yet."""
+    """A user who uploads photos."""
 
     email: str
     display_name: str
     upload_limit: int
+    #: The number of photos and reservations. None if they have not been counted yet.
     upload_count: int | None
     created_at: datetime
     version: int = 0
@@ -51,23 +52,26 @@ class PhotoUsers:
         self._now = now
 
     async def by_email(self, email: str, pattern: AccessPattern = keys.PHOTO_USER) -> PhotoUser | None:
-        """SPARKS-1. `pattern` may be the one that reads consistently."""
+        """SPARKS-1: return a user, or None. `pattern` may be one that reads consistently."""
         return record(photo_user_from, await self._store.get(pattern, keys.user(email)))
 
     async def all(self, span: Span, order: SortOrder) -> Page:
-        """SPARKS-4."""
+        """SPARKS-4: return all users."""
         return await read_page(self._store, ordered(keys.PHOTO_USERS, order), [{"partition": keys.TYPE}], span)
 
     async def create(self, email: str, *, display_name: str, upload_limit: int = UPLOAD_LIMIT) -> PhotoUser:
-        """SPARKS-W1: a user enters the library; one who is there already is answered as they stand."""
+        """SPARKS-W1: create a user. Return the existing user, unchanged, if there is one."""
         item = _new_item(email, self._now) | {"displayName": display_name, "uploadLimit": upload_limit}
         written = await self._store.put(keys.CREATE_PHOTO_USER, item)
         user = record(photo_user_from, written.item or item)
-        assert user is not None, "There is an item."
+        assert user is not None, "The item exists."
         return user
 
     async def update(self, email: str, changes: Mapping[str, Any], expected: int | None = None) -> PhotoUser:
-        """SPARKS-W1: change attributes. Raises `NotFound` when there is no such user, and `Outdated`."""
+        """SPARKS-W1: change attributes. Return the changed user.
+
+        Raises `NotFound` if there is no such user, `Outdated` if the stored version is not the expected one.
+        """
         expression, values = versioned_update(changes)
         values |= version_values(expected)
         written = await self._store.update(keys.UPDATE_PHOTO_USER, keys.user(email), update=expression, **values)
@@ -75,7 +79,7 @@ class PhotoUsers:
 
 
 def no_photo_user() -> NotFound:
-    """What a caller is told who uploads before they entered the library."""
+    """Return the error for a user without a profile in the photo library."""
     return NotFound("There is no such user in the photo library: createPhotoUser comes first.")
 
 

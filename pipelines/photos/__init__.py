@@ -1,1 +1,1 @@
-"""What works behind the photo library: its janitor, and the pictures of the demo."""
+"""Background jobs of the photo library: the janitor, and the removal of metadata from stored photos."""

@@ -1,4 +1,4 @@
-"""Gives back, once a minute, the places of uploads that were never confirmed, and removes files that nobody shows."""
+"""The janitor of the photo library: releases expired upload reservations and deletes unused files once a minute."""
 
 import logging
 from collections.abc import Awaitable, Callable
@@ -18,45 +18,43 @@ logger = logging.getLogger(__name__)
 
 
 class Janitor:
-    """Any number of processes may have one: what one did the others find done. `open_store` is asked for each piece
-    of work, which has a deadline of its own.
-    """
+    """The periodic cleanup. Any number of processes may run one. `open_store` opens a store for each piece of work."""
 
     def __init__(self, open_store: Callable[[], Store], objects: ObjectStore, *, now: Callable[[], datetime]) -> None:
         self._open_store = open_store
         self._objects = objects
         self._now = now
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Clean up every `EVERY_SECONDS` until cancelled."""
         await every(EVERY_SECONDS, self.tidy)
 
     async def tidy(self) -> None:
-        """Once: what fails is told in the log, does not keep the rest, and is tried again the next time."""
-        await _tried("Uploads that have expired", self.release_expired)
+        """Clean up once. A failed job is logged, does not stop the others, and is retried the next time."""
+        await _try("Expired uploads", self.release_expired)
         if not isinstance(self._objects, NoObjects):
-            await _tried("Files of deleted photos", self._remove_files)
-            await _tried("Old uploads", self._objects.sweep)
+            await _try("Files of deleted photos", self._remove_files)
+            await _try("Old uploads", self._objects.sweep)
 
     async def _remove_files(self) -> None:
-        await FileDeletionOutbox(self._open_store(), self._objects, self._told).finish_all()
+        await FileDeletionOutbox(self._open_store(), self._objects, self._logged).process_all()
 
     async def release_expired(self) -> int:
-        """How many places were given back."""
+        """Release all expired reservations. Return the number of those that this process released."""
         released = 0
-        found = ReservationExpiry(self._open_store(), self._objects, self._now())
-        async for image_id in found.expired():
-            one = ReservationExpiry(self._open_store(), self._objects, self._now())
+        listing = ReservationExpiry(self._open_store(), self._objects, self._now())
+        async for image_id in listing.expired():
+            expiry = ReservationExpiry(self._open_store(), self._objects, self._now())
             try:
-                released += await one.release(image_id)
-            except Exception as problem:  # whatever is wrong with one, it does not keep the others
-                logger.warning("An upload that has expired stays for now: %s", type(problem).__name__)
+                released += await expiry.release(image_id)
+            except Exception as problem:  # a failure must not stop the release of the others
+                logger.warning("An expired upload was not released; retrying later: %s", type(problem).__name__)
         return released
 
 
-async def _tried(what: str, work: Callable[[], Awaitable[object]]) -> None:
+async def _try(subject: str, job: Callable[[], Awaitable[object]]) -> None:
     try:
-        await work()
+        await job()
     except Exception as problem:  # a table may be missing until the next start
-        logger.warning("%s stay for now: %s", what, without_emails(str(problem)))
+        logger.warning("%s could not be cleaned up; retrying later: %s", subject, without_emails(str(problem)))

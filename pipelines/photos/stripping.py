@@ -1,9 +1,8 @@
 """Removes the metadata from the files of photos that were stored with it, page by page.
 
-A file is replaced under its own key by one write, which S3 and a folder make atomic. The photo is marked before, so
-that strangers are not shown the original, and the mark goes after. Whoever is killed in between leaves a photo that the
-next run finishes: each step may be repeated. After each page the run notes where it stands, and the next continues
-there.
+A file is replaced under its own key by one atomic write. The photo is marked before, so that other users cannot
+download the original, and unmarked after. A killed run leaves a photo that the next run completes: each step is
+idempotent. The run stores a checkpoint after each page, from which the next run continues.
 """
 
 import asyncio
@@ -21,19 +20,19 @@ from datastore.keyspace.photos import stripping as keys
 from datastore.objects import ObjectStore
 from datastore.photos.metadata import Damaged, Separated, content_type, separate
 from datastore.photos.photos import Photo, file_attribute, photo_from
-from datastore.photos.uploads import MOST_ORIGINAL_BYTES
+from datastore.photos.upload_reservations import MAX_ORIGINAL_BYTES
 from datastore.session.store import Store
 from datastore.tasks import gather_all
 
 PAGE = 100
-# Each holds a file of 25 MB at most, and a copy without its metadata.
-AT_ONCE = 4
+# Each photo takes the memory of a file of up to 25 MB, and of a copy without its metadata.
+CONCURRENCY = 4
 
 logger = logging.getLogger(__name__)
 
 
 class StrippingOutcome(StrEnum):
-    """What became of a photo's files."""
+    """The outcome for the files of a photo."""
 
     STRIPPED = "stripped"
     CLEAN = "clean"
@@ -41,12 +40,12 @@ class StrippingOutcome(StrEnum):
     UNREADABLE = "unreadable"
 
 
-# Of the two files of a photo the outcome that comes first here is the photo's.
-GRAVEST = (StrippingOutcome.UNREADABLE, StrippingOutcome.MISSING, StrippingOutcome.STRIPPED, StrippingOutcome.CLEAN)
+# The outcome of a photo is the first of these that one of its two files has.
+BY_SEVERITY = (StrippingOutcome.UNREADABLE, StrippingOutcome.MISSING, StrippingOutcome.STRIPPED, StrippingOutcome.CLEAN)
 
 
 class _File(NamedTuple):
-    """What there is to do about a file, and the file without its metadata if it can be read."""
+    """The outcome for a file, and the file without its metadata if it can be read."""
 
     outcome: StrippingOutcome
     bare: Separated | None = None
@@ -54,7 +53,7 @@ class _File(NamedTuple):
 
 @dataclass(slots=True)
 class StrippingSummary:
-    """How many photos came to which outcome. `earlier` counts the photos that an interrupted run had done."""
+    """The number of photos by outcome. `earlier` counts the photos of the interrupted run that this one continues."""
 
     earlier: int = 0
     stripped: int = 0
@@ -64,7 +63,7 @@ class StrippingSummary:
 
     @property
     def photos(self) -> int:
-        """How many photos this run has looked at."""
+        """The number of photos that this run has processed."""
         return self.stripped + self.clean + self.missing + self.unreadable
 
     def count(self, outcome: StrippingOutcome) -> None:
@@ -73,7 +72,7 @@ class StrippingSummary:
 
 
 class Stripping:
-    """Goes through all photos. `open_store` returns a store with a deadline of its own for each piece of work.
+    """A run over all photos. `open_store` opens a store for each piece of work.
 
     With `dry_run` it counts, and changes nothing.
     """
@@ -91,7 +90,7 @@ class Stripping:
     ) -> StrippingSummary:
         """Remove the metadata from all photos after the checkpoint; call `report` after each page.
 
-        What the stores raise when they fail ends the run; the next one continues after the last page.
+        Raises the stores' errors. The next run continues after the last page.
         """
         start, summary = None, StrippingSummary()
         if not (self._dry_run or from_the_start):
@@ -99,12 +98,12 @@ class Stripping:
         while True:
             values = {"partition": library.TYPE}
             page = await self._open_store().query(keys.STORED_PHOTOS, values, start=start, limit=self._page)
-            for at in range(0, len(page.items), AT_ONCE):
-                for outcome in await gather_all(map(self._strip_item, page.items[at : at + AT_ONCE])):
+            for index in range(0, len(page.items), CONCURRENCY):
+                for outcome in await gather_all(map(self._strip_item, page.items[index : index + CONCURRENCY])):
                     summary.count(outcome)
             start = page.next_start
             if not self._dry_run:
-                await self._note(start, summary)
+                await self._save_checkpoint(start, summary)
             report(summary)
             if start is None:
                 return summary
@@ -113,7 +112,7 @@ class Stripping:
         item = await self._open_store().get(keys.STRIP_PROGRESS, keys.CHECKPOINT)
         return (None, 0) if item is None else (item["after"], int(item["photos"]))
 
-    async def _note(self, start: Item | None, summary: StrippingSummary) -> None:
+    async def _save_checkpoint(self, start: Item | None, summary: StrippingSummary) -> None:
         if start is None:
             await self._open_store().delete(keys.END_STRIP_PROGRESS, keys.CHECKPOINT)
             return
@@ -133,16 +132,16 @@ class Stripping:
                 key: file.bare for key, file in files.items() if file.outcome is StrippingOutcome.STRIPPED and file.bare
             }
             await self._change(photo, _described(photo, original), bare)
-        outcome = next(one for one in GRAVEST if one in (original.outcome, thumbnail.outcome))
+        outcome = next(outcome for outcome in BY_SEVERITY if outcome in (original.outcome, thumbnail.outcome))
         if outcome in (StrippingOutcome.MISSING, StrippingOutcome.UNREADABLE):
             logger.warning("Photo %s: a file is %s.", photo.image_id, outcome)
         return outcome
 
     async def _change(self, photo: Photo, after: Photo, files: Mapping[str, Separated]) -> None:
-        """Replace files by those without metadata, and state what the original is then."""
+        """Replace files by those without metadata, and describe the new original."""
         if files:
             if not await self._describe(replace(after, keeps_metadata=True)):
-                return  # it was deleted meanwhile
+                return  # the photo was deleted meanwhile
             for key, bare in files.items():
                 await self._objects.write(key, bare.content, content_type=content_type(bare.content))
         elif after == photo:
@@ -152,25 +151,25 @@ class Stripping:
 
     async def _separated(self, key: str) -> _File:
         try:
-            content = await self._objects.read(key, most_bytes=MOST_ORIGINAL_BYTES)
+            content = await self._objects.read(key, most_bytes=MAX_ORIGINAL_BYTES)
             if content is None:
                 return _File(StrippingOutcome.MISSING)
             bare = await asyncio.to_thread(separate, content)
-        except (BadUserInput, Damaged):  # it is too large, or of another format
+        except (BadUserInput, Damaged):  # the file is too large, or has another format
             return _File(StrippingOutcome.UNREADABLE)
         return _File(StrippingOutcome.CLEAN if bare.content == content else StrippingOutcome.STRIPPED, bare)
 
     async def _describe(self, photo: Photo) -> bool:
-        """Write what the photo's original is. Return whether the photo is still there."""
+        """Write the description of the photo's original. Return False if the photo was deleted."""
         file = file_attribute(photo) or {}
         store = self._open_store()
         return (await store.update(keys.DESCRIBE_FILE, photo.key, file=file, original=photo.original_key)).ok
 
 
 def _described(photo: Photo, original: _File) -> Photo:
-    """Return the photo as it is once the metadata is removed from its original.
+    """Return the photo after the removal of the metadata from its original.
 
-    One that cannot be read may hold anything: it stays with its owner and administrators.
+    An unreadable original may contain metadata: only its owner and administrators may download it.
     """
     if original.outcome is StrippingOutcome.MISSING:
         return photo

@@ -58,7 +58,7 @@ async def tag_face(info: Info, input: NewFace, taken_at: TakenAt = None) -> Face
         _face(info, input),
         email,
         taken_at=given_time(taken_at),
-        may_be_there=input.face_id is not None or context.is_retry,
+        may_exist=input.face_id is not None or context.is_retry,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import strawberry
 
 from datastore.errors import DomainError
-from datastore.photos.face_tags import MOST_FACES
+from datastore.photos.face_tags import MAX_FACES
 from datastore.photos.faces import Face
 from datastore.photos.photos import FaceOnPhoto, Photo
 from resolvers.shared.context import Context, Info
@@ -27,8 +27,8 @@ async def faces_on_photo(
     listed = [face for face in parent.faces if person_id in (None, face.person_id)]
     if selects(info, "person"):
         for id in {face.person_id for face in listed} & parent.person_names.keys():
-            info.context.persons.will_ask(id, parent.person_names[id])
-    unlisted = [id for id in parent.unlisted[:MOST_FACES] if person_id in (None, id)]
+            info.context.persons.prefetch(id, parent.person_names[id])
+    unlisted = [id for id in parent.unlisted[:MAX_FACES] if person_id in (None, id)]
     results = await asyncio.gather(
         *[_face(info.context, parent, face) for face in listed],
         *[info.context.faces.of_person_on(parent, id) for id in unlisted],

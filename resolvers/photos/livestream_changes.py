@@ -96,7 +96,7 @@ class _LivestreamChanges:
         try:
             while True:
                 progress.has_given_all = True
-                await asyncio.wait([next_change], timeout=schedule.nap())
+                await asyncio.wait([next_change], timeout=schedule.sleep_seconds())
                 progress.has_given_all = False
                 if next_change.done():
                     event, position = next_change.result(), ahead.mark
@@ -105,10 +105,10 @@ class _LivestreamChanges:
                     progress.at(position)
                     next_change = asyncio.ensure_future(anext(changes))
                 else:
-                    livestreams = schedule.passed()
+                    livestreams = schedule.due()
                 for livestream in livestreams:
-                    if livestream is livestreams[-1] and livestream.told_at is not None:
-                        progress.known = _in_ms(livestream.told_at)
+                    if livestream is livestreams[-1] and livestream.event_time is not None:
+                        progress.known = _in_ms(livestream.event_time)
                     yield livestream
         except StopAsyncIteration:
             return
@@ -168,16 +168,16 @@ class _LivestreamChanges:
         if isinstance(event, _PresentState):
             if event.since is not None:
                 for livestream in event.livestreams:
-                    schedule.seen(livestream, event.since)
+                    schedule.add_published(livestream, event.since)
                 return []
-            present = [schedule.told(livestream) for livestream in event.livestreams]
+            present = [schedule.publish(livestream) for livestream in event.livestreams]
             return present if event.is_event else []
         if not self._order.is_later(event.number):
             return []
         if event.livestream is None:
-            schedule.forget(event.livestream_id)
+            schedule.remove(event.livestream_id)
             return []
-        return [schedule.told(event.livestream)]
+        return [schedule.publish(event.livestream)]
 
 
 def _time_of_last_event(progress: SubscriptionProgress) -> datetime | None:

@@ -125,7 +125,7 @@ async def livestreams(
 
 
 def state(parent: strawberry.Parent[Livestream], info: Info) -> LivestreamState:
-    return parent.state(parent.told_at or info.context.now)
+    return parent.state(parent.event_time or info.context.now)
 
 
 async def create_livestream(info: Info, input: NewLivestream) -> Livestream:

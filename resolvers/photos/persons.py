@@ -119,7 +119,7 @@ async def create_person(info: Info, input: NewPerson) -> Person:
         values["person_id"] or uuid7(context.requested_at, context.new_id(info)),
         name=values["name"],
         thumbnail_url=values["thumbnail_url"],
-        may_be_there=values["person_id"] is not None or context.is_retry,
+        may_exist=values["person_id"] is not None or context.is_retry,
     )
 
 

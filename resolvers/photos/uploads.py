@@ -12,8 +12,8 @@ from datastore.photos.image_types import PictureType
 from datastore.photos.photos import Photo
 from datastore.photos.reservation_expiry import LIFETIME
 from datastore.photos.reservations import Reservation
+from datastore.photos.upload_reservations import PhotoUpload
 from datastore.photos.upload_tokens import uploader_claims
-from datastore.photos.uploads import PhotoUpload
 from resolvers.photos import photo_validation
 from resolvers.photos.photo_access import uploader
 from resolvers.shared import validation as validate
@@ -89,13 +89,15 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
         # whose files may be deleted later.
         nonce=context.services.new_id(),
         camera=values["camera"],
-        states_when=values["taken_at"] is not None,
+        has_stated_time=values["taken_at"] is not None,
     )
     stated = ["content_type", *(name for name, value in values.items() if value is not None)]
     has_client_id = input.image_id is not None or context.is_retry
     identity = require(context.identity, keys.CREATE_PHOTO)
     claims = uploader_claims(identity.user_id, identity.role.value)
-    return await context.uploads.reserve(reservation, chosen=has_client_id, said=stated, uploader=claims)
+    return await context.upload_reservations.reserve(
+        reservation, is_client_id=has_client_id, stated=stated, uploader=claims
+    )
 
 
 async def complete_photo(info: Info, image_id: ImageId) -> Photo:
@@ -105,7 +107,7 @@ async def complete_photo(info: Info, image_id: ImageId) -> Photo:
 
 async def cancel_upload(info: Info, image_id: ImageId) -> bool:
     email = uploader(info.context.identity, keys.CANCEL_UPLOAD)
-    return await info.context.uploads.cancel(validate.id("imageId", image_id), email)
+    return await info.context.upload_reservations.cancel(validate.id("imageId", image_id), email)
 
 
 def reserved_id(parent: strawberry.Parent[PhotoUpload]) -> strawberry.ID:

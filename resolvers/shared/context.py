@@ -41,6 +41,7 @@ from datastore.photos.persons import Persons
 from datastore.photos.photos import Photos
 from datastore.photos.rename_person import PersonRename
 from datastore.photos.update_photo import PhotoUpdates
+from datastore.photos.upload_reservations import UploadReservations
 from datastore.photos.uploads import Uploads
 from datastore.photos.users import PhotoUsers
 from datastore.session.metering import Deadline, Meter
@@ -323,6 +324,10 @@ class Context:
     @LazyAttribute
     def appearances(self) -> Appearances:
         return Appearances(self.store, self.photos, self.faces)
+
+    @LazyAttribute
+    def upload_reservations(self) -> UploadReservations:
+        return UploadReservations(self.store, self.services.objects, self.now)
 
     @LazyAttribute
     def uploads(self) -> Uploads:

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from datastore.photos.decoder_process import _answered, serve
+from datastore.photos.decoder_process import _decode, serve
 
 Answer = tuple[dict[str, Any], list[bytes]]
 
@@ -37,7 +37,7 @@ def answer(request: dict[str, Any], content: bytes) -> Answer:
         return {"reason": "x" * 10**6}, []
     if fault == b"write":
         Path(rest.decode()).write_bytes(b"x")
-    return _answered(request, content)
+    return _decode(request, content)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""Pictures without metadata: location, maker notes, names, comments, embedded thumbnails and trailing bytes go.
+"""Removal of metadata from pictures: locations, maker notes, names, comments, embedded thumbnails and trailing bytes.
 
-The functions work on the segments of JPEG and the chunks of PNG and WebP and never decode a picture. Lists name what a
-decoder needs; all else goes. Compressed picture data and colour profiles are copied byte for byte, so that the pixels
-stay the same. The orientation stays, in an EXIF block of its own.
+The functions work on the segments of JPEG and the chunks of PNG and WebP, and never decode a picture. Allow-lists name
+the parts that a decoder needs; all others are removed. Compressed picture data and colour profiles are copied byte for
+byte, so that the pixels do not change. The orientation is kept in a new EXIF block.
 
-Time and memory are linear in the size of the file: each byte is looked at once, and the result is joined once.
+Time and memory are linear in the size of the file: each byte is read once, and the result is joined once.
 """
 
 import struct
@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 
 from datastore.photos.metadata import jpeg, png, webp
 from datastore.photos.metadata.exif import Facts
-from datastore.photos.metadata.parts import MOST_PARTS, Damaged, Separated, TooManyParts
+from datastore.photos.metadata.parts import MAX_PARTS, Damaged, Separated, TooManyParts
 
-__all__ = ["MOST_PARTS", "Damaged", "Facts", "Separated", "TooManyParts", "content_type", "separate", "strip"]
+__all__ = ["MAX_PARTS", "Damaged", "Facts", "Separated", "TooManyParts", "content_type", "separate", "strip"]
 
-# How a file of each type begins, and how it is separated.
+# For each type, the check of a file's first bytes, and the function that separates its metadata.
 FORMATS: Mapping[str, tuple[Callable[[bytes], bool], Callable[[bytes], Separated]]] = {
     "image/jpeg": (jpeg.begins, jpeg.separate),
     "image/png": (png.begins, png.separate),
@@ -25,7 +25,7 @@ FORMATS: Mapping[str, tuple[Callable[[bytes], bool], Callable[[bytes], Separated
 
 
 def content_type(content: bytes) -> str:
-    """Return the type of a file as it begins. Raises `Damaged` for any other than JPEG, PNG and WebP."""
+    """Return the media type by a file's first bytes. Raises `Damaged` for any other than JPEG, PNG and WebP."""
     for name, (begins, _) in FORMATS.items():
         if begins(content):
             return name
@@ -33,17 +33,17 @@ def content_type(content: bytes) -> str:
 
 
 def strip(content: bytes) -> bytes:
-    """Return a JPEG, PNG or WebP file without its metadata. To strip the result again changes nothing.
+    """Return a JPEG, PNG or WebP file without its metadata. The function is idempotent.
 
-    Raises `Damaged` for any other file, and for one that ends too soon.
+    Raises `Damaged` for any other file, and for a truncated file.
     """
     return separate(content).content
 
 
 def separate(content: bytes) -> Separated:
-    """Return a JPEG, PNG or WebP file without its metadata, and the facts that the metadata stated.
+    """Return a JPEG, PNG or WebP file without its metadata, and the facts in the metadata.
 
-    Raises `Damaged` for any other file, and for one that ends too soon.
+    Raises `Damaged` for any other file, and for a truncated file.
     """
     try:
         return FORMATS[content_type(content)][1](content)

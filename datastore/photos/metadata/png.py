@@ -1,18 +1,18 @@
 """PNG without metadata. https://www.w3.org/TR/png-3/#11Chunks
 
-The chunks that make the pixels stay, animations included, and those that say how to show them. Texts, times and unknown
-chunks go, and what stands behind the end.
+The chunks of pixels, including animations, and of rendering are kept. Texts, times, unknown chunks and trailing bytes
+are removed.
 """
 
 import struct
 import zlib
 
-from datastore.photos.metadata.parts import MOST_METADATA_BYTES, MOST_PARTS, Damaged, Parts, Separated, TooManyParts
+from datastore.photos.metadata.parts import MAX_METADATA_BYTES, MAX_PARTS, Damaged, Parts, Separated, TooManyParts
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 ANY = 2**31 - 1
-# How many bytes each kept chunk may have, at least and at most. A file is refused where one of the first is of another
-# size: its pixels would not be the same without. One of the others is left out.
+# The least and the greatest size of each kept chunk in bytes. A file with a pixel chunk of another size is refused,
+# since its removal would change the pixels. A rendering chunk of another size is removed.
 PIXELS = {
     b"IHDR": (13, 13),
     b"PLTE": (3, 768),
@@ -36,26 +36,26 @@ RENDERING = {
     b"bKGD": (1, 6),
     b"pHYs": (9, 9),
 }
-# A profile's name is any text, which nothing reads.
+# A profile's name is an arbitrary text that decoders ignore.
 PROFILE_NAME = b"ICC profile\0"
 XMP, RAW_EXIF = b"XML:com.adobe.xmp", b"Raw profile type exif"
 
 
 def begins(content: bytes) -> bool:
-    """Return whether the file begins as a PNG does."""
+    """Return whether the file begins with the signature of PNG."""
     return content.startswith(SIGNATURE)
 
 
 def separate(content: bytes) -> Separated:
     """Return the picture without its metadata. Raises `Damaged` or `struct.error`."""
-    view, parts = memoryview(content), Parts([SIGNATURE], place=2)  # behind IHDR
+    view, parts = memoryview(content), Parts([SIGNATURE], orientation_index=2)  # after IHDR
     at, texts = len(SIGNATURE), _Texts()
-    for number in range(MOST_PARTS):
+    for number in range(MAX_PARTS):
         length, kind = struct.unpack_from(">I4s", view, at)
         end = at + 12 + length
         data = view[at + 8 : end - 4]
         if end > len(view) or (number == 0) is not (kind == b"IHDR"):
-            raise Damaged("The PNG has a chunk that is not whole, or not in its place.")
+            raise Damaged("The PNG has an incomplete or misplaced chunk.")
         if kind == b"IEND":
             if not parts.exif:
                 parts.add_exif(texts.exif or b"")
@@ -76,23 +76,23 @@ def separate(content: bytes) -> Separated:
 
 
 def _is_kept(kind: bytes, length: int) -> bool:
-    least, most = PIXELS.get(kind) or RENDERING.get(kind) or (0, -1)
-    fits = least <= length <= most
-    if kind in PIXELS and not fits:
+    min_length, max_length = PIXELS.get(kind) or RENDERING.get(kind) or (0, -1)
+    is_valid = min_length <= length <= max_length
+    if kind in PIXELS and not is_valid:
         raise Damaged("The PNG has a chunk of a wrong size.")
-    return fits
+    return is_valid
 
 
 def _renamed(data: memoryview) -> bytes:
     """Return the chunk of a colour profile under another name."""
-    _, nothing, profile = bytes(data).partition(b"\0")
-    return _chunk(b"iCCP", PROFILE_NAME + profile) if nothing else b""
+    _, separator, profile = bytes(data).partition(b"\0")
+    return _chunk(b"iCCP", PROFILE_NAME + profile) if separator else b""
 
 
 class _Texts:
-    """What texts state that an EXIF chunk does not: XMP, and EXIF in the older form of ImageMagick.
+    """Blocks in text chunks: XMP, and EXIF in the older form of ImageMagick.
 
-    The first of each counts, so that no more than those are decompressed.
+    Only the first of each is read, which bounds the decompressed data.
     """
 
     def __init__(self) -> None:
@@ -100,7 +100,7 @@ class _Texts:
         self.xmp: bytes | None = None
 
     def read(self, kind: bytes, data: memoryview) -> None:
-        name, _, text = bytes(data[:MOST_METADATA_BYTES]).partition(b"\0")
+        name, _, text = bytes(data[:MAX_METADATA_BYTES]).partition(b"\0")
         if kind == b"iTXt" and name == XMP and self.xmp is None:
             self.xmp = _xmp(text)
         elif kind != b"iTXt" and name == RAW_EXIF and self.exif is None:
@@ -108,9 +108,9 @@ class _Texts:
 
 
 def _xmp(text: bytes) -> bytes:
-    """Return what follows the flag and the method of compression, the language and the translated name."""
-    whole = text[2:].split(b"\0", 2)[-1]
-    return _inflated(whole) if text.startswith(b"\1") else whole
+    """Return the text after the flag and the method of compression, the language and the translated name."""
+    body = text[2:].split(b"\0", 2)[-1]
+    return _inflated(body) if text.startswith(b"\1") else body
 
 
 def _raw(text: bytes) -> bytes:
@@ -123,7 +123,7 @@ def _raw(text: bytes) -> bytes:
 
 def _inflated(data: bytes) -> bytes:
     try:
-        return zlib.decompressobj().decompress(data, MOST_METADATA_BYTES)
+        return zlib.decompressobj().decompress(data, MAX_METADATA_BYTES)
     except zlib.error:
         return b""
 

@@ -189,7 +189,7 @@ async def test_a_face_whose_person_is_gone_is_taken_off(served: Served) -> None:
 
 
 async def test_a_photo_has_its_limit(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tagging, "MOST_FACES", 3)
+    monkeypatch.setattr(tagging, "MAX_FACES", 3)
     await place(served)
 
     answers = await asyncio.gather(
@@ -363,7 +363,7 @@ async def test_a_face_whose_photo_is_gone_is_taken_away_by_an_admin(served: Serv
 async def test_where_others_tagged_more_than_a_photo_has_room_for_persons_are_listed_whole_or_not(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(current, "MOST_LISTED", 3)
+    monkeypatch.setattr(current, "MAX_LISTED_FACES", 3)
     faces = [face(f"f{number}", "i", "p" if number < 4 else "q", None) for number in range(7)]
     await put(served, photo("i", persons=["p", "q"]), person("p", faceCount=4), person("q", faceCount=3), *faces)
 

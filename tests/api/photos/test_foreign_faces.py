@@ -102,7 +102,7 @@ async def test_a_damaged_face_is_an_error_in_its_own_place(served: Served) -> No
 
 
 async def test_of_very_many_faces_a_bounded_number_is_read(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lookups, "MOST_OF_PARTITION", 10)
+    monkeypatch.setattr(lookups, "MAX_ITEMS", 10)
     await put(served, photo("a", persons=["p1"]), *[face(f"f{number:02}", "b", "p1", at=None) for number in range(30)])
     await put(served, face("f31", "a", "p1", at=None))
 

@@ -22,7 +22,7 @@ FIELDS = "{ title state startTime endTime }"
 @pytest.fixture(autouse=True)
 def watchful(monkeypatch: pytest.MonkeyPatch) -> None:
     """The clock of the tests is moved, and not waited for."""
-    monkeypatch.setattr(livestreams, "LONGEST_NAP_SECONDS", 0.02)
+    monkeypatch.setattr(livestreams, "MAX_SLEEP_SECONDS", 0.02)
 
 
 async def listen(served: Served, id: str | None = None, when_slow: str = "CLOSE", followers: int = 1) -> Listener:
@@ -314,8 +314,8 @@ async def test_a_subscriber_looks_at_no_clock_while_nothing_is_to_begin_or_end(
         looks.append(schedule)
         return []
 
-    monkeypatch.setattr(Schedule, "passed", passed)
-    monkeypatch.setattr(livestreams, "LONGEST_NAP_SECONDS", 60.0)
+    monkeypatch.setattr(Schedule, "due", passed)
+    monkeypatch.setattr(livestreams, "MAX_SLEEP_SECONDS", 60.0)
     listener = await listen(served)
 
     events = []
@@ -333,13 +333,13 @@ def stream(start: float, end: float | None = None) -> Livestream:
 
 
 def test_nobody_waits_for_what_only_a_change_can_bring(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(livestreams, "LONGEST_NAP_SECONDS", 60.0)
+    monkeypatch.setattr(livestreams, "MAX_SLEEP_SECONDS", 60.0)
     clock = Clock()
     naps = []
     for start, end in ((-1, None), (-2, 0), (0.5, None), (-1, 0.25), (10, 20)):
         schedule = Schedule(clock)
-        schedule.told(stream(start, end))
-        naps.append(schedule.nap())
+        schedule.publish(stream(start, end))
+        naps.append(schedule.sleep_seconds())
 
     assert naps == [None, None, 30, 15, 60]
 
@@ -347,11 +347,11 @@ def test_nobody_waits_for_what_only_a_change_can_bring(monkeypatch: pytest.Monke
 def test_a_clock_that_is_set_back_tells_nothing_again() -> None:
     clock = Clock()
     schedule = Schedule(clock)
-    states = [schedule.told(stream(1, 2)).state(clock.now)]
+    states = [schedule.publish(stream(1, 2)).state(clock.now)]
 
     for minutes in (1.0, -0.5, 0.5, 1.0, -1.5):
         clock.forward(minutes=minutes)
-        states += [passed.state(clock.now) for passed in schedule.passed()]
+        states += [passed.state(clock.now) for passed in schedule.due()]
 
     assert states == ["upcoming", "live", "ended"]
-    assert schedule.nap() is None
+    assert schedule.sleep_seconds() is None

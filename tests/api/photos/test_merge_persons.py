@@ -20,7 +20,7 @@ from tests.support.served import Served
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """What an index may lack is looked for again without waiting."""
-    monkeypatch.setattr(merging, "LAGGING", Backoff(initial=0.0, maximum=0.0, attempts=3))
+    monkeypatch.setattr(merging, "INDEX_LAG_RETRIES", Backoff(initial=0.0, maximum=0.0, attempts=3))
 
 
 async def merge(served: Served, source: str, into: str) -> Any:

@@ -14,7 +14,7 @@ from datastore.errors import Throttled
 from datastore.keyspace.photos import persons as keys
 from datastore.keyspace.photos import photos as photo_keys
 from datastore.keyspace.photos.table import SPARKS
-from datastore.photos.lookups import AT_ONCE, Lookups
+from datastore.photos.lookups import CONCURRENCY, Lookups
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
@@ -78,7 +78,7 @@ async def test_each_is_asked_for_once_in_a_request(served: Served, proxy: Proxy,
 
 
 async def test_some_are_looked_for_at_once_and_no_more(served: Served, proxy: Proxy, lookups: Lookups) -> None:
-    ids = [f"p{number:02}" for number in range(2 * AT_ONCE + 3)]
+    ids = [f"p{number:02}" for number in range(2 * CONCURRENCY + 3)]
     await put(served, *map(person, ids))
     inside, most = 0, 0
     full = asyncio.Event()
@@ -87,7 +87,7 @@ async def test_some_are_looked_for_at_once_and_no_more(served: Served, proxy: Pr
         nonlocal inside, most
         inside += 1
         most = max(most, inside)
-        if inside == AT_ONCE:
+        if inside == CONCURRENCY:
             full.set()
         # The first do not come back before as many as may be are on their way.
         await full.wait()
@@ -101,7 +101,7 @@ async def test_some_are_looked_for_at_once_and_no_more(served: Served, proxy: Pr
     found = await asyncio.gather(find(lookups, *ids[:10]), _later(find, lookups, *ids[10:]))
 
     assert found[0] + found[1] == [id.title() for id in ids]
-    assert most == AT_ONCE
+    assert most == CONCURRENCY
 
 
 async def _later(find: Callable[..., Any], *arguments: Any) -> list[Any]:

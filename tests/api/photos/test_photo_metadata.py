@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from datastore.model.identity import Role
-from datastore.photos.metadata import MOST_PARTS
+from datastore.photos.metadata import MAX_PARTS
 from server.settings import Misconfigured, Settings, from_environment
 from tests.support.marked_pictures import KINDS, MARKER, TEXT, chunk, encoded, exif_block, noise, shown
 from tests.support.photo_items import ADA, EVE, ask_as, photo, put, user
@@ -244,7 +244,7 @@ async def test_a_reservation_says_the_same_camera_when_it_is_asked_for_again(ser
 async def test_a_picture_of_too_many_chunks_is_refused(served: Served) -> None:
     upload = await reserved(served, contentType="PNG")
     content = png()
-    await send(served.http, upload["original"], content[:33] + chunk(b"abCd", b"") * MOST_PARTS + content[33:])
+    await send(served.http, upload["original"], content[:33] + chunk(b"abCd", b"") * MAX_PARTS + content[33:])
 
     refused = await complete(served, upload["imageId"])
 

@@ -12,7 +12,7 @@ from datastore.model.identity import Role
 from datastore.photos import optimistic_update as current
 from datastore.photos.lookups import Lookups
 from datastore.photos.merge_persons import PersonMerge
-from datastore.photos.optimistic_update import Changed, OptimisticUpdate
+from datastore.photos.optimistic_update import ChangedMeanwhile, OptimisticUpdate
 from datastore.session.writes import Action
 from tests.support.photo_items import ask_as, face, person, photo, put, tagged, user
 from tests.support.photo_steps import BOX, DELETE, MERGE, RENAME, TAG, UNTAG, assert_consistent, one, stored
@@ -61,7 +61,7 @@ async def merges_back(served: Served, at: str) -> Any:
 async def begins(served: Served, one: str, into: str) -> None:
     """A merge that is cut off."""
     store = served.store()
-    await PersonMerge(store, Lookups(store), served.clock())._begin(one, into)
+    await PersonMerge(store, Lookups(store), served.clock())._start(one, into)
 
 
 # What finds nothing after what.
@@ -140,7 +140,7 @@ async def test_what_changes_too_often_is_told_and_may_be_tried_again(
     before = await stored(served)
 
     async def changed(_: OptimisticUpdate, __: AccessPattern, ___: Sequence[Action]) -> None:
-        raise Changed
+        raise ChangedMeanwhile
 
     monkeypatch.setattr(current, "CHANGES", Backoff(initial=0.0, maximum=0.0, attempts=3))
     monkeypatch.setattr(OptimisticUpdate, "commit", changed)

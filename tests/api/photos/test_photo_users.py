@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from datastore.database import StoreOptions
 from datastore.keyspace.photos import users as keys
 from datastore.model.identity import Role
-from datastore.photos.encrypted_user_ids import LONGEST, UserIds
+from datastore.photos.encrypted_user_ids import MAX_LENGTH, UserIds
 from runtime.container import Gateway
 from server.settings import Settings
 from tests.support.feed_steps import assert_paged
@@ -373,7 +373,7 @@ def test_an_id_stands_for_one_email_and_every_process_with_the_secret_makes_it(e
 
 @given(text=st.text(st.characters(), max_size=80), email=EMAILS, place=st.integers(min_value=0))
 @example(text="\ud800", email="a", place=0)
-@example(text="A" * (LONGEST + 1), email="a", place=0)
+@example(text="A" * (MAX_LENGTH + 1), email="a", place=0)
 def test_nothing_else_is_an_id(text: str, email: str, place: int) -> None:
     id = IDS.of(email)
     at = place % len(id)
@@ -390,7 +390,7 @@ def test_an_id_tells_nothing_of_the_email_but_whether_it_is_unusually_long() -> 
     lengths = [len(IDS.of("a" * length)) for length in (1, 5, 31, 32, 63, 64)]
     assert lengths == [64, 64, 64, 107, 107, 150]
     assert not set(IDS.of("ada@example.com")) & set("@.+/=")
-    assert len(IDS.of("日" * 84)) <= LONGEST
+    assert len(IDS.of("日" * 84)) <= MAX_LENGTH
 
 
 @pytest.mark.parametrize("padding", [b"", b"\0" * 17, b"\x80" + b"\0" * 15, b"\x80" + b"\0" * 48, b"\x81" + b"\0" * 16])

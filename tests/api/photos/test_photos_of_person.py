@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from datastore.photos.lookups import AT_ONCE
+from datastore.photos.lookups import CONCURRENCY
 from tests.support.photo_items import face, person, photo, put, tagged, user
 from tests.support.served import Answer, Served, queries_at_once
 
@@ -219,7 +219,7 @@ async def test_old_faces_have_their_photos_found_by_a_query_each_some_at_once(
 
     assert found.photos == names("i", range(24, -1, -1))
     assert found.cost == (1, 25, 0)
-    assert max(most) == AT_ONCE
+    assert max(most) == CONCURRENCY
 
 
 async def test_old_faces_among_others_are_looked_for_beside_the_batch(served: Served) -> None:

@@ -206,7 +206,7 @@ async def test_the_faces_of_a_photo_that_others_wrote_go_with_it(served: Served)
 async def test_a_photo_with_more_faces_than_fit_goes_in_some_steps(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(editing, "MOST_FACES", 2)
+    monkeypatch.setattr(editing, "MAX_FACES", 2)
     faces = [face(f"f{number}", "i", "p") for number in range(5)]
     await put(served, user(uploadCount=1), tagged(photo("i"), faces, person("p")), person("p", faceCount=5), *faces)
 
@@ -302,7 +302,7 @@ async def test_what_cannot_be_removed_now_is_removed_later(
     }
     assert ADA not in caplog.text
 
-    assert await FileDeletionOutbox(served.store(), objects(served)).finish_all() == 1
+    assert await FileDeletionOutbox(served.store(), objects(served)).process_all() == 1
 
     assert await files(served) == [False, False]
     assert await stored(served) == [user(uploadCount=0)]
@@ -316,7 +316,7 @@ async def test_files_that_are_to_be_removed_already_are_not_forgotten_by_a_delet
         await objects(served).write(file, b"a picture", content_type="image/jpeg")
 
     await done(served, DELETE, id="i")
-    await FileDeletionOutbox(served.store(), objects(served)).finish_all()
+    await FileDeletionOutbox(served.store(), objects(served)).process_all()
 
     assert [await objects(served).read(file, most_bytes=100) for file in (earlier, *FILES)] == [None] * 3
     assert await stored(served) == [user(uploadCount=0)]
@@ -335,7 +335,7 @@ async def test_a_photo_that_lists_a_face_twice_goes_and_it_is_counted_once(serve
 async def test_faces_that_are_gone_already_are_not_counted_however_many_a_photo_lists(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(editing, "MOST_FACES", 2)
+    monkeypatch.setattr(editing, "MAX_FACES", 2)
     # Still listed, as the index shows such a moment longer, too.
     gone, left = [face(f"f{number}", "i", "p") for number in range(3)], face("f3", "i", "p")
     other = face("g", "j", "p")

@@ -21,10 +21,13 @@ from datastore.keyspace.photos import uploads as keys
 from datastore.model.ids import uuid7
 from datastore.objects.local import LocalObjects
 from datastore.objects.none import NoObjects
+from datastore.photos import upload_reservations
 from datastore.photos.decoder_pool import DecoderPool
 from datastore.photos.file_deletion_outbox import FileDeletionOutbox, incoming
-from datastore.photos.reservation_expiry import RELEASED_AT_ONCE, ReservationExpiry
-from datastore.photos.uploads import Uploads, _endings
+from datastore.photos.photos import photo_with_id
+from datastore.photos.reservation_expiry import MAX_RELEASED, ReservationExpiry
+from datastore.photos.uploads import Uploads, _cleanup_tasks
+from datastore.session.store import Store
 from tests.support.photo_items import ADA, EVE, photo, put, user
 from tests.support.photo_steps import DELETE, done, stored
 from tests.support.pictures import jpeg
@@ -61,16 +64,16 @@ async def late(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """
     await uploaded(served, jpeg(), imageId=OWN_ID)
     looked, confirmed = asyncio.Event(), asyncio.Event()
-    look = Uploads._photo
+    look = photo_with_id
 
-    async def slow(self: Uploads, image_id: str) -> Any:
-        found = await look(self, image_id)
+    async def slow(store: Store, image_id: str) -> Any:
+        found = await look(store, image_id)
         if not looked.is_set():
             looked.set()
             await confirmed.wait()
         return found
 
-    monkeypatch.setattr(Uploads, "_photo", slow)
+    monkeypatch.setattr(upload_reservations, "photo_with_id", slow)
     late = asyncio.create_task(create(served, imageId=OWN_ID))
     await looked.wait()
     assert (await complete(served, OWN_ID)).errors is None
@@ -107,16 +110,16 @@ async def test_a_photo_that_is_confirmed_again_ends_no_upload_that_came_after_it
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The photo is deleted, and its id reserved anew, by the time the place that was taken late is given back."""
-    left_by = ReservationExpiry._left_by
+    left_by = ReservationExpiry._files_to_delete
 
     async def slow(self: ReservationExpiry, image_id: str, item: Any) -> Any:
-        monkeypatch.setattr(ReservationExpiry, "_left_by", left_by)
+        monkeypatch.setattr(ReservationExpiry, "_files_to_delete", left_by)
         await done(served, DELETE, id=OWN_ID)
         assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
         await uploaded(served, jpeg(), imageId=OWN_ID)
         return await left_by(self, image_id, item)
 
-    monkeypatch.setattr(ReservationExpiry, "_left_by", slow)
+    monkeypatch.setattr(ReservationExpiry, "_files_to_delete", slow)
     await complete(served, OWN_ID)
 
     assert (await count(served), len(await items(served, "UPLOAD"))) == (1, 1)
@@ -226,13 +229,13 @@ async def test_files_of_another_try_that_breaks_off_meanwhile_go_with_the_upload
     upload = await reserved(served)
     id = upload["imageId"]
     await send(served.http, upload["original"], jpeg(60, 40))
-    confirming = Uploads._confirmed
+    confirming = Uploads._confirm
 
     async def breaks(*_: Any) -> Any:
         raise RuntimeError("The power is off.")
 
     async def late(self: Uploads, *given: Any) -> Any:
-        monkeypatch.setattr(Uploads, "_confirmed", breaks)
+        monkeypatch.setattr(Uploads, "_confirm", breaks)
         await send(served.http, upload["original"], jpeg(80, 40))
         other = Uploads(served.store(), served.gateway.objects, other_pictures, served.clock.now, served.store)
         with pytest.raises(RuntimeError):
@@ -240,7 +243,7 @@ async def test_files_of_another_try_that_breaks_off_meanwhile_go_with_the_upload
         assert len(files(served)) == 5
         return await confirming(self, *given)
 
-    monkeypatch.setattr(Uploads, "_confirmed", late)
+    monkeypatch.setattr(Uploads, "_confirm", late)
     answer = await complete(served, id)
 
     assert (answer.errors, answer.data["completePhoto"]["width"]) == (None, 60)
@@ -257,7 +260,7 @@ async def test_files_that_were_written_before_it_broke_off_are_released(
         raise RuntimeError("The power is off.")
 
     with monkeypatch.context() as broken:
-        broken.setattr(Uploads, "_confirming", breaks)
+        broken.setattr(Uploads, "_confirm_actions", breaks)
         assert (await complete(served, id)).codes == ["INTERNAL"]
     assert len(files(served)) == 3
     served.clock.forward(hours=1)
@@ -298,14 +301,14 @@ async def test_damaged_uploads_do_not_keep_a_user_from_the_places_of_good_ones(s
         made = {"email": ADA, "createdAt": "2026-01-01T00:00:00Z", "expires": None}
         return {"PK": key, "SK": key, "entityType": "UPLOAD"} | made
 
-    await put(served, user(uploadCount=0, uploadLimit=1), *map(damaged, range(RELEASED_AT_ONCE)))
+    await put(served, user(uploadCount=0, uploadLimit=1), *map(damaged, range(MAX_RELEASED)))
     await reserved(served)
     full = await create(served)
     served.clock.forward(hours=1)
 
     assert full.codes == ["CONFLICT"]
     assert (await create(served)).errors is None
-    assert (await count(served), len(await items(served, "UPLOAD"))) == (1, RELEASED_AT_ONCE + 1)
+    assert (await count(served), len(await items(served, "UPLOAD"))) == (1, MAX_RELEASED + 1)
 
 
 def told_of_files(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -351,7 +354,7 @@ async def test_a_note_that_came_meanwhile_stays_and_knows_all_files(served: Serv
     served.clock.forward(hours=1)
     assert await janitor(served).release_expired() == 1
     (after,) = await stored(served, "REMOVAL")
-    await FileDeletionOutbox(served.store(), served.gateway.objects).finish(OWN_ID, ["originals/2.jpg"])
+    await FileDeletionOutbox(served.store(), served.gateway.objects).delete_files(OWN_ID, ["originals/2.jpg"])
     still = await stored(served, "REMOVAL")
     await janitor(served).tidy()
 
@@ -420,7 +423,7 @@ async def test_files_that_are_written_while_an_upload_is_given_up_are_removed(
 ) -> None:
     """The confirmation breaks off, and the upload was read by who gives it up before its files were noted."""
     id = await uploaded(served, jpeg())
-    left_by = ReservationExpiry._left_by
+    left_by = ReservationExpiry._files_to_delete
 
     async def slow(self: ReservationExpiry, image_id: str, item: Any) -> Any:
         found = await left_by(self, image_id, item)
@@ -431,8 +434,8 @@ async def test_files_that_are_written_while_an_upload_is_given_up_are_removed(
     def breaks(*_: Any) -> None:
         raise RuntimeError("The power is off.")
 
-    monkeypatch.setattr(Uploads, "_confirming", breaks)
-    monkeypatch.setattr(ReservationExpiry, "_left_by", slow)
+    monkeypatch.setattr(Uploads, "_confirm_actions", breaks)
+    monkeypatch.setattr(ReservationExpiry, "_files_to_delete", slow)
 
     assert (await cancel(served, id)).data == {"cancelUpload": True}
     assert (await count(served), files(served), await stored(served, "REMOVAL")) == (0, set(), [])
@@ -443,7 +446,7 @@ async def test_files_that_are_written_while_an_upload_is_released_are_removed(
 ) -> None:
     """The confirmation began a second before the end, and breaks off; the janitor read the upload before."""
     id = await uploaded(served, jpeg())
-    left_by, before = ReservationExpiry._left_by, served.clock.now + timedelta(minutes=59, seconds=59)
+    left_by, before = ReservationExpiry._files_to_delete, served.clock.now + timedelta(minutes=59, seconds=59)
     late = Uploads(served.store(), served.gateway.objects, other_pictures, before, served.store)
 
     async def slow(self: ReservationExpiry, image_id: str, item: Any) -> Any:
@@ -456,8 +459,8 @@ async def test_files_that_are_written_while_an_upload_is_released_are_removed(
     def breaks(*_: Any) -> None:
         raise RuntimeError("The power is off.")
 
-    monkeypatch.setattr(Uploads, "_confirming", breaks)
-    monkeypatch.setattr(ReservationExpiry, "_left_by", slow)
+    monkeypatch.setattr(Uploads, "_confirm_actions", breaks)
+    monkeypatch.setattr(ReservationExpiry, "_files_to_delete", slow)
     served.clock.forward(hours=1)
 
     assert await janitor(served).release_expired() == 1
@@ -484,7 +487,7 @@ async def test_files_that_are_written_after_an_upload_was_given_up_are_removed(
     await asyncio.gather(cut_off, return_exceptions=True)
     assert (await cancel(served, id)).data == {"cancelUpload": True}
     going.set()
-    await asyncio.wait_for(asyncio.gather(*_endings), 10)
+    await asyncio.wait_for(asyncio.gather(*_cleanup_tasks), 10)
 
     assert (cut_off.cancelled(), files(served), await stored(served, "REMOVAL")) == (True, set(), [])
 
@@ -517,14 +520,14 @@ async def test_a_confirmation_of_what_was_given_up_makes_no_photo_of_what_came_i
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await uploaded(served, jpeg(), imageId=OWN_ID)
-    confirming = Uploads._confirmed
+    confirming = Uploads._confirm
 
     async def late(self: Uploads, *given: Any) -> Any:
         assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
         assert (await create(served, imageId=OWN_ID)).errors is None
         return await confirming(self, *given)
 
-    monkeypatch.setattr(Uploads, "_confirmed", late)
+    monkeypatch.setattr(Uploads, "_confirm", late)
 
     assert (await complete(served, OWN_ID)).codes == ["NOT_FOUND"]
     assert (await count(served), len(await items(served, "UPLOAD")), await items(served, "IMAGE")) == (1, 1, [])
@@ -565,10 +568,10 @@ async def test_a_confirmation_that_comes_late_takes_no_files_of_a_photo_made_aga
 ) -> None:
     """Of the same id and picture, which is made after it was looked up whether it is there."""
     await uploaded(served, jpeg(), imageId=OWN_ID)
-    confirming, remove = Uploads._confirmed, Uploads._remove
+    confirming, remove = Uploads._confirm, Uploads._remove
 
     async def late(self: Uploads, *given: Any) -> Any:
-        monkeypatch.setattr(Uploads, "_confirmed", confirming)
+        monkeypatch.setattr(Uploads, "_confirm", confirming)
         assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}
         await uploaded(served, jpeg(), imageId=OWN_ID)
         monkeypatch.setattr(Uploads, "_remove", later)
@@ -580,7 +583,7 @@ async def test_a_confirmation_that_comes_late_takes_no_files_of_a_photo_made_aga
         await other.complete(OWN_ID, ADA)
         await remove(self, *given)
 
-    monkeypatch.setattr(Uploads, "_confirmed", late)
+    monkeypatch.setattr(Uploads, "_confirm", late)
 
     assert (await complete(served, OWN_ID)).codes == []
     assert (len(await items(served, "IMAGE")), len(files(served))) == (1, 2)
@@ -591,14 +594,14 @@ async def test_a_confirmation_that_is_late_leaves_its_files_to_the_reservation_t
 ) -> None:
     """Another that confirms the same by an earlier clock still may."""
     await uploaded(served, jpeg(), imageId=OWN_ID)
-    write = Uploads._confirming
+    write = Uploads._confirm_actions
 
     def expired(self: Uploads, *given: Any) -> Any:
         delete, put = write(self, *given)
         return [replace(delete, values={**(delete.values or {}), "now": 2**40}), put]
 
     with monkeypatch.context() as late:
-        late.setattr(Uploads, "_confirming", expired)
+        late.setattr(Uploads, "_confirm_actions", expired)
         assert (await complete(served, OWN_ID)).codes == ["NOT_FOUND"]
     assert shown(served) >= {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
     assert (await cancel(served, OWN_ID)).data == {"cancelUpload": True}

@@ -19,7 +19,7 @@ from datastore.photos.file_deletion_outbox import incoming
 from datastore.photos.image_types import PictureType
 from datastore.photos.reservation_expiry import LIFETIME, ReservationExpiry
 from datastore.photos.reservations import Reservation
-from datastore.photos.uploads import Uploads
+from datastore.photos.upload_reservations import UploadReservations
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.photos.janitor import Janitor
@@ -104,7 +104,7 @@ async def test_fifty_at_once_leave_as_many_reservations_as_the_limit_is(served: 
     refused = [answer for answer in answers if answer.errors]
     assert len(refused) == 40
     assert {answer.errors[0]["message"] for answer in refused if answer.errors} == {
-        "You may have at most 10 photos, uploads on their way included."
+        "You may have at most 10 photos, including uploads in progress."
     }
     assert {code for answer in refused for code in answer.codes} == {"CONFLICT"}
     assert (await count(served), len(await items(served, "UPLOAD"))) == (10, 10)
@@ -128,7 +128,7 @@ async def test_many_at_once_that_stand_in_each_others_way_are_as_many(served: Se
 
         async def reserve(number: int) -> str:
             store = Store(client, prefix=served.gateway._store.prefix, deadline=Deadline(30), token=new_id)
-            uploads = Uploads(store, served.gateway.objects, served.pictures, NOON, served.store)
+            reservations = UploadReservations(store, served.gateway.objects, NOON)
             wanted = Reservation(
                 image_id=uuid7(NOON, str(number)),
                 email=ADA,
@@ -141,7 +141,7 @@ async def test_many_at_once_that_stand_in_each_others_way_are_as_many(served: Se
                 nonce=new_id(),
             )
             try:
-                await uploads.reserve(wanted, chosen=False)
+                await reservations.reserve(wanted, is_client_id=False)
             except DomainError as problem:
                 return problem.code
             return "RESERVED"
@@ -197,11 +197,11 @@ async def test_at_the_limit_an_index_that_lags_keeps_nobody_from_hearing_of_it(
     async def lagging(_self: ReservationExpiry, _email: str) -> bool:
         return True
 
-    monkeypatch.setattr(ReservationExpiry, "of_user", lagging)
+    monkeypatch.setattr(ReservationExpiry, "release_of_user", lagging)
     refused = await create(served)
 
     assert refused.errors is not None
-    assert refused.errors[0]["message"] == "You may have at most 10 photos, uploads on their way included."
+    assert refused.errors[0]["message"] == "You may have at most 10 photos, including uploads in progress."
     assert refused.errors[0]["extensions"] == {"code": "CONFLICT", "limit": 10, "retryable": True}
 
 
@@ -210,7 +210,7 @@ async def test_a_limit_of_one_is_told_as_such(served: Served) -> None:
     refused = await create(served)
 
     assert refused.errors is not None
-    assert refused.errors[0]["message"] == "You may have at most 1 photo, uploads on their way included."
+    assert refused.errors[0]["message"] == "You may have at most 1 photo, including uploads in progress."
     assert refused.errors[0]["extensions"] == {"code": "CONFLICT", "limit": 1}
 
 

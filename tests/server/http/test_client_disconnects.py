@@ -19,14 +19,16 @@ from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key
 from datastore.model.identity import Role
-from datastore.photos.lookups import AT_ONCE
+from datastore.photos.lookups import CONCURRENCY
 from datastore.session.store import Store
 from server.settings import Settings
 from tests.support.fault_proxy import Proxy, Seen, forward, hang, until
 from tests.support.served import UNBOUGHT, Listener, Served
 
 PROFILES = " ".join(["{", *[f'a{number}: userProfile(userId: "{number}") {{ userId }}' for number in range(5)], "}"])
-PHOTOS = " ".join(["{", *[f'a{number}: photo(id: "i{number}") {{ imageId }}' for number in range(2 * AT_ONCE)], "}"])
+PHOTOS = " ".join(
+    ["{", *[f'a{number}: photo(id: "i{number}") {{ imageId }}' for number in range(2 * CONCURRENCY)], "}"]
+)
 BUDGET = replace(UNBOUGHT, budget_units=1_000, budget_units_per_second=1e-6)
 BLIPS = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
 
@@ -117,11 +119,11 @@ async def still_answers(served: Served) -> None:
 
 async def test_what_waits_for_its_turn_is_not_looked_up(served: Served, proxy: Proxy) -> None:
     proxy.always = met("Query", SPARKS.name, hang)
-    await leave(served, PHOTOS, proxy, "Query", AT_ONCE, user="ada", email="ada@example.com")
+    await leave(served, PHOTOS, proxy, "Query", CONCURRENCY, user="ada", email="ada@example.com")
     await until(lambda: not served.gateway.edge.admission.load.running)
     # The first come back, or fail; others had waited for that.
     proxy.closing.set()
-    assert await stays(proxy, "Query") == AT_ONCE
+    assert await stays(proxy, "Query") == CONCURRENCY
 
 
 async def test_a_socket_that_completes_its_operation(served: Served, proxy: Proxy) -> None:
@@ -150,7 +152,7 @@ class TestBudgets:
 
     async def test_who_leaves_gets_nothing_back(self, served: Served, proxy: Proxy) -> None:
         proxy.always = met("Query", SPARKS.name, hang)
-        await leave(served, PHOTOS, proxy, "Query", AT_ONCE, user="ada", email="ada@example.com")
+        await leave(served, PHOTOS, proxy, "Query", CONCURRENCY, user="ada", email="ada@example.com")
         await until(lambda: bool(served.reports))
         (report,) = served.reports
         assert report.codes == ["CANCELLED"]
@@ -172,7 +174,7 @@ class TestBudgets:
         assert answer.errors is None
         spent = sum(call.cost for call in answer.calls)
         assert await remaining(served, "ada") == pytest.approx(BUDGET.budget_units - spent, abs=2)
-        assert spent < 2 * AT_ONCE
+        assert spent < 2 * CONCURRENCY
 
 
 async def still_alive(listener: Listener) -> None:
@@ -194,7 +196,7 @@ class TestDeadline:
         assert await remaining(served, "ada") == pytest.approx(BUDGET.budget_units - report.estimate, abs=2)
         before = calls(proxy, "Query")
         proxy.closing.set()
-        assert await stays(proxy, "Query") == before < 2 * AT_ONCE
+        assert await stays(proxy, "Query") == before < 2 * CONCURRENCY
 
 
 # --- One store --------------------------------------------------------------------------------------------------------

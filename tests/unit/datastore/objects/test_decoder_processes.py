@@ -24,7 +24,7 @@ from datastore.errors import DomainError, Unavailable
 from datastore.photos.decoder import DecoderLimits, DecoderProcess
 from datastore.photos.decoder_messages import BadMessage, read_message, write_message
 from datastore.photos.decoder_pool import DecoderPool
-from datastore.photos.image_segments import MOST_SEGMENTS
+from datastore.photos.image_segments import MAX_SEGMENTS
 from datastore.photos.image_types import PictureType
 from tests.support.photo_items import put, user
 from tests.support.pictures import encoded, jpeg, png
@@ -85,17 +85,17 @@ def with_riff_chunks(number: int) -> bytes:
 @pytest.mark.parametrize(
     ("content", "declared", "reason", "message"),
     [
-        (with_chunks(*[chunk(b"abCd")] * MOST_SEGMENTS), PNG, "TOO_MANY_CHUNKS", "10000 chunks"),
-        (with_chunks(*[chunk(b"IDAT")] * MOST_SEGMENTS, before=b"IEND"), PNG, "TOO_MANY_CHUNKS", "10000 chunks"),
-        (with_chunks(*[chunk(b"tEXt", b"a\0b")] * MOST_SEGMENTS), PNG, "TOO_MANY_CHUNKS", "10000 chunks"),
-        (with_chunks(*[chunk(b"abCd")] * MOST_SEGMENTS), JPEG, "TOO_MANY_CHUNKS", "10000 chunks"),
-        (with_riff_chunks(MOST_SEGMENTS), WEBP, "TOO_MANY_CHUNKS", "10000 chunks"),
+        (with_chunks(*[chunk(b"abCd")] * MAX_SEGMENTS), PNG, "TOO_MANY_CHUNKS", "10000 chunks"),
+        (with_chunks(*[chunk(b"IDAT")] * MAX_SEGMENTS, before=b"IEND"), PNG, "TOO_MANY_CHUNKS", "10000 chunks"),
+        (with_chunks(*[chunk(b"tEXt", b"a\0b")] * MAX_SEGMENTS), PNG, "TOO_MANY_CHUNKS", "10000 chunks"),
+        (with_chunks(*[chunk(b"abCd")] * MAX_SEGMENTS), JPEG, "TOO_MANY_CHUNKS", "10000 chunks"),
+        (with_riff_chunks(MAX_SEGMENTS), WEBP, "TOO_MANY_CHUNKS", "10000 chunks"),
         # Pillow steps through all of these in Python before it knows the size of the picture.
-        (jpeg().replace(b"\xff\xdb", b"\xff" * MOST_SEGMENTS + b"\xff\xdb", 1), JPEG, "TOO_MANY_SCANS", "10000 seg"),
-        (jpeg().replace(b"\xff\xdb", b"\xff\x00" * MOST_SEGMENTS + b"\xff\xdb", 1), JPEG, "TOO_MANY_SCANS", "10000 s"),
-        (jpeg().replace(b"\xff\xdb", b"\xff\xd0" * MOST_SEGMENTS + b"\xff\xdb", 1), JPEG, "TOO_MANY_SCANS", "10000 s"),
-        (jpeg().replace(b"\xff\xdb", b"\xff\xe5\0\2" * MOST_SEGMENTS + b"\xff\xdb", 1), JPEG, "TOO_MANY_SCANS", "100"),
-        (jpeg().replace(b"\xff\xdb", b"\x00" * MOST_SEGMENTS + b"\xff\xdb", 1), JPEG, "TOO_MANY_SCANS", "10000 s"),
+        (jpeg().replace(b"\xff\xdb", b"\xff" * MAX_SEGMENTS + b"\xff\xdb", 1), JPEG, "TOO_MANY_SCANS", "10000 seg"),
+        (jpeg().replace(b"\xff\xdb", b"\xff\x00" * MAX_SEGMENTS + b"\xff\xdb", 1), JPEG, "TOO_MANY_SCANS", "10000 s"),
+        (jpeg().replace(b"\xff\xdb", b"\xff\xd0" * MAX_SEGMENTS + b"\xff\xdb", 1), JPEG, "TOO_MANY_SCANS", "10000 s"),
+        (jpeg().replace(b"\xff\xdb", b"\xff\xe5\0\2" * MAX_SEGMENTS + b"\xff\xdb", 1), JPEG, "TOO_MANY_SCANS", "100"),
+        (jpeg().replace(b"\xff\xdb", b"\x00" * MAX_SEGMENTS + b"\xff\xdb", 1), JPEG, "TOO_MANY_SCANS", "10000 s"),
     ],
     ids=["chunks", "IDATs", "texts", "declared as JPEG", "RIFF", "fill", "stuffing", "restarts", "segments", "junk"],
 )
@@ -108,7 +108,7 @@ def test_a_file_of_very_many_parts_is_refused_before_it_is_decoded(
 
 
 def test_pictures_of_many_parts_are_decoded(make: Make) -> None:
-    decoder, some = make(), MOST_SEGMENTS // 2
+    decoder, some = make(), MAX_SEGMENTS // 2
 
     for content, declared in (
         (with_chunks(*[chunk(b"abCd")] * some), PNG),
@@ -290,8 +290,8 @@ async def test_closing_ends_decoders_and_those_who_wait_for_them() -> None:
         return decoders[-1]
 
     places = DecoderPool(made)
-    await places.examine("original", jpeg(), JPEG, whose="me")
-    waiting = [asyncio.create_task(places.examine("original", b"sleep", JPEG, whose=name)) for name in "abcd"]
+    await places.examine("original", jpeg(), JPEG, user="me")
+    waiting = [asyncio.create_task(places.examine("original", b"sleep", JPEG, user=name)) for name in "abcd"]
     async with asyncio.timeout(30):
         while sum(decoder.pid is not None for decoder in decoders) < 2:  # noqa: ASYNC110 - threads tell no event
             await asyncio.sleep(0.005)

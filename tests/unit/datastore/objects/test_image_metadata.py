@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from datastore.photos.metadata import MOST_PARTS, Damaged, Facts, TooManyParts, separate, strip
+from datastore.photos.metadata import MAX_PARTS, Damaged, Facts, TooManyParts, separate, strip
 from tests.support.marked_pictures import (
     KINDS,
     MARKER,
@@ -221,10 +221,10 @@ def test_maker_and_model_are_one_text(make: str, model: str, camera: str | None)
 def test_the_number_of_segments_and_chunks_is_bounded() -> None:
     jpeg, png = encoded(noise(), "JPEG"), encoded(noise(), "PNG")
     many = [
-        jpeg[:2] + segment(0xFE, b"") * MOST_PARTS + jpeg[2:],
-        png[:33] + chunk(b"abCd", b"") * MOST_PARTS + png[33:],
-        whole_webp(riff(b"abcd", b"") * (MOST_PARTS + 1)),
-        whole_webp(riff(b"ANMF", bytes(16) + riff(b"abcd", b"") * MOST_PARTS)),
+        jpeg[:2] + segment(0xFE, b"") * MAX_PARTS + jpeg[2:],
+        png[:33] + chunk(b"abCd", b"") * MAX_PARTS + png[33:],
+        whole_webp(riff(b"abcd", b"") * (MAX_PARTS + 1)),
+        whole_webp(riff(b"ANMF", bytes(16) + riff(b"abcd", b"") * MAX_PARTS)),
     ]
     for content in many:
         with pytest.raises(TooManyParts):

@@ -119,7 +119,7 @@ def test_a_large_jpeg_may_have_fewer_scans() -> None:
     bomb = whole[:second] + whole[first:second] * 75 + whole[second:]
 
     assert refused(bomb) == "The original must have at most 80 scans."
-    assert segments.MOST_SCANNED // pictures.MOST_PIXELS == 20
+    assert segments.MAX_SCANNED_PIXELS // pictures.MAX_PIXELS == 20
 
 
 def hiding_scans(number: int) -> bytes:
@@ -151,14 +151,14 @@ def test_what_a_camera_puts_behind_a_picture_is_no_scan_of_it() -> None:
 
 def test_the_scans_of_any_bytes_are_counted_soon() -> None:
     for content in (b"\xff" * 10**6, b"\xff\x00" * 10**6, b"\xff\xda", b"\xff", b"", b"\xff\xd8\xff\xda\x00\x00"):
-        segments.check_scans("original", content, pictures.MOST_PIXELS)
+        segments.check_scans("original", content, pictures.MAX_PIXELS)
     with pytest.raises(BadUserInput):
-        segments.check_scans("original", b"\xff\xd8" + b"\xff\xda\x00\x00" * 2, segments.MOST_SCANNED)
+        segments.check_scans("original", b"\xff\xd8" + b"\xff\xda\x00\x00" * 2, segments.MAX_SCANNED_PIXELS)
 
 
 def test_the_scans_among_very_many_segments_are_not_counted_to_the_end() -> None:
     whole = jpeg(40, 40)
-    comments = b"\xff\xfe\x00\x02" * segments.MOST_SEGMENTS
+    comments = b"\xff\xfe\x00\x02" * segments.MAX_SEGMENTS
 
     assert examine("original", whole[:2] + comments[:4_000] + whole[2:], JPEG).width == 40
     assert refused(whole[:2] + comments + whole[2:]) == "The original must have at most 10000 segments."
@@ -365,34 +365,34 @@ class Looking:
 
 async def test_few_pictures_are_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     looking, places = Looking(monkeypatch), DecoderPool()
-    tasks = [asyncio.create_task(places.examine("It", b"", JPEG, whose=str(one))) for one in range(6)]
-    await looking.are(decoder_pool.PICTURES_AT_ONCE)
+    tasks = [asyncio.create_task(places.examine("It", b"", JPEG, user=str(one))) for one in range(6)]
+    await looking.are(decoder_pool.PICTURE_CONCURRENCY)
     tasks[0].cancel()  # who goes away leaves the place only when its thread has ended
     await asyncio.sleep(0.01)
-    assert looking.going == decoder_pool.PICTURES_AT_ONCE
+    assert looking.going == decoder_pool.PICTURE_CONCURRENCY
     looking.free.set()
     await asyncio.gather(*tasks, return_exceptions=True)
 
-    assert looking.most == decoder_pool.PICTURES_AT_ONCE
+    assert looking.most == decoder_pool.PICTURE_CONCURRENCY
 
 
 async def test_nobody_takes_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither by asking again and again nor by going away meanwhile; who waits and goes away keeps nobody."""
     looking, places = Looking(monkeypatch), DecoderPool()
-    mine = [asyncio.create_task(places.examine("Mine", b"", JPEG, whose="me")) for _ in range(4)]
+    mine = [asyncio.create_task(places.examine("Mine", b"", JPEG, user="me")) for _ in range(4)]
     await looking.are(1)
     mine[0].cancel()
     mine[1].cancel()
     await asyncio.sleep(0.01)
     assert looking.going == 1
-    other = asyncio.create_task(places.examine("Another's", b"", JPEG, whose="other"))
+    other = asyncio.create_task(places.examine("Another's", b"", JPEG, user="other"))
     await looking.are(2)
     looking.free.set()
 
     assert await asyncio.wait_for(other, 10) == await asyncio.wait_for(mine[3], 10) == Picture(1, 1, b"")
-    async with places.room("me"):
-        second = asyncio.create_task(places.room("me").__aenter__())
-        async with places.room("other"):
+    async with places.file_slot("me"):
+        second = asyncio.create_task(places.file_slot("me").__aenter__())
+        async with places.file_slot("other"):
             await asyncio.sleep(0)
             assert not second.done()
     await asyncio.wait_for(second, 10)
@@ -401,13 +401,13 @@ async def test_nobody_takes_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_whoever_goes_away_hears_nothing_of_what_is_no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
     looking, places, told = Looking(monkeypatch), DecoderPool(), list[Any]()
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-    task = asyncio.create_task(places.examine("No picture", b"", JPEG, whose="me"))
+    task = asyncio.create_task(places.examine("No picture", b"", JPEG, user="me"))
     await looking.are(1)
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
     looking.free.set()
     del task
-    await asyncio.wait_for(places.examine("It", b"", JPEG, whose="me"), 10)
+    await asyncio.wait_for(places.examine("It", b"", JPEG, user="me"), 10)
     gc.collect()
 
     assert told == []
