@@ -149,7 +149,7 @@ async def test_a_count_that_was_too_high_keeps_a_merge_open_for_as_long_as_an_in
     for answer in (first, second):
         assert answer.codes == ["CONFLICT"]
         assert answer.errors[0]["extensions"]["retryable"] is True
-        assert "ask for it again" in answer.errors[0]["message"]
+        assert "to finish it, repeat it" in answer.errors[0]["message"]
     assert marked == [
         person("p", faceCount=6, mergedInto="q", mergedAt="2026-06-25T12:00:00.000Z"),
         person("q", faceCount=1, receives={"p"}),
@@ -180,7 +180,7 @@ async def test_who_is_not_counted_and_has_no_faces_in_the_index_stays_as_long_as
 
     first = await merge(served, "p", "q")
     assert first.codes == ["CONFLICT"]
-    assert first.errors[0]["message"].endswith("ask for it again in 10 minutes.")
+    assert first.errors[0]["message"].endswith("repeat it in 10 minutes.")
     served.clock.forward(minutes=11)
     assert (await merge(served, "p", "q")).errors is None
     assert await stored(served, "PERSON") == [person("q")]

@@ -312,7 +312,7 @@ async def test_damaged_uploads_do_not_keep_a_user_from_the_places_of_good_ones(s
 
 
 def told_of_files(caplog: pytest.LogCaptureFixture) -> list[str]:
-    return [record.message for record in caplog.records if "are not removed yet" in record.message]
+    return [record.message for record in caplog.records if "could not be deleted; retrying" in record.message]
 
 
 async def test_a_table_that_cannot_be_asked_does_not_keep_files_from_being_swept(
