@@ -90,10 +90,10 @@ class Comments:
         self._store = store
         self._now = now
 
-    async def of_post(self, post_id: str, span: Span, *, leads_on: bool = False) -> Page:
+    async def of_post(self, post_id: str, span: Span, *, has_child_reads: bool = False) -> Page:
         """FEED-006: return the comments on a post, oldest first. The caller checks the post's visibility."""
         values = {"partition": post_keys.partition(post_id), "prefix": keys.COMMENT_PREFIX}
-        return await read_page(self._store, keys.COMMENTS, [values], span, has_child_reads=leads_on)
+        return await read_page(self._store, keys.COMMENTS, [values], span, has_child_reads=has_child_reads)
 
     async def by_key(self, post_id: str, comment_id: str, pattern: AccessPattern = keys.COMMENT) -> Comment | None:
         """FEED-N2: return a comment, or None. The caller checks the post's visibility."""

@@ -26,16 +26,16 @@ class StoredEntries:
         self._span = span
         self._position = None if span.start is None else str(span.start["GSI3SK"])
         self._last: str | None = None
-        self._found: dict[str, Raw] = {}
+        self._entries: dict[str, Raw] = {}
 
     @property
     def entries(self) -> list[Raw]:
-        return list(self._found.values())
+        return list(self._entries.values())
 
     @property
     def missing(self) -> int:
         """Return the number of entries that the page lacks, including one that shows whether there is a next page."""
-        return max(self._span.size + 1 - len(self._found), 0)
+        return max(self._span.size + 1 - len(self._entries), 0)
 
     def bounds(self, oldest: str, end: str) -> tuple[str, str, Item | None]:
         """Return the least and the greatest key to read, and the key to start after."""
@@ -47,7 +47,7 @@ class StoredEntries:
     def add(self, entries: Sequence[Raw]) -> None:
         for entry in entries:
             if is_after(entry, self._position, backward=self._span.backward):
-                self._found[_canonical_position(entry)] = entry
+                self._entries[_canonical_position(entry)] = entry
         if entries:
             self._last = _position(entries[-1])
 
@@ -56,7 +56,7 @@ class StoredEntries:
         if self._last is None or self.missing:
             return False
         backward = self._span.backward
-        return sum(is_settled(key, self._last, backward=backward) for key in self._found) >= self._span.size
+        return sum(is_settled(key, self._last, backward=backward) for key in self._entries) >= self._span.size
 
 
 class MergedPosts:
@@ -69,11 +69,11 @@ class MergedPosts:
         self._span = span
         self._since = canonical(since)
         self._position = None if span.start is None else str(span.start["GSI3SK"])
-        self._found: list[Raw] = []
+        self._entries: list[Raw] = []
 
     @property
     def entries(self) -> list[Raw]:
-        return self._found
+        return self._entries
 
     def bounds(self) -> tuple[str, str]:
         """Return the least and the greatest key in GSI1. The full second of the position is included."""
@@ -84,7 +84,7 @@ class MergedPosts:
         return (max(since, second), END) if self._span.backward else (since, second + LAST_CHARACTER)
 
     def add(self, entries: Sequence[Raw]) -> None:
-        self._found += [
+        self._entries += [
             entry
             for entry in entries
             if _moment(_canonical_position(entry)) >= self._since
@@ -95,7 +95,7 @@ class MergedPosts:
         """Return whether the page is complete when all posts up to `last`, a key of GSI1, were read."""
         moment = _moment(last)
         settled = 0
-        for entry in self._found:
+        for entry in self._entries:
             own = _moment(_canonical_position(entry))
             # Unread posts may precede the posts that were read of the same time.
             settled += own != canonical(moment) and is_settled(own, moment, backward=self._span.backward)

@@ -69,15 +69,15 @@ class Follows:
         self._store = store
         self._now = now
 
-    async def followers(self, user_id: str, span: Span, *, leads_on: bool = False) -> Page:
+    async def followers(self, user_id: str, span: Span, *, has_child_reads: bool = False) -> Page:
         """FEED-008: return the edges of a user's followers, newest first."""
         values = {"partition": keys.followee(user_id)}
-        return await read_page(self._store, keys.FOLLOWERS, [values], span, has_child_reads=leads_on)
+        return await read_page(self._store, keys.FOLLOWERS, [values], span, has_child_reads=has_child_reads)
 
-    async def followed(self, user_id: str, span: Span, *, leads_on: bool = False) -> Page:
+    async def followed(self, user_id: str, span: Span, *, has_child_reads: bool = False) -> Page:
         """FEED-008: return the follows of a user, by the id of the followee."""
         values = {"partition": keys.follower(user_id), "prefix": keys.FOLLOWING_PREFIX}
-        return await read_page(self._store, keys.FOLLOWED, [values], span, has_child_reads=leads_on)
+        return await read_page(self._store, keys.FOLLOWED, [values], span, has_child_reads=has_child_reads)
 
     async def follow(self, follower_id: str, followee_id: str) -> Follow:
         """FEED-W4: follow a user from now on. Return the existing follow, if there is one.

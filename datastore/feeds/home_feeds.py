@@ -166,11 +166,11 @@ class HomeFeeds:
     async def _first_page(self, user_id: str, size: int) -> tuple[list[Raw], list[Item]]:
         """Return the newest `size` entries and one more, and all sources, which precede them. Usually one Query."""
         values = {"partition": keys.feed(user_id)}
-        found = StoredEntries(Span(size))
+        page_entries = StoredEntries(Span(size))
         sources: list[Item] = []
         page = QueryPage([], 0, None)
         while True:
-            limit = found.missing + SOURCES_EXPECTED
+            limit = page_entries.missing + SOURCES_EXPECTED
             page = await self._store.query(keys.HOME_FEED, values, start=page.next_start, limit=limit)
             entries: list[Raw] = []
             for raw in page.raw:
@@ -178,21 +178,21 @@ class HomeFeeds:
                     sources.append(decode_item(raw))
                 else:
                     entries.append(raw)
-            found.add(entries)
-            if page.next_start is None or found.is_complete():
-                return found.entries, sources
+            page_entries.add(entries)
+            if page.next_start is None or page_entries.is_complete():
+                return page_entries.entries, sources
 
     async def _entries(self, user_id: str, span: Span) -> list[Raw]:
         """Return the entries of a page, and one more."""
-        found = StoredEntries(span)
-        oldest, end, start = found.bounds(keys.FIRST_POSITION, END)
+        page_entries = StoredEntries(span)
+        oldest, end, start = page_entries.bounds(keys.FIRST_POSITION, END)
         values = {"partition": keys.feed(user_id), "oldest": oldest, "end": end}
         limit = span.size + 1 + EXTRA_ENTRIES
         while True:
             page = await self._store.query(keys.ENTRIES, values, start=start, limit=limit, backward=span.backward)
-            found.add(page.raw)
-            if (start := page.next_start) is None or found.is_complete():
-                return found.entries
+            page_entries.add(page.raw)
+            if (start := page.next_start) is None or page_entries.is_complete():
+                return page_entries.entries
             limit = min(2 * limit, LARGEST_LIMIT)
 
     async def _sources(self, user_id: str) -> list[Item]:
@@ -201,8 +201,8 @@ class HomeFeeds:
 
     async def _merged_posts(self, user_id: str, source: MergedAuthor, span: Span) -> list[Raw]:
         """Return the entries of an author's posts: those of a page, and at least one more."""
-        found = MergedPosts(span, source.since)
-        since, until = found.bounds()
+        page_entries = MergedPosts(span, source.since)
+        since, until = page_entries.bounds()
         if since > until:
             return []
         values = {"partition": post_keys.by_author(source.author_id), "since": since, "until": until}
@@ -217,9 +217,9 @@ class HomeFeeds:
                 backward=span.backward,
                 attributes=("GSI1SK", "visibility"),
             )
-            found.add([_as_entry(user_id, source.author_id, post) for post in page.items])
-            if page.next_start is None or found.is_complete_through(page.next_start["GSI1SK"]):
-                return found.entries
+            page_entries.add([_as_entry(user_id, source.author_id, post) for post in page.items])
+            if page.next_start is None or page_entries.is_complete_through(page.next_start["GSI1SK"]):
+                return page_entries.entries
             start, limit = page.next_start, min(2 * limit, LARGEST_LIMIT)
 
 

@@ -52,10 +52,10 @@ class Likes:
         self._store = store
         self._now = now
 
-    async def of_post(self, post_id: str, span: Span, *, leads_on: bool = False) -> Page:
+    async def of_post(self, post_id: str, span: Span, *, has_child_reads: bool = False) -> Page:
         """FEED-005: return the likes of a post, the last user id first. The caller checks the post's visibility."""
         values = {"partition": post_keys.partition(post_id), "prefix": keys.LIKE_PREFIX}
-        return await read_page(self._store, keys.LIKES, [values], span, has_child_reads=leads_on)
+        return await read_page(self._store, keys.LIKES, [values], span, has_child_reads=has_child_reads)
 
     async def is_liked(self, post_id: str, user_id: str) -> bool:
         """FEED-N1: return whether the user likes the post. Batched with other point reads."""

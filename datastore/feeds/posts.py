@@ -135,10 +135,10 @@ class Posts:
         found = await self._store.find(pattern, keys.post(post_id))
         return found.record(full_post_from) if found is not None and is_live(found.raw) else None
 
-    async def by_author(self, author_id: str, span: Span, *, leads_on: bool = False) -> Page:
+    async def by_author(self, author_id: str, span: Span, *, has_child_reads: bool = False) -> Page:
         """FEED-002: return the posts of an author that the viewer may see, newest first.
 
-        `leads_on` means that point reads follow for each post. Those of several lists are sent in one batch.
+        `has_child_reads` means that point reads follow for each post. Those of several lists are sent in one batch.
         """
         values = {"partition": keys.by_author(author_id)}
         keep: SelectItems | None = None
@@ -148,9 +148,9 @@ class Posts:
             shown = {"public": Visibility.PUBLIC.value}
         else:
             shown = {"private": Visibility.PRIVATE.value}
-            keep, leads_on = self._filter_visible, True
+            keep, has_child_reads = self._filter_visible, True
         return await read_page(
-            self._store, keys.POSTS_BY_AUTHOR, [values | shown], span, select=keep, has_child_reads=leads_on
+            self._store, keys.POSTS_BY_AUTHOR, [values | shown], span, select=keep, has_child_reads=has_child_reads
         )
 
     async def by_tag(self, name: str, span: Span) -> Page:

@@ -21,7 +21,7 @@ from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures, no_match
 from datastore.matches.live_list import read_live
 from datastore.matches.live_state import (
-    WRITTEN_BY_A_TICK,
+    TICK_ATTRIBUTES,
     ActiveMatch,
     ActiveStatus,
     active_match_from,
@@ -169,7 +169,7 @@ class ActiveMatches:
 
     async def commit(self, active: ActiveMatch) -> bool:
         """AM-4: store the next version of a state. Return False if the fencing token or the version is outdated."""
-        attributes = {name: value for name, value in active_match_item(active).items() if name in WRITTEN_BY_A_TICK}
+        attributes = {name: value for name, value in active_match_item(active).items() if name in TICK_ATTRIBUTES}
         expression, values = set_or_remove(attributes)
         values |= {"fence": active.fence, "seen": active.version - 1, "active": ActiveStatus.ACTIVE.value}
         key = keys.active_match(active.match_id)

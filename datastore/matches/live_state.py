@@ -146,7 +146,7 @@ def _at_the_crease(batting: tuple[BattingLine, ...]) -> tuple[BattingLine, ...]:
     return tuple(line for line in batting if line.status is BatterStatus.BATTING)
 
 
-WRITTEN_BY_A_TICK = {
+TICK_ATTRIBUTES = {
     "lastTickAt",
     "live",
     "matchPhase",
@@ -166,7 +166,7 @@ WRITTEN_BY_A_TICK = {
 
 
 # Defaults of the attributes that the index of live matches does not project.
-_NOT_LISTED = {"previousBatting": "[]", "previousBowling": "[]", "last30Balls": "[]"}
+_UNPROJECTED_DEFAULTS = {"previousBatting": "[]", "previousBowling": "[]", "last30Balls": "[]"}
 
 
 class _Score(Record, frozen=True):
@@ -271,7 +271,7 @@ class ActiveMatchParser:
 
 def summary_from(item: Mapping[str, Any]) -> ActiveMatch:
     """Return the match of an item of the index, without lines and balls. Raises as `active_match_from`."""
-    return active_match_from({**_NOT_LISTED, **item})
+    return active_match_from({**_UNPROJECTED_DEFAULTS, **item})
 
 
 def _partial_from(item: Mapping[str, Any]) -> ActiveMatch:
@@ -341,12 +341,12 @@ def _phase(stored: Any, status: str) -> MatchPhase:
     return MatchPhase(stored) if stored in set(MatchPhase) else phase_of(status)
 
 
-def _readable(text: Any, kind: type[T], otherwise: T) -> T:
-    """Return the value of a JSON text of this type, or `otherwise`."""
+def _readable(text: Any, kind: type[T], default: T) -> T:
+    """Return the value of a JSON text of this type, or `default`."""
     try:
-        return from_json(text, kind) if isinstance(text, str) else otherwise
+        return from_json(text, kind) if isinstance(text, str) else default
     except ValueError:
-        return otherwise
+        return default
 
 
 def _number(value: Any) -> int:

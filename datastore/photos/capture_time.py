@@ -8,13 +8,13 @@ from datastore.photos.metadata import Facts
 from datastore.photos.reservations import Reservation
 
 # The maximum by which the clock of a client or of a camera may be ahead of the gateway's.
-MOST_AHEAD = timedelta(minutes=5)
+MAX_CLOCK_SKEW = timedelta(minutes=5)
 
 
 def check_past(field: str, moment: datetime, now: datetime) -> datetime:
     """Return the moment. Raises `BadUserInput` if it is in the future by more than the allowed clock skew."""
-    if moment > now + MOST_AHEAD:
-        minutes = int(MOST_AHEAD.total_seconds() // 60)
+    if moment > now + MAX_CLOCK_SKEW:
+        minutes = int(MAX_CLOCK_SKEW.total_seconds() // 60)
         raise BadUserInput(f"`{field}` must not lie more than {minutes} minutes in the future.", field=field)
     return moment
 
@@ -26,6 +26,6 @@ def taken_at(reservation: Reservation, facts: Facts, now: datetime) -> datetime:
     state either.
     """
     stated = facts.taken_at
-    if reservation.has_stated_time or stated is None or stated > now + MOST_AHEAD or stated.year < FIRST_YEAR:
+    if reservation.has_stated_time or stated is None or stated > now + MAX_CLOCK_SKEW or stated.year < FIRST_YEAR:
         return reservation.taken_at
     return stated

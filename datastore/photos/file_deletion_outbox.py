@@ -18,12 +18,12 @@ MAX_LOGGED = 10_000
 logger = logging.getLogger(__name__)
 
 
-def incoming(image_id: str) -> tuple[str, str]:
+def incoming_keys(image_id: str) -> tuple[str, str]:
     """Return the keys to which the original and the thumbnail are uploaded."""
     return f"{INCOMING}{image_id}/original", f"{INCOMING}{image_id}/thumbnail"
 
 
-def removal_item(photo: Photo, now: datetime) -> Item:
+def outbox_item(photo: Photo, now: datetime) -> Item:
     """Return the outbox record for the transaction that deletes the photo. It includes files uploaded again."""
     key = keys.outbox_entry(photo.image_id)
     return {
@@ -31,7 +31,7 @@ def removal_item(photo: Photo, now: datetime) -> Item:
         "SK": key.sort,
         "entityType": keys.REMOVAL,
         "imageId": photo.image_id,
-        "objectKeys": [photo.original_key, photo.thumbnail_key, *incoming(photo.image_id)],
+        "objectKeys": [photo.original_key, photo.thumbnail_key, *incoming_keys(photo.image_id)],
         "createdAt": iso(now),
     }
 

@@ -26,7 +26,7 @@ from datastore.photos.metadata import MAX_PARTS, Damaged, Separated, TooManyPart
 
 ORIENTATION = 0x0112  # the EXIF tag
 # The transformation for each EXIF orientation except 1, which is upright. https://www.exif.org/Exif2-2.PDF, 4.6.4 A
-TURNS = {
+TRANSPOSITIONS = {
     2: Image.Transpose.FLIP_LEFT_RIGHT,
     3: Image.Transpose.ROTATE_180,
     4: Image.Transpose.FLIP_TOP_BOTTOM,
@@ -35,7 +35,7 @@ TURNS = {
     7: Image.Transpose.TRANSVERSE,
     8: Image.Transpose.ROTATE_90,
 }
-LYING = range(5, 9)  # the orientations in which width and height change places
+SIDEWAYS = range(5, 9)  # the orientations in which width and height change places
 
 # Pillow refuses pictures above twice its limit before it allocates memory, and warns above the limit. This module
 # checks the size itself and needs no warning.
@@ -84,7 +84,7 @@ def examine(file: str, content: bytes, declared: PictureType) -> Picture:
     except Exception as problem:
         # Malicious files make decoders raise many kinds of errors. Any of them means that the file is not a picture.
         raise refusal(file, RefusalReason.NOT_A_PICTURE, NO_PICTURE) from problem
-    width, height = size[::-1] if turn in LYING else size
+    width, height = size[::-1] if turn in SIDEWAYS else size
     return Picture(width, height, thumbnail)
 
 
@@ -124,7 +124,7 @@ def _small(image: Image.Image, turn: int) -> bytes:
     # Pillow cannot use the faster reduction in two steps for 16-bit grey.
     gap = None if image.mode.startswith("I;16") else 2.0
     image.thumbnail((THUMBNAIL_SIDE, THUMBNAIL_SIDE), reducing_gap=gap)
-    upright = image.transpose(TURNS[turn]) if turn in TURNS else image
+    upright = image.transpose(TRANSPOSITIONS[turn]) if turn in TRANSPOSITIONS else image
     file = BytesIO()
     _on_white(_in_srgb(upright)).save(file, "JPEG", quality=THUMBNAIL_QUALITY)
     return file.getvalue()

@@ -57,10 +57,10 @@ def check_scans(file: str, content: bytes, pixels: int) -> None:
 
 def _png_chunks(content: bytes) -> Iterator[int]:
     """Yield the offsets of the chunks before IEND. https://www.w3.org/TR/png-3/#5Chunk-layout"""
-    at = len(PNG_START)
-    while at + 8 <= len(content) and content[at + 4 : at + 8] != b"IEND":
-        yield at
-        at += 12 + int.from_bytes(content[at : at + 4])
+    offset = len(PNG_START)
+    while offset + 8 <= len(content) and content[offset + 4 : offset + 8] != b"IEND":
+        yield offset
+        offset += 12 + int.from_bytes(content[offset : offset + 4])
 
 
 def _riff_chunks(content: bytes) -> Iterator[int]:
@@ -68,27 +68,27 @@ def _riff_chunks(content: bytes) -> Iterator[int]:
 
     https://developers.google.com/speed/webp/docs/riff_container
     """
-    at = 12
-    while at + 8 <= len(content):
-        yield at
-        size = int.from_bytes(content[at + 4 : at + 8], "little")
-        at += 8 + size + (size & 1)
+    offset = 12
+    while offset + 8 <= len(content):
+        yield offset
+        size = int.from_bytes(content[offset + 4 : offset + 8], "little")
+        offset += 8 + size + (size & 1)
 
 
 def _head_parts(content: bytes) -> Iterator[int]:
     """Yield the offsets before the first scan at which Pillow reads. It skips fill bytes and stray bytes one by one."""
-    at = len(JPEG_START)
-    while at < len(content) - 1:
-        yield at
-        code = int.from_bytes(content[at : at + 2])
+    offset = len(JPEG_START)
+    while offset < len(content) - 1:
+        yield offset
+        code = int.from_bytes(content[offset : offset + 2])
         if code == int.from_bytes(SCAN):
             return
         if code < 0xFF00 or code == 0xFFFF:
-            at += 1
+            offset += 1
         elif code in PILLOWS_MARKERS and PILLOWS_MARKERS[code][2] is not None:
-            at += 2 + max(2, int.from_bytes(content[at + 2 : at + 4]))
+            offset += 2 + max(2, int.from_bytes(content[offset + 2 : offset + 4]))
         else:
-            at += 2
+            offset += 2
 
 
 def _markers(content: bytes) -> Iterator[bytes]:

@@ -35,7 +35,7 @@ MAX_FACES = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Appearance:
+class PersonPhoto:
     """A photo of a person."""
 
     #: The item of the person's first face on the photo, from the index.
@@ -51,7 +51,7 @@ class Appearance:
         return await self._page.faces(self.item["SK"])
 
 
-class Appearances:
+class PersonPhotos:
     """One method for each access pattern."""
 
     def __init__(self, store: Store, photos: Photos, faces: Faces) -> None:
@@ -59,7 +59,7 @@ class Appearances:
         self._photos = photos
         self._faces = faces
 
-    async def of_person(self, person_id: str, span: Span, order: SortOrder) -> tuple[Page, list[Appearance]]:
+    async def of_person(self, person_id: str, span: Span, order: SortOrder) -> tuple[Page, list[PersonPhoto]]:
         """SPARKS-7: return a page of a person's photos. See the module for the cost of other programs' photos.
 
         A face whose photo was deleted is omitted. An error replaces a photo that cannot be read.
@@ -90,7 +90,7 @@ class _PageReader:
         self._after: dict[str, dict[str, Item]] | None = None
         self._after_lock = asyncio.Lock()
 
-    async def read(self) -> tuple[Page, list[Appearance]]:
+    async def read(self) -> tuple[Page, list[PersonPhoto]]:
         span, first_faces, rounds = self._span, list[Item](), 0
         while len(first_faces) <= span.size and not (self._ended and not self._unread()):
             missing = (span.size + 1 - len(first_faces)) << rounds
@@ -100,7 +100,7 @@ class _PageReader:
             first_faces = await self._first_faces()
             rounds += 1
         page = _page(first_faces, span)
-        return page, [Appearance(item, self._photos[item["SK"]], self) for item in page.items]  # type: ignore[arg-type]
+        return page, [PersonPhoto(item, self._photos[item["SK"]], self) for item in page.items]  # type: ignore[arg-type]
 
     async def _read_faces(self, limit: int) -> None:
         # The photos of several lists are read in one batch.

@@ -172,12 +172,12 @@ class Photos:
         """SPARKS-2: return a photo by the stored text of its capture time, or None."""
         return record(photo_from, await self._store.get(keys.PHOTO, keys.photo(image_id, keys.sort_key_from(moment))))
 
-    async def all(self, span: Span, order: SortOrder, *, leads_on: bool = False) -> Page:
+    async def all(self, span: Span, order: SortOrder, *, has_child_reads: bool = False) -> Page:
         """SPARKS-3: return all photos."""
         pattern = ordered(keys.PHOTOS, order)
-        return await read_page(self._store, pattern, [{"partition": keys.TYPE}], span, has_child_reads=leads_on)
+        return await read_page(self._store, pattern, [{"partition": keys.TYPE}], span, has_child_reads=has_child_reads)
 
-    async def by_user(self, email: str, span: Span, order: SortOrder, *, leads_on: bool = False) -> Page:
+    async def by_user(self, email: str, span: Span, order: SortOrder, *, has_child_reads: bool = False) -> Page:
         """SPARKS-5: return the photos of a user."""
         pattern, values = ordered(keys.PHOTOS_BY_USER, order), {"partition": email, "prefix": keys.PREFIX}
-        return await read_page(self._store, pattern, [values], span, has_child_reads=leads_on)
+        return await read_page(self._store, pattern, [values], span, has_child_reads=has_child_reads)

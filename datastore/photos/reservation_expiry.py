@@ -17,7 +17,7 @@ from datastore.model.composite_keys import Key
 from datastore.model.ids import uuid7_moment
 from datastore.model.timestamps import from_iso, iso
 from datastore.objects import ObjectStore
-from datastore.photos.file_deletion_outbox import FileDeletionOutbox, incoming
+from datastore.photos.file_deletion_outbox import FileDeletionOutbox, incoming_keys
 from datastore.session.store import Store
 from datastore.session.writes import Action
 
@@ -164,7 +164,7 @@ class ReservationExpiry:
         values = {"partition": photo_keys.partition(image_id), "prefix": photo_keys.PREFIX}
         photos = (await self._store.query(photo_keys.PHOTO_CONSISTENT, values, limit=1)).items
         photo_files = {photo.get(name) for photo in photos for name in ("originalKey", "thumbnailKey")}
-        return [*incoming(image_id), *sorted(set(item.get("objectKeys") or ()) - photo_files)]
+        return [*incoming_keys(image_id), *sorted(set(item.get("objectKeys") or ()) - photo_files)]
 
     def _outbox_action(self, image_id: str, object_keys: list[str]) -> Action:
         """Return the action that adds files to the outbox record of the id, which may have other files."""

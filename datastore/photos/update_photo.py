@@ -15,7 +15,7 @@ from datastore.keyspace.photos import users as user_keys
 from datastore.model.composite_keys import Key
 from datastore.objects import ObjectStore
 from datastore.photos.face_tags import MAX_FACES, without_face
-from datastore.photos.file_deletion_outbox import FileDeletionOutbox, removal_item
+from datastore.photos.file_deletion_outbox import FileDeletionOutbox, outbox_item
 from datastore.photos.lookups import Lookups
 from datastore.photos.optimistic_update import (
     ChangedMeanwhile,
@@ -89,7 +89,7 @@ class PhotoUpdates:
         """
         photo = await retry_if_changed(lambda: self._delete(image_id, email, taken_at, is_admin))
         if photo is not None:
-            object_keys = removal_item(photo, self.now)["objectKeys"]
+            object_keys = outbox_item(photo, self.now)["objectKeys"]
             await FileDeletionOutbox(self.store, self.objects).delete_files(image_id, object_keys)
         return photo
 
@@ -124,7 +124,7 @@ class PhotoUpdates:
 
     def _outbox_action(self, photo: Photo) -> Action:
         """Return the action that adds the files to the outbox record of the id, which may have an upload's files."""
-        item = removal_item(photo, self.now)
+        item = outbox_item(photo, self.now)
         values = {"type": item["entityType"], "id": photo.image_id, "at": item["createdAt"], "none": []}
         key = upload_keys.outbox_entry(photo.image_id)
         return Action(

@@ -13,7 +13,7 @@ from datastore.keyspace.photos import photos as photo_keys
 from datastore.keyspace.photos import uploads as keys
 from datastore.keyspace.photos import users as user_keys
 from datastore.objects import NO_CLAIMS, UPLOAD_LIFETIME, ObjectStore, UploadTarget
-from datastore.photos.file_deletion_outbox import incoming
+from datastore.photos.file_deletion_outbox import incoming_keys
 from datastore.photos.image_types import PictureType
 from datastore.photos.photos import photo_with_id
 from datastore.photos.reservation_expiry import ReservationExpiry
@@ -98,7 +98,7 @@ class UploadReservations:
         return await self._expiry.cancel(image_id, email)
 
     async def _upload(self, reservation: Reservation, uploader: Mapping[str, str]) -> PhotoUpload:
-        original, thumbnail = incoming(reservation.image_id)
+        original, thumbnail = incoming_keys(reservation.image_id)
         target = partial(self._target, reservation, claims(reservation) | dict(uploader))
         return PhotoUpload(
             reservation,

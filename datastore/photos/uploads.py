@@ -22,7 +22,7 @@ from datastore.model.timestamps import from_iso, iso
 from datastore.objects import ObjectStore
 from datastore.photos.capture_time import taken_at
 from datastore.photos.decoder_pool import DecoderPool
-from datastore.photos.file_deletion_outbox import incoming
+from datastore.photos.file_deletion_outbox import incoming_keys
 from datastore.photos.image_types import Picture, PictureType, RefusalReason, check_shape, refusal
 from datastore.photos.metadata import Facts
 from datastore.photos.photos import Photo, photo_item, photo_with_id
@@ -91,7 +91,7 @@ class Uploads:
                 await self._expiry.cancel_unchanged(image_id, item)
             else:
                 # An earlier call may have been interrupted before it deleted the uploaded files.
-                await self._remove(image_id, incoming(image_id))
+                await self._remove(image_id, incoming_keys(image_id))
             return photo
         if photo is not None or reservation is None or reservation.email != email or self._is_expired(reservation):
             raise no_upload()
@@ -110,7 +110,7 @@ class Uploads:
 
     async def _check(self, reservation: Reservation) -> CheckedUpload | None:
         """Read and check the uploaded files; None if another request created the photo and deleted them."""
-        original_key, thumbnail_key = incoming(reservation.image_id)
+        original_key, thumbnail_key = incoming_keys(reservation.image_id)
         original = await self._read(ORIGINAL, original_key, MAX_ORIGINAL_BYTES)
         if original is None:
             if await self._photo(reservation.image_id) is not None:
@@ -226,7 +226,7 @@ class Uploads:
                 object_keys = stored
             else:
                 others = object_keys - {photo.original_key, photo.thumbnail_key}
-                await self._remove(photo.image_id, [*incoming(photo.image_id), *others])
+                await self._remove(photo.image_id, [*incoming_keys(photo.image_id), *others])
                 return photo
         raise Throttled("Other requests are confirming the upload at the same time; try again.")
 

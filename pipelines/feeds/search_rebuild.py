@@ -22,7 +22,7 @@ from pipelines.consumer.failures import is_outage, is_store_error, retry_outage
 
 BATCH_SIZE = 500
 PAUSE_SECONDS = 5.0
-WAITING = Backoff(initial=0.1, maximum=5.0, attempts=8)
+RETRIES = Backoff(initial=0.1, maximum=5.0, attempts=8)
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ class Rebuild:
 
         Waits while the store or the index is unavailable.
         """
-        return await retry_outage(self._is_of_another_table, _log_outage, backoff=WAITING, is_retried=is_store_error)
+        return await retry_outage(self._is_of_another_table, _log_outage, backoff=RETRIES, is_retried=is_store_error)
 
     async def _is_of_another_table(self) -> bool:
         return (await self._index.status()).source != await stream_of(self._wire, FEED.name, self._prefix)
@@ -98,7 +98,7 @@ class Rebuild:
         for kind, entries in ((Kind.POSTS, page.posts), (Kind.USERS, page.users)):
             for start in range(0, len(entries), BATCH_SIZE):
                 fill = partial(self._index.fill, build, kind, entries[start : start + BATCH_SIZE])
-                await retry_outage(fill, _log_outage, backoff=WAITING, is_retried=is_outage)
+                await retry_outage(fill, _log_outage, backoff=RETRIES, is_retried=is_outage)
 
 
 def _after(progress: RebuildProgress, page: ScannedPage) -> RebuildProgress:

@@ -28,9 +28,9 @@ class Janitor:
 
     async def run(self) -> None:
         """Clean up every `EVERY_SECONDS` until cancelled."""
-        await every(EVERY_SECONDS, self.tidy)
+        await every(EVERY_SECONDS, self.clean_up)
 
-    async def tidy(self) -> None:
+    async def clean_up(self) -> None:
         """Clean up once. A failed job is logged, does not stop the others, and is retried the next time."""
         await _try("Expired uploads", self.release_expired)
         if not isinstance(self._objects, NoObjects):

@@ -61,7 +61,7 @@ async def comments_of_post(
     context = info.context
     listing = Listing(context.services.cursors, keys.COMMENTS, "Post.comments", {"postId": parent.post_id})
     span = listing.span(Paging(first, after, last, before))
-    page = await context.comments.of_post(parent.post_id, span, leads_on=has_child_reads(info, "author", "post"))
+    page = await context.comments.of_post(parent.post_id, span, has_child_reads=has_child_reads(info, "author", "post"))
     return connection(listing, page, comment_from)
 
 

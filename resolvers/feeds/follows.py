@@ -36,7 +36,7 @@ async def followers_of_user(
     context = info.context
     listing = Listing(context.services.cursors, keys.FOLLOWERS, "User.followers", {"userId": parent.user_id})
     span = listing.span(Paging(first, after, last, before))
-    page = await context.follows.followers(parent.user_id, span, leads_on=has_child_reads(info, "user"))
+    page = await context.follows.followers(parent.user_id, span, has_child_reads=has_child_reads(info, "user"))
     return connection(listing, page, edge_from)
 
 
@@ -51,7 +51,7 @@ async def followed_by_user(
     context = info.context
     listing = Listing(context.services.cursors, keys.FOLLOWED, "User.following", {"userId": parent.user_id})
     span = listing.span(Paging(first, after, last, before))
-    page = await context.follows.followed(parent.user_id, span, leads_on=has_child_reads(info, "user"))
+    page = await context.follows.followed(parent.user_id, span, has_child_reads=has_child_reads(info, "user"))
     return connection(listing, page, following_from)
 
 

@@ -39,7 +39,7 @@ async def likes_of_post(
     context = info.context
     listing = Listing(context.services.cursors, keys.LIKES, "Post.likes", {"postId": parent.post_id})
     span = listing.span(Paging(first, after, last, before))
-    page = await context.likes.of_post(parent.post_id, span, leads_on=has_child_reads(info, "user", "post"))
+    page = await context.likes.of_post(parent.post_id, span, has_child_reads=has_child_reads(info, "user", "post"))
     return connection(listing, page, like_from)
 
 

@@ -110,7 +110,7 @@ async def posts_of_user(
 async def _by_author(info: Info, author_id: str, field: str, paging: Paging) -> Connection[Post]:
     listing = Listing(info.context.services.cursors, keys.POSTS_BY_AUTHOR, field, {"authorId": author_id})
     page = await info.context.posts.by_author(
-        author_id, listing.span(paging), leads_on=has_child_reads(info, *POINT_READS)
+        author_id, listing.span(paging), has_child_reads=has_child_reads(info, *POINT_READS)
     )
     return connection(listing, page, post_from)
 

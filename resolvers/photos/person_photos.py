@@ -5,7 +5,7 @@ import strawberry
 from datastore.errors import DomainError
 from datastore.keyspace.photos import faces as keys
 from datastore.photos.faces import Face
-from datastore.photos.person_photos import Appearance
+from datastore.photos.person_photos import PersonPhoto
 from datastore.photos.persons import Person
 from datastore.photos.photos import Photo
 from datastore.session.pagination import SortOrder
@@ -20,11 +20,11 @@ from resolvers.shared.paging import Connection, Listing, Paging, PlainEdge
 class PersonPhotoEdge(PlainEdge[Photo]):
     """An entry of the list of a person's photos, with the person's faces on the photo."""
 
-    __slots__ = ("appearance",)
+    __slots__ = ("person_photo",)
 
-    def __init__(self, listing: Listing, appearance: Appearance) -> None:
-        super().__init__(listing, appearance.item, appearance.photo)
-        self.appearance = appearance
+    def __init__(self, listing: Listing, person_photo: PersonPhoto) -> None:
+        super().__init__(listing, person_photo.item, person_photo.photo)
+        self.person_photo = person_photo
 
 
 async def photos_of_person(
@@ -57,9 +57,9 @@ async def photos_of_parent(
 async def _photos(info: Info, person_id: str, field: str, paging: Paging, order: SortOrder) -> Connection[Photo]:
     arguments = {"personId": person_id, "order": order.value}
     listing = Listing(info.context.services.cursors, keys.PHOTOS_OF_PERSON, field, arguments)
-    page, appearances = await info.context.appearances.of_person(person_id, listing.span(paging), order)
-    return Connection(page, [PersonPhotoEdge(listing, appearance) for appearance in appearances])
+    page, person_photos = await info.context.person_photos.of_person(person_id, listing.span(paging), order)
+    return Connection(page, [PersonPhotoEdge(listing, person_photo) for person_photo in person_photos])
 
 
 async def faces_on_edge(parent: strawberry.Parent[PersonPhotoEdge]) -> list[Face | DomainError]:
-    return await parent.appearance.faces()
+    return await parent.person_photo.faces()

@@ -57,7 +57,7 @@ async def photos(
     check_index_read(consistent)
     listing = Listing(info.context.services.cursors, keys.PHOTOS, "Query.photos", {"order": order.value})
     span = listing.span(Paging(first, after, last, before))
-    page = await info.context.photos.all(span, order, leads_on=has_child_reads(info, *POINT_READS))
+    page = await info.context.photos.all(span, order, has_child_reads=has_child_reads(info, *POINT_READS))
     return connection(listing, page, photo_from)
 
 
@@ -95,7 +95,7 @@ async def _by_user(info: Info, email: str, field: str, paging: Paging, order: So
     arguments = {"email": email, "order": order.value}
     listing = Listing(info.context.services.cursors, keys.PHOTOS_BY_USER, field, arguments)
     span = listing.span(paging)
-    page = await info.context.photos.by_user(email, span, order, leads_on=has_child_reads(info, *POINT_READS))
+    page = await info.context.photos.by_user(email, span, order, has_child_reads=has_child_reads(info, *POINT_READS))
     return connection(listing, page, photo_from)
 
 

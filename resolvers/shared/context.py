@@ -36,7 +36,7 @@ from datastore.photos.faces import Faces
 from datastore.photos.livestreams import Livestreams
 from datastore.photos.lookups import Lookups
 from datastore.photos.merge_persons import PersonMerge
-from datastore.photos.person_photos import Appearances
+from datastore.photos.person_photos import PersonPhotos
 from datastore.photos.persons import Persons
 from datastore.photos.photos import Photos
 from datastore.photos.rename_person import PersonRename
@@ -322,8 +322,8 @@ class Context:
         return PhotoEvents(self.store)
 
     @LazyAttribute
-    def appearances(self) -> Appearances:
-        return Appearances(self.store, self.photos, self.faces)
+    def person_photos(self) -> PersonPhotos:
+        return PersonPhotos(self.store, self.photos, self.faces)
 
     @LazyAttribute
     def upload_reservations(self) -> UploadReservations:

@@ -27,32 +27,32 @@ def begins(content: bytes) -> bool:
 def separate(content: bytes) -> Separated:
     """Return the first picture without its metadata. Raises `Damaged` or `struct.error`."""
     view, parts = memoryview(content), Parts([SIGNATURE], orientation_index=1)
-    at = len(SIGNATURE)
+    offset = len(SIGNATURE)
     for _ in range(MAX_PARTS):
-        marker, at = _next_marker(content, at)
+        marker, offset = _next_marker(content, offset)
         if marker == END:
             facts = parts.orient(lambda exif: _segment(APP1, HEADER + exif))
             parts.keep(bytes((0xFF, END)))
             return Separated(parts.joined(), facts)
-        (length,) = struct.unpack_from(">H", view, at)
-        data = view[at + 2 : at + length]
+        (length,) = struct.unpack_from(">H", view, offset)
+        data = view[offset + 2 : offset + length]
         if marker == START or length < 2 or len(data) != length - 2:
             raise Damaged("The JPEG has an incomplete segment.")
-        at += length
+        offset += length
         if APP0 <= marker <= COMMENT:
             _sort(parts, marker, data)
         elif marker != LINES or len(data) == LINES_BYTES:  # decoders skip this segment, regardless of its content
             parts.keep(_head(marker, len(data)), data)
         if marker == SCAN:
-            end = _next_marker(content, at)[1] - 2
-            parts.keep(view[at:end])
-            at = end
+            end = _next_marker(content, offset)[1] - 2
+            parts.keep(view[offset:end])
+            offset = end
     raise TooManyParts
 
 
-def _next_marker(content: bytes, at: int) -> tuple[int, int]:
+def _next_marker(content: bytes, offset: int) -> tuple[int, int]:
     """Return the next marker and the position after it."""
-    found = MARKER.search(content, at)
+    found = MARKER.search(content, offset)
     if found is None:
         raise Damaged("The JPEG has no end.")
     return found[0][1], found.end()

@@ -49,11 +49,11 @@ def begins(content: bytes) -> bool:
 def separate(content: bytes) -> Separated:
     """Return the picture without its metadata. Raises `Damaged` or `struct.error`."""
     view, parts = memoryview(content), Parts([SIGNATURE], orientation_index=2)  # after IHDR
-    at, texts = len(SIGNATURE), _Texts()
+    offset, texts = len(SIGNATURE), _Texts()
     for number in range(MAX_PARTS):
-        length, kind = struct.unpack_from(">I4s", view, at)
-        end = at + 12 + length
-        data = view[at + 8 : end - 4]
+        length, kind = struct.unpack_from(">I4s", view, offset)
+        end = offset + 12 + length
+        data = view[offset + 8 : end - 4]
         if end > len(view) or (number == 0) is not (kind == b"IHDR"):
             raise Damaged("The PNG has an incomplete or misplaced chunk.")
         if kind == b"IEND":
@@ -70,8 +70,8 @@ def separate(content: bytes) -> Separated:
         elif kind == b"iCCP":
             parts.keep(_renamed(data))
         elif _is_kept(kind, length):
-            parts.keep(view[at:end])
-        at = end
+            parts.keep(view[offset:end])
+        offset = end
     raise TooManyParts
 
 

@@ -20,7 +20,7 @@ from datastore.model.ids import uuid7
 from datastore.objects import STALE, UPLOAD_LIFETIME, UploadTarget
 from datastore.objects.ledger import LEAST_BYTES, IncomingLimits, Ledger
 from datastore.objects.local import LocalObjects
-from datastore.photos.file_deletion_outbox import incoming
+from datastore.photos.file_deletion_outbox import incoming_keys
 from server.admission.settings import Capacity
 from server.settings import Settings
 from tests.support.media import begun, until
@@ -256,7 +256,7 @@ async def test_what_a_killed_gateway_was_receiving_counts_until_it_is_swept(
     served: Served, objects: LocalObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     limits = IncomingLimits(each=MEGABYTE)
-    key = incoming(OWN_ID)[0]
+    key = incoming_keys(OWN_ID)[0]
     dead = LocalObjects(objects.folder, SECRET.encode(), lambda: "")
     arriving = dead.incoming_file(key, whose=ADA, most_bytes=MEGABYTE, seconds=3_600, limits=limits)
     (await arriving.__aenter__()).write(b"x" * 1000)  # and never goes on: its process is killed
@@ -284,17 +284,17 @@ async def test_a_file_waits_as_long_as_its_reservation(
     await uploaded(served, jpeg())
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() + 3_590)
-    await janitor(served).tidy()
+    await janitor(served).clean_up()
     assert len(files(served)) == 1
     monkeypatch.setattr(time, "time", lambda: real() + 3_600 + 310)
-    await janitor(served).tidy()
+    await janitor(served).clean_up()
 
     assert (files(served), held(objects)) == (set(), (0, 0))
 
 
 async def test_a_caller_who_goes_away_at_once_leaves_no_entry(objects: LocalObjects) -> None:
     async def arrive() -> None:
-        async with objects.incoming_file(incoming(OWN_ID)[0], whose=ADA, most_bytes=9, seconds=9, limits=LIMITS):
+        async with objects.incoming_file(incoming_keys(OWN_ID)[0], whose=ADA, most_bytes=9, seconds=9, limits=LIMITS):
             await asyncio.sleep(60)
 
     for turns in range(8):
@@ -389,7 +389,7 @@ class TestBudgets:
         upload = await reserved(served, imageId=OWN_ID)
         before = await self.left(served)
         target: UploadTarget = await objects.upload(
-            incoming(OWN_ID)[0], content_type="image/jpeg", most_bytes=MEGABYTE, now=NOON
+            incoming_keys(OWN_ID)[0], content_type="image/jpeg", most_bytes=MEGABYTE, now=NOON
         )
         token = {"fields": [{"name": "token", "value": target.fields["token"]}]}
         assert (await sent(served, upload["original"] | token, b"x" * 640_000))[0] == 204

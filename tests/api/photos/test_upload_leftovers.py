@@ -23,7 +23,7 @@ from datastore.objects.local import LocalObjects
 from datastore.objects.none import NoObjects
 from datastore.photos import upload_reservations
 from datastore.photos.decoder_pool import DecoderPool
-from datastore.photos.file_deletion_outbox import FileDeletionOutbox, incoming
+from datastore.photos.file_deletion_outbox import FileDeletionOutbox, incoming_keys
 from datastore.photos.photos import photo_with_id
 from datastore.photos.reservation_expiry import MAX_RELEASED, ReservationExpiry
 from datastore.photos.uploads import Uploads, _cleanup_tasks
@@ -89,7 +89,7 @@ async def test_a_repeat_that_comes_late_takes_no_photo_its_files(served: Served)
     here: dict[str, Any] = {"keys": shown_keys, "me": ADA, "now": int(NOON.timestamp())}
     assert (await served.store().update(keys.COMPLETE_PHOTO, keys.upload(OWN_ID), **here)).ok
     served.clock.forward(hours=2)
-    await janitor(served).tidy()
+    await janitor(served).clean_up()
 
     assert shown(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
     assert (await count(served), await stored(served, "UPLOAD"), await stored(served, "REMOVAL")) == (1, [], [])
@@ -99,7 +99,7 @@ async def test_a_repeat_that_comes_late_takes_no_photo_its_files(served: Served)
 async def test_a_place_that_was_taken_late_is_given_back_when_the_photo_is_confirmed_again(served: Served) -> None:
     assert (await complete(served, OWN_ID)).errors is None
     assert (await complete(served, OWN_ID)).made == ["GetItem sparks", "Query sparks"]
-    await janitor(served).tidy()
+    await janitor(served).clean_up()
 
     assert (await count(served), await items(served, "UPLOAD"), await stored(served, "REMOVAL")) == (1, [], [])
     assert shown(served) == {f"originals/{OWN_ID}.jpg", f"thumbnails/{OWN_ID}.jpg"}
@@ -132,7 +132,7 @@ async def test_what_is_uploaded_again_after_a_photo_goes_with_it(served: Served)
     await send(served.http, upload["original"], jpeg())
     await complete(served, id)
     # As an upload that began before may do in a bucket.
-    await served.gateway.objects.write(incoming(id)[0], jpeg(70, 50), content_type="image/jpeg")
+    await served.gateway.objects.write(incoming_keys(id)[0], jpeg(70, 50), content_type="image/jpeg")
     await done(served, DELETE, id=id)
 
     assert (files(served), await stored(served, "REMOVAL")) == (set(), [])
@@ -147,7 +147,7 @@ async def test_a_repeat_removes_what_one_that_was_cut_off_left(served: Served, m
     with monkeypatch.context() as cut_off:
         cut_off.setattr(Uploads, "_remove", nothing)
         await complete(served, id)
-    assert incoming(id)[0] in files(served)
+    assert incoming_keys(id)[0] in files(served)
     assert (await complete(served, id)).errors is None
 
     assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
@@ -177,7 +177,7 @@ async def test_uploads_that_nobody_waits_for_are_swept(served: Served) -> None:
         aged(path)
     for folder in ("incoming/old", "incoming/empty"):
         aged(objects.path(folder))
-    await janitor(served).tidy()
+    await janitor(served).clean_up()
 
     assert files(served) == {"incoming/both/new", "originals/old.jpg"}
     assert [path.name for path in (objects.folder / "incoming").iterdir()] == ["both"]
@@ -264,7 +264,7 @@ async def test_files_that_were_written_before_it_broke_off_are_released(
         assert (await complete(served, id)).codes == ["INTERNAL"]
     assert len(files(served)) == 3
     served.clock.forward(hours=1)
-    await janitor(served).tidy()
+    await janitor(served).clean_up()
 
     assert (files(served), await count(served)) == (set(), 0)
 
@@ -285,9 +285,9 @@ async def test_one_damaged_item_does_not_keep_the_others(served: Served, caplog:
     )
     served.clock.forward(hours=5)
     tidying = janitor(served)
-    await tidying.tidy()
+    await tidying.clean_up()
     told = len(told_of_files(caplog))
-    await tidying.tidy()
+    await tidying.clean_up()
 
     assert [item["PK"] for item in await stored(served, "REMOVAL")] == ["REMOVAL#0", "REMOVAL#1"]
     assert [item["PK"] for item in await stored(served, "UPLOAD")] == ["UPLOAD#0", "UPLOAD#00"]
@@ -329,7 +329,7 @@ async def test_a_table_that_cannot_be_asked_does_not_keep_files_from_being_swept
 
     monkeypatch.setattr(tidying, "_open_store", fails)
     with caplog.at_level(logging.WARNING):
-        await tidying.tidy()
+        await tidying.clean_up()
 
     assert files(served) == set()
     assert caplog.text.count("There is no table.") == 2
@@ -341,7 +341,7 @@ async def test_a_gateway_without_a_place_for_files_leaves_notes_to_others(
     await put(served, note("1", objectKeys=["originals/1.jpg"]))
     tidying = janitor(served)
     tidying._objects = NoObjects()
-    await tidying.tidy()
+    await tidying.clean_up()
 
     assert (len(await stored(served, "REMOVAL")), told_of_files(caplog)) == (1, [])
 
@@ -356,9 +356,9 @@ async def test_a_note_that_came_meanwhile_stays_and_knows_all_files(served: Serv
     (after,) = await stored(served, "REMOVAL")
     await FileDeletionOutbox(served.store(), served.gateway.objects).delete_files(OWN_ID, ["originals/2.jpg"])
     still = await stored(served, "REMOVAL")
-    await janitor(served).tidy()
+    await janitor(served).clean_up()
 
-    assert after["objectKeys"] == ["originals/1.jpg", *incoming(OWN_ID)]
+    assert after["objectKeys"] == ["originals/1.jpg", *incoming_keys(OWN_ID)]
     assert (still, await stored(served, "REMOVAL"), files(served)) == ([after], [], set())
 
 
@@ -404,7 +404,7 @@ async def test_only_who_reserved_it_gives_an_upload_up_and_nobody_a_photo(served
     answers = [anothers, await cancel(served, id), await cancel(served, id, EVE)]
 
     assert [answer.data for answer in answers] == [{"cancelUpload": False}] * 3
-    assert there == (1, {incoming(id)[0]})
+    assert there == (1, {incoming_keys(id)[0]})
     assert shown(served) == {f"originals/{id}.jpg", f"thumbnails/{id}.jpg"}
     assert (await count(served), await count(served, EVE)) == (1, 1)
     assert (await cancel(served, id, None)).codes == ["FORBIDDEN"]
@@ -553,7 +553,7 @@ async def test_a_deletion_that_comes_late_takes_no_files_of_a_photo_made_again(
     monkeypatch.setattr(LocalObjects, "delete", slow)
     late = asyncio.create_task(done(served, DELETE, id=OWN_ID))
     await began.wait()
-    await janitor(served).tidy()
+    await janitor(served).clean_up()
     await uploaded(served, jpeg(), imageId=OWN_ID)
     assert (await complete(served, OWN_ID)).errors is None
     again = files(served)

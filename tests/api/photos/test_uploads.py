@@ -15,7 +15,7 @@ from datastore.keyspace.photos import table
 from datastore.keyspace.photos import uploads as keys
 from datastore.keyspace.photos import users as user_keys
 from datastore.model.ids import uuid7
-from datastore.photos.file_deletion_outbox import incoming
+from datastore.photos.file_deletion_outbox import incoming_keys
 from datastore.photos.image_types import PictureType
 from datastore.photos.reservation_expiry import LIFETIME, ReservationExpiry
 from datastore.photos.reservations import Reservation
@@ -393,7 +393,7 @@ async def test_what_is_no_picture_can_be_uploaded_again(served: Served) -> None:
         assert refused.errors is not None
         extensions = {"code": "BAD_USER_INPUT", "reason": reason, "file": "original"}
         assert (refused.errors[0]["message"], refused.errors[0]["extensions"]) == (message, extensions)
-        assert files(served) == ({incoming(id)[0]} if content else set())
+        assert files(served) == ({incoming_keys(id)[0]} if content else set())
         assert (await count(served), await items(served, "IMAGE")) == (1, [])
     await send(served.http, upload["original"], jpeg())
 
@@ -403,7 +403,7 @@ async def test_what_is_no_picture_can_be_uploaded_again(served: Served) -> None:
 
 async def test_a_file_with_more_bytes_than_its_form_takes_is_too_large(served: Served) -> None:
     id = await uploaded(served, jpeg())
-    await served.gateway.objects.write(incoming(id)[1], bytes(512 * 2**10 + 1), content_type="image/jpeg")
+    await served.gateway.objects.write(incoming_keys(id)[1], bytes(512 * 2**10 + 1), content_type="image/jpeg")
     refused = await complete(served, id)
 
     assert refused.errors is not None
@@ -423,7 +423,7 @@ async def test_an_expired_reservation_is_none_even_before_it_is_released(served:
     assert sorted(str(answer.codes) for answer in answers) == ["['CONFLICT']", "['CONFLICT']", "[]"]
     assert (await count(served), len(await items(served, "UPLOAD"))) == (10, 1)
     assert (len(files(served)), len(await items(served, "REMOVAL"))) == (1, 1)  # nobody waits for that
-    await janitor(served).tidy()
+    await janitor(served).clean_up()
     assert (files(served), await items(served, "REMOVAL")) == (set(), [])
 
 
@@ -466,7 +466,7 @@ async def test_files_that_cannot_be_removed_are_removed_later(served: Served, mo
         patched.setattr(served.gateway.objects, "delete", fails)
         assert await janitor(served).release_expired() == 1
     assert (await count(served), len(files(served)), len(await items(served, "REMOVAL"))) == (0, 1, 1)
-    await janitor(served).tidy()
+    await janitor(served).clean_up()
 
     assert (files(served), await items(served, "REMOVAL")) == (set(), [])
 
