@@ -9,7 +9,7 @@ import schema
 from benchmarks.hostile_documents import shapes
 from benchmarks.text_table import table
 from server.documents.document_cache import DocumentRejected, Documents
-from server.operations.outcome import described
+from server.operations.outcome import format_errors
 
 SIZES = (1_024, 2_048, 4_096, 8_192, 16_384)
 LONGEST_TOLD = 60
@@ -50,7 +50,7 @@ def _became(documents: Documents, text: str) -> str:
     try:
         estimate = documents.check(text).operations[0].estimate({}).units
     except DocumentRejected as rejected:
-        return str(described(rejected.errors)[0]["message"])
+        return str(format_errors(rejected.errors)[0]["message"])
     return f"accepted: {estimate:g} read units"
 
 

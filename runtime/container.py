@@ -162,7 +162,7 @@ class Gateway:
                 open_database(
                     self._store,
                     on_restart=self._prepare_store,
-                    on_call=self.edge.figures.call,
+                    on_call=self.edge.figures.observe_call,
                     read_caches=read_caches,
                 )
             )

@@ -19,7 +19,7 @@ from server.http import graphiql
 from server.http.cors import CrossOrigin
 from server.http.cycle import cycle_of
 from server.http.security_headers import SecurityHeaders
-from server.operations.outcome import encode, masked, told_error
+from server.operations.outcome import encode, format_error, mask_error
 from server.wiring import ServerComponents
 
 GRAPHQL = "/graphql"
@@ -78,7 +78,7 @@ def application(behind: Behind) -> Application:
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
         async with behind.running():
-            yield behind.edge.admission.connections.told()
+            yield behind.edge.admission.connections.lifespan_state()
 
     edge = behind.edge
 
@@ -120,15 +120,15 @@ async def _refused(_: Request, error: Exception) -> Response:
     """Nothing is here, or not with this method; in the form of the API's own errors."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        told = told_error(NotFound("There is nothing at this address: GraphQL is spoken at /graphql."))
+        told = format_error(NotFound("There is nothing at this address: GraphQL is spoken at /graphql."))
     else:
-        told = told_error(BadUserInput(f"{error.detail}."))
+        told = format_error(BadUserInput(f"{error.detail}."))
     headers = {"Cache-Control": "no-store", **(error.headers or {})}
     return Response(encode({"errors": [told]}), error.status_code, headers, "application/json")
 
 
 async def _failed(_: Request, error: Exception) -> Response:
-    return Response(encode({"errors": [masked(error)]}), 500, {"Cache-Control": "no-store"}, "application/json")
+    return Response(encode({"errors": [mask_error(error)]}), 500, {"Cache-Control": "no-store"}, "application/json")
 
 
 class _GraphQL:

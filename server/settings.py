@@ -18,7 +18,7 @@ from server.admission.settings import Capacity, capacity_of
 from server.documents.settings import VARIABLES as DOCUMENT_VARIABLES
 from server.documents.settings import DocumentSettings, document_settings
 from server.operations.explain import Explain
-from server.security.origins import canonical_all
+from server.security.origins import canonical_origins
 from server.shutdown import MOST_GRACE_SECONDS
 
 AREAS = ("Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside")
@@ -247,7 +247,7 @@ def _check(found: Mapping[str, Any]) -> None:
     if found.get("explain", "off") not in list(Explain):
         raise Misconfigured(f"GATEWAY_EXPLAIN must be one of {', '.join(Explain)}, not {found['explain']!r}.")
     for origin in found.get("allowed_origins", ()):
-        if not _ORIGIN.fullmatch(origin) or not canonical_all((origin,)):
+        if not _ORIGIN.fullmatch(origin) or not canonical_origins((origin,)):
             raise Misconfigured(f"GATEWAY_ALLOWED_ORIGINS: {origin!r} is no origin such as https://app.example.com.")
     for field, name in {"s3_url": "GATEWAY_S3_URL", "public_url": "GATEWAY_PUBLIC_URL"}.items():
         if field in found and not _is_address(found[field]):

@@ -147,7 +147,7 @@ class _Server(uvicorn.Server):
         return nullcontext()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self.lifespan.state.update(self._behind.edge.admission.connections.told())
+        self.lifespan.state.update(self._behind.edge.admission.connections.lifespan_state())
         await super().startup(sockets)
         settle_garbage_collector()
         await self._on_started()

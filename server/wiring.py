@@ -23,7 +23,7 @@ from datastore.session.store import Store
 from server.admission.connection_limits import Connections
 from server.admission.wiring import Admission
 from server.documents.document_cache import Documents
-from server.documents.persisted.sources import KnownTexts
+from server.documents.persisted.sources import PersistedDocuments
 from server.http import graphiql
 from server.http.cache import Caching
 from server.http.endpoint import GraphQLHTTP
@@ -124,7 +124,7 @@ class ServerComponents:
                 settings.capacity, on_refusal=self.figures.http_refusal, on_closed=self.figures.websocket_closed
             ),
         )
-        for name, (meaning, read) in self.admission.figures().items():
+        for name, (meaning, read) in self.admission.gauges().items():
             self.figures.gauge(name, meaning, read)
         self.figures.count("gateway_operations_shed", "Operations that were refused for overload.", self.admission.shed)
         self.metrics_page = MetricsPage(registry, self.tokens.identify, settings.metrics_token)
@@ -143,11 +143,11 @@ class ServerComponents:
 
     def begin_leaving(self) -> None:
         """The process is to end: it is ready for nobody, and answers each connection for the last time."""
-        self.admission.connections.leaving = True
+        self.admission.connections.draining = True
 
     @property
     def leaving(self) -> bool:
-        return self.admission.connections.leaving
+        return self.admission.connections.draining
 
     async def end_streams(self, chance: random.Random, seconds: float) -> None:
         """Have those who follow something come again, elsewhere. What is asked for is answered, in so many seconds."""
@@ -188,8 +188,8 @@ class ServerComponents:
         )
 
     @cached_property
-    def known(self) -> KnownTexts:
-        known = KnownTexts(
+    def known(self) -> PersistedDocuments:
+        known = PersistedDocuments(
             self.settings.documents,
             self.documents,
             self._document_in_table,
@@ -218,7 +218,7 @@ class ServerComponents:
             waiting_bytes=self.settings.capacity.waiting_bytes,
             resume_ids=ResumeIds(self.settings.secret.encode(), map(str.encode, self.settings.other_secrets)),
             once=self.once,
-            observers=(self.figures.operation, OperationLog(), *self._observers),
+            observers=(self.figures.observe_operation, OperationLog(), *self._observers),
             tracing=self.tracing,
             explanations=Explanations(self._explain, self._store.prefix),
         )
@@ -233,9 +233,9 @@ class ServerComponents:
     def tracing(self) -> "OperationTracing | None":
         if not self.settings.traces:
             return None
-        from server.observability.tracing import exporting  # a tenth of a second, which only those pay who want it
+        from server.observability.tracing import otlp_tracing  # a tenth of a second, which only those pay who want it
 
-        return exporting(self._store.prefix)
+        return otlp_tracing(self._store.prefix)
 
     @cached_property
     def http(self) -> GraphQLHTTP:
@@ -246,7 +246,7 @@ class ServerComponents:
             profile=HttpProfile(self.settings.http_profile),
             allowed_origins=self.settings.allowed_origins,
             caching=Caching(self.documents.schema),
-            known=self.tokens.known,
+            known=self.tokens.cached_identity,
             on_refusal=self.figures.http_refusal,
         )
 

@@ -147,7 +147,7 @@ async def served(settings: Settings, store_options: StoreOptions, clock: Clock) 
         beyond: set[tuple[str, str]] = set()
 
         def look(report: Report) -> None:
-            for call in report.latest:
+            for call in report.latest_calls:
                 beyond.update(refused(GATEWAY, call.operation, call.request))
 
         gateway = Tidied(settings, store_options, now=clock, observers=[reports.append, look])

@@ -15,9 +15,9 @@ from runtime.cli.options import DATA_DIR, DataDir, Memory, Prefix, Region, Store
 from runtime.cli.output import mistake
 from runtime.container import Gateway
 from server.documents.document_cache import Document, Documents
-from server.documents.persisted.extraction import extracted
+from server.documents.persisted.extraction import extract_manifest
 from server.documents.persisted.manifest import ManifestProblem, is_hash, plain_id, sha256_of
-from server.documents.persisted.trusted import read_ready
+from server.documents.persisted.trusted import prepare_manifest
 from server.documents.settings import document_settings
 
 commands = typer.Typer(no_args_is_help=True, help="Trusted documents: those that clients may name by an id.")
@@ -141,7 +141,7 @@ def extract_documents(
     store_options(store, data_dir, memory, prefix, region)
     try:
         files = {str(path): path.read_text() for source in sources for path in _graphql_files(source)}
-        text = json.dumps(extracted(files, by_name=names), indent=2)
+        text = json.dumps(extract_manifest(files, by_name=names), indent=2)
         if output is not None:
             output.write_text(text + "\n")
     except ManifestProblem as problem:
@@ -172,7 +172,7 @@ def _ready(manifest: Path) -> dict[str, Document]:
     try:
         settings = document_settings(os.environ)
         documents = Documents(schema.build(), settings.limits, max_cost=settings.max_cost)
-        return read_ready(documents, manifest.read_bytes())
+        return prepare_manifest(documents, manifest.read_bytes())
     except ValueError as problem:
         raise mistake(problem, 2) from None
     except OSError as problem:

@@ -20,7 +20,7 @@ from runtime.container import Gateway, ProcessPart
 from runtime.supervisor.heartbeats import send_heartbeats
 from runtime.supervisor.supervisor import Supervisor
 from runtime.supervisor.worker_env import READY, Assignment
-from server.admission.connection_limits import fitting, most_descriptors
+from server.admission.connection_limits import raise_descriptor_limit, within_descriptors
 from server.observability.liveness import watch_loop
 from server.observability.operation_log import JsonLines
 from server.settings import Misconfigured, Settings
@@ -96,7 +96,9 @@ def _work(assignment: Assignment, settings: Settings, options: StoreOptions) -> 
 
 
 def _gateway(settings: Settings, options: StoreOptions, part: ProcessPart = ProcessPart.WHOLE) -> Gateway:
-    return Gateway(replace(settings, capacity=fitting(settings.capacity, most_descriptors())), options, part=part)
+    return Gateway(
+        replace(settings, capacity=within_descriptors(settings.capacity, raise_descriptor_limit())), options, part=part
+    )
 
 
 @contextmanager

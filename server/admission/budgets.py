@@ -21,7 +21,7 @@ MOST_CALLERS = 50_000
 SWEPT = 2
 ADMIN_TIMES = 10
 # The largest debt, in sizes of the bucket: it bounds the time until the caller is admitted again.
-MOST_OWED = 10
+MAX_DEBT_SIZES = 10
 
 
 @dataclass(slots=True)
@@ -52,8 +52,8 @@ class Budget:
     per_second: float
 
     @property
-    def most_owed(self) -> float:
-        return MOST_OWED * self.units
+    def max_debt(self) -> float:
+        return MAX_DEBT_SIZES * self.units
 
     def allows(self, balance: float, units: float) -> bool:
         """Return whether `balance` suffices. A full bucket admits a cost above its size."""
@@ -82,9 +82,9 @@ class LocalBuckets:
     Beyond `most` buckets, the least recently used one is removed. `clock` returns seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = MOST_CALLERS) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, max_buckets: int = MOST_CALLERS) -> None:
         self._clock = clock
-        self._most = most
+        self._most = max_buckets
         self._buckets: OrderedDict[str, tuple[Budget, float, float]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -119,7 +119,7 @@ class LocalBuckets:
             self._buckets.pop(key, None)
             return budget.units
         if balance < 0:
-            balance = max(balance, -budget.most_owed)
+            balance = max(balance, -budget.max_debt)
         self._buckets[key] = budget, balance, now
         if len(self._buckets) > self._most:
             self._buckets.popitem(last=False)

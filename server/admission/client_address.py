@@ -61,7 +61,7 @@ def network_of(address: str) -> str:
     return str(ipaddress.ip_network((parsed, IPV6_PREFIX), strict=False))
 
 
-class Trusted:
+class TrustedNetworks:
     """Networks whose connections carry many clients."""
 
     def __init__(self, networks: Collection[str]) -> None:

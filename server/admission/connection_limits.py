@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from server.admission.client_address import Trusted, network_of
+from server.admission.client_address import TrustedNetworks, network_of
 from server.admission.fairness import FairReader, RateLimit
 from server.admission.quotas import KeyedQuota
 from server.admission.settings import Capacity
@@ -69,37 +69,37 @@ class Connections:
         self.on_refusal = on_refusal
         self.on_closed = on_closed
         #: Whether the process is shutting down: each response is the last of its connection.
-        self.leaving = False
+        self.draining = False
         #: The order in which WebSockets are read, and the rate limit of each.
-        self.turns = FairReader()
-        self.pace = RateLimit(capacity.websocket_messages, capacity.websocket_messages_per_second)
+        self.fair_reader = FairReader()
+        self.message_rate = RateLimit(capacity.websocket_messages, capacity.websocket_messages_per_second)
         self._quota = KeyedQuota(
             "connections", capacity.connections, capacity.connections_per_address, "client's address"
         )
-        self._trusted = Trusted(capacity.trusted_proxies)
+        self._trusted = TrustedNetworks(capacity.trusted_proxies)
 
     @property
     def open(self) -> int:
         return self._quota.total
 
-    def take(self, address: str) -> None:
+    def acquire(self, address: str) -> None:
         """Count a new connection. Raises `Throttled` or `Unavailable` beyond the quota."""
         # A Unix socket has no addresses: its client is a proxy.
-        self._quota.take(network_of(address), exempt=not address or address in self._trusted)
+        self._quota.acquire(network_of(address), exempt=not address or address in self._trusted)
 
-    def add(self, address: str) -> None:
+    def adopt(self, address: str) -> None:
         """Count a connection that another protocol takes over, without a limit."""
         self._quota.add(network_of(address))
 
-    def leave(self, address: str) -> None:
-        self._quota.leave(network_of(address))
+    def release(self, address: str) -> None:
+        self._quota.release(network_of(address))
 
-    def told(self) -> dict[str, Any]:
+    def lifespan_state(self) -> dict[str, Any]:
         """Return the lifespan state in which the protocols find this object."""
         return {"connections": self}
 
     @staticmethod
-    def of(state: Mapping[str, Any]) -> "Connections":
+    def from_state(state: Mapping[str, Any]) -> "Connections":
         """Return the connections in a lifespan state; the default ones of the process without any."""
         found = state.get("connections")
         return found if isinstance(found, Connections) else _DEFAULT
@@ -108,7 +108,7 @@ class Connections:
 _DEFAULT = Connections()
 
 
-def most_descriptors() -> int | None:
+def raise_descriptor_limit() -> int | None:
     """Raise this process's limit of file descriptors as far as allowed. Return it, or None without a limit."""
     if sys.platform == "win32":
         return None
@@ -126,7 +126,7 @@ def most_descriptors() -> int | None:
     return target
 
 
-def fitting(capacity: Capacity, descriptors: int | None) -> Capacity:
+def within_descriptors(capacity: Capacity, descriptors: int | None) -> Capacity:
     """Return `capacity` with its connections limited by the file descriptors. Log a reduction."""
     if descriptors is None:
         return capacity

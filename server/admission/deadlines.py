@@ -13,20 +13,20 @@ class Deadlines:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self._pending: dict[Limited, None] = {}
+        self._pending: dict[DeadlineScope, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def limited(self) -> "Limited":
+    def deadline(self) -> "DeadlineScope":
         """Return a context manager that cancels the current task at the deadline, and raises `TimeoutError`."""
-        return Limited(self)
+        return DeadlineScope(self)
 
-    def add(self, work: "Limited", loop: asyncio.AbstractEventLoop) -> None:
-        work.until = loop.time() + self.seconds
+    def add(self, work: "DeadlineScope", loop: asyncio.AbstractEventLoop) -> None:
+        work.expires_at = loop.time() + self.seconds
         self._pending[work] = None
         if self._timer is None or self._loop is not loop:
             self._loop = loop
-            self._timer = loop.call_at(work.until, self._expire_late)
+            self._timer = loop.call_at(work.expires_at, self._expire_late)
 
     def _expire_late(self) -> None:
         """Expire the deadlines that have passed, and set the timer to the next."""
@@ -34,25 +34,25 @@ class Deadlines:
         self._timer, now = None, self._loop.time()
         while self._pending:
             oldest = next(iter(self._pending))
-            if oldest.until > now:
-                self._timer = self._loop.call_at(oldest.until, self._expire_late)
+            if oldest.expires_at > now:
+                self._timer = self._loop.call_at(oldest.expires_at, self._expire_late)
                 return
             del self._pending[oldest]
             oldest.expire()
 
-    def remove(self, work: "Limited") -> None:
+    def remove(self, work: "DeadlineScope") -> None:
         self._pending.pop(work, None)
 
 
-class Limited:
+class DeadlineScope:
     """The deadline of one block in a task."""
 
-    __slots__ = ("_cancelling", "_deadlines", "_expired", "_task", "until")
+    __slots__ = ("_cancelling", "_deadlines", "_expired", "_task", "expires_at")
 
     def __init__(self, deadlines: Deadlines) -> None:
         self._deadlines = deadlines
         self._expired = False
-        self.until = 0.0
+        self.expires_at = 0.0
 
     def expire(self) -> None:
         self._expired = True

@@ -17,14 +17,14 @@ Take = Callable[[int], int]
 
 
 class FairReader:
-    """A round-robin queue of clients with input, `most` bytes of all of them in one turn of the event loop."""
+    """A round-robin queue of clients with input, of which `bytes_per_turn` are read in one turn of the event loop."""
 
-    def __init__(self, most: int = TURN_BYTES) -> None:
-        self.most = most
+    def __init__(self, bytes_per_turn: int = TURN_BYTES) -> None:
+        self.bytes_per_turn = bytes_per_turn
         self._waiting: deque[Take] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def ask(self, take: Take) -> None:
+    def enqueue(self, take: Take) -> None:
         """Call `take` once, in its turn."""
         loop = asyncio.get_running_loop()
         if self._loop is not loop:  # the previous loop has ended, and its queue with it
@@ -35,7 +35,7 @@ class FairReader:
             loop.call_soon(self._next)
 
     def _next(self) -> None:
-        remaining = self.most
+        remaining = self.bytes_per_turn
         try:
             for _ in range(len(self._waiting)):
                 remaining -= self._waiting[0](remaining)
@@ -52,9 +52,9 @@ class FairReader:
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """A burst of `at_once`, then `per_second`; 0 is unlimited."""
+    """A burst of `burst`, then `per_second`; 0 is unlimited."""
 
-    at_once: float = 0
+    burst: float = 0
     per_second: float = 0
 
 
@@ -63,19 +63,19 @@ class TokenBucket:
 
     __slots__ = ("_clock", "_rate", "_refilled_at", "_tokens")
 
-    def __init__(self, pace: RateLimit, clock: Callable[[], float]) -> None:
-        self._rate = pace
+    def __init__(self, limit: RateLimit, clock: Callable[[], float]) -> None:
+        self._rate = limit
         self._clock = clock
-        self._tokens = float(pace.at_once)
+        self._tokens = float(limit.burst)
         self._refilled_at = clock()
 
-    def wait(self, count: int) -> float:
+    def take(self, count: int) -> float:
         """Take `count` tokens. Return the seconds until the next read."""
-        if not self._rate.at_once or not self._rate.per_second:
+        if not self._rate.burst or not self._rate.per_second:
             return 0.0
         now = self._clock()
         refilled = self._tokens + (now - self._refilled_at) * self._rate.per_second
-        self._tokens = min(self._rate.at_once, refilled) - count
+        self._tokens = min(self._rate.burst, refilled) - count
         self._refilled_at = now
         return max(0.0, -self._tokens / self._rate.per_second)
 
@@ -84,8 +84,8 @@ class TimeSlices:
     """The time that each turn of the event loop has for long work without an `await`.
 
     A turn of the loop runs every ready task. A hundred tasks that execute for 50 ms each would block all sockets for
-    five seconds. Such a task calls `turn` first, which waits for a later turn of the loop once the slice is used up.
-    `clock` returns seconds.
+    five seconds. Such a task calls `wait_for_slice` first, which waits for a later turn of the loop once the slice is
+    used up. `clock` returns seconds.
     """
 
     def __init__(self, seconds: float = SLICE_SECONDS, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -95,16 +95,16 @@ class TimeSlices:
 
     @property
     def is_used_up(self) -> bool:
-        """Whether `turn` would wait."""
+        """Whether `wait_for_slice` would wait."""
         return self._used >= self._seconds
 
-    async def turn(self) -> None:
+    async def wait_for_slice(self) -> None:
         """Wait for a turn of the loop with time remaining."""
         while self._used >= self._seconds:  # noqa: ASYNC110 - it waits for the next turn
             await asyncio.sleep(0)
 
     @contextmanager
-    def used(self) -> Iterator[None]:
+    def measure(self) -> Iterator[None]:
         """Count the time of a block, which must not `await`."""
         started_at = self._clock()
         try:

@@ -80,15 +80,15 @@ class LoadShedder:
         self,
         most: int,
         *,
-        each: int = 0,
-        what: str = "operations",
+        per_caller: int = 0,
+        noun: str = "operations",
         queue_seconds: float = QUEUE_SECONDS,
         lag_seconds: float = 0.0,
     ) -> None:
         self._most = most
-        self._each = each
+        self._each = per_caller
         self._callers: dict[str, _CallerSlots] = {}
-        self._what = what
+        self._what = noun
         self._queue_seconds = queue_seconds
         self._lag_seconds = lag_seconds
         self._slots = _SlotQueue(most)
@@ -105,22 +105,22 @@ class LoadShedder:
             raise self._refusal(f"The server executes {self._most:,} {self._what}, and as many are waiting.")
 
     @asynccontextmanager
-    async def turn(self, caller: str = "") -> AsyncIterator[None]:
+    async def slot(self, caller: str = "") -> AsyncIterator[None]:
         """Hold a slot for the duration of a block. An empty `caller` has no limit of its own.
 
         Raises:
             Unavailable: no slot was released in time.
             Throttled: the caller's own limit is the reason.
         """
-        if not self.take(caller):
-            await self.wait(caller)
+        if not self.try_acquire(caller):
+            await self.acquire(caller)
         try:
             yield
         finally:
-            self.leave(caller)
+            self.release(caller)
 
-    def take(self, caller: str = "") -> bool:
-        """Take a free slot, which `leave` releases. Return False if the caller has to `wait` for one.
+    def try_acquire(self, caller: str = "") -> bool:
+        """Take a free slot, which `release` releases. Return False if the caller has to `acquire` for one.
 
         Raises `Unavailable` if waiting would be in vain.
         """
@@ -140,8 +140,8 @@ class LoadShedder:
         self.running += 1
         return True
 
-    async def wait(self, caller: str = "") -> None:
-        """Wait for a slot, which `leave` releases. Raises the same errors as `turn`."""
+    async def acquire(self, caller: str = "") -> None:
+        """Wait for a slot, which `release` releases. Raises the same errors as `slot`."""
         if not (self._each and caller):
             await self._wait()
             return
@@ -160,7 +160,7 @@ class LoadShedder:
             self._forget(caller, own)
             raise
 
-    def leave(self, caller: str = "") -> None:
+    def release(self, caller: str = "") -> None:
         """Release a slot."""
         self.running -= 1
         self._slots.release()
@@ -203,15 +203,15 @@ class LoadShedder:
     def _throttled(self, reason: str) -> Throttled:
         return Throttled(f"{reason} Try again in a moment.", retryAfter=RETRY_SECONDS)
 
-    async def watched(self) -> None:
+    async def watch_lag(self) -> None:
         """Measure the delay of the event loop until this is cancelled."""
         loop = asyncio.get_running_loop()
         while True:
             before = loop.time()
             await asyncio.sleep(LAG_EVERY)
-            self.note(loop.time() - before - LAG_EVERY)
+            self.record_lag(loop.time() - before - LAG_EVERY)
 
-    def note(self, late: float) -> None:
+    def record_lag(self, late: float) -> None:
         """Record a delay of the event loop, in seconds."""
         if self._lag_seconds and late > self._lag_seconds:
             self.late_turns += 1

@@ -98,7 +98,7 @@ class RedisBuckets:
         self._logged_at = -LOG_SECONDS
 
     @property
-    def is_there(self) -> bool:
+    def is_available(self) -> bool:
         """Whether Redis is used."""
         return self._recovery is None
 
@@ -148,7 +148,7 @@ class RedisBuckets:
             return None
         now = "" if self._clock is None else repr(self._clock())
         arguments: list[str | int | float] = [budget.units, budget.per_second, repr(float(units)), int(always), now]
-        arguments.append(budget.most_owed)
+        arguments.append(budget.max_debt)
         try:
             taken, balance = await self._within_patience(self._take(keys=[self._prefix + key], args=arguments))
         except REDIS_AWAY as problem:

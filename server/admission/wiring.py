@@ -18,10 +18,10 @@ class Admission:
         self.capacity = capacity
         self.connections = connections or Connections(capacity)
         self.load = LoadShedder(
-            capacity.concurrent, each=capacity.concurrent_per_caller, lag_seconds=capacity.lag_seconds
+            capacity.concurrent, per_caller=capacity.concurrent_per_caller, lag_seconds=capacity.lag_seconds
         )
         # Documents in the table are looked up before their operation takes a slot of `load`.
-        self.lookups = LoadShedder(capacity.concurrent, what="documents to look up")
+        self.lookups = LoadShedder(capacity.concurrent, noun="documents to look up")
         self.websockets = KeyedQuota("WebSockets", capacity.websockets, capacity.websockets_per_caller)
         self.subscriptions = KeyedQuota("subscriptions", capacity.subscriptions, capacity.subscriptions_per_caller)
         self.redis = None
@@ -31,14 +31,14 @@ class Admission:
             self.redis = RedisBuckets(capacity.redis_url)
         self.budgets = CallerBudgets(self.redis or LocalBuckets(), capacity)
 
-    def figures(self) -> dict[str, tuple[str, Callable[[], float]]]:
+    def gauges(self) -> dict[str, tuple[str, Callable[[], float]]]:
         """Return the gauges by name: the help text, and the function that reads the value."""
         return {
             "gateway_operations_running": ("Operations that are running.", lambda: self.load.running),
             "gateway_operations_waiting": ("Operations that wait for a slot.", lambda: self.load.waiting),
             "gateway_connections": ("Open connections.", lambda: self.connections.open),
             "gateway_websockets": ("Open WebSockets.", lambda: self.websockets.total),
-            "gateway_subscriptions_most": ("The limit of running subscriptions.", lambda: self.subscriptions.most),
+            "gateway_subscriptions_most": ("The limit of running subscriptions.", lambda: self.subscriptions.limit),
             "gateway_subscriptions": ("Running subscriptions.", lambda: self.subscriptions.total),
             "gateway_budgets_shared": ("1 while budgets are kept in Redis.", self._shares_budgets),
         }
@@ -48,12 +48,12 @@ class Admission:
         return self.load.shed + self.lookups.shed
 
     def _shares_budgets(self) -> float:
-        return float(self.redis is not None and self.redis.is_there)
+        return float(self.redis is not None and self.redis.is_available)
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Watch the event loop for the duration of a block, and close the connections to Redis afterwards."""
-        watching = asyncio.create_task(self.load.watched()) if self.capacity.lag_seconds else None
+        watching = asyncio.create_task(self.load.watch_lag()) if self.capacity.lag_seconds else None
         try:
             yield
         finally:

@@ -35,7 +35,7 @@ class CacheControl:
         self._schema = schema
         self._known: WeakKeyDictionary[PreparedOperation, int] = WeakKeyDictionary()
 
-    def of(self, operation: PreparedOperation) -> int:
+    def max_age(self, operation: PreparedOperation) -> int:
         """Seconds; 0 for an answer that is not to be shown again."""
         age = self._known.get(operation)
         if age is None:

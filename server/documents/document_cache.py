@@ -16,12 +16,12 @@ from datastore.model.access_patterns import CostModel
 from datastore.model.identity import Identity, Role
 from jit import CachedOperation, CompiledExecutor, operation_of
 from jit.strawberry_fields import StrawberryExecutor
-from server.documents.cost.analysis import Costs, Estimate, Estimated, TooCostly, TooManyValues
+from server.documents.cost.analysis import CostAnalysis, CostEstimate, CostFormula, TooCostly, TooManyValues
 from server.documents.cost.introspection import sizes_of
-from server.documents.limits import DocumentCounts, DocumentLimits, TooMuch, check_text, for_trusted
+from server.documents.limits import DocumentCounts, DocumentLimits, LimitExceeded, check_text, trusted_limits
 from server.documents.request import Stage
 from server.documents.settings import MAX_COST
-from server.documents.validation import invalid
+from server.documents.validation import validation_errors
 
 # A parsed document takes some seventy times the memory of its text, and the cache is filled by whoever asks.
 DOCUMENTS_KEPT = 256
@@ -43,7 +43,7 @@ class InterpretingExecutor(GatewayExecutor):
     compile_after = 0
 
 
-class KnownText(NamedTuple):
+class DocumentText(NamedTuple):
     """The text of a document, and whether it is a `trusted` one: the operator vouches for it."""
 
     text: str
@@ -71,7 +71,7 @@ class PreparedOperation:
         first = node.selection_set.selections[0]
         self.root_field = first.name.value if isinstance(first, FieldNode) else "(fragment)"
         self.variable_names = frozenset(one.variable.name.value for one in node.variable_definitions or ())
-        self._estimate: Estimate | None = None
+        self._estimate: CostFormula | None = None
         self._program: CachedOperation | None = None
 
     @property
@@ -82,45 +82,45 @@ class PreparedOperation:
             self._program = operation_of(document.executor, document.costs.schema, document.node, self.node)
         return self._program
 
-    def estimate(self, variables: Mapping[str, Any]) -> Estimated:
+    def estimate(self, variables: Mapping[str, Any]) -> CostEstimate:
         """What it will cost with these variables, before anything is read."""
         estimate = self._summed()
         fixed = estimate.fixed
         return estimate.of(variables, self.document.now()) if fixed is None else fixed
 
-    def loading(self, variables: Mapping[str, Any]) -> Coroutine[Any, Any, None] | None:
+    def loading_statistics(self, variables: Mapping[str, Any]) -> Coroutine[Any, Any, None] | None:
         """Return a coroutine to await before `estimate`, or None: cost models read statistics."""
         estimate = self._summed()
         return estimate.load(variables, self.document.now()) if estimate.modelled else None
 
-    def _summed(self) -> Estimate:
+    def _summed(self) -> CostFormula:
         if self._estimate is None:
             self._estimate = self.document.costs.estimate(self.document.node, self.node)
         return self._estimate
 
 
 class Document:
-    """A document that was parsed and found valid. Its introspection answers about so many values (`introspected`)."""
+    """A parsed and valid document. `introspection_values` estimates the values that its introspection returns."""
 
     def __init__(
         self,
         text: str,
         node: DocumentNode,
-        costs: Costs,
+        costs: CostAnalysis,
         now: Callable[[], datetime],
         *,
-        introspected: int | None,
+        introspection_values: int | None,
         executor: type[CompiledExecutor],
-        most_values: int,
+        max_values: int,
     ) -> None:
         self.text = text
-        self.most_values = most_values
+        self.max_values = max_values
         self.executor = executor
         self.node = node
         self.costs = costs
         self.now = now
-        self.introspects = introspected is not None
-        self.introspected = introspected or 0
+        self.introspects = introspection_values is not None
+        self.introspection_values = introspection_values or 0
         self._operations = [
             PreparedOperation(self, part) for part in node.definitions if isinstance(part, OperationDefinitionNode)
         ]
@@ -176,12 +176,12 @@ class Documents:
     ) -> None:
         self._executor = GatewayExecutor if compiles else InterpretingExecutor
         self.schema: GraphQLSchema = schema._schema
-        self.costs = Costs(self.schema, models)
+        self.costs = CostAnalysis(self.schema, models)
         self._sizes = sizes_of(self.schema)
         self._max_cost = max_cost
         self._now = now
         self._limits = limits or DocumentLimits()
-        self._trusted_limits = for_trusted(self._limits)
+        self._trusted_limits = trusted_limits(self._limits)
         self._introspection = introspection
         self._kept: OrderedDict[tuple[str, bool], Document | DocumentRejected] = OrderedDict()
         self._characters = 0
@@ -215,12 +215,12 @@ class Documents:
             self._kept.move_to_end(known)
         else:
             found = self._prepared(text, self._limits_for(trusted))
-            self._keep(KnownText(text, trusted), found)
+            self._keep(DocumentText(text, trusted), found)
         if isinstance(found, DocumentRejected):
             raise DocumentRejected(found.stage, found.errors)
         return found
 
-    def allow(self, document: Document, identity: Identity | None) -> None:
+    def check_introspection(self, document: Document, identity: Identity | None) -> None:
         """Raises `DocumentRejected` for a document that asks for the schema, where the caller may not."""
         if not document.introspects or self._introspection:
             return
@@ -228,17 +228,17 @@ class Documents:
             refusal = Forbidden("Introspection is switched off: the schema is told to admins alone.")
             raise DocumentRejected(Stage.VALIDATION, [_located(refusal)])
 
-    def estimate(self, operation: PreparedOperation, variables: Mapping[str, Any]) -> Estimated:
+    def estimate(self, operation: PreparedOperation, variables: Mapping[str, Any]) -> CostEstimate:
         """What it will cost. Raises `TooCostly` or `TooManyValues` when that is more than it may."""
         estimate = operation.estimate(variables)
         if estimate.units > self._max_cost:
             raise TooCostly(estimate.units, self._max_cost)
-        most_values = operation.document.most_values
+        most_values = operation.document.max_values
         if estimate.values > most_values:
             raise TooManyValues(estimate.values, most_values)
         return estimate
 
-    def most_read(self, estimate: float) -> float:
+    def read_limit(self, estimate: float) -> float:
         """The read units after which an operation of that estimate is stopped, whatever it was mistaken about."""
         return self._max_cost / 2 + 2 * estimate
 
@@ -249,13 +249,13 @@ class Documents:
             check_text(text, limits)
             # graphql-core allows them, ahead of the specification: https://spec.graphql.org/September2025/#SelectionSet
             node = parse(text, allow_empty_selection_sets=False)
-        except TooMuch as refusal:
+        except LimitExceeded as refusal:
             return DocumentRejected(Stage.PARSING, [_located(refusal)])
         except GraphQLError as error:
             return DocumentRejected(Stage.PARSING, [_slim(error)])
         try:
             return self._validated(text, node, limits)
-        except TooMuch as refusal:
+        except LimitExceeded as refusal:
             return DocumentRejected(Stage.VALIDATION, [_located(refusal)])
         except RecursionError:
             return DocumentRejected(Stage.VALIDATION, [GraphQLError("The document is nested too deeply.")])
@@ -263,7 +263,7 @@ class Documents:
     def _validated(self, text: str, node: DocumentNode, limits: DocumentLimits) -> Document | DocumentRejected:
         counts = DocumentCounts(node, self._sizes)
         counts.check(limits)
-        errors = invalid(self.schema, node, text, limits, suggesting=self._introspection)
+        errors = validation_errors(self.schema, node, text, limits, suggesting=self._introspection)
         if errors:
             return DocumentRejected(Stage.VALIDATION, [_slim(error) for error in errors])
         return Document(
@@ -271,15 +271,15 @@ class Documents:
             node,
             self.costs,
             self._now,
-            introspected=counts.found["introspection_values"] if counts.introspects else None,
+            introspection_values=counts.counts["introspection_values"] if counts.introspects else None,
             executor=self._executor,
-            most_values=limits.values,
+            max_values=limits.values,
         )
 
     def _limits_for(self, trusted: bool) -> DocumentLimits:
         return self._trusted_limits if trusted else self._limits
 
-    def _keep(self, known: KnownText, found: Document | DocumentRejected) -> None:
+    def _keep(self, known: DocumentText, found: Document | DocumentRejected) -> None:
         """Within the limits of the cache, from which those go first that nobody asked for the longest time."""
         if len(known.text) > self._limits_for(known.trusted).characters:
             return

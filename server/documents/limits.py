@@ -92,7 +92,7 @@ NAMES = {
 assert set(NAMES) == {field.name for field in fields(DocumentLimits)}
 
 
-def limits_of(text: str) -> DocumentLimits:
+def parse_limits(text: str) -> DocumentLimits:
     """The limits with those that a text sets, such as `tokens=2000, rootFields=80`, by their names on the wire.
 
     Raises `ValueError` for what is no such text.
@@ -109,7 +109,7 @@ def limits_of(text: str) -> DocumentLimits:
     return replace(DocumentLimits(), **found)
 
 
-def for_trusted(limits: DocumentLimits) -> DocumentLimits:
+def trusted_limits(limits: DocumentLimits) -> DocumentLimits:
     """Those that hold for documents that the operator vouches for: ten times as much, and twice as deep."""
     larger = {name: TRUSTED_TIMES * getattr(limits, name) for name in NAMES if not name.startswith("introspection")}
     larger["depth"] = max(limits.depth, TRUSTED_DEPTH)
@@ -117,7 +117,7 @@ def for_trusted(limits: DocumentLimits) -> DocumentLimits:
     return replace(limits, **larger)
 
 
-class TooMuch(BadUserInput):
+class LimitExceeded(BadUserInput):
     """A document exceeds a limit. `extensions` hold what is limited (`measure`), the `limit`, and what was `found`."""
 
     def __init__(self, measure: str, limit: int, found: int) -> None:
@@ -134,12 +134,12 @@ def _told(found: int) -> str:
 
 
 def check_text(text: str, limits: DocumentLimits) -> None:
-    """Raise `TooMuch` for a text that is too long to be parsed."""
+    """Raise `LimitExceeded` for a text that is too long to be parsed."""
     if len(text) > limits.characters:
-        raise TooMuch("characters", limits.characters, len(text))
+        raise LimitExceeded("characters", limits.characters, len(text))
     found = sum(1 for _ in _COUNTED.finditer(text))
     if found > limits.tokens:
-        raise TooMuch("tokens", limits.tokens, found)
+        raise LimitExceeded("tokens", limits.tokens, found)
 
 
 @dataclass(slots=True)
@@ -158,7 +158,7 @@ class Weight:
     mean: float = 0.0
     most: float = 0.0
 
-    def join(self, other: "Weight") -> None:
+    def add_siblings(self, other: "Weight") -> None:
         """Add what stands on the same level."""
         self.roots += other.roots
         self.fields += other.fields
@@ -168,7 +168,7 @@ class Weight:
         self.depth = max(self.depth, other.depth)
         self.nesting = max(self.nesting, other.nesting)
 
-    def hold(self, beneath: "Weight", is_list: bool, times: Times) -> None:
+    def add_field(self, beneath: "Weight", is_list: bool, times: Times) -> None:
         """Add a field with what it selects, so many times."""
         self.mean += 1 + times.mean * (beneath.most if times.selects else beneath.mean)
         self.most += 1 + times.most * beneath.most
@@ -186,7 +186,7 @@ class DocumentCounts:
 
     def __init__(self, document: DocumentNode, sizes: Sizes) -> None:
         self._sizes = sizes
-        self.found: dict[str, int] = dict.fromkeys(NAMES, 0)
+        self.counts: dict[str, int] = dict.fromkeys(NAMES, 0)
         self.visited = 0
         self.introspects = False
         self._fragments = {
@@ -195,63 +195,63 @@ class DocumentCounts:
         self._weights: dict[str, Weight] = {}
         for part in document.definitions:
             if isinstance(part, FragmentDefinitionNode):
-                self.found["fragments"] += 1
-                self.found["directives"] += len(part.directives or ())
+                self.counts["fragments"] += 1
+                self.counts["directives"] += len(part.directives or ())
                 # Also those that nothing spreads: their values are written, and validated.
                 self._fragment(part.name.value)
             elif isinstance(part, OperationDefinitionNode):
                 self._operation(part)
 
     def check(self, limits: DocumentLimits) -> None:
-        """Raise `TooMuch` for the first limit that is exceeded."""
-        for measure, found in self.found.items():
+        """Raise `LimitExceeded` for the first limit that is exceeded."""
+        for measure, found in self.counts.items():
             if found > getattr(limits, measure):
-                raise TooMuch(measure, getattr(limits, measure), found)
+                raise LimitExceeded(measure, getattr(limits, measure), found)
 
     def _operation(self, operation: OperationDefinitionNode) -> None:
-        self.found["operations"] += 1
-        self.found["variables"] += len(operation.variable_definitions or ())
-        self.found["directives"] += len(operation.directives or ())
+        self.counts["operations"] += 1
+        self.counts["variables"] += len(operation.variable_definitions or ())
+        self.counts["directives"] += len(operation.directives or ())
         for variable in operation.variable_definitions or ():
-            self.found["directives"] += len(variable.directives or ())
+            self.counts["directives"] += len(variable.directives or ())
         weight = self._weight(operation.selection_set)
         self._most("root_fields", weight.roots)
         self._most("fields", weight.fields)
         self._most("depth", weight.depth)
 
     def _most(self, measure: str, found: int) -> None:
-        self.found[measure] = max(self.found[measure], found)
+        self.counts[measure] = max(self.counts[measure], found)
 
     def _weight(self, selection_set: SelectionSetNode) -> Weight:
         weight = Weight()
         for selection in selection_set.selections:
             self.visited += 1
-            self.found["selections"] += 1
-            self.found["directives"] += len(selection.directives or ())
+            self.counts["selections"] += 1
+            self.counts["directives"] += len(selection.directives or ())
             if isinstance(selection, FieldNode):
                 self._field(selection, weight)
             elif isinstance(selection, InlineFragmentNode):
-                weight.join(self._weight(selection.selection_set))
+                weight.add_siblings(self._weight(selection.selection_set))
             elif isinstance(selection, FragmentSpreadNode):
-                self.found["spreads"] += 1
-                weight.join(self._fragment(selection.name.value))
+                self.counts["spreads"] += 1
+                weight.add_siblings(self._fragment(selection.name.value))
         return weight
 
     def _field(self, field: FieldNode, weight: Weight) -> None:
         name = field.name.value
         if field.alias is not None:
-            self.found["aliases"] += 1
+            self.counts["aliases"] += 1
         beneath = self._weight(field.selection_set) if field.selection_set else Weight()
         if name in INTROSPECTION:
             self.introspects = True
-            self.found["introspection_fields"] += beneath.fields
-            self.found["introspection_lists"] += beneath.lists
+            self.counts["introspection_fields"] += beneath.fields
+            self.counts["introspection_lists"] += beneath.lists
             values = beneath.mean if name == "__schema" else beneath.most
-            self.found["introspection_values"] += ceil(min(values, LARGEST_TOLD + 1))
+            self.counts["introspection_values"] += ceil(min(values, LARGEST_TOLD + 1))
             self._most("introspection_nesting", beneath.nesting)
             self._most("introspection_depth", beneath.depth)
             beneath = Weight()
-        weight.hold(beneath, name in TYPE_LISTS, self._sizes.times(name))
+        weight.add_field(beneath, name in TYPE_LISTS, self._sizes.times(name))
 
     def _fragment(self, name: str) -> Weight:
         """What the fragment holds: nothing while it is being looked at, as that is a cycle, which is reported later."""

@@ -19,7 +19,7 @@ class Stage(StrEnum):
 
 
 @dataclass(slots=True)  # not frozen: a frozen dataclass pays a call for each field, at every request
-class Operation:
+class GraphQLParams:
     """The parameters of a request: a document or its id, the name of an operation in it, and its variables."""
 
     query: str | None
@@ -35,18 +35,18 @@ class Operation:
     #: The event id after which a subscription resumes, unchecked.
     resume_after: object = None
     #: Whether a subscription also sends its resume position where no event carries it.
-    wants_places: bool = False
+    wants_positions: bool = False
     #: The bytes of JSON from which the parameters were read.
     size: int = 0
 
-    def keep_only(self, variables: Collection[str]) -> None:
+    def retain_variables(self, variables: Collection[str]) -> None:
         """Drop the variables and extensions that a subscription does not use while it runs."""
         self.variables = {name: value for name, value in (self.variables or {}).items() if name in variables}
-        found = self.asked_id if self.document_id is None else None
+        found = self.requested_id if self.document_id is None else None
         self.extensions = None if found is None else {"persistedQuery": {"sha256Hash": found}}
 
     @property
-    def asked_id(self) -> str | None:
+    def requested_id(self) -> str | None:
         """The id or hash that names the document, unchecked."""
         if self.document_id is not None:
             return self.document_id
@@ -55,7 +55,7 @@ class Operation:
         return found if isinstance(found, str) else None
 
 
-def read_operation(payload: object, size: int = 0) -> Operation:
+def read_params(payload: object, size: int = 0) -> GraphQLParams:
     """Return the parameters in a decoded JSON body or message of `size` bytes.
 
     Raises `BadUserInput`, which names the parameter that is wrong.
@@ -77,10 +77,10 @@ def read_operation(payload: object, size: int = 0) -> Operation:
     if name is not None and not isinstance(name, str):
         raise BadUserInput("`operationName` must be a string.")
     key = _idempotency_key(extensions) if extensions else None
-    params = Operation(query, _object(get("variables"), "variables"), name or None, extensions, document_id, key)
+    params = GraphQLParams(query, _object(get("variables"), "variables"), name or None, extensions, document_id, key)
     params.size = size
     if extensions and "resumeAfter" in extensions:
-        params.resume_after, params.wants_places = extensions["resumeAfter"], True
+        params.resume_after, params.wants_positions = extensions["resumeAfter"], True
     return params
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from server.documents.limits import DocumentLimits, limits_of
+from server.documents.limits import DocumentLimits, parse_limits
 
 TABLE = "table"
 VARIABLES = (
@@ -94,7 +94,7 @@ def _units(name: str, environment: Mapping[str, str]) -> float:
 def _limits(name: str, environment: Mapping[str, str]) -> DocumentLimits:
     text = environment.get(name)
     try:
-        return limits_of(text) if text else DocumentLimits()
+        return parse_limits(text) if text else DocumentLimits()
     except ValueError as problem:
         raise ValueError(f"{name}: {problem}.") from None
 

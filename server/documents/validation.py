@@ -26,7 +26,7 @@ from graphql.validation.specified_rules import specified_rules
 from graphql.validation.validate import ValidationAbortedError
 from graphql.validation.validation_context import VariableUsage
 
-from server.documents.limits import DocumentLimits, TooMuch
+from server.documents.limits import DocumentLimits, LimitExceeded
 from server.documents.overlapping_fields import OverlapCheck, TooComplex
 
 MAX_ERRORS = 20
@@ -84,12 +84,12 @@ LEAVES = (
 Method = Callable[..., Any]
 
 
-def invalid(
+def validation_errors(
     schema: GraphQLSchema, document: DocumentNode, text: str, limits: DocumentLimits, *, suggesting: bool
 ) -> list[GraphQLError]:
     """What is wrong with the document, at most some `MAX_ERRORS`. `suggesting` says what may have been meant.
 
-    Raises `TooMuch` where its fields, or its uses of variables, take too long to compare.
+    Raises `LimitExceeded` where its fields, or its uses of variables, take too long to compare.
     """
     found = _ErrorList(1 + text.count("\n") + text.count("\r"), suggesting)
     try:
@@ -107,7 +107,7 @@ def _compare(schema: GraphQLSchema, document: DocumentNode, found: "_ErrorList",
         for error in merging.conflicts():
             found.add(error)
     except TooComplex:
-        raise TooMuch("merging", limits.merging, merging.steps) from None
+        raise LimitExceeded("merging", limits.merging, merging.steps) from None
 
 
 def rules_for(text: str) -> list[type[ValidationRule]]:
@@ -198,13 +198,13 @@ class _RuleContext(ValidationContext):
         return usages
 
     def get_recursive_variable_usages(self, operation: OperationDefinitionNode) -> list[VariableUsage]:
-        """Each is compared with its variable, for each operation. Raises `TooMuch`."""
+        """Each is compared with its variable, for each operation. Raises `LimitExceeded`."""
         is_known = self._recursive_variable_usages.get(operation) is not None
         usages = super().get_recursive_variable_usages(operation)
         if not is_known:
             self._uses += len(usages)
             if self._uses > self._most_uses:
-                raise TooMuch("variable_uses", self._most_uses, self._uses)
+                raise LimitExceeded("variable_uses", self._most_uses, self._uses)
         return usages
 
 
@@ -223,7 +223,7 @@ class _DocumentVisitor:
         }
 
     def run(self, rules: Collection[type[ValidationRule]], most_uses: int) -> None:
-        """Raises `ValidationAbortedError` when enough errors were found, and `TooMuch`."""
+        """Raises `ValidationAbortedError` when enough errors were found, and `LimitExceeded`."""
         context, quiet = (_RuleContext(self, self._found, hides, most_uses) for hides in (False, True))
         visitors: list[Visitor] = [rule(quiet if rule.__name__ == "KnownTypeNamesRule" else context) for rule in rules]
         self._go(self.document, self._table(visitors), len(visitors))

@@ -14,7 +14,7 @@ from server.http.cycle import RequestCycle
 from server.http.headers import Headers
 from server.http.media_types import JSON, is_json
 from server.http.refusals import ClientGone, Refused
-from server.security.strict_json import decoded
+from server.security.strict_json import decode_json
 
 MAX_BODY = 262_144
 BODY_SECONDS = 15.0
@@ -110,12 +110,12 @@ class Bodies:
                 held += len(piece)
                 message = await receive()
         finally:
-            self.held.leave(address, held)
+            self.held.release(address, held)
 
     def _hold(self, address: str, size: int) -> None:
         """Count bytes that are held. Raises `Refused` where that are too many."""
         try:
-            self.held.take(address, size)
+            self.held.acquire(address, size)
         except (Throttled, Unavailable) as error:
             status = 429 if isinstance(error, Throttled) else 503
             later = str(error.extensions["retryAfter"])
@@ -149,6 +149,6 @@ def posted(body: bytes) -> Any:
 
 def _decoded(text: bytes, what: str) -> Any:
     try:
-        return decoded(text, what)
+        return decode_json(text, what)
     except ValueError as problem:
         raise BadUserInput(str(problem)) from None

@@ -36,8 +36,8 @@ class Caching:
         errors, with an explanation, of operations sent as texts, with nothing where a root field was asked for (it may
         come any moment), and of operations one of whose fields declares no age.
         """
-        age = self._ages.of(request.operation) if _is_whole(answer, request, outcome) else 0
-        if not names_hash(request.asked):
+        age = self._ages.max_age(request.operation) if _is_whole(answer, request, outcome) else 0
+        if not names_hash(request.params):
             age = min(age, NAMED_SECONDS)
         if not age:
             return answer
@@ -57,8 +57,8 @@ class Caching:
 def _is_whole(answer: Reply, request: Request, outcome: Outcome) -> bool:
     return (
         answer.status == 200
-        and names_document(request.asked)
-        and not (outcome.errors or outcome.extensions or request.asked.explain)
+        and names_document(request.params)
+        and not (outcome.errors or outcome.extensions or request.params.explain)
         and outcome.replayed is None
         and bool(outcome.data)
         and None not in (outcome.data or {}).values()

@@ -10,7 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from server.http.cycle import cycle_of
 from server.http.headers import lines_of
-from server.security.origins import canonical, canonical_all
+from server.security.origins import canonical_origin, canonical_origins
 
 PREFLIGHT_SECONDS = 600
 _MAY_SEND = (
@@ -55,7 +55,7 @@ class CrossOrigin:
 
     def __init__(self, app: ASGIApp, allowed_origins: Collection[str]) -> None:
         self._app = app
-        self._allowed = canonical_all(allowed_origins)
+        self._allowed = canonical_origins(allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if not self._allowed:
@@ -64,7 +64,7 @@ class CrossOrigin:
         headers = Headers(scope=scope)
         origin = headers.get("origin", "")
         shared = [(b"vary", b"origin")]
-        if canonical(origin) in self._allowed:
+        if canonical_origin(origin) in self._allowed:
             shared.append((b"access-control-allow-origin", origin.encode("latin-1")))
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
                 await send({"type": "http.response.start", "status": 204, "headers": shared + _MAY})

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 from datastore.errors import Forbidden
 from server.http.refusals import Refused
-from server.security.origins import canonical
+from server.security.origins import canonical_origin
 
 # With one of these a browser asks first. The first is what Apollo's clients and their documentation call for.
 ASKED_FIRST = (
@@ -31,7 +31,7 @@ def check_get(headers: Mapping[str, str], allowed_origins: Collection[str] = ())
     """Refuse a GET that a page of another site may have made. `allowed_origins` are canonical."""
     if any(headers.get(name) for name in ASKED_FIRST):
         return
-    if headers.get("sec-fetch-site") in _FROM_HERE or canonical(headers.get("origin", "")) in allowed_origins:
+    if headers.get("sec-fetch-site") in _FROM_HERE or canonical_origin(headers.get("origin", "")) in allowed_origins:
         return
     if _is_browser(headers):
         message = (

@@ -16,7 +16,7 @@ from uvicorn.server import ServerState
 
 from server.admission.connection_limits import bound_send_buffer
 from server.http.headers import SECURITY_HEADERS, lines_of
-from server.operations.outcome import encode, masked
+from server.operations.outcome import encode, mask_error
 
 if TYPE_CHECKING:
     from server.http.protocol.connection import HttpProtocol
@@ -160,7 +160,7 @@ class RequestCycle:
             del self._connection
 
     async def _fail(self, error: BaseException) -> None:
-        described = masked(error, "the ASGI application")
+        described = mask_error(error, "the ASGI application")
         if self.response_started:
             self._connection.close()
             return

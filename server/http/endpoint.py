@@ -14,7 +14,7 @@ from datastore.errors import BadUserInput, Internal, Unauthenticated, Unavailabl
 from datastore.model.identity import Identity
 from server.admission.callers import Caller
 from server.admission.client_address import address_in
-from server.documents.request import Operation, read_operation
+from server.documents.request import GraphQLParams, read_params
 from server.http.body import BODY_SECONDS, MAX_BODY, Bodies, posted
 from server.http.cache import Caching
 from server.http.csrf import check_get
@@ -28,8 +28,8 @@ from server.http.sse import END_ID, EventStreams, send_end
 from server.operations.outcome import Outcome
 from server.operations.request import Request, Transport
 from server.operations.runner import Runner
-from server.security.jwt import Identify, bearer
-from server.security.origins import canonical_all
+from server.security.jwt import Identify, bearer_token
+from server.security.origins import canonical_origins
 from server.subscriptions.subscriber import PullPosition
 
 _METHODS = "GET, POST"
@@ -80,7 +80,7 @@ class GraphQLHTTP:
         self._known = known
         self.streams = EventStreams() if streams is None else streams
         self._profile = profile
-        self._allowed_origins = canonical_all(allowed_origins)
+        self._allowed_origins = canonical_origins(allowed_origins)
         self._caching = caching
         self._on_refusal = on_refusal
         self._bodies = Bodies(max_body, body_seconds)
@@ -136,12 +136,12 @@ class GraphQLHTTP:
             raise Refused(503, error, **{"retry-after": str(error.extensions["retryAfter"])}) from None
         try:
             if method == "GET":
-                operation = read_operation(self._bodies.parameters(headers, scope["query_string"]))
+                operation = read_params(self._bodies.parameters(headers, scope["query_string"]))
             else:
                 body = None if cycle is None else self._bodies.taken(headers, cycle)
                 if body is None:
                     body = await self._bodies.received(headers, receive, address_in(scope))
-                operation = read_operation(posted(body), len(body))
+                operation = read_params(posted(body), len(body))
             operation = _with_wishes(operation, headers)
         except BadUserInput as error:
             raise Refused(400, error) from None
@@ -161,7 +161,7 @@ class GraphQLHTTP:
             watch.stop()
 
     async def _execute(
-        self, asked: Operation, caller: Caller, method: str, accepted: AcceptedTypes, headers: Mapping[str, str]
+        self, asked: GraphQLParams, caller: Caller, method: str, accepted: AcceptedTypes, headers: Mapping[str, str]
     ) -> Reply | Streamed:
         single = None if accepted.rather_events else accepted.single
         request = await self._runner.prepare(asked, caller, Transport.HTTP if single else Transport.EVENTS)
@@ -188,7 +188,7 @@ class GraphQLHTTP:
 
     async def _identified(self, authorization: str) -> Identity | None:
         try:
-            return await self._identify(bearer(authorization))
+            return await self._identify(bearer_token(authorization))
         except Unauthenticated as error:
             raise Refused(401, error, **{"www-authenticate": "Bearer"}) from None
         except Unavailable as error:
@@ -212,7 +212,7 @@ def _check_carried(kind: OperationType, method: str, accepted: AcceptedTypes) ->
         raise Refused(406, BadUserInput(hint))
 
 
-def _with_wishes(operation: Operation, headers: Headers) -> Operation:
+def _with_wishes(operation: GraphQLParams, headers: Headers) -> GraphQLParams:
     """What is asked for by headers, beside the operation."""
     if _WISHES.isdisjoint(headers.raw):
         return operation

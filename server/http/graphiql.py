@@ -15,7 +15,7 @@ from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
 
-from server.security.origins import canonical
+from server.security.origins import canonical_origin
 
 ROOT = Path(__file__).resolve().parents[2] / "web"
 TITLE = "DynamoDB GraphQL gateway"
@@ -155,8 +155,8 @@ def is_from_this_machine(request: Request) -> bool:
 
 def _is_own(origin: str, scope: Scope, host: str) -> bool:
     """Whether the origin is that of the page behind this host."""
-    page = canonical(origin)
-    return page is not None and page == canonical(f"{scope.get('scheme', 'http')}://{host}")
+    page = canonical_origin(origin)
+    return page is not None and page == canonical_origin(f"{scope.get('scheme', 'http')}://{host}")
 
 
 def _is_own_page(referer: str, scope: Scope, host: str) -> bool:

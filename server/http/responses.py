@@ -15,7 +15,7 @@ from server.documents.request import Stage
 from server.http.headers import lines_of
 from server.http.media_types import GRAPHQL, JSON
 from server.http.refusals import Refused
-from server.operations.outcome import Outcome, encode, masked, told_error
+from server.operations.outcome import Outcome, encode, format_error, mask_error
 
 _STATUS_OF_CODE = {
     Unauthenticated.code: 401,
@@ -62,12 +62,12 @@ def reply(outcome: Outcome, content_type: str, profile: HttpProfile) -> Reply:
 
 def refusal(refused: Refused, content_type: str) -> Reply:
     """What is answered to a request that is no GraphQL request, or not one that is taken."""
-    return Reply(refused.status, encode({"errors": [told_error(refused.error)]}), content_type, refused.headers)
+    return Reply(refused.status, encode({"errors": [format_error(refused.error)]}), content_type, refused.headers)
 
 
 def fault(error: Exception) -> Reply:
     """What is answered when something broke that should not."""
-    return Reply(500, encode({"errors": [masked(error)]}))
+    return Reply(500, encode({"errors": [mask_error(error)]}))
 
 
 async def send_reply(send: Send, answer: Reply) -> None:
@@ -134,8 +134,8 @@ def _status(outcome: Outcome, content_type: str, profile: HttpProfile) -> int:
 def _told_by(outcome: Outcome) -> tuple[tuple[bytes, bytes], ...]:
     """The headers that an outcome brings along."""
     told: dict[str, str] = {}
-    if outcome.is_failure and "retryAfter" in outcome.described[0]["extensions"]:
-        told["retry-after"] = f"{math.ceil(outcome.described[0]['extensions']['retryAfter'])}"
+    if outcome.is_failure and "retryAfter" in outcome.formatted_errors[0]["extensions"]:
+        told["retry-after"] = f"{math.ceil(outcome.formatted_errors[0]['extensions']['retryAfter'])}"
     if outcome.replayed is not None:
         told["idempotency-replayed"] = "true"
     return tuple((name.encode(), value.encode()) for name, value in told.items())

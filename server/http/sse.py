@@ -198,12 +198,12 @@ class _Stream:
         if not self._comes_again(last):
             await self._write(_COMPLETE)
             return
-        seconds = last.described[0]["extensions"].get("retryAfter")
+        seconds = last.formatted_errors[0]["extensions"].get("retryAfter")
         if seconds is not None:
             self._retry_ms = ceil(seconds * 1000)
 
     def _comes_again(self, last: Outcome) -> bool:
-        retryable = all(error["extensions"].get("retryable") for error in last.described)
+        retryable = all(error["extensions"].get("retryable") for error in last.formatted_errors)
         return last.is_failure and retryable and not self.ends_soon
 
     async def _attend(self) -> bool:
@@ -239,7 +239,7 @@ class _Stream:
         # A source that always has an event ready, and a client that takes it, would leave nobody else a turn.
         if self._told % EVENTS_PER_TURN == 0:
             await asyncio.sleep(0)
-        if outcome.is_place:
+        if outcome.is_position_only:
             self._place = outcome.event_id or ""
             await self._write(_last_id(self._place))
             return

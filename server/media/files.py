@@ -26,8 +26,8 @@ from server.http.headers import MOST_CONDITION_CHARACTERS
 from server.http.refusals import ClientGone, Refused
 from server.media.multipart import MOST_AROUND, UploadForm
 from server.media.upload_admission import Upload, UploadAdmission, refusal_of, too_large
-from server.operations.outcome import encode, masked, told_error
-from server.security.origins import canonical, canonical_all
+from server.operations.outcome import encode, format_error, mask_error
+from server.security.origins import canonical_origin, canonical_origins
 
 MOST_BYTES = 25 * 2**20  # no token says more
 SILENCE_SECONDS = 30.0
@@ -61,7 +61,7 @@ class Media:
     ) -> None:
         self._objects = objects if isinstance(objects, LocalObjects) else None
         self._now = now
-        self._allowed_origins = canonical_all(allowed_origins)
+        self._allowed_origins = canonical_origins(allowed_origins)
         self._silence = silence
         self._admission = admission
 
@@ -73,9 +73,9 @@ class Media:
             return
         except Refused as refusal:
             headers = {name.decode(): value.decode() for name, value in refusal.headers}
-            response = _json(refusal.status, told_error(refusal.error), headers)
+            response = _json(refusal.status, format_error(refusal.error), headers)
         except Exception as error:
-            response = _json(500, masked(error))
+            response = _json(500, mask_error(error))
         self._share(request, response)
         await response(scope, receive, send)
 
@@ -99,7 +99,7 @@ class Media:
         reads = "token" in request.path_params
         response.headers["Vary"] = "Origin"
         origin = request.headers.get("origin", "")
-        if canonical(origin) not in self._allowed_origins:
+        if canonical_origin(origin) not in self._allowed_origins:
             return
         response.headers["Access-Control-Allow-Origin"] = origin
         if reads:

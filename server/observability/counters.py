@@ -15,7 +15,7 @@ from prometheus_client.utils import floatToGoString
 Labels = tuple[str, ...]
 
 
-class Count:
+class CounterValue:
     """What was counted for one combination of labels."""
 
     __slots__ = ("amount",)
@@ -24,25 +24,25 @@ class Count:
         self.amount = 0.0
 
 
-class Counts(Collector):
+class CounterFamily(Collector):
     """A counter for each combination of labels. Its name gets `_total` in the end."""
 
     def __init__(self, registry: CollectorRegistry, name: str, help_: str, labels: Sequence[str]) -> None:
         self._told = name, help_
         self._labels = labels
-        self._counts: dict[Labels, Count] = {}
+        self._counts: dict[Labels, CounterValue] = {}
         registry.register(self)
 
-    def of(self, labels: Labels) -> Count:
+    def labelled(self, labels: Labels) -> CounterValue:
         """The count for these values of the labels, in their order: who keeps it need not look it up again."""
         count = self._counts.get(labels)
         if count is None:
-            count = self._counts[labels] = Count()
+            count = self._counts[labels] = CounterValue()
         return count
 
     def add(self, labels: Labels, amount: float = 1.0) -> None:
         """Count for these values of the labels."""
-        self.of(labels).amount += amount
+        self.labelled(labels).amount += amount
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         family = CounterMetricFamily(*self._told, labels=self._labels)
@@ -51,7 +51,7 @@ class Counts(Collector):
         yield family
 
 
-class Spread:
+class HistogramValue:
     """How many were observed up to each bound and beyond the last, and what they come to."""
 
     __slots__ = ("_bounds", "counts", "total")
@@ -66,7 +66,7 @@ class Spread:
         self.total += value
 
 
-class Spreads(Collector):
+class HistogramFamily(Collector):
     """A histogram for each combination of labels: how many values are at most each of the `bounds`, which ascend."""
 
     def __init__(
@@ -76,18 +76,18 @@ class Spreads(Collector):
         self._labels = labels
         self._bounds = bounds
         self._names = [floatToGoString(bound) for bound in (*bounds, float("inf"))]  # type: ignore[no-untyped-call]
-        self._spreads: dict[Labels, Spread] = {}
+        self._spreads: dict[Labels, HistogramValue] = {}
         registry.register(self)
 
-    def of(self, labels: Labels) -> Spread:
+    def labelled(self, labels: Labels) -> HistogramValue:
         """That for these values of the labels, in their order: who keeps it need not look it up again."""
         spread = self._spreads.get(labels)
         if spread is None:
-            spread = self._spreads[labels] = Spread(self._bounds)
+            spread = self._spreads[labels] = HistogramValue(self._bounds)
         return spread
 
     def observe(self, labels: Labels, value: float) -> None:
-        self.of(labels).observe(value)
+        self.labelled(labels).observe(value)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
         family = HistogramMetricFamily(*self._told, labels=self._labels)

@@ -9,8 +9,8 @@ from starlette.responses import JSONResponse, Response
 
 from datastore.errors import DomainError, Forbidden, Unauthenticated
 from datastore.model.identity import Identity, Role
-from server.operations.outcome import told_error
-from server.security.jwt import Identify, bearer
+from server.operations.outcome import format_error
+from server.security.jwt import Identify, bearer_token
 
 
 class MetricsPage:
@@ -23,11 +23,11 @@ class MetricsPage:
 
     async def respond(self, request: Request) -> Response:
         try:
-            await self._check(bearer(request.headers.get("authorization")))
+            await self._check(bearer_token(request.headers.get("authorization")))
         except DomainError as error:
             headers = {"WWW-Authenticate": "Bearer"} if isinstance(error, Unauthenticated) else {}
             status = {Unauthenticated.code: 401, Forbidden.code: 403}.get(error.code, 503)
-            return JSONResponse({"errors": [told_error(error)]}, status, headers)
+            return JSONResponse({"errors": [format_error(error)]}, status, headers)
         return Response(generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     async def _check(self, token: str | None) -> None:

@@ -99,15 +99,15 @@ def _fields(report: Report) -> dict[str, Any]:
     """What is known of it, in the order in which it is read; what there is nothing of is left out."""
     # `_value_`: what `value` is behind a property that takes longer than the rest of a field.
     operation = report.operation
-    name = operation.name if operation else report.asked.name
+    name = operation.name if operation else report.params.name
     document, codes, patterns = report.document_hash, report.codes, report.patterns
     fields: dict[str, Any] = {
         "name": name[:LONGEST_NAME] if name else None,
         "type": operation.kind._value_ if operation else None,
         "document": document[:16] if document else None,
-        "documentId": report.asked_id if document is None else None,
+        "documentId": report.requested_id if document is None else None,
         "transport": report.transport._value_,
-        "caller": kind_of(report.caller),
+        "caller": caller_kind(report.caller),
         "stage": report.stage._value_,
         "codes": sorted(set(codes)) if codes else None,
         "errorIds": list(report.error_ids) or None,
@@ -118,14 +118,14 @@ def _fields(report: Report) -> dict[str, Any]:
         "patterns": sorted(patterns) if patterns else None,
         "retries": report.retries,
         "events": report.events or None,
-        "bytes": report.sent,
+        "bytes": report.sent_bytes,
         "ms": round(report.seconds * 1000, 1),
         "traceId": report.trace_id,
     }
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def kind_of(caller: Caller) -> str:
+def caller_kind(caller: Caller) -> str:
     """anonymous, user, admin or system."""
     return caller.identity.role._value_ if caller.identity else "anonymous"
 

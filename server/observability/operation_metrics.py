@@ -13,13 +13,13 @@ from prometheus_client.registry import Collector
 
 from datastore.dynamodb.calls import Call
 from server.documents.request import Stage
-from server.observability.counters import Count, Counts, Labels, Spread, Spreads
+from server.observability.counters import CounterFamily, CounterValue, HistogramFamily, HistogramValue, Labels
 from server.operations.report import Report
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 UNITS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
 # How many calls, what they consumed, how long they took, and by which labels: found once for all calls that are alike.
-_OfCall = tuple[Count, Count, Spread, Labels]
+_OfCall = tuple[CounterValue, CounterValue, HistogramValue, Labels]
 _EXECUTION = Stage.EXECUTION
 RATIOS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
 
@@ -29,9 +29,9 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class OperationMetrics:
-    """`operation` hears of each operation that is over, `call` of each call to DynamoDB, also of background work.
+    """The metrics of operations and of calls to DynamoDB, including those of background work.
 
-    `prefix` is what the store's table names begin with: figures have the declared names.
+    `prefix` is removed from the names of the store's tables: labels have the declared names.
     """
 
     def __init__(self, registry: CollectorRegistry, prefix: str = "") -> None:
@@ -73,7 +73,10 @@ class OperationMetrics:
         self._capacity = self._counter("gateway_dynamodb_units", "Capacity units that DynamoDB reported.", *of_calls)
         self._retries = self._counter("gateway_dynamodb_retries", "Tries beyond the first.", *of_calls)
         self._waits = self._histogram(
-            "gateway_dynamodb_call_duration_seconds", "How long a call took, with all its tries.", SECONDS, "operation"
+            "gateway_dynamodb_call_duration_seconds",
+            "How long a call took, with all its tries.",
+            SECONDS,
+            "operation",
         )
         self._of_calls: dict[tuple[str, str, str | None], _OfCall] = {}
         self._of_operations: dict[tuple[str, str, str, str], _OfOperation] = {}
@@ -87,20 +90,20 @@ class OperationMetrics:
         """A figure that only grows, and is read when it is asked for. Its name gets `_total` in the end."""
         self._registry.register(_Count(name, help_, read))
 
-    def operation(self, report: Report) -> None:
+    def observe_operation(self, report: Report) -> None:
         """Count an operation that is over."""
         # `_value_`: what `value` is behind a property that takes longer than the counting.
         transport = report.transport._value_
         code = report.codes[0] if report.codes else "OK"
         if report.operation is None or report.stage is not _EXECUTION:
-            self._bytes.add((transport,), report.sent)
+            self._bytes.add((transport,), report.sent_bytes)
             self._refused.add((report.stage._value_, code))
             return
         labels = transport, report.operation.kind._value_, report.operation.root_field, code
         figures = self._of_operations.get(labels)
         if figures is None:
             figures = self._of_operations[labels] = self._figures_of(*labels)
-        figures.sent.amount += report.sent
+        figures.sent.amount += report.sent_bytes
         figures.operations.amount += 1
         if figures.events is not None:
             figures.events.amount += report.events
@@ -108,13 +111,13 @@ class OperationMetrics:
             figures.seconds.observe(report.seconds)
             figures.units.observe(report.units)
             if report.estimate > 0 and report.calls and not report.replayed:
-                self._ratio.observe((labels[1],), report.price / report.estimate)
+                self._ratio.observe((labels[1],), report.cost / report.estimate)
 
     def _figures_of(self, transport: str, kind: str, field: str, code: str) -> "_OfOperation":
-        sent, operations = self._bytes.of((transport,)), self._operations.of((transport, kind, field, code))
+        sent, operations = self._bytes.labelled((transport,)), self._operations.labelled((transport, kind, field, code))
         if kind == "subscription":
-            return _OfOperation(sent, operations, events=self._events.of((transport,)))
-        seconds, units = self._seconds.of((transport, kind, field)), self._units.of((kind,))
+            return _OfOperation(sent, operations, events=self._events.labelled((transport,)))
+        seconds, units = self._seconds.labelled((transport, kind, field)), self._units.labelled((kind,))
         return _OfOperation(sent, operations, seconds=seconds, units=units)
 
     def http_refusal(self, status: int, code: str) -> None:
@@ -125,7 +128,7 @@ class OperationMetrics:
         """Count a WebSocket that the server closed with this code."""
         self._closed.add((str(code),))
 
-    def call(self, call: Call) -> None:
+    def observe_call(self, call: Call) -> None:
         """Count a call to DynamoDB."""
         asked = call.operation, self._table(call.tables), call.index
         figures = self._of_calls.get(asked)
@@ -140,28 +143,28 @@ class OperationMetrics:
 
     def _figures(self, operation: str, table: str, index: str | None) -> _OfCall:
         labels = operation, table, index or ""
-        return self._calls.of(labels), self._capacity.of(labels), self._waits.of((operation,)), labels
+        return self._calls.labelled(labels), self._capacity.labelled(labels), self._waits.labelled((operation,)), labels
 
     def _table(self, names: Sequence[str]) -> str:
         """Which tables a batch or a transaction is over, and in which order, is up to clients, so it is not told."""
         return names[0].removeprefix(self._prefix) if len(names) == 1 else "several"
 
-    def _counter(self, name: str, help_: str, *labels: str) -> Counts:
-        return Counts(self._registry, name, help_, labels)
+    def _counter(self, name: str, help_: str, *labels: str) -> CounterFamily:
+        return CounterFamily(self._registry, name, help_, labels)
 
-    def _histogram(self, name: str, help_: str, bounds: Sequence[float], *labels: str) -> Spreads:
-        return Spreads(self._registry, name, help_, bounds, labels)
+    def _histogram(self, name: str, help_: str, bounds: Sequence[float], *labels: str) -> HistogramFamily:
+        return HistogramFamily(self._registry, name, help_, bounds, labels)
 
 
 @dataclass(slots=True)
 class _OfOperation:
     """What operations that are alike are counted in: there are as many as fields and codes."""
 
-    sent: Count
-    operations: Count
-    events: Count | None = None
-    seconds: Spread | None = None
-    units: Spread | None = None
+    sent: CounterValue
+    operations: CounterValue
+    events: CounterValue | None = None
+    seconds: HistogramValue | None = None
+    units: HistogramValue | None = None
 
 
 class _Count(Collector):

@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from datastore.dynamodb.retry.circuit_breaker import CircuitBreaker
 
 
-class Reaching(Protocol):
+class StoreClient(Protocol):
     """How the store is reached: the client."""
 
     breakers: Mapping[str, CircuitBreaker]
@@ -19,7 +19,7 @@ class Reaching(Protocol):
 class StoreMetrics(Collector):
     """Read from the client when they are asked for; there are none before the store is open."""
 
-    def __init__(self, registry: CollectorRegistry, client: Callable[[], Reaching | None]) -> None:
+    def __init__(self, registry: CollectorRegistry, client: Callable[[], StoreClient | None]) -> None:
         self._client = client
         registry.register(self)
 

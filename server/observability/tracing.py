@@ -15,7 +15,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from datastore.dynamodb.calls import Call
-from server.observability.operation_log import LONGEST_NAME, kind_of
+from server.observability.operation_log import LONGEST_NAME, caller_kind
 from server.operations.report import Report
 
 SERVICE = "dynamodb-graphql-gateway"
@@ -32,8 +32,10 @@ class OperationTracing:
         self._prefix = prefix
         self._spans: dict[int, Span] = {}
 
-    def began(self, report: Report) -> None:
-        parent = _parents.extract({"traceparent": report.asked.traceparent}) if report.asked.traceparent else Context()
+    def start(self, report: Report) -> None:
+        parent = (
+            _parents.extract({"traceparent": report.params.traceparent}) if report.params.traceparent else Context()
+        )
         kind = report.operation.kind.value if report.operation else "refused"
         span = self._tracer.start_span(f"graphql {kind}", parent, kind=SpanKind.SERVER, attributes=_asked(report))
         self._spans[id(report)] = span
@@ -41,14 +43,14 @@ class OperationTracing:
         if known.trace_flags & TraceFlags.SAMPLED:
             report.trace_id = trace.format_trace_id(known.trace_id)
 
-    def measured(self, report: Report) -> None:
+    def add_calls(self, report: Report) -> None:
         span = self._spans[id(report)]
         if span.is_recording():
             parent = trace.set_span_in_context(span, Context())
-            for call in report.latest:
+            for call in report.latest_calls:
                 self._call(call, parent)
 
-    def ended(self, report: Report) -> None:
+    def end(self, report: Report) -> None:
         span = self._spans.pop(id(report))
         span.set_attributes(_became(report))
         if report.codes:
@@ -78,14 +80,14 @@ class OperationTracing:
 
 
 def _asked(report: Report) -> dict[str, Any]:
-    name = report.operation.name if report.operation else report.asked.name
+    name = report.operation.name if report.operation else report.params.name
     known = {
         "graphql.operation.name": (name or "")[:LONGEST_NAME] or None,
         "graphql.operation.type": report.operation.kind.value if report.operation else None,
         "graphql.document.hash": report.document_hash,
-        "gateway.document_id": report.asked_id,
+        "gateway.document_id": report.requested_id,
         "gateway.transport": report.transport.value,
-        "gateway.caller": kind_of(report.caller),
+        "gateway.caller": caller_kind(report.caller),
         "gateway.cost": report.estimate,
     }
     return {name: value for name, value in known.items() if value is not None}
@@ -100,11 +102,11 @@ def _became(report: Report) -> dict[str, Any]:
         "gateway.patterns": sorted(report.patterns),
         "gateway.retries": report.retries,
         "gateway.events": report.events,
-        "gateway.sent_bytes": report.sent,
+        "gateway.sent_bytes": report.sent_bytes,
     }
 
 
-def exporting(prefix: str = "") -> OperationTracing:
+def otlp_tracing(prefix: str = "") -> OperationTracing:
     """Spans sent by OTLP over HTTP, in batches by a thread. Where to, and how many, say OpenTelemetry's variables."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import BatchSpanProcessor

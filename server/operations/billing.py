@@ -1,4 +1,4 @@
-"""What an operation is opened with, what it is charged, and what is told of it: the same for all kinds of them."""
+"""Billing of operations: contexts, charges and settlements, and reports, the same for every kind of operation."""
 
 import time
 from collections.abc import Collection
@@ -18,16 +18,16 @@ from server.operations.outcome import Outcome, failure
 from server.operations.report import Observe, Report, Tracing
 from server.operations.request import Request
 
-# What it costs to execute an event that was missed, beside what it reads, in read units: who comes back may ask for
-# ten thousand at once, and each takes about as long as reading so much does.
+# The read units for executing a missed event, beside its reads: a replay may contain ten thousand events, each of which
+# takes about as long as this many units of reads.
 MISSED_EVENT_UNITS = 0.05
 
-# What it may cost to read a post that is not shown, at most, beyond its estimate: 8 KB of text and tags, and whether
-# its author is followed, read consistently.
+# The largest cost of reading a withheld post beyond its estimate: consistent reads of 8 KB of text and tags, and of
+# whether the caller follows its author.
 WITHHELD_UNITS = 4.0
 
 _MUTATION = OperationType.MUTATION
-_SHARING = {
+_FRESHNESS = {
     OperationType.QUERY: ReadFreshness.CACHED,
     OperationType.MUTATION: ReadFreshness.OWN,
     OperationType.SUBSCRIPTION: ReadFreshness.AFTER_LAST_EVENT,
@@ -35,7 +35,7 @@ _SHARING = {
 
 
 class Billing:
-    """Opens contexts, keeps to budgets, and tells observers, traces and those who want explanations."""
+    """Opens the contexts of operations, charges and settles budgets, and passes reports to observers and traces."""
 
     def __init__(
         self,
@@ -54,24 +54,26 @@ class Billing:
         self.tracing = tracing
         self._explanations = explanations
 
-    def opened(self, request: Request) -> OperationContext:
+    def open_context(self, request: Request) -> OperationContext:
+        """Return a new context for a request, with its read limit and freshness set."""
         context = self._open_context(request.caller.identity)
         meter = context.meter
-        meter.detailed = request.asked.explain
-        meter.limit = self._documents.most_read(request.estimate)
+        meter.detailed = request.params.explain
+        meter.limit = self._documents.read_limit(request.estimate)
         meter.completes_writes = request.operation.kind is _MUTATION
-        context.set_freshness(_SHARING[request.operation.kind])
+        context.set_freshness(_FRESHNESS[request.operation.kind])
         return context
 
     def explain(self, request: Request, outcome: Outcome, meter: Meter) -> None:
-        if not request.asked.explain:
+        """Add the report of a meter's calls to the response if the client requested it."""
+        if not request.params.explain:
             return
-        told = self._explanations.of(request.operation, request.caller, request.estimate, meter)
-        outcome.extend("dynamodb", told)
+        report = self._explanations.report(request.operation, request.caller, request.estimate, meter)
+        outcome.add_extension("dynamodb", report)
 
     @property
-    def pays_at_once(self) -> bool:
-        """Whether there is nothing to wait for: then `charge_now` and `settle_now` do what `charge` and `settle` do."""
+    def charges_at_once(self) -> bool:
+        """Whether `charge_now` and `settle_now` may replace `charge` and `settle`, because neither has to wait."""
         return self._budgets is None or self._budgets.at_once
 
     def charge_now(self, request: Request) -> Allowance | None:
@@ -85,7 +87,7 @@ class Billing:
             return None
         return await self._budgets.charge(request.caller, request.charged)
 
-    def settles(self, units: float) -> bool:
+    def needs_settlement(self, units: float) -> bool:
         """Whether `settle` has anything to do."""
         return self._budgets is not None and units != 0
 
@@ -94,59 +96,59 @@ class Billing:
             return None
         return await self._budgets.settle(request.caller, units)
 
-    def begin(self, report: Report) -> Report:
+    def start_report(self, report: Report) -> Report:
         if self.tracing is not None:
-            self.tracing.began(report)
+            self.tracing.start(report)
         return report
 
     def measure(self, report: Report, meter: Meter) -> float:
-        """What was spent since the last time, in read units."""
+        """Add the calls since the previous measurement to a report. Return their cost in read units."""
         spent = report.measure(meter)
         if self.tracing is not None:
-            self.tracing.measured(report)
+            self.tracing.add_calls(report)
         return spent
 
     def trace(self, report: Report) -> None:
-        """The latest calls of a report that others have too are told as its."""
+        """Add the latest calls of a report, which other reports share, to its trace."""
         if self.tracing is not None:
-            self.tracing.measured(report)
+            self.tracing.add_calls(report)
 
-    def tell(self, report: Report, began: float) -> None:
-        """It is over; `began` is by `time.perf_counter`."""
-        report.seconds = time.perf_counter() - began
+    def finish_report(self, report: Report, started_at: float) -> None:
+        """Complete a report, and pass it to the observers. `started_at` is a time of `time.perf_counter`."""
+        report.seconds = time.perf_counter() - started_at
         if self.tracing is not None:
-            self.tracing.ended(report)
+            self.tracing.end(report)
         for observe in self._observers:
             observe(report)
 
 
-def not_admitted(error: DomainError) -> Outcome:
-    """The outcome of an operation that was refused before it was executed."""
+def refusal(error: DomainError) -> Outcome:
+    """Return the outcome of an operation that was refused before it was executed."""
     outcome = failure(error, Stage.ADMISSION)
     if isinstance(error, OverBudget):
         outcome.allowance = error.allowance
     return outcome
 
 
-def owed(report: Report, spent: float, paid: float, least: float) -> float:
-    """What is to be settled of read units that were spent, so many `least`: something stays, whatever was read.
+def unsettled_units(report: Report, spent: float, paid: float, least: float) -> float:
+    """Return the read units to settle: the cost, but no less than `least`, minus the units that were charged.
 
-    Nothing comes back where calls were given up: DynamoDB bills them, and tells nobody.
+    There is no refund after an abandoned call: DynamoDB bills it without reporting its cost.
     """
     units = (spent if spent > least else least) - paid
-    return units if report.knows_all or units > 0 else 0.0
+    return units if report.is_complete or units > 0 else 0.0
 
 
-def kept_of(request: Request, report: Report) -> float:
-    """Return the read units that an operation costs at least where it asked for what is missing or not to be seen.
+def withheld_units(request: Request, report: Report) -> float:
+    """Return the minimum cost, in read units, of an operation that selected missing or withheld items; 0 for others.
 
-    They are the whole estimate and a fixed part, so that no budget tells which of both it was; 0 for other operations.
+    It is the whole estimate and a fixed part, so that a budget does not reveal whether an item exists.
     """
     return request.charged + report.withheld * WITHHELD_UNITS if report.withheld else 0.0
 
 
 def check_debt(allowance: Allowance | None) -> None:
-    """Events are paid for after they were sent; they may go on until they owe as much as a budget holds."""
+    """Raise `OverBudget` once the events of a subscription, charged after they are sent, owe the size of the budget."""
     if allowance is not None and allowance.remaining < -allowance.limit:
         message = f"The events of this subscription overdrew your budget by {-allowance.remaining:,.0f} read units."
         raise OverBudget(message, allowance, retryAfter=ceil(allowance.reset))

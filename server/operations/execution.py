@@ -1,4 +1,4 @@
-"""How operations are executed: the one place where the executor is chosen."""
+"""Execution of queries and mutations: the choice of the executor."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -15,38 +15,38 @@ from server.admission.fairness import TimeSlices
 from server.documents.document_cache import Documents
 from server.documents.request import Stage
 from server.operations.context import OperationContext
-from server.operations.explain import Asking
-from server.operations.foreign_cancellation import cut_off
+from server.operations.explain import FieldTracingExecutor
+from server.operations.foreign_cancellation import translate_cancellation
 from server.operations.outcome import Outcome, failure, outcome_of
 from server.operations.request import Request
 
 
-class _Explained(Asking, StrawberryGraphQLCoreExecutionContext):
-    """Executes what is to be explained: its fields are watched one by one."""
+class _Explained(FieldTracingExecutor, StrawberryGraphQLCoreExecutionContext):
+    """The executor of explained operations: it traces each field."""
 
 
 def executor_of(request: Request) -> type[Executor[Any]]:
-    """What executes it."""
-    return _Explained if request.asked.explain else request.operation.document.executor
+    """Return the executor class of a request."""
+    return _Explained if request.params.explain else request.operation.document.executor
 
 
-async def executed(
+async def execute_operation(
     documents: Documents, request: Request, context: OperationContext, slices: TimeSlices | None = None
 ) -> Outcome:
-    """Execute a query or a mutation. A resolver that is cut off is an error like any other.
+    """Execute a query or a mutation. A foreign cancellation in a resolver is an error like any other.
 
-    The time until it waits for the first time counts in `slices`.
+    The time until its first wait counts in `slices`.
     """
-    program, variables = request.operation.program, request.asked.variables
+    program, variables = request.operation.program, request.params.variables
     try:
-        with slices.used() if slices is not None else nullcontext():
-            if request.asked.explain:
+        with slices.measure() if slices is not None else nullcontext():
+            if request.params.explain:
                 result = _explained(documents, request, context)
             else:
                 result = program.execute(context, variables, hide_suggestions=documents.hides_suggestions)
-        return answered(await result if isawaitable(result) else result)
+        return selection_outcome(await result if isawaitable(result) else result)
     except asyncio.CancelledError as cancelled:
-        return failure(cut_off(cancelled))
+        return failure(translate_cancellation(cancelled))
 
 
 def _explained(
@@ -56,7 +56,7 @@ def _explained(
         documents.schema,
         request.operation.document.node,
         context_value=context,
-        variable_values=request.asked.variables,
+        variable_values=request.params.variables,
         operation_name=request.operation.name,
         hide_suggestions=documents.hides_suggestions,
         is_awaitable=optimized_is_awaitable,  # type: ignore[arg-type]
@@ -64,8 +64,8 @@ def _explained(
     )
 
 
-def answered(result: ExecutionResult) -> Outcome:
-    """What graphql-core answered: no field is to blame where the variables did not fit, for none was executed."""
+def selection_outcome(result: ExecutionResult) -> Outcome:
+    """Return the outcome of graphql-core's result. A failure before the first field belongs to the selection stage."""
     outcome = outcome_of(result)
     if outcome.is_failure:
         outcome.stage = Stage.SELECTION

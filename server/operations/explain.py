@@ -1,4 +1,4 @@
-"""Explain: what an operation did to DynamoDB, told in its answer to those who may know."""
+"""Explain: a report of an operation's calls to DynamoDB in its response, for callers with the permission."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -19,7 +19,7 @@ from server.documents.document_cache import PreparedOperation
 
 
 class Explain(StrEnum):
-    """Who may have operations explained. Admin stands for the system role too."""
+    """The callers that may have operations explained. `ADMIN` includes the system role."""
 
     OFF = "off"
     ADMIN = "admin"
@@ -29,24 +29,28 @@ class Explain(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Explanations:
-    """Explains operations to those who may know, on tables whose names begin with `prefix`."""
+    """Reports of operations, for the callers in `audience`, on tables whose names begin with `prefix`."""
 
-    to: Explain = Explain.ADMIN
+    audience: Explain = Explain.ADMIN
     prefix: str = ""
 
     def check(self, caller: Caller) -> None:
-        """Raises `Unauthenticated` or `Forbidden` for those who may not: nothing is executed for them."""
+        """Raise `Unauthenticated` or `Forbidden` for a caller without the permission, before anything is executed."""
         role = caller.identity.role if caller.identity is not None else None
-        if self.to is Explain.OFF:
-            raise Forbidden("Operations are not explained here: ask without X-Explain (or `extensions.explain`).")
-        if self.to is Explain.ANYONE or _is_privileged(role) or (role is not None and self.to is Explain.USER):
+        if self.audience is Explain.OFF:
+            raise Forbidden("Operations are not explained here: send none of X-Explain and `extensions.explain`.")
+        if (
+            self.audience is Explain.ANYONE
+            or _is_privileged(role)
+            or (role is not None and self.audience is Explain.USER)
+        ):
             return
         if role is None:
-            raise Unauthenticated("Sign in to have operations explained, or ask without X-Explain.")
-        raise Forbidden("Operations are explained to the roles admin and system only: ask without X-Explain.")
+            raise Unauthenticated("Sign in to have operations explained, or omit X-Explain.")
+        raise Forbidden("Operations are explained to the roles admin and system only: omit X-Explain.")
 
-    def of(self, operation: PreparedOperation, caller: Caller, estimate: float, meter: Meter) -> dict[str, Any]:
-        """What the meter has, as `extensions.dynamodb`. Emails in keys are shown to admins and systems only."""
+    def report(self, operation: PreparedOperation, caller: Caller, estimate: float, meter: Meter) -> dict[str, Any]:
+        """Return the calls of a meter, as `extensions.dynamodb`. Emails in keys are shown to privileged roles only."""
         privileged = caller.identity is not None and _is_privileged(caller.identity.role)
         return explanation_of(
             meter,
@@ -57,8 +61,8 @@ class Explanations:
         )
 
 
-class Asking(Executor[Any]):
-    """Lets the store know which field asks, and costs something for each: for operations to be explained only."""
+class FieldTracingExecutor(Executor[Any]):
+    """An executor that records which field issues a read, at a cost for each field."""
 
     def execute_field(
         self, parent_type: Any, source: Any, field_details_list: Any, path: Path, position_context: Any
@@ -69,16 +73,16 @@ class Asking(Executor[Any]):
             value = super().execute_field(parent_type, source, field_details_list, path, position_context)
         finally:
             current_field.reset(token)
-        return _as(name, value) if self.is_awaitable(value) else value
+        return _traced(name, value) if self.is_awaitable(value) else value
 
 
-async def _as(name: str, value: Any) -> Any:
+async def _traced(name: str, value: Any) -> Any:
     before = current_field.get()
     current_field.set(name)
     try:
         return await value
     finally:
-        # Not by a token: what nobody awaits to its end is closed in whatever context.
+        # Not by a token: an abandoned coroutine may be closed in another context.
         current_field.set(before)
 
 
@@ -87,7 +91,7 @@ def _is_privileged(role: Role | None) -> bool:
 
 
 def _source(operation: PreparedOperation) -> str | None:
-    """The field whose events a subscription gets: what is read outside of all fields is read for it."""
+    """Return the response key of a subscription's field, to which reads outside of all fields are attributed."""
     if operation.kind is not OperationType.SUBSCRIPTION:
         return None
     fields = (part for part in operation.node.selection_set.selections if isinstance(part, FieldNode))

@@ -1,17 +1,17 @@
-"""Cancellations from below: what a resolver waited for was cancelled, and not whoever waits for the resolver."""
+"""Foreign cancellations: the awaitable of a resolver was cancelled, and not the task that runs the resolver."""
 
 import asyncio
 
 
-class CutOff(Exception):
-    """A resolver, or the source of a subscription, was cut off in the middle of its work."""
+class ForeignCancellation(Exception):
+    """An awaitable of a resolver, or of the source of a subscription, was cancelled."""
 
 
-def cut_off(cancelled: asyncio.CancelledError) -> CutOff:
-    """What to tell of it, for the task that caught it. Raises it again where it is that task which was cancelled."""
+def translate_cancellation(cancelled: asyncio.CancelledError) -> ForeignCancellation:
+    """Return the error for a caught cancellation; raise it again if the current task itself was cancelled."""
     task = asyncio.current_task()
     if task is None or task.cancelling():
         raise cancelled
-    problem = CutOff("What was waited for was cancelled.")
+    problem = ForeignCancellation("An awaitable of the resolver was cancelled.")
     problem.__context__ = cancelled
     return problem

@@ -1,4 +1,4 @@
-"""Idempotency-Key: a mutation is executed once for its caller and key, and its answer is given again for a day.
+"""Idempotency keys: a mutation is executed once for its caller and key, and its response is replayed for a day.
 
 https://datatracker.ietf.org/doc/html/draft-ietf-httpapi-idempotency-key-header-07
 """
@@ -30,26 +30,26 @@ from datastore.model.ids import IdSource
 from datastore.model.timestamps import from_iso, iso
 from datastore.session.metering import Meter
 from datastore.session.store import Store
-from server.operations.outcome import Outcome, encode, replayed, told_error
+from server.operations.outcome import Outcome, encode, format_error, replayed
 from server.operations.request import Request
 
 LONGEST_KEY = 255
-# A claim counts from before it is put, and nobody else may take it over until the answer is kept. Between the two pass
-# at most CLAIMING_SECONDS (a claim that took longer is not used), the deadline of the mutation, its wait for a turn
-# included, and KEEPING_SECONDS. The rest is for clocks that differ, and for a loop that is late.
+# The lease of a claim starts before the claim is written, and must not expire until the response is stored. Between the
+# two pass at most CLAIMING_SECONDS (a slower claim is not used), the deadline of the mutation, which includes its wait
+# for a slot, and KEEPING_SECONDS. The rest allows for clock skew and a late event loop.
 CLAIMING_SECONDS = 10.0
 KEEPING_SECONDS = 10.0
 CLOCK_SECONDS = 10.0
 MARGIN_SECONDS = CLAIMING_SECONDS + KEEPING_SECONDS + CLOCK_SECONDS
 STOP_SECONDS = 5.0
-# Mutations that go on although their callers have gone: each holds memory and calls for up to its deadline.
-MOST_LEFT = 256
-# To compress much takes so long that others would wait.
+# The mutations that continue after their clients disconnected: each holds memory and calls until its deadline.
+MAX_DETACHED = 256
+# A larger body is compressed in a thread: it would block the event loop.
 LARGE_BODY = 2**18
 POLLING = Backoff(initial=0.1, maximum=1.0, attempts=500)
 
-# What may be otherwise the next time, provided that nothing was written.
-_PASSING = {Throttled.code, Unavailable.code, Timeout.code, Internal.code, Unauthenticated.code}
+# The codes of errors that a retry may avoid, provided that nothing was written.
+_TRANSIENT = {Throttled.code, Unavailable.code, Timeout.code, Internal.code, Unauthenticated.code}
 _VISIBLE = re.compile(r"[\x21-\x7e]+")
 _log = logging.getLogger(__name__)
 
@@ -59,14 +59,14 @@ Run = Callable[[IdSource], Awaitable[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A mutation of this process that is being answered; twins wait for its body."""
+    """A running mutation of this process. Concurrent requests with the same key wait for its body."""
 
     fingerprint: str
     body: asyncio.Future[bytes]
 
 
 class Idempotency:
-    """Answers mutations once. `open_store` is given seconds and a meter; a mutation takes up to `deadline` seconds."""
+    """Executes mutations once for each idempotency key. A mutation takes up to `deadline` seconds."""
 
     def __init__(
         self,
@@ -82,157 +82,163 @@ class Idempotency:
         self._new_id = new_id
         self._running: dict[tuple[str, str], _Running] = {}
         self._tasks: set[asyncio.Task[Outcome]] = set()
-        self._left: set[asyncio.Task[Outcome]] = set()
+        self._detached: set[asyncio.Task[Outcome]] = set()
 
-    async def lasting(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
-        """What `work` answers. It goes on to its end when the caller leaves: the next try gets its answer."""
+    async def shielded(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
+        """Return the outcome of `work`, which continues if the client disconnects: a retry receives its response."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         try:
             return await asyncio.shield(task)
         except asyncio.CancelledError:
-            self._leave(task)
+            self._detach(task)
             raise
 
-    def _leave(self, task: asyncio.Task[Outcome]) -> None:
+    def _detach(self, task: asyncio.Task[Outcome]) -> None:
         if task.done():
             return
-        if len(self._left) >= MOST_LEFT:
+        if len(self._detached) >= MAX_DETACHED:
             task.cancel()
-        self._left.add(task)
-        task.add_done_callback(self._left.discard)
+        self._detached.add(task)
+        task.add_done_callback(self._detached.discard)
         task.add_done_callback(_log_failure)
 
     async def aclose(self) -> None:
-        """Let what is under way come to its end, for a moment."""
+        """Wait up to `STOP_SECONDS` for running mutations, and cancel the others."""
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=STOP_SECONDS)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    async def answered(self, request: Request, run: Run, meter: Meter) -> Outcome:
-        """What `run` answers, or what it answered to the first request of this caller with this key.
+    async def run_once(self, request: Request, run: Run, meter: Meter) -> Outcome:
+        """Return the outcome of `run`, or the stored response to the first request with this caller and key.
 
-        `run` is given what its ids are to be made from: the same if it is executed anew, after who executed it is gone.
-        Raises `BadUserInput` for a key that is none, `Unauthenticated` without a caller, `IdempotencyMismatch` for a
-        key that was used for something else, `Timeout` when the first request takes too long, and what `run` raises.
+        `run` receives the source of its ids: the same one if it is executed again after its first process ended.
+
+        Raises:
+            BadUserInput: the key is invalid.
+            Unauthenticated: the caller is anonymous.
+            IdempotencyMismatch: the key was used for another request.
+            Timeout: the first request is still running.
         """
         identity = request.caller.identity
         if identity is None:
-            raise Unauthenticated("An Idempotency-Key counts for its caller alone: send a token with it.")
-        scope = identity.user_id, checked_key(request.asked.idempotency_key or "")
+            raise Unauthenticated("An Idempotency-Key belongs to its caller: send a token with it.")
+        scope = identity.user_id, parse_key(request.params.idempotency_key or "")
         fingerprint = _fingerprint(request)
         running = self._running.get(scope)
         if running is None:
             return await self._lead(scope, fingerprint, run, meter)
         _check(fingerprint, running.fingerprint)
-        return replayed(await self._body_of(running))
+        return replayed(await self._await_body(running))
 
     async def _lead(self, scope: tuple[str, str], fingerprint: str, run: Run, meter: Meter) -> Outcome:
-        """Answer for all requests of this process that come with the same key meanwhile."""
+        """Execute for all concurrent requests of this process with the same key."""
         running = self._running[scope] = _Running(fingerprint, asyncio.get_running_loop().create_future())
         try:
-            outcome = await self._first(scope, fingerprint, run, meter)
+            outcome = await self._claim_and_run(scope, fingerprint, run, meter)
             running.body.set_result(outcome.body)
             return outcome
         except BaseException as error:
-            gone = Unavailable("The request with the same Idempotency-Key was broken off; try again.")
+            gone = Unavailable("The request with the same Idempotency-Key was aborted. Try again.")
             running.body.set_exception(error if isinstance(error, Exception) else gone)
-            running.body.exception()  # looked at: there may be no twin
+            running.body.exception()  # mark as retrieved: there may be no other request
             raise
         finally:
             del self._running[scope]
 
-    async def _body_of(self, running: _Running) -> bytes:
+    async def _await_body(self, running: _Running) -> bytes:
         try:
             async with asyncio.timeout(self._deadline):
                 return await asyncio.shield(running.body)
         except TimeoutError:
-            raise _waited() from None
+            raise _still_running() from None
 
-    async def _first(self, scope: tuple[str, str], fingerprint: str, run: Run, meter: Meter) -> Outcome:
+    async def _claim_and_run(self, scope: tuple[str, str], fingerprint: str, run: Run, meter: Meter) -> Outcome:
         claimed = await self._claim(scope, fingerprint, meter)
         if isinstance(claimed, bytes):
             return replayed(claimed)
         try:
             outcome = await run(claimed.origin)
         except DomainError:
-            await self._release(self._answers(meter, KEEPING_SECONDS), claimed)
+            await self._release(self._records(meter, KEEPING_SECONDS), claimed)
             raise
-        # Whatever time it took, there has to be some for keeping its answer.
-        return await self._keep(self._answers(meter, KEEPING_SECONDS), claimed, outcome)
+        # Storing the response has its own time limit, however long the execution took.
+        return await self._store(self._records(meter, KEEPING_SECONDS), claimed, outcome)
 
-    def _answers(self, meter: Meter, seconds: float) -> IdempotencyRecords:
+    def _records(self, meter: Meter, seconds: float) -> IdempotencyRecords:
         lease = timedelta(seconds=self._deadline + MARGIN_SECONDS)
         return IdempotencyRecords(self._open_store(seconds, meter), self._now, lease)
 
     async def _claim(self, scope: tuple[str, str], fingerprint: str, meter: Meter) -> Claim | bytes:
-        """A claim, or the answer that another process has given: it is waited for."""
+        """Return a claim, or the response of another process once it is stored."""
         owner = self._new_id()
         mine = Claim(*scope, fingerprint, owner, 1, IdSource(from_iso(iso(self._now())), owner))
-        waiting, delays = self._answers(meter, self._deadline), POLLING.delays()
-        found = await self._tried(mine, None, meter)
+        waiting, delays = self._records(meter, self._deadline), POLLING.delays()
+        found = await self._try_claim(mine, None, meter)
         while not isinstance(found, Claim):
             if found is None:
-                found = await self._tried(mine, None, meter)
+                found = await self._try_claim(mine, None, meter)
                 continue
             _check(fingerprint, found.fingerprint)
             if found.body is not None:
                 return found.body
             if found.held_until <= self._now().timestamp():
-                found = await self._tried(mine.taken_over(found), found, meter)
+                found = await self._try_claim(mine.taken_over(found), found, meter)
                 continue
             try:
                 await asyncio.sleep(next(delays))
                 found = await waiting.find(*scope)
             except (Timeout, StopIteration):
-                raise _waited() from None
+                raise _still_running() from None
         return found
 
-    async def _tried(self, claim: Claim, seen: IdempotencyRecord | None, meter: Meter) -> Found:
-        """Claim the key, or take it over as it was `seen`. A claim that came too late, or unheard, is given back."""
-        answers, began = self._answers(meter, min(CLAIMING_SECONDS, self._deadline)), self._now()
+    async def _try_claim(self, claim: Claim, seen: IdempotencyRecord | None, meter: Meter) -> Found:
+        """Claim the key, or take over the expired record `seen`. Release a claim that is late or ambiguous."""
+        records, started_at = self._records(meter, min(CLAIMING_SECONDS, self._deadline)), self._now()
         try:
-            found = await (answers.begin(claim) if seen is None else answers.take_over(claim, seen))
-            # The process itself may have stood still.
-            if isinstance(found, Claim) and self._now() - began > timedelta(seconds=CLAIMING_SECONDS):
+            found = await (records.begin(claim) if seen is None else records.take_over(claim, seen))
+            # The process itself may have been stopped.
+            if isinstance(found, Claim) and self._now() - started_at > timedelta(seconds=CLAIMING_SECONDS):
                 raise Timeout("It took too long to claim the key.", mayHaveBeenApplied=True)
             return found
         except (Timeout, Unavailable, Throttled) as problem:
             if problem.extensions.get("mayHaveBeenApplied"):
-                await self._release(self._answers(meter, KEEPING_SECONDS), claim)
-            raise type(problem)("The store does not answer; nothing was done. Try again.") from problem
+                await self._release(self._records(meter, KEEPING_SECONDS), claim)
+            raise type(problem)("The store does not respond; the mutation was not executed. Try again.") from problem
 
-    async def _keep(self, answers: IdempotencyRecords, claim: Claim, outcome: Outcome) -> Outcome:
-        """The outcome, kept if it is final; what another answered that has taken over meanwhile."""
+    async def _store(self, records: IdempotencyRecords, claim: Claim, outcome: Outcome) -> Outcome:
+        """Store the outcome if it is final, and return it; return the response of a process that took over instead."""
         if not is_final(outcome):
-            await self._release(answers, claim)
+            await self._release(records, claim)
             return outcome
         try:
-            other = await answers.finish(claim, await _stored(outcome.body))
+            other = await records.finish(claim, await _stored(outcome.body))
         except DomainError as problem:
-            _log.error("The answer of a mutation could not be kept under its Idempotency-Key: %s", problem)
+            _log.error("The response of a mutation could not be stored under its Idempotency-Key: %s", problem)
             return outcome
         return outcome if other is None or other.body is None else replayed(other.body)
 
-    async def _release(self, answers: IdempotencyRecords, claim: Claim) -> None:
+    async def _release(self, records: IdempotencyRecords, claim: Claim) -> None:
         try:
-            await answers.release(claim)
+            await records.release(claim)
         except DomainError as problem:
             _log.warning("An Idempotency-Key stays claimed until its lease ends: %s", problem)
 
 
 def is_final(outcome: Outcome) -> bool:
-    """Whether the same request is to be answered so again: it changed something, or would fail in the same way."""
+    """Return whether a retry has to receive the same response: it wrote something, or would fail in the same way."""
     if outcome.wrote:
         return True
-    return not outcome.is_failure and not any(error["extensions"]["code"] in _PASSING for error in outcome.described)
+    return not outcome.is_failure and not any(
+        error["extensions"]["code"] in _TRANSIENT for error in outcome.formatted_errors
+    )
 
 
-def checked_key(text: str) -> str:
-    """The key, without the quotes that the draft puts around it and many clients do not. Raises `BadUserInput`."""
+def parse_key(text: str) -> str:
+    """Return the key without the quotes of the draft, which many clients omit. Raises `BadUserInput`."""
     key = text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
     if len(key) > LONGEST_KEY or not _VISIBLE.fullmatch(key):
         raise BadUserInput(f"The Idempotency-Key must have 1 to {LONGEST_KEY} visible ASCII characters.")
@@ -240,16 +246,15 @@ def checked_key(text: str) -> str:
 
 
 def _fingerprint(request: Request) -> str:
-    """Return the hash of what is asked and with which rights.
+    """Return the hash of a request: the document, the operation, the variables, and the caller's role and email.
 
-    That is the document's text, the operation in it, the variables, whatever their order, and the caller's role and
-    email: both decide what an answer shows. The user id is part of the key's scope.
+    Role and email decide what the response shows. The user id is part of the key's scope.
     """
     caller, operation = request.caller.identity, request.operation
     rights = None if caller is None else [caller.role.value, caller.email]
-    asked = [operation.document.hash, operation.name, request.asked.variables or {}, rights]
+    identity = [operation.document.hash, operation.name, request.params.variables or {}, rights]
     try:
-        text = json.dumps(asked, sort_keys=True, separators=(",", ":"))
+        text = json.dumps(identity, sort_keys=True, separators=(",", ":"))
     except RecursionError:
         raise BadUserInput("The variables are nested too deeply for an Idempotency-Key.") from None
     return hashlib.sha256(text.encode()).hexdigest()
@@ -263,22 +268,22 @@ def _check(fingerprint: str, known: str) -> None:
         )
 
 
-def _waited() -> Timeout:
+def _still_running() -> Timeout:
     return Timeout("The first request with this Idempotency-Key is still being executed; try again in a moment.")
 
 
 async def _stored(body: bytes) -> Packed:
-    """The answer as it is stored; in place of one that is too large, that there was one."""
+    """Return the response to store; an error in its place if it is too large."""
     answer = await asyncio.to_thread(packed, body) if len(body) > LARGE_BODY else packed(body)
     if answer.fits:
         return answer
     lost = AnswerNotKept(
-        "This mutation was executed before; its answer was too large to be kept. Read what it changed."
+        "This mutation was executed before; its response was too large to be stored. Read what it changed."
     )
-    return packed(encode({"errors": [told_error(lost)]}))
+    return packed(encode({"errors": [format_error(lost)]}))
 
 
 def _log_failure(task: asyncio.Task[Outcome]) -> None:
-    """Nobody waits for the task any more."""
+    """Log the failure of a task that no client awaits."""
     if not task.cancelled() and task.exception() is not None:
-        _log.error("A mutation whose caller had gone failed", exc_info=task.exception())
+        _log.error("A mutation failed after its client disconnected", exc_info=task.exception())

@@ -1,4 +1,4 @@
-"""The answers of an operation, as every transport sends them, and what may be said about its errors."""
+"""The outcome of an operation: the response that every transport sends, and its errors in the form clients may see."""
 
 import logging
 import traceback
@@ -17,9 +17,9 @@ from server.admission.budgets import Allowance
 from server.documents.request import Stage
 
 MAX_ERRORS = 20
-# An answer is encoded in one piece, and so are keys and numbers beside its texts.
+# The characters in the strings of a response, which is encoded in one piece together with its keys and numbers.
 MAX_ANSWER_CHARACTERS = 4_000_000
-# Messages of graphql-core quote the value they complain about, which can be as long as the request.
+# A message of graphql-core quotes the invalid value, which can be as long as the request.
 MAX_MESSAGE = 1000
 OF_THE_STORE = frozenset((Throttled.code, Timeout.code, Unavailable.code))
 MASKED = "Something went wrong on our side."
@@ -29,116 +29,123 @@ _log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Outcome:
-    """What became of an operation, or of one event of a subscription.
-
-    `stage` is where it ended; `replayed` the body of an earlier answer that is given again, byte for byte. `wrote`
-    tells whether something was changed, or may have been. `omitted` counts errors beside those that are here.
-    An event of a subscription has an id, by which a client can go on after it, and the `number` of its change here;
-    `left_out` is how many events it stands for beside itself, and `key` tells which may take its place while it waits.
-    `goes_on` is an error after which the subscription does, and `is_place` one that only tells the id of where it is.
-    """
+    """The result of an operation, or of one event of a subscription."""
 
     data: dict[str, Any] | None = None
     errors: Sequence[GraphQLError] = ()
+    #: The stage in which the operation ended.
     stage: Stage = Stage.EXECUTION
     extensions: dict[str, Any] | None = None
     allowance: Allowance | None = None
+    #: The body of a stored response, which is sent again byte for byte.
     replayed: bytes | None = None
+    #: Whether the operation changed something, or may have.
     wrote: bool = False
+    #: The number of errors beyond `errors`.
     omitted: int = 0
+    #: The resume token of an event.
     event_id: str | None = None
+    #: The sequence number of the event's change in this process.
     number: int = 0
-    left_out: int = 0
+    #: The number of events that conflation merged into this one.
+    dropped: int = 0
+    #: The conflation key: a newer event with an equal key replaces this one in a queue.
     key: Hashable = None
-    goes_on: bool = False
-    is_place: bool = False
-    _described: list[dict[str, Any]] | None = field(default=None, init=False, repr=False, compare=False)
+    #: Whether the subscription continues after the errors.
+    is_recoverable: bool = False
+    #: Whether this is no event, and only reports the resume position.
+    is_position_only: bool = False
+    _formatted: list[dict[str, Any]] | None = field(default=None, init=False, repr=False, compare=False)
     _body: bytes | None = field(default=None, init=False, repr=False, compare=False)
 
     @property
     def is_failure(self) -> bool:
-        """Whether it is nothing but errors about the operation as a whole: it never ran, or was broken off."""
-        if self.goes_on:
+        """Whether there are only errors about the operation as a whole: it never ran, or was aborted."""
+        if self.is_recoverable:
             return False
         return bool(self.errors) and self.data is None and all(error.path is None for error in self.errors)
 
     @property
     def code(self) -> str | None:
-        """The first error's code."""
-        return str(self.described[0]["extensions"]["code"]) if self.errors else None
+        """The code of the first error."""
+        return str(self.formatted_errors[0]["extensions"]["code"]) if self.errors else None
 
     @property
-    def described(self) -> list[dict[str, Any]]:
-        """The errors as a client may see them. What is masked is logged once, and where they were raised forgotten."""
-        if self._described is None:
-            self._described = described(self.errors)
+    def formatted_errors(self) -> list[dict[str, Any]]:
+        """The errors in the form clients may see. A masked error is logged once; tracebacks are released."""
+        if self._formatted is None:
+            self._formatted = format_errors(self.errors)
             for error in self.errors[:MAX_ERRORS]:
                 _release(error)
-        return self._described
+        return self._formatted
 
-    def doubt(self) -> None:
-        """Something was changed, or may have been: no failure of the store may be taken for one of all that was asked.
+    def mark_ambiguous(self) -> None:
+        """Mark the operation as one that may have written: a failure of the store is no proof that nothing changed.
 
-        What a resolver tells as retryable (a merge that waits for an index) stays so: it knows what it has written.
+        Such errors are no longer retryable. An error that a resolver raises as retryable (a merge that waits for an
+        index) stays so.
         """
         self.wrote = True
-        for error in self.described:
+        for error in self.formatted_errors:
             if error["extensions"]["code"] in OF_THE_STORE and error["extensions"].get("retryable"):
                 error["extensions"] = {**error["extensions"], "retryable": False, "mayHaveBeenApplied": True}
 
-    def extend(self, name: str, told: Any) -> None:
-        """Tell something more in the extensions, also of an answer that was encoded already (for being kept)."""
-        self.extensions = {**(self.extensions or {}), name: told}
+    def add_extension(self, name: str, value: Any) -> None:
+        """Add an entry to the extensions, also after the response was encoded to be stored."""
+        self.extensions = {**(self.extensions or {}), name: value}
         self._body = None
 
-    def mark(self, event_id: str | None, number: int) -> None:
-        """It is an event with this id."""
+    def set_event_id(self, event_id: str | None, number: int) -> None:
+        """Set the id and the sequence number of an event."""
         self.event_id, self.number = event_id, number
         if event_id is not None:
-            self.extend("eventId", event_id)
+            self.add_extension("eventId", event_id)
 
-    def stand_for(self, left_out: int) -> None:
-        """It has taken the place of so many others, which its client is told."""
-        if left_out:
-            self.left_out = left_out
-            self.extend(OverflowPolicy.LATEST.tells, left_out)
+    def set_dropped(self, dropped: int) -> None:
+        """Set the number of events that this one replaced, and report it to the client."""
+        if dropped:
+            self.dropped = dropped
+            self.add_extension(OverflowPolicy.LATEST.tells, dropped)
 
-    def standing_for(self, left_out: int) -> "Outcome":
-        """The same for one who was not told so many others, instead of as many as it stands for."""
-        if left_out == self.left_out:
+    def with_dropped(self, dropped: int) -> "Outcome":
+        """Return the outcome for a subscriber with another number of dropped events."""
+        if dropped == self.dropped:
             return self
         copy = self._copy()
-        copy.stand_for(left_out)
+        copy.set_dropped(dropped)
         return copy
 
-    def body_after(self, left_out: int, name: str) -> bytes:
-        """The response, telling under this name that so many events were left out: what all are told, and a bit."""
-        if left_out == self.left_out:
+    def body_with_dropped(self, dropped: int, name: str) -> bytes:
+        """Return the encoded response with the number of dropped events in its extensions, under `name`.
+
+        The shared encoding is extended instead of being encoded again.
+        """
+        if dropped == self.dropped:
             return self.body
         if name in (self.extensions or {}):
-            return self.standing_for(left_out).body
-        # The extensions are the last in it: see `_map`.
+            return self.with_dropped(dropped).body
+        # The extensions are the last member: see `_response`.
         if self._has_extensions:
-            return b'%b,"%b":%d}}' % (self.body[:-2], name.encode(), left_out)
-        return b'%b,"extensions":{"%b":%d}}' % (self.body[:-1], name.encode(), left_out)
+            return b'%b,"%b":%d}}' % (self.body[:-2], name.encode(), dropped)
+        return b'%b,"extensions":{"%b":%d}}' % (self.body[:-1], name.encode(), dropped)
 
-    def telling(self, left_out: int, name: str) -> "Outcome":
-        """The same with that body."""
-        if left_out == self.left_out:
+    def with_dropped_under(self, dropped: int, name: str) -> "Outcome":
+        """Return a copy with the body of `body_with_dropped`."""
+        if dropped == self.dropped:
             return self
         copy = self._copy()
-        copy._body = self.body_after(left_out, name)
+        copy._body = self.body_with_dropped(dropped, name)
         return copy
 
     def as_resync(self) -> "Outcome":
-        """The same, for one who asked for what is not known any more."""
+        """Return a copy that reports RESYNC: the missed events are no longer available."""
         copy = self._copy()
-        copy.extend("resync", True)
+        copy.add_extension("resync", True)
         return copy
 
     def _copy(self) -> "Outcome":
         copy = replace(self)
-        copy._described = self.described if self.errors else None
+        copy._formatted = self.formatted_errors if self.errors else None
         return copy
 
     @property
@@ -147,17 +154,17 @@ class Outcome:
 
     @property
     def body(self) -> bytes:
-        """The response: without `data` when nothing was executed, with at most `MAX_ERRORS` errors."""
+        """The encoded response: without `data` if nothing was executed, with at most `MAX_ERRORS` errors."""
         if self._body is None:
-            self._body = encode(self._map()) if self.replayed is None else self.replayed
+            self._body = encode(self._response()) if self.replayed is None else self.replayed
         return self._body
 
-    def _map(self) -> dict[str, Any]:
+    def _response(self) -> dict[str, Any]:
         if not self.errors and not self.extensions and not self.omitted:
             return {"data": self.data}
         body: dict[str, Any] = {}
         if self.errors:
-            body["errors"] = self.described
+            body["errors"] = self.formatted_errors
         if not self.is_failure:
             body["data"] = self.data
         extensions = dict(self.extensions or {})
@@ -170,24 +177,24 @@ class Outcome:
 
 
 class AnswerTooLarge(BadUserInput):
-    """An answer would take more bytes than any may. `extensions` hold the `limit`."""
+    """A response exceeds the limit of its size, which `extensions` hold as `limit`."""
 
     def __init__(self) -> None:
         super().__init__(
-            f"The answer holds more than {MAX_ANSWER_CHARACTERS:,} characters: "
-            "ask for smaller pages, fewer fields, or the same field under fewer names.",
+            f"The response has more than {MAX_ANSWER_CHARACTERS:,} characters: "
+            "select smaller pages, fewer fields, or fewer aliases of the same field.",
             measure="answerCharacters",
             limit=MAX_ANSWER_CHARACTERS,
         )
 
 
 def is_too_large(data: dict[str, Any] | None) -> bool:
-    """Return whether an answer has too many characters to be encoded. The same text counts wherever it stands."""
+    """Return whether the strings of a response have too many characters. A string counts wherever it occurs."""
     if data is None:
         return False
     found = 0
     containers: list[Any] = [data]
-    for container in containers:  # which grows meanwhile
+    for container in containers:  # which grows in the loop
         for value in container.values() if type(container) is dict else container:
             kind = type(value)
             if kind is str:
@@ -200,26 +207,26 @@ def is_too_large(data: dict[str, Any] | None) -> bool:
 
 
 def outcome_of(result: ExecutionResult) -> Outcome:
-    """What graphql-core answered. Errors that are not told are let go of: their list is held by what executed, too."""
+    """Return the outcome of graphql-core's result. Release its errors beyond `MAX_ERRORS`."""
     errors = result.errors
     if not errors:
         return Outcome(result.data)
-    told = errors[:MAX_ERRORS]
+    first = errors[:MAX_ERRORS]
     for error in errors[MAX_ERRORS:]:
         _release(error)
-    outcome = Outcome(result.data, told, omitted=len(errors) - len(told))
+    outcome = Outcome(result.data, first, omitted=len(errors) - len(first))
     errors.clear()
     return outcome
 
 
 def _release(error: BaseException) -> None:
-    """Let go of the frames that it was raised in: they hold it, too, and would stay until cycles are looked for."""
+    """Release an error's frames: they reference the error, a cycle that only the garbage collector would free."""
     waiting: list[BaseException | None] = [error]
     while waiting:
         one = waiting.pop()
         if one is None or (one.__traceback__ is None and one.__context__ is None and one is not error):
             continue
-        # Its cause stays: it tells what the error is of.
+        # The cause stays: it decides how the error is formatted.
         waiting += [one.__cause__, one.__context__]
         if isinstance(one, BaseExceptionGroup):
             waiting += one.exceptions
@@ -227,37 +234,37 @@ def _release(error: BaseException) -> None:
 
 
 def failure(error: Exception, stage: Stage = Stage.EXECUTION) -> Outcome:
-    """An outcome that is nothing but this error."""
+    """Return the outcome of an operation that failed as a whole."""
     located = error if isinstance(error, GraphQLError) else GraphQLError(str(error), original_error=error)
     return Outcome(errors=[located], stage=stage)
 
 
-def place_only(event_id: str) -> Outcome:
-    """Where a subscription is, without an event."""
-    return Outcome(event_id=event_id, is_place=True)
+def position_only(event_id: str) -> Outcome:
+    """Return an outcome that reports the resume position of a subscription without an event."""
+    return Outcome(event_id=event_id, is_position_only=True)
 
 
 def resync(event_id: str | None, number: int) -> Outcome:
-    """What is told of a subscription that cannot go on where its client was cut off, and that has no state to tell."""
-    error = Resync("What came since that event is not known any more: read the present state. New events follow.")
+    """Return the outcome of a subscription that cannot be resumed, and whose field has no current state to send."""
+    error = Resync("The events since that event id are no longer available: read the current state. New events follow.")
     outcome = failure(error)
-    outcome.goes_on = True
-    outcome.mark(event_id, number)
+    outcome.is_recoverable = True
+    outcome.set_event_id(event_id, number)
     return outcome
 
 
 def replayed(body: bytes) -> Outcome:
-    """An earlier answer, given again: what tells statuses and codes is read from it, and its bytes stay as they are."""
-    told = orjson.loads(body)
-    errors = told.get("errors", ())
+    """Return the outcome of a stored response, whose bytes are sent unchanged."""
+    response = orjson.loads(body)
+    errors = response.get("errors", ())
     known = [GraphQLError(error["message"], path=error.get("path"), extensions=error["extensions"]) for error in errors]
-    outcome = Outcome(told.get("data"), known, replayed=body)
-    outcome._described = list(errors)
+    outcome = Outcome(response.get("data"), known, replayed=body)
+    outcome._formatted = list(errors)
     return outcome
 
 
 def domain_error(error: GraphQLError) -> DomainError | None:
-    """The `DomainError` inside, also through wrapping and through a task group that only failed with such errors."""
+    """Return the `DomainError` in an error, also if it is wrapped, or in a group of only such errors."""
     leaves = list(_leaves(_cause(error)))
     known = [leaf for leaf in leaves if isinstance(leaf, DomainError)]
     return known[0] if known and len(known) == len(leaves) else None
@@ -278,49 +285,49 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
         yield from _leaves(part)
 
 
-def described(errors: Sequence[GraphQLError]) -> list[dict[str, Any]]:
-    """The errors as a client may see them, at most `MAX_ERRORS`."""
-    return [_described(error) for error in errors[:MAX_ERRORS]]
+def format_errors(errors: Sequence[GraphQLError]) -> list[dict[str, Any]]:
+    """Return the errors in the form clients may see, at most `MAX_ERRORS`."""
+    return [_format(error) for error in errors[:MAX_ERRORS]]
 
 
-def _described(error: GraphQLError) -> dict[str, Any]:
+def _format(error: GraphQLError) -> dict[str, Any]:
     known = domain_error(error)
     if known is not None:
-        told = told_error(known)
+        formatted = format_error(known)
     elif _is_callers_fault(error):
-        told = {
+        formatted = {
             "message": _shortened(error.message),
             "extensions": {"code": BadUserInput.code, **(error.extensions or {})},
         }
     else:
-        told = masked(_cause(error), error.path)
+        formatted = mask_error(_cause(error), error.path)
     if error.locations:
-        told["locations"] = [{"line": place.line, "column": place.column} for place in error.locations]
+        formatted["locations"] = [{"line": place.line, "column": place.column} for place in error.locations]
     if error.path is not None:
-        told["path"] = error.path
-    return told
+        formatted["path"] = error.path
+    return formatted
 
 
-def told_error(error: DomainError) -> dict[str, Any]:
-    """A domain error in the form of the wire."""
+def format_error(error: DomainError) -> dict[str, Any]:
+    """Return a domain error in the form of the response."""
     return {"message": _shortened(str(error)), "extensions": error.extensions}
 
 
 def _is_callers_fault(error: GraphQLError) -> bool:
-    """Whether the document or its variables are to blame, and not a resolver or a value it returned."""
+    """Return whether the document or its variables caused the error, rather than a resolver or its result."""
     cause = _cause(error)
     if isinstance(cause, GraphQLError) and (error.path is None or "code" in (error.extensions or {})):
         return True
     if error.path is None:
         return bool(error.locations) or isinstance(cause, RecursionError)
-    # Only errors about arguments point at something else than the field itself.
+    # Only errors about arguments point at another node than the field itself.
     return bool(error.nodes) and not any(isinstance(node, FieldNode) for node in error.nodes or ())
 
 
-def masked(cause: BaseException, where: object = None) -> dict[str, Any]:
-    """Say nothing but an id, under which the log has everything."""
+def mask_error(cause: BaseException, where: object = None) -> dict[str, Any]:
+    """Log an error with its traceback. Return an error for the client that has only the id of the log entry."""
     error_id = token_hex(8)
-    # What an exception says may hold what was stored.
+    # The message of an exception may contain stored data.
     trace = without_emails("".join(traceback.format_exception(cause)))
     _log.error("Error %s at %s\n%s", error_id, where, trace)
     return {"message": MASKED, "extensions": {"code": Internal.code, "errorId": error_id}}
@@ -331,8 +338,8 @@ def _shortened(message: str) -> str:
 
 
 def encode(body: dict[str, Any]) -> bytes:
-    """JSON. A value that JSON cannot express (a lone surrogate, a huge integer) is a fault of ours like any other."""
+    """Return JSON; a masked error if a value cannot be expressed in JSON (a lone surrogate, a huge integer)."""
     try:
         return orjson.dumps(body)
     except TypeError as error:
-        return orjson.dumps({"errors": [masked(error)], "data": None})
+        return orjson.dumps({"errors": [mask_error(error)], "data": None})

@@ -7,7 +7,7 @@ from graphql.language import OperationType
 
 from server.admission.callers import Caller
 from server.documents.document_cache import PreparedOperation
-from server.documents.request import Operation
+from server.documents.request import GraphQLParams
 from server.operations.outcome import Outcome
 
 # An operation that reads nothing costs work as well: this many read units for each unit of text that is not trusted,
@@ -35,20 +35,20 @@ class Transport(StrEnum):
 class Request:
     """An operation that is ready to be executed: prepared, and within the limit of its estimate, but not charged."""
 
-    asked: Operation
+    params: GraphQLParams
     caller: Caller
     transport: Transport
     operation: PreparedOperation
     estimate: float
     #: The read units that it costs whatever it reads.
-    least: float = LEAST_UNITS
+    min_units: float = LEAST_UNITS
     #: The values that its response may hold.
-    values: float = 0.0
+    max_values: float = 0.0
 
     @property
     def charged(self) -> float:
         """The read units that are charged in advance."""
-        estimate, least, values = self.estimate, self.least, self.values / VALUES_PER_UNIT
+        estimate, least, values = self.estimate, self.min_units, self.max_values / VALUES_PER_UNIT
         most = estimate if estimate > least else least
         return most if most > values else values
 
@@ -57,7 +57,7 @@ class Request:
         return self.operation.kind
 
 
-def least_units(text: str, values: int = 0, introspected: int = 0, size: int = 0) -> float:
+def preparation_units(text: str, values: int = 0, introspected: int = 0, size: int = 0) -> float:
     """Return the read units that preparing an operation costs, whatever it reads."""
     characters = len(text)
     parts = (characters if characters < MOST_CHARACTERS else MOST_CHARACTERS) // CHARACTERS_PER_LEAST
@@ -66,7 +66,7 @@ def least_units(text: str, values: int = 0, introspected: int = 0, size: int = 0
     )
 
 
-def answer_units(outcome: Outcome) -> float:
+def response_units(outcome: Outcome) -> float:
     """Return the read units that the size of a response costs."""
     return len(outcome.body) / ANSWER_BYTES_PER_UNIT
 
@@ -75,4 +75,4 @@ def event_units(request: Request, outcome: Outcome) -> float:
     """Return the read units that an event costs whatever it reads: its execution, or its size beyond 4 KB."""
     size = len(outcome.body)
     by_size = 0.0 if size <= FREE_EVENT_BYTES else (size - FREE_EVENT_BYTES) / ANSWER_BYTES_PER_UNIT
-    return max(request.least, request.values / VALUES_PER_UNIT, by_size)
+    return max(request.min_units, request.max_values / VALUES_PER_UNIT, by_size)

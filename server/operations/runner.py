@@ -1,4 +1,4 @@
-"""From what a client asks to its answer, the same for every transport: known, prepared, afforded, executed, told of."""
+"""The processing of an operation from the request to the response, the same for every transport."""
 
 import asyncio
 import time
@@ -20,37 +20,38 @@ from server.admission.fairness import TimeSlices
 from server.admission.load_shedding import LoadShedder
 from server.admission.quotas import KeyedQuota
 from server.documents.cost.analysis import TooCostly
-from server.documents.document_cache import Document, DocumentRejected, Documents, KnownText, PreparedOperation
+from server.documents.document_cache import Document, DocumentRejected, Documents, DocumentText, PreparedOperation
 from server.documents.persisted.registry import DocumentRegistry
-from server.documents.request import Operation, Stage
+from server.documents.request import GraphQLParams, Stage
 from server.documents.variables import check_variables
-from server.operations.billing import Billing, kept_of, not_admitted, owed
+from server.operations.billing import Billing, refusal, unsettled_units, withheld_units
 from server.operations.context import OpenContext
-from server.operations.execution import executed
+from server.operations.execution import execute_operation
 from server.operations.explain import Explanations
 from server.operations.idempotency import Idempotency
 from server.operations.outcome import MAX_ANSWER_CHARACTERS, AnswerTooLarge, Outcome, failure, is_too_large
-from server.operations.report import Observe, Report, Tracing, report_on
-from server.operations.request import Request, Transport, answer_units, least_units
+from server.operations.report import Observe, Report, Tracing, new_report
+from server.operations.request import Request, Transport, preparation_units, response_units
 from server.subscriptions.manager import SubscriptionManager
 from server.subscriptions.subscriber import Listener, PullPosition, SubscriptionHandle
 
 DEADLINE = 30.0
 CANCELLED = "CANCELLED"
-# An answer with more values takes long enough for other work to get its turn in between.
+# Executing for a response with more values waits for a time slice of the event loop.
 UNSLICED_VALUES = 250
-# The characters of an answer with more values are counted before it is encoded. Few values are rarely that long, so the
-# others are counted only where the encoded answer has more bytes than an answer may have characters.
+# The characters of a response with more values are counted before it is encoded. Fewer values are rarely that long:
+# they are counted only if the encoded response has more bytes than a response may have characters.
 UNMEASURED_VALUES = MAX_ANSWER_CHARACTERS // 2_000
 
-Answer = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
+# A stage of the processing, and the stages within it.
+Work = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
 
 
 class Runner:
-    """Runs operations, each within `deadline` seconds; a subscription runs as long as it is wanted.
+    """Runs queries and mutations within `deadline` seconds, and subscriptions until they are stopped.
 
-    `load` limits the operations in hand, and `subscriptions` the running subscriptions. Without `resume_ids`
-    subscriptions resume at this process only.
+    `load` limits the operations that run at once, and `subscriptions` the running subscriptions. Without `resume_ids`
+    a subscription can be resumed in this process only.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class Runner:
         self._load = load or LoadShedder(0)
         self._once = once
         self._explanations = explanations
-        self.accounts = Billing(
+        self.billing = Billing(
             documents,
             open_context,
             budgets=budgets,
@@ -85,13 +86,13 @@ class Runner:
             tracing=tracing,
             explanations=explanations,
         )
-        places = subscriptions or KeyedQuota("subscriptions", 0, 0)
+        quota = subscriptions or KeyedQuota("subscriptions", 0, 0)
         self._slices = TimeSlices()
-        self._streams = SubscriptionManager(
+        self._subscriptions = SubscriptionManager(
             documents,
-            self.accounts,
+            self.billing,
             self._load,
-            places,
+            quota,
             self._deadlines,
             self._slices,
             resume_ids or ResumeIds(token_bytes()),
@@ -99,187 +100,194 @@ class Runner:
         )
 
     def check_load(self) -> None:
-        """Raises `Unavailable` when an operation that came now would not be executed: it need not be read."""
+        """Raise `Unavailable` if a new operation would be refused, so that the caller need not read it."""
         self._load.check()
 
-    async def prepare(self, asked: Operation, caller: Caller, transport: Transport) -> Request | Outcome:
-        """The operation made ready, or why it will not be executed."""
-        began = time.perf_counter()
+    async def prepare(self, params: GraphQLParams, caller: Caller, transport: Transport) -> Request | Outcome:
+        """Return the prepared request, or the outcome that refuses it."""
+        started_at = time.perf_counter()
         document: Document | None = None
         operation: PreparedOperation | None = None
         estimate = 0.0
         try:
             if self._budgets is not None:
                 self._budgets.check(caller)
-            if asked.explain:
+            if params.explain:
                 self._explanations.check(caller)
             registry = self._registry
-            plain = None if registry is None else registry.plain(asked)
-            known = plain or await self._text(asked, caller)
+            plain = None if registry is None else registry.plain_text(params)
+            known = plain or await self._text(params, caller)
             document = self._documents.prepare(known.text, trusted=known.trusted)
-            self._documents.allow(document, caller.identity)
+            self._documents.check_introspection(document, caller.identity)
             if registry is not None and plain is None:
-                await registry.accepted(asked, document)
-            operation = document.operation(asked.name)
-            variables = asked.variables or {}
+                await registry.on_valid(params, document)
+            operation = document.operation(params.name)
+            variables = params.variables or {}
             values = check_variables(variables) if variables else 0
-            if (loading := operation.loading(variables)) is not None:
+            if (loading := operation.loading_statistics(variables)) is not None:
                 await loading
-            estimate, answered = self._documents.estimate(operation, variables)
-            least = least_units("" if known.trusted else known.text, values, document.introspected, asked.size)
+            estimate, max_values = self._documents.estimate(operation, variables)
+            min_units = preparation_units(
+                "" if known.trusted else known.text, values, document.introspection_values, params.size
+            )
             if operation.kind is OperationType.SUBSCRIPTION:
-                asked.keep_only(operation.variable_names)
-            return Request(asked, caller, transport, operation, estimate, least, answered)
-        except DocumentRejected as refusal:
-            outcome = Outcome(errors=refusal.errors, stage=refusal.stage)
+                params.retain_variables(operation.variable_names)
+            return Request(params, caller, transport, operation, estimate, min_units, max_values)
+        except DocumentRejected as rejection:
+            outcome = Outcome(errors=rejection.errors, stage=rejection.stage)
         except (Throttled, Unavailable) as error:
-            outcome = not_admitted(error)
+            outcome = refusal(error)
         except DomainError as error:
             if isinstance(error, TooCostly):
                 estimate = error.estimate
             outcome = failure(error, Stage.SELECTION)
-        report = self.accounts.begin(Report(asked, caller, transport, document, operation, estimate))
+        report = self.billing.start_report(Report(params, caller, transport, document, operation, estimate))
         if outcome.stage is not Stage.ADMISSION and self._budgets is not None:
-            outcome.allowance = await self._budgets.settle(caller, least_units(asked.query or "", size=asked.size))
+            outcome.allowance = await self._budgets.settle(
+                caller, preparation_units(params.query or "", size=params.size)
+            )
         report.add(outcome)
-        self.accounts.tell(report, began)
+        self.billing.finish_report(report, started_at)
         return outcome
 
-    async def _text(self, asked: Operation, caller: Caller) -> KnownText:
+    async def _text(self, params: GraphQLParams, caller: Caller) -> DocumentText:
         if self._registry is not None:
-            return await self._registry.text_of(asked, caller)
-        if asked.query is None:
-            raise BadUserInput("Documents are not known by an id here: send the query.")
-        return KnownText(asked.query)
+            return await self._registry.resolve(params, caller)
+        if params.query is None:
+            raise BadUserInput("Documents have no ids here: send the query.")
+        return DocumentText(params.query)
 
     def run(self, request: Request) -> Coroutine[Any, Any, Outcome]:
         """Execute a query or a mutation. A mutation with an Idempotency-Key is executed once, and to its end."""
-        if request.asked.idempotency_key is None or self._once is None or request.kind is not OperationType.MUTATION:
-            return self._reported(request, self._timed)
-        return self._once.lasting(self._reported(request, partial(self._answered_once, self._once)))
+        if request.params.idempotency_key is None or self._once is None or request.kind is not OperationType.MUTATION:
+            return self._with_report(request, self._execute_within_deadline)
+        return self._once.shielded(self._with_report(request, partial(self._execute_once, self._once)))
 
-    async def _reported(self, request: Request, answer: Answer) -> Outcome:
-        report = self.accounts.begin(report_on(request))
-        began = time.perf_counter()
+    async def _with_report(self, request: Request, work: Work) -> Outcome:
+        report = self.billing.start_report(new_report(request))
+        started_at = time.perf_counter()
         try:
             try:
-                outcome = await answer(request, report)
+                outcome = await work(request, report)
             except DomainError as error:
-                outcome = not_admitted(error)
-            if request.asked.explain and outcome.replayed is None:
-                self.accounts.explain(request, outcome, report.done)
+                outcome = refusal(error)
+            if request.params.explain and outcome.replayed is None:
+                self.billing.explain(request, outcome, report.explained_calls)
             report.add(outcome)
             return outcome
         except asyncio.CancelledError:
-            report.note(CANCELLED)
+            report.add_code(CANCELLED)
             raise
         except Exception:
-            report.note(Internal.code)
+            report.add_code(Internal.code)
             raise
         finally:
-            self.accounts.tell(report, began)
+            self.billing.finish_report(report, started_at)
 
-    def _timed(self, request: Request, report: Report) -> Coroutine[Any, Any, Outcome]:
-        return self._in_time(request, report, self._paid_and_executed)
+    def _execute_within_deadline(self, request: Request, report: Report) -> Coroutine[Any, Any, Outcome]:
+        return self._with_deadline(request, report, self._execute_and_bill)
 
-    def _paid_and_executed(self, request: Request, report: Report) -> Coroutine[Any, Any, Outcome]:
-        return self._paid(self._executed, request, report)
+    def _execute_and_bill(self, request: Request, report: Report) -> Coroutine[Any, Any, Outcome]:
+        return self._with_billing(self._execute, request, report)
 
-    async def _answered_once(self, once: Idempotency, request: Request, report: Report) -> Outcome:
-        """Only what is executed takes a turn: twins wait without one. What they have not cost is given back."""
+    async def _execute_once(self, once: Idempotency, request: Request, report: Report) -> Outcome:
+        """Execute a mutation under its idempotency key.
 
-        def executed(origin: IdSource) -> Coroutine[Any, Any, Outcome]:
-            return self._in_time(request, report, partial(self._executed, origin=origin))
+        A concurrent request with the same key waits without a slot of the load shedder, and its charge is refunded.
+        """
 
-        async def answer(request: Request, report: Report) -> Outcome:
+        def execute(source: IdSource) -> Coroutine[Any, Any, Outcome]:
+            return self._with_deadline(request, report, partial(self._execute, id_source=source))
+
+        async def work(request: Request, report: Report) -> Outcome:
             meter = Meter()
-            meter.detailed = request.asked.explain
+            meter.detailed = request.params.explain
             try:
-                return await once.answered(request, executed, meter)
+                return await once.run_once(request, execute, meter)
             finally:
-                made = report.latest
-                self.accounts.measure(report, meter)
-                report.latest = [*made, *report.latest]
+                executed = report.latest_calls
+                self.billing.measure(report, meter)
+                report.latest_calls = [*executed, *report.latest_calls]
 
-        return await self._paid(answer, request, report)
+        return await self._with_billing(work, request, report)
 
-    async def _in_time(self, request: Request, report: Report, work: Answer) -> Outcome:
+    async def _with_deadline(self, request: Request, report: Report, work: Work) -> Outcome:
         load, caller = self._load, request.caller.payer or payer(request.caller)
         try:
-            with self._deadlines.limited():
-                if not load.take(caller):
-                    await load.wait(caller)
+            with self._deadlines.deadline():
+                if not load.try_acquire(caller):
+                    await load.acquire(caller)
                 try:
                     return await work(request, report)
                 finally:
-                    load.leave(caller)
+                    load.release(caller)
         except TimeoutError:
-            late = Timeout(f"The operation did not finish within {self._deadlines.seconds:g} seconds and was stopped.")
-            outcome = failure(late)
+            message = f"The operation did not finish within {self._deadlines.seconds:g} seconds and was stopped."
+            outcome = failure(Timeout(message))
             if _wrote(report):
-                outcome.doubt()
+                outcome.mark_ambiguous()
             return outcome
 
-    async def _paid(self, work: Answer, request: Request, report: Report) -> Outcome:
-        """What `work` answers, its estimate charged before and what it really cost afterwards, however it ends."""
-        accounts = self.accounts
-        at_once = accounts.pays_at_once
-        allowance = accounts.charge_now(request) if at_once else await accounts.charge(request)
-        least = request.least
+    async def _with_billing(self, work: Work, request: Request, report: Report) -> Outcome:
+        """Return the outcome of `work`. Charge the estimate before, and settle the actual cost afterwards."""
+        billing = self.billing
+        at_once = billing.charges_at_once
+        allowance = billing.charge_now(request) if at_once else await billing.charge(request)
+        least = request.min_units
         try:
             outcome = await work(request, report)
-            least = max(least, answer_units(outcome))
+            least = max(least, response_units(outcome))
         finally:
-            units = owed(report, report.price, request.charged, max(least, kept_of(request, report)))
-            settled = accounts.settle_now(request, units) if at_once else await accounts.settle(request, units)
+            units = unsettled_units(report, report.cost, request.charged, max(least, withheld_units(request, report)))
+            settled = billing.settle_now(request, units) if at_once else await billing.settle(request, units)
         outcome.allowance = settled or allowance
         return outcome
 
-    async def _executed(self, request: Request, report: Report, origin: IdSource | None = None) -> Outcome:
-        context = self.accounts.opened(request)
-        if origin is not None:
-            context.use_id_source(origin)
+    async def _execute(self, request: Request, report: Report, id_source: IdSource | None = None) -> Outcome:
+        context = self.billing.open_context(request)
+        if id_source is not None:
+            context.use_id_source(id_source)
         meter = context.meter
         try:
-            if request.values <= UNSLICED_VALUES:
-                outcome = await executed(self._documents, request, context)
+            if request.max_values <= UNSLICED_VALUES:
+                outcome = await execute_operation(self._documents, request, context)
             else:
-                await self._slices.turn()
-                outcome = await executed(self._documents, request, context, self._slices)
+                await self._slices.wait_for_slice()
+                outcome = await execute_operation(self._documents, request, context, self._slices)
         finally:
             context.close()
-            self.accounts.measure(report, meter)
+            self.billing.measure(report, meter)
         wrote = _wrote(report)
         stopped = meter.stop_error
-        if request.values > UNMEASURED_VALUES and is_too_large(outcome.data):
+        if request.max_values > UNMEASURED_VALUES and is_too_large(outcome.data):
             outcome = failure(AnswerTooLarge())
         if stopped is not None and (request.kind is OperationType.QUERY or not wrote):
-            # Which fields had what they needed before is chance: nobody shall take their values for the answer.
+            # Which fields were resolved before the stop is random: a partial response would be misleading.
             outcome = failure(stopped)
         if wrote:
-            outcome.doubt()
+            outcome.mark_ambiguous()
         if len(outcome.body) > MAX_ANSWER_CHARACTERS and is_too_large(outcome.data):
             outcome = failure(AnswerTooLarge())
             if wrote:
-                outcome.doubt()
+                outcome.mark_ambiguous()
         return outcome
 
-    def stream(self, request: Request, whereabouts: PullPosition | None = None) -> AsyncGenerator[Outcome, None]:
-        """The answers of a subscription. The caller closes the generator, which releases the event source."""
-        return self._streams.stream(request, whereabouts or PullPosition())
+    def stream(self, request: Request, position: PullPosition | None = None) -> AsyncGenerator[Outcome, None]:
+        """Return the outcomes of a subscription. The caller closes the generator, which releases the event source."""
+        return self._subscriptions.stream(request, position or PullPosition())
 
     async def aclose(self) -> None:
-        """Wait until the subscriptions that have ended are paid for, and told of."""
-        await self._streams.aclose()
+        """Wait until ended subscriptions are settled and reported."""
+        await self._subscriptions.aclose()
 
     async def follow(self, request: Request, listener: Listener) -> SubscriptionHandle:
-        """Have the answers of a subscription delivered, as they come, until it is over or is stopped."""
-        return await self._streams.follow(request, listener)
+        """Deliver the outcomes of a subscription to `listener` until it ends or is stopped."""
+        return await self._subscriptions.follow(request, listener)
 
 
 def _wrote(report: Report) -> bool:
-    """Whether the latest calls changed something, or may have."""
-    for call in report.latest:  # noqa: SIM110 - a generator for `any` takes longer
+    """Return whether the latest calls wrote, or may have written."""
+    for call in report.latest_calls:  # noqa: SIM110 - a generator for `any` takes longer
         if call.may_have_written:
             return True
     return False

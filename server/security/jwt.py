@@ -61,7 +61,7 @@ class TokenSettings:
         return () if self.secret is None else (self.secret, *self.other_secrets)
 
 
-def bearer(authorization: str | None) -> str | None:
+def bearer_token(authorization: str | None) -> str | None:
     """The token inside an `Authorization` value; None when there is no such value."""
     if authorization is None or not authorization.strip():
         return None
@@ -98,9 +98,9 @@ class Tokens:
         """Who the token speaks for; `Unauthenticated` says what is wrong with it, and never repeats it."""
         if token is None:
             return None
-        return self.known(token) or await self._verify(token)
+        return self.cached_identity(token) or await self._verify(token)
 
-    def known(self, token: str) -> Identity | None:
+    def cached_identity(self, token: str) -> Identity | None:
         """Who a token speaks for that was verified lately, and still counts."""
         found = self._verified.get(token)
         if found is None or self._clock() >= found[1]:

@@ -11,7 +11,7 @@ MOST_CHARACTERS = 300
 _ORIGIN = re.compile(r"https?://[^\s/?#@\\]+", re.I)
 
 
-def canonical(origin: str) -> str | None:
+def canonical_origin(origin: str) -> str | None:
     """`scheme://host[:port]` in lower case, the scheme's own port left out, of an origin as a browser sends it.
 
     None for what is no origin of a page: `null`, a file, an extension, or nonsense. A browser sends a name in another
@@ -31,7 +31,7 @@ def _canonical(origin: str) -> str | None:
         return None
 
 
-def canonical_all(origins: Collection[str]) -> frozenset[str]:
+def canonical_origins(origins: Collection[str]) -> frozenset[str]:
     """The configured origins as they are compared: a name in another script in Punycode, without a slash at the end."""
     pages = (_canonical(origin.removesuffix("/")) for origin in origins)
     return frozenset(page for page in pages if page is not None)
@@ -41,7 +41,7 @@ class Origins:
     """`allowed` are the pages on other hosts, as `https://host[:port]`."""
 
     def __init__(self, allowed: Collection[str]) -> None:
-        self._allowed = canonical_all(allowed)
+        self._allowed = canonical_origins(allowed)
 
     def may_connect(self, origin: str | None, host: str) -> bool:
         """A browser connects on behalf of any page, so the page has to be ours; other clients send no Origin.
@@ -50,5 +50,5 @@ class Origins:
         """
         if origin is None:
             return True
-        page = canonical(origin)
-        return page is not None and (page in self._allowed or page == canonical(f"{URL(page).scheme}://{host}"))
+        page = canonical_origin(origin)
+        return page is not None and (page in self._allowed or page == canonical_origin(f"{URL(page).scheme}://{host}"))

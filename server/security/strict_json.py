@@ -7,7 +7,7 @@ import orjson
 TOO_LARGE_A_NUMBER = "number is infinity when parsed as double"
 
 
-def decoded(text: bytes | str, what: str) -> Any:
+def decode_json(text: bytes | str, noun: str) -> Any:
     """What the JSON says; of a key that occurs twice the last value counts. `what` is what messages call it.
 
     Raises `ValueError` with a whole sentence.
@@ -15,7 +15,7 @@ def decoded(text: bytes | str, what: str) -> Any:
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise ValueError(_told(text, what, error)) from None
+        raise ValueError(_told(text, noun, error)) from None
 
 
 def _told(text: bytes | str, what: str, error: orjson.JSONDecodeError) -> str:

@@ -16,7 +16,7 @@ from server.admission.fairness import TimeSlices
 from server.documents.document_cache import PreparedOperation
 from server.operations.billing import Billing
 from server.operations.context import OperationContext
-from server.operations.foreign_cancellation import cut_off
+from server.operations.foreign_cancellation import translate_cancellation
 from server.operations.outcome import Outcome, failure, resync
 from server.subscriptions.cost_sharing import CostSplitter
 from server.subscriptions.event_execution import EventExecutor, EventResult, GroupEvent
@@ -215,7 +215,7 @@ class BroadcastGroup:
             if self._reading is not None:
                 await self._reading
         except asyncio.CancelledError as cancelled:
-            return self._broken(cut_off(cancelled))
+            return self._broken(translate_cancellation(cancelled))
         except Exception as problem:
             return self._broken(problem)
         finally:

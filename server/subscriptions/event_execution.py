@@ -14,7 +14,7 @@ from server.admission.deadlines import Deadlines
 from server.admission.fairness import TimeSlices
 from server.operations.billing import Billing
 from server.operations.context import OperationContext
-from server.operations.foreign_cancellation import cut_off
+from server.operations.foreign_cancellation import translate_cancellation
 from server.operations.outcome import Outcome, failure, outcome_of
 from server.subscriptions.group_member import GroupMember
 from server.subscriptions.unshared import too_late
@@ -78,13 +78,13 @@ class EventExecutor:
         `standing` is up to where all had been told when that begins to be read.
         """
         if self._slices.is_used_up:
-            await self._slices.turn()
-        context = self._accounts.opened(member.subscriber.request)
+            await self._slices.wait_for_slice()
+        context = self._accounts.open_context(member.subscriber.request)
         self.open.add(context)
         source = self._source
         event, mark, known, left_out = told or GroupEvent(None, standing, "")
         try:
-            with self._deadlines.limited():
+            with self._deadlines.deadline():
                 if told is None and source.first is not None:
                     event = await source.first(context)
                     context.advance_watermark()
@@ -93,12 +93,12 @@ class EventExecutor:
                     await source.check(context, event)
                 outcome = await self._executed(event, context)
                 if mark is not None and not outcome.is_failure:
-                    outcome.mark(mark.id(known), mark.number)
-                    outcome.stand_for(left_out)
+                    outcome.set_event_id(mark.id(known), mark.number)
+                    outcome.set_dropped(left_out)
         except TimeoutError:
             outcome = failure(too_late(self._deadlines))
         except asyncio.CancelledError as cancelled:
-            outcome = failure(cut_off(cancelled))
+            outcome = failure(translate_cancellation(cancelled))
         except Exception as problem:
             outcome = failure(problem)
         finally:
@@ -108,7 +108,7 @@ class EventExecutor:
         return EventResult(event, outcome, member, context.used_identity, context.meter.take(), knows_all)
 
     async def _executed(self, event: Any, context: OperationContext) -> Outcome:
-        with self._slices.used():
+        with self._slices.measure():
             executor = self._executor.build_per_event_executor(event)
             executor.context_value = context
             result: Any = execute_subscription_event(executor)

@@ -127,7 +127,7 @@ class GroupMember:
         while waiting:
             (event, told, key), left_out = waiting.take()
             if not self.is_over:
-                self.offer(event, told.standing_for(left_out), key)
+                self.offer(event, told.with_dropped(left_out), key)
         self._look_whether_plain()
 
     def offer(self, event: Any, outcome: Outcome, key: Hashable) -> None:
@@ -137,7 +137,7 @@ class GroupMember:
         if self._waiting is not None:
             try:
                 one = _QueuedResult(event, outcome, key)
-                self._waiting.add(one, key, size=len(outcome.body), left_out=outcome.left_out)
+                self._waiting.add(one, key, size=len(outcome.body), left_out=outcome.dropped)
             except Exception as problem:
                 self.stop(problem)
         elif (self.since is None or self.since.is_news(event)) and not 0 < outcome.number <= self._after:
@@ -157,7 +157,7 @@ class GroupMember:
         """An event without errors, to one who `is_plain`: most of what a delivery costs, so it calls little."""
         report = self.report
         report.events += 1
-        report.sent += size
+        report.sent_bytes += size
         try:
             self.listener.deliver(outcome, key)
         except Exception as problem:  # a fault of its own is no fault of the others
@@ -177,7 +177,7 @@ class GroupMember:
 
     def withdraw(self, outcome: Outcome) -> None:
         self.report.events -= 1
-        self.report.sent -= len(outcome.body)
+        self.report.sent_bytes -= len(outcome.body)
 
     def stop(self, problem: Exception | None = None) -> None:
         if self.is_over:

@@ -25,10 +25,10 @@ from server.admission.fairness import TimeSlices
 from server.admission.load_shedding import LoadShedder
 from server.admission.quotas import KeyedQuota
 from server.documents.document_cache import Documents, PreparedOperation
-from server.operations.billing import Billing, not_admitted
+from server.operations.billing import Billing, refusal
 from server.operations.context import OperationContext
-from server.operations.execution import answered, executor_of
-from server.operations.foreign_cancellation import cut_off
+from server.operations.execution import executor_of, selection_outcome
+from server.operations.foreign_cancellation import translate_cancellation
 from server.operations.outcome import Outcome, failure
 from server.operations.report import Report
 from server.operations.request import Request, Transport
@@ -136,7 +136,7 @@ class SubscriptionManager:
         try:
             resume = resume_of(request, self._ids)
             subscriber.take_place()
-            async with self._load.turn(payer(request.caller)):
+            async with self._load.slot(payer(request.caller)):
                 await subscriber.admit()
                 asked = _asked(request)
                 group = self._group_of(request, asked)
@@ -153,10 +153,10 @@ class SubscriptionManager:
                 if isinstance(source, SharedSource) and asked is not None:
                     return _Shared(self._joined_group(subscriber, asked, executor, source, context), missed)
                 return UnsharedSubscription(context, executor, source, _wants_places(request))
-            outcome = answered(begun)
+            outcome = selection_outcome(begun)
             outcome.allowance = subscriber.allowance
         except DomainError as error:
-            outcome = not_admitted(error)
+            outcome = refusal(error)
         except Exception as error:
             outcome = failure(error)
         except BaseException:
@@ -185,7 +185,7 @@ class SubscriptionManager:
             self._documents.schema,
             request.operation.document.node,
             context_value=context,
-            raw_variable_values=request.asked.variables,
+            raw_variable_values=request.params.variables,
             operation_name=request.operation.name,
             hide_suggestions=self._documents.hides_suggestions,
         )
@@ -195,11 +195,11 @@ class SubscriptionManager:
             source: Any = create_source_event_stream(executor)
             source = await source if executor.is_awaitable(source) else source
         except asyncio.CancelledError as cancelled:
-            raise cut_off(cancelled) from None
+            raise translate_cancellation(cancelled) from None
         return source if isinstance(source, ExecutionResult) else (executor, source)
 
     def _opened(self, request: Request, resume: ResumeRequest | None) -> OperationContext:
-        context = self._accounts.opened(request)
+        context = self._accounts.open_context(request)
         context.progress = SubscriptionProgress(resume, self._ids.sealer(binding_of(request)))
         return context
 
@@ -274,7 +274,7 @@ class SubscriptionManager:
         try:
             async with aclosing(outcomes_of(own, self._deadlines, self._slices)) as outcomes:
                 async for outcome in outcomes:
-                    if outcome.is_place:
+                    if outcome.is_position_only:
                         yield outcome
                         continue
                     accounts.explain(request, outcome, context.meter)
@@ -286,7 +286,7 @@ class SubscriptionManager:
         except OverBudget as refusal:
             yield subscriber.refused(refusal)
         except (Exception, asyncio.CancelledError) as error:
-            outcome = failure(cut_off(error) if isinstance(error, asyncio.CancelledError) else error)
+            outcome = failure(translate_cancellation(error) if isinstance(error, asyncio.CancelledError) else error)
             accounts.explain(request, outcome, context.meter)
             subscriber.note(outcome)
             yield outcome
@@ -310,7 +310,7 @@ class SubscriptionManager:
                         if outcome.is_failure:
                             last = outcome
                             break
-                        if outcome.is_place and outcome.event_id is not None:
+                        if outcome.is_position_only and outcome.event_id is not None:
                             driven.listener.stands(outcome.event_id)
                             continue
                         driven.listener.deliver(outcome, outcome.key)
@@ -349,16 +349,16 @@ def _check_known(begun: object, context: OperationContext) -> None:
 
 
 def _wants_places(request: Request) -> bool:
-    asked = request.asked
-    return asked.wants_places or asked.resume_after is not None or request.transport is Transport.EVENTS
+    asked = request.params
+    return asked.wants_positions or asked.resume_after is not None or request.transport is Transport.EVENTS
 
 
 def _asked(request: Request) -> _Asked | None:
     """What is the same of equal subscriptions, None for one that is to be explained: that is made for its caller."""
-    if request.asked.explain:
+    if request.params.explain:
         return None
     try:
-        return request.operation, orjson.dumps(request.asked.variables or None, option=orjson.OPT_SORT_KEYS)
+        return request.operation, orjson.dumps(request.params.variables or None, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # numbers that JSON libraries do not agree on
         return None
 
@@ -405,4 +405,4 @@ class _DrivenSubscription:
 
     def withdraw(self, outcome: Outcome) -> None:
         self._report.events -= 1
-        self._report.sent -= len(outcome.body)
+        self._report.sent_bytes -= len(outcome.body)

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Callable, Hashable
 from datastore.change_streams.subscriptions.resume_position import ResumePosition
 from datastore.errors import SlowSubscriber
 from datastore.queues import BoundedQueue, ByteBudget
-from server.operations.outcome import Outcome, place_only
+from server.operations.outcome import Outcome, position_only
 from server.subscriptions.subscriber import Listener, PullPosition, SubscriptionHandle
 
 
@@ -45,7 +45,7 @@ class PullQueue:
         if self._waiting is None:
             self._waiting = BoundedQueue(following.keeping, self.room)
         try:
-            left_out = self._waiting.add(outcome, key, size=len(outcome.body), left_out=outcome.left_out)
+            left_out = self._waiting.add(outcome, key, size=len(outcome.body), left_out=outcome.dropped)
         except SlowSubscriber as problem:
             self._drained.set()
             for one in (*self._waiting.clear(), outcome):
@@ -57,7 +57,7 @@ class PullQueue:
             self._wake.set()
 
     def stands(self, event_id: str) -> None:
-        self._place = place_only(event_id)
+        self._place = position_only(event_id)
         self._wake.set()
 
     def finish(self, outcome: Outcome | None) -> None:
@@ -89,7 +89,7 @@ class PullQueue:
                 outcome, left_out = self._waiting.take()
                 if not self._waiting:
                     self._drained.set()
-                return outcome.telling(left_out, self.following.keeping.policy.tells)
+                return outcome.with_dropped_under(left_out, self.following.keeping.policy.tells)
             if self._last:
                 return self._last.popleft()
             self._wake.clear()

@@ -14,7 +14,7 @@ from datastore.change_streams.subscriptions.event_source import SharedSource
 from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from server.operations.billing import MISSED_EVENT_UNITS
 from server.operations.context import OperationContext
-from server.operations.foreign_cancellation import cut_off
+from server.operations.foreign_cancellation import translate_cancellation
 from server.operations.outcome import Outcome, failure
 from server.subscriptions.event_execution import GroupEvent
 from server.subscriptions.group_member import GroupMember
@@ -86,7 +86,7 @@ class ReplayGroup:
         except StopAsyncIteration:
             self._end(None)
         except asyncio.CancelledError as cancelled:
-            self._end(failure(cut_off(cancelled)))
+            self._end(failure(translate_cancellation(cancelled)))
         except Exception as problem:
             self._end(failure(problem))
         finally:

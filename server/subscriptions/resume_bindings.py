@@ -20,7 +20,7 @@ def binding_of(request: Request) -> bytes:
         one.variable.name.value: value_from_ast_untyped(one.default_value)
         for one in node.variable_definitions or ()
         if one.default_value is not None
-    } | dict(request.asked.variables or {})
+    } | dict(request.params.variables or {})
     field = node.selection_set.selections[0]
     if not isinstance(field, FieldNode):
         return _bound(request.operation.root_field, variables)
@@ -30,7 +30,7 @@ def binding_of(request: Request) -> bytes:
 
 def resume_of(request: Request, ids: ResumeIds) -> ResumeRequest | None:
     """Return the event after which the subscription resumes; None for a new one. Raises `BadUserInput`."""
-    after = request.asked.resume_after
+    after = request.params.resume_after
     return None if after is None else ids.open(after, binding_of(request))
 
 

@@ -13,9 +13,9 @@ from server.admission.callers import payer
 from server.admission.quotas import KeyedQuota
 from server.documents.request import Stage
 from server.documents.variables import characters_in
-from server.operations.billing import Billing, check_debt, kept_of, not_admitted, owed
+from server.operations.billing import Billing, check_debt, refusal, unsettled_units, withheld_units
 from server.operations.outcome import Outcome
-from server.operations.report import report_on
+from server.operations.report import new_report
 from server.operations.request import Request, event_units
 
 # A subscription of so many characters, document and variables together, takes one place, and so do so many values of
@@ -103,7 +103,7 @@ class Subscriber:
 
     def __init__(self, accounts: Billing, places: KeyedQuota, request: Request) -> None:
         self.request = request
-        self.report = accounts.begin(report_on(request))
+        self.report = accounts.start_report(new_report(request))
         self.allowance: Allowance | None = None
         self._accounts = accounts
         self._places = places
@@ -119,7 +119,7 @@ class Subscriber:
         """Charge the estimate. Raises `OverBudget`."""
         self.allowance = await self._accounts.charge(self.request)
         self._paid = self.request.charged
-        self._keeps = self.request.least
+        self._keeps = self.request.min_units
 
     def take_place(self) -> None:
         """Take one place, and more for a large document, large variables and large events.
@@ -127,15 +127,15 @@ class Subscriber:
         Raises `Throttled` or `Unavailable`.
         """
         request = self.request
-        kept = len(request.operation.document.text) + characters_in(request.asked.variables or {})
-        taken = 1 + kept // CHARACTERS_PER_PLACE + int(request.values) // VALUES_PER_PLACE
-        self._places.take(self._payer, taken)
+        kept = len(request.operation.document.text) + characters_in(request.params.variables or {})
+        taken = 1 + kept // CHARACTERS_PER_PLACE + int(request.max_values) // VALUES_PER_PLACE
+        self._places.acquire(self._payer, taken)
         self._taken = taken
 
     @property
     def resumes_after(self) -> str | None:
         """The event that its client had last."""
-        after = self.request.asked.resume_after
+        after = self.request.params.resume_after
         return after if isinstance(after, str) else None
 
     def note(self, outcome: Outcome) -> None:
@@ -145,7 +145,7 @@ class Subscriber:
 
     def refused(self, error: DomainError) -> Outcome:
         """The last that it is told."""
-        outcome = not_admitted(error)
+        outcome = refusal(error)
         if self.report.events:  # it ran until now
             outcome.stage = Stage.EXECUTION
         self.report.add(outcome)
@@ -157,7 +157,7 @@ class Subscriber:
 
     def share(self, taken: Meter, among: int, answer: float = 0.0, *, knows_all: bool) -> None:
         """Count an equal part of what was done for so many, and of the units that the answer costs by its size."""
-        self._spent += self.report.count(taken, among, knows_all=knows_all) + answer / among
+        self._spent += self.report.add_shared(taken, among, is_complete=knows_all) + answer / among
 
     def made(self, outcome: Outcome) -> None:
         """Count an answer that was made for this subscriber alone."""
@@ -185,18 +185,18 @@ class Subscriber:
 
     @property
     def _owed(self) -> float:
-        return owed(self.report, self._spent, self._paid, self._least)
+        return unsettled_units(self.report, self._spent, self._paid, self._least)
 
     @property
     def _least(self) -> float:
-        return max(self._keeps, kept_of(self.request, self.report))
+        return max(self._keeps, withheld_units(self.request, self.report))
 
     def end_if_settled(self) -> bool:
         """End it where nothing is left to settle, and tell whether it is over; otherwise `end` is to be awaited."""
-        if not self._is_over and not self._accounts.settles(self._owed):
+        if not self._is_over and not self._accounts.needs_settlement(self._owed):
             self._is_over = True
             self.leave()
-            self._accounts.tell(self.report, self._began)
+            self._accounts.finish_report(self.report, self._began)
         return self._is_over
 
     async def end(self) -> None:
@@ -208,7 +208,7 @@ class Subscriber:
         try:
             await self._settled()
         finally:
-            self._accounts.tell(self.report, self._began)
+            self._accounts.finish_report(self.report, self._began)
 
     async def settle_late(self) -> None:
         """Pay for what came to be known after its end; before it, that does."""
@@ -218,5 +218,5 @@ class Subscriber:
     def leave(self) -> None:
         """Free its place."""
         if self._taken:
-            self._places.leave(self._payer, self._taken)
+            self._places.release(self._payer, self._taken)
             self._taken = 0

@@ -15,7 +15,7 @@ from server.admission.deadlines import Deadlines
 from server.admission.fairness import TimeSlices
 from server.operations.billing import MISSED_EVENT_UNITS
 from server.operations.context import OperationContext
-from server.operations.outcome import Outcome, outcome_of, place_only, resync
+from server.operations.outcome import Outcome, outcome_of, position_only, resync
 
 
 class UnsharedSubscription(NamedTuple):
@@ -52,24 +52,24 @@ async def outcomes_of(
                 continue
             mark, known, left_out = progress.mark, progress.known, progress.taken_left_out()
             if slices.is_used_up:
-                await slices.turn()
+                await slices.wait_for_slice()
             own.context.reset()
             if progress.is_resumed and not progress.is_here.is_set():
                 own.context.meter.charge(MISSED_EVENT_UNITS)
             try:
-                with deadlines.limited():
-                    with slices.used():
+                with deadlines.deadline():
+                    with slices.measure():
                         result: Any = execute_subscription_event(own.executor.build_per_event_executor(event))
                     result = await result if own.executor.is_awaitable(result) else result
             except TimeoutError:
                 raise too_late(deadlines) from None
             outcome = outcome_of(result)
             if mark is not None and not outcome.is_failure:
-                outcome.mark(mark.id(known), mark.number)
-                outcome.stand_for(left_out)
+                outcome.set_event_id(mark.id(known), mark.number)
+                outcome.set_dropped(left_out)
             outcome.key = own.key(event)
             if progress.is_too_old and progress.tells_first:
-                outcome.extend("resync", True)
+                outcome.add_extension("resync", True)
                 progress.is_too_old = False
                 progress.told_resync()
             yield outcome
@@ -100,7 +100,7 @@ async def _from_the_start(own: UnsharedSubscription) -> AsyncGenerator[Any, None
                 yield resync(progress.id, progress.mark.number)
                 progress.told_resync()
             elif progress.resume is None:
-                yield place_only(progress.id)
+                yield position_only(progress.id)
         try:
             yield await coming
         except StopAsyncIteration:

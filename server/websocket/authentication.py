@@ -7,7 +7,7 @@ from typing import Any
 
 from datastore.errors import Unauthenticated, Unavailable
 from datastore.model.identity import Identity
-from server.security.jwt import Identify, bearer
+from server.security.jwt import Identify, bearer_token
 from server.websocket.messages import ProtocolError
 
 AUTHORIZATION = "authorization"
@@ -57,7 +57,7 @@ class SocketAuth:
             if authorization is not None and not isinstance(authorization, str):
                 raise Unauthenticated("Authorization must be a string.")
             async with asyncio.timeout(IDENTIFY_SECONDS):
-                return await self._identify(bearer(authorization))
+                return await self._identify(bearer_token(authorization))
         except TimeoutError:
             raise ProtocolError(1013, "The token could not be verified in time; connect again.") from None
         except Unauthenticated as error:

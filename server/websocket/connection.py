@@ -75,7 +75,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._address = address
         self._peers = peers
         self._max_size = self._room = max_size
-        self._paced = TokenBucket(watched.pace, asyncio.get_running_loop().time)
+        self._paced = TokenBucket(watched.message_rate, asyncio.get_running_loop().time)
         self._unread = bytearray(early)
         self._granted = 0  # so many bytes of that had their turn: a frame begins there and has not ended
         self._asked = False  # for a turn
@@ -103,7 +103,7 @@ class WebSocketConnection(asyncio.Protocol):
                 timer.cancel()
         self._unread.clear()
         self._peers.discard(self)
-        self._watched.leave(self._address)
+        self._watched.release(self._address)
         if self._close_wanted:
             self._watched.on_closed(self._closed_with)
         self._carried.lost()
@@ -196,7 +196,7 @@ class WebSocketConnection(asyncio.Protocol):
     def _go_on(self) -> None:
         """Ask for a turn where there is something to read, and let no more come than can be read soon."""
         waits = self._pausing is not None or self._kept is not None
-        reads = not waits and len(self._unread) - self._granted <= self._watched.turns.most
+        reads = not waits and len(self._unread) - self._granted <= self._watched.fair_reader.bytes_per_turn
         if reads is not self._reading and not self.transport.is_closing():
             self._reading = reads
             if reads:
@@ -205,7 +205,7 @@ class WebSocketConnection(asyncio.Protocol):
                 self.transport.pause_reading()
         if len(self._unread) > self._granted and not (waits or self._asked):
             self._asked = True
-            self._watched.turns.ask(self._read)
+            self._watched.fair_reader.enqueue(self._read)
 
     def _read(self, most: int) -> int:
         """Read what is whole of so many bytes more, and return how many they were."""
@@ -221,7 +221,7 @@ class WebSocketConnection(asyncio.Protocol):
         except Fault as fault:
             frames = 1
             self._fail(fault)
-        wait = self._paced.wait(frames)
+        wait = self._paced.take(frames)
         if wait:
             self._pausing = asyncio.get_running_loop().call_later(wait, self._end_pause)
         self._go_on()

@@ -17,7 +17,7 @@ from server.admission.callers import Caller, payer
 from server.admission.client_address import address_in
 from server.admission.quotas import KeyedQuota
 from server.http.media_types import JSON
-from server.operations.outcome import encode, told_error
+from server.operations.outcome import encode, format_error
 from server.operations.runner import Runner
 from server.security.jwt import Identify
 from server.security.origins import Origins
@@ -64,7 +64,7 @@ class GraphQLWebSocket:
             return
         address = address_in(scope)
         try:
-            self._places.take(payer(Caller(None, address)))
+            self._places.acquire(payer(Caller(None, address)))
         except (Throttled, Unavailable) as full:
             status = 429 if isinstance(full, Throttled) else 503
             self._on_refusal(status, full.code)
@@ -129,7 +129,7 @@ class GraphQLWebSocket:
 
 async def _refuse(send: Send, status: int, error: DomainError) -> None:
     """Answer the upgrade with an error, as ASGI's extension websocket.http.response lets one."""
-    body = encode({"errors": [told_error(error)]})
+    body = encode({"errors": [format_error(error)]})
     headers = [
         (b"content-type", f"{JSON}; charset=utf-8".encode()),
         (b"content-length", str(len(body)).encode()),

@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from datastore.errors import BadUserInput
-from server.documents.request import Operation, read_operation
+from server.documents.request import GraphQLParams, read_params
 from server.operations.outcome import encode
-from server.security.strict_json import decoded
+from server.security.strict_json import decode_json
 
 
 class CloseCode(NamedTuple):
@@ -52,7 +52,7 @@ def read_message(text: str | None) -> Message:
     if text is None:
         raise ProtocolError(4400, "Invalid message: binary, and not text")
     try:
-        message = decoded(text, "it")
+        message = decode_json(text, "it")
     except ValueError as problem:
         raise ProtocolError(4400, f"Invalid message: {problem}") from None
     if not isinstance(message, dict):
@@ -75,9 +75,9 @@ def _payload(payload: object) -> dict[str, Any] | None:
     return payload
 
 
-def requested_operation(message: Message) -> Operation:
+def requested_operation(message: Message) -> GraphQLParams:
     try:
-        return read_operation(message.payload, message.size)
+        return read_params(message.payload, message.size)
     except BadUserInput as error:
         raise ProtocolError(4400, f"Invalid message: {error}") from None
 

@@ -11,7 +11,7 @@ from graphql.language import OperationType
 from datastore.errors import SlowSubscriber
 from datastore.queues import BoundedQueue, ByteBudget, QueueLimits
 from server.admission.callers import Caller
-from server.documents.request import Operation
+from server.documents.request import GraphQLParams
 from server.operations.outcome import Outcome, domain_error, encode, failure
 from server.operations.request import Request, Transport
 from server.operations.runner import Runner
@@ -121,8 +121,8 @@ class OpenOperation:
         self.event_id = event_id if mark is None else mark.id_after(event_id)
         return self.event_id != event_id
 
-    def begin(self, asked: Operation) -> None:
-        self._wants_places = asked.wants_places
+    def begin(self, asked: GraphQLParams) -> None:
+        self._wants_places = asked.wants_positions
         self._task = self._mouth.spawn(self._begin(asked))
 
     def stop(self) -> None:
@@ -138,7 +138,7 @@ class OpenOperation:
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
-    async def _begin(self, asked: Operation) -> None:
+    async def _begin(self, asked: GraphQLParams) -> None:
         try:
             await self._run(asked)
         except ProtocolError:
@@ -148,7 +148,7 @@ class OpenOperation:
         finally:
             self._task = None
 
-    async def _run(self, asked: Operation) -> None:
+    async def _run(self, asked: GraphQLParams) -> None:
         runner = self._mouth.runner
         if not self._mouth.may_speak():
             return
@@ -196,7 +196,7 @@ class OpenOperation:
         if outcome is None:
             self._last = encode({"id": self.id, "type": "complete"})
         else:
-            self._last = encode({"id": self.id, "type": "error", "payload": outcome.described})
+            self._last = encode({"id": self.id, "type": "error", "payload": outcome.formatted_errors})
         if self._waiting or not self._carrier.writable:
             self._mouth.wait(self)
         else:
@@ -224,7 +224,7 @@ class OpenOperation:
         if self._waiting is None:
             self._waiting = BoundedQueue(following.keeping, self._mouth.room)
         try:
-            left_out = self._waiting.add(outcome, key, size=len(outcome.body), left_out=outcome.left_out)
+            left_out = self._waiting.add(outcome, key, size=len(outcome.body), left_out=outcome.dropped)
         except SlowSubscriber as problem:
             for one in (*self._waiting.clear(), outcome):
                 following.withdraw(one)
@@ -246,7 +246,7 @@ class OpenOperation:
             outcome, left_out = self._waiting.take()
             body = outcome.body
             if self._following is not None:
-                body = outcome.body_after(left_out, self._following.keeping.policy.tells)
+                body = outcome.body_with_dropped(left_out, self._following.keeping.policy.tells)
             self._carrier.send(self._next, body, b"}")
             self.event_id = outcome.event_id
         elif self._last is not None:
@@ -289,7 +289,7 @@ def all_places(operations: dict[str, OpenOperation]) -> dict[str, str]:
     return {id: place for id, one in operations.items() if (place := one.place) is not None}
 
 
-def _with_wishes(asked: Operation) -> Operation:
+def _with_wishes(asked: GraphQLParams) -> GraphQLParams:
     """What HTTP has headers for comes in the extensions here."""
     if not asked.extensions:
         return asked

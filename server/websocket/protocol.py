@@ -16,7 +16,7 @@ from datastore.errors import BadUserInput, DomainError, Forbidden, Internal, Una
 from server.admission.connection_limits import Connections
 from server.http.headers import SECURITY_HEADERS
 from server.http.media_types import JSON
-from server.operations.outcome import encode, told_error
+from server.operations.outcome import encode, format_error
 from server.websocket.connection import CLOSE_REPLY_SECONDS, WebSocketConnection
 from server.websocket.transport import CLOSE_SECONDS, TAKE_OVER, TransportHandler
 
@@ -46,7 +46,7 @@ class Handshakes(ServerProtocol):
         status = HTTPStatus(status)
         error = _error(status)
         self._on_refusal(status.value, error.code)
-        body = encode({"errors": [told_error(error)]})
+        body = encode({"errors": [format_error(error)]})
         headers = Headers(
             [
                 ("Connection", "close"),
@@ -89,19 +89,19 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._connection_limits = Connections.of(self.app_state)
+        self._connection_limits = Connections.from_state(self.app_state)
         self.conn = Handshakes(self._connection_limits.on_refusal, max_size=self.config.ws_max_size, logger=self.logger)
         self._early = bytearray()  # received before the handshake was accepted
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         self._address = (self.client or ("", 0))[0]
-        self._connection_limits.add(self._address)
+        self._connection_limits.adopt(self._address)
         self._abort_timer = self.loop.call_later(CLOSE_SECONDS, self._abort_if_closing)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._abort_timer.cancel()
-        self._connection_limits.leave(self._address)
+        self._connection_limits.release(self._address)
         super().connection_lost(exc)
 
     def _abort_if_closing(self) -> None:
@@ -130,7 +130,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             super().data_received(data)
         elif self.handshake_initiated:
             self._early += data
-            if len(self._early) > self._connection_limits.turns.most:
+            if len(self._early) > self._connection_limits.fair_reader.bytes_per_turn:
                 self.transport.pause_reading()
         else:
             self._parse_handshake(data)

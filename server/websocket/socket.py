@@ -14,8 +14,8 @@ from datastore.errors import BadUserInput, Throttled
 from datastore.queues import ByteBudget
 from server.admission.callers import Caller, payer
 from server.admission.quotas import KeyedQuota
-from server.documents.request import Operation
-from server.operations.outcome import encode, masked, told_error
+from server.documents.request import GraphQLParams
+from server.operations.outcome import encode, format_error, mask_error
 from server.operations.runner import Runner
 from server.security.jwt import Identify
 from server.websocket.authentication import SocketAuth, renews, without_authorization
@@ -191,7 +191,7 @@ class Socket:
             return
         self._left = True
         self._service.sockets.discard(self)
-        self._service.places.leave(self.counted_for)
+        self._service.places.release(self.counted_for)
 
     def _leave_stuck(self) -> None:
         _log.error("%d tasks of a socket do not end: %s", len(self.tasks), self.tasks)
@@ -217,7 +217,7 @@ class Socket:
             self._leave_if_answered()
 
     def _fail(self, error: BaseException) -> None:
-        self.end(CloseCode(4500, f"Internal server error {masked(error, 'a socket')['extensions']['errorId']}"))
+        self.end(CloseCode(4500, f"Internal server error {mask_error(error, 'a socket')['extensions']['errorId']}"))
 
     # What is said
 
@@ -359,7 +359,7 @@ class Socket:
         """From now on the socket counts for its user, and no longer for its address."""
         caller = payer(self.caller)
         try:
-            self._service.places.move(self.counted_for, caller)
+            self._service.places.transfer(self.counted_for, caller)
         except Throttled as refusal:
             raise ProtocolError(1013, str(refusal)) from None
         self.counted_for = caller
@@ -379,14 +379,14 @@ class Socket:
             operation.may_speak_until = self._speaker.expires_at
         self._identified(encode({"type": "pong", "payload": without_authorization(payload)}))
 
-    def _subscribe(self, id: str, asked: Operation) -> None:
+    def _subscribe(self, id: str, asked: GraphQLParams) -> None:
         if not self._acknowledged:
             raise ProtocolError(4401, "Unauthorized")
         if id in self._operations:
             raise ProtocolError(4409, f"Subscriber for {id} already exists")
         if 0 < self._service.limits.max_operations <= len(self._operations):
             message = f"At most {self._service.limits.max_operations} operations may be open on a socket."
-            self._say(encode({"id": id, "type": "error", "payload": [told_error(BadUserInput(message))]}))
+            self._say(encode({"id": id, "type": "error", "payload": [format_error(BadUserInput(message))]}))
             return
         operation = self._operations[id] = OpenOperation(self, id)
         operation.begin(asked)

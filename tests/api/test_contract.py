@@ -100,7 +100,7 @@ async def makes_these_calls(served: Served, name: str, ids: dict[str, str]) -> N
 
     assert answer.errors is None
     (report,) = served.reports
-    assert report.estimate >= 0.8 * report.price, (report.estimate, report.price)
+    assert report.estimate >= 0.8 * report.cost, (report.estimate, report.cost)
     made = sorted(call_name(call) for call in calls if not is_log(call))
     assert made == expected
     assert {call.partition(" ")[0] for call in made} <= {name for pattern in patterns for name in pattern.operations}

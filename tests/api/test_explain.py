@@ -315,7 +315,7 @@ async def test_each_event_has_its_own_explanation(served: Served, socket: Any) -
     await socket.close()
     await until(lambda: bool(served.reports))
     (report,) = served.reports
-    assert (report.calls, report.done.calls, report.done.hits) == (5, [], [])
+    assert (report.calls, report.explained_calls.calls, report.explained_calls.hits) == (5, [], [])
 
 
 async def test_a_subscription_that_fails_at_its_start_is_explained_in_its_only_event(

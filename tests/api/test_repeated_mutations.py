@@ -93,7 +93,7 @@ async def test_a_try_that_came_to_nothing_leaves_what_the_next_makes_its_ids_of(
         raise Unavailable("All turns are taken.")
 
     with monkeypatch.context() as full:
-        full.setattr(Runner, "_executed", refuse)
+        full.setattr(Runner, "_execute", refuse)
         assert (await keyed.send())["errors"][0]["extensions"]["code"] == "UNAVAILABLE"
     clock.forward(seconds=1)
 

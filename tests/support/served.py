@@ -101,7 +101,7 @@ class Served:
         headers = self.headers(user, role, email)
         async with self.http.post(f"{self.url}/graphql", json=body, headers=headers) as response:
             answer = await response.json(content_type=None)
-        calls = [call for report in self.reports for call in report.latest]
+        calls = [call for report in self.reports for call in report.latest_calls]
         return Answer(answer.get("data"), answer.get("errors"), response.status, calls, response.headers)
 
     def store(self) -> Store:
@@ -205,7 +205,7 @@ async def listening(gateway: Gateway) -> AsyncIterator[None]:
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    server.lifespan.state.update(gateway.edge.admission.connections.told())
+    server.lifespan.state.update(gateway.edge.admission.connections.lifespan_state())
     await server.startup()
     try:
         yield

@@ -10,7 +10,7 @@ import pytest
 from datastore.model.identity import Identity, Role
 from datastore.queues import ByteBudget
 from server.admission.callers import Caller
-from server.documents.request import Operation
+from server.documents.request import GraphQLParams
 from server.operations.outcome import Outcome
 from server.operations.request import Request, Transport
 from server.operations.runner import Runner
@@ -79,7 +79,7 @@ def runner(served: Served) -> Runner:
 
 
 async def prepared(served: Served, query: str, by: Caller) -> Request:
-    request = await runner(served).prepare(Operation(query), by, Transport.WEBSOCKET)
+    request = await runner(served).prepare(GraphQLParams(query), by, Transport.WEBSOCKET)
     assert isinstance(request, Request)
     return request
 
@@ -99,7 +99,7 @@ def leave(*listeners: Heard) -> None:
 
 
 def groups(served: Served) -> int:
-    streams = runner(served)._streams
+    streams = runner(served)._subscriptions
     return len(streams._groups) + len(streams._own_groups)
 
 

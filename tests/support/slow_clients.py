@@ -191,7 +191,7 @@ async def serving(patience: Patience = PATIENT, time: Time | None = None, **capa
         config.http_protocol_class = lambda **given: made(**(given | {"_loop": time}))  # type: ignore[assignment]
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    server.lifespan.state.update(connections.told())
+    server.lifespan.state.update(connections.lifespan_state())
     await server.startup()
     running = Running(app, server, connections, time)
     try:

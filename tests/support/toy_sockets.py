@@ -324,7 +324,7 @@ async def serving(
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    server.lifespan.state.update(connections.told() if connections else {})
+    server.lifespan.state.update(connections.lifespan_state() if connections else {})
     await server.startup()
     yield Served(edge, server)
     server.servers[0].close()

@@ -11,7 +11,7 @@ from graphql import GraphQLField, Undefined, value_from_ast_untyped
 from graphql.language import ArgumentNode, DirectiveNode, ListValueNode, Node, ObjectValueNode, ValueNode, VariableNode
 
 
-class Given(NamedTuple):
+class EstimateInput(NamedTuple):
     """The input of an estimate: the variables, with their defaults, and the moment."""
 
     variables: Mapping[str, Any]
@@ -19,9 +19,9 @@ class Given(NamedTuple):
 
 
 # A number, or the function that computes it.
-Amount = float | Callable[[Given], float]
-Condition = Callable[[Given], bool] | None
-Values = dict[str, Any] | Callable[[Given], dict[str, Any]]
+Amount = float | Callable[[EstimateInput], float]
+Condition = Callable[[EstimateInput], bool] | None
+Values = dict[str, Any] | Callable[[EstimateInput], dict[str, Any]]
 
 
 def arguments_of(definition: GraphQLField, nodes: Iterable[ArgumentNode]) -> Values:
@@ -81,7 +81,7 @@ def condition_of(directives: Iterable[DirectiveNode]) -> Condition:
 
 
 def _said(value: ValueNode, wanted: bool) -> Condition:
-    def counts(given: Given) -> bool:
+    def counts(given: EstimateInput) -> bool:
         said = value_of(value, given.variables)
         return said is wanted or not isinstance(said, bool)
 
@@ -129,7 +129,7 @@ def times(factor: float, amount: Amount) -> Amount:
     return (lambda given: factor * amount(given)) if callable(amount) else factor * amount
 
 
-def _parted(amounts: Iterable[Amount]) -> tuple[list[float], list[Callable[[Given], float]]]:
+def _parted(amounts: Iterable[Amount]) -> tuple[list[float], list[Callable[[EstimateInput], float]]]:
     all_amounts = list(amounts)
     return (
         [amount for amount in all_amounts if not callable(amount)],

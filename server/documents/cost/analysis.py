@@ -30,7 +30,7 @@ from datastore.model.access_patterns import CostModel
 from server.documents.cost.amounts import (
     Amount,
     Condition,
-    Given,
+    EstimateInput,
     Values,
     arguments_of,
     both,
@@ -42,7 +42,7 @@ from server.documents.cost.amounts import (
     total,
     value_of,
 )
-from server.documents.cost.field_cost import Price
+from server.documents.cost.field_cost import FieldCost
 
 # A field, the type it is asked of (None for any), and when.
 _Part = tuple[str | None, FieldNode, Condition]
@@ -80,55 +80,55 @@ class TooManyValues(BadUserInput):
         )
 
 
-class Estimated(NamedTuple):
+class CostEstimate(NamedTuple):
     """The read units that an operation costs, and the values (fields, over all objects of lists) of its answer."""
 
     units: float
     values: float
 
 
-class Estimate:
+class CostFormula:
     """What one operation costs: `fixed` whatever its variables, or None where those matter."""
 
     def __init__(
         self, units: Amount, values: Amount, defaults: Mapping[str, Any], modelled: Sequence["Modelled"] = ()
     ) -> None:
         self.modelled = modelled
-        self.fixed = None if callable(units) or callable(values) else Estimated(units, values)
+        self.fixed = None if callable(units) or callable(values) else CostEstimate(units, values)
         self._units, self._values = units, values
         self._defaults = dict(defaults)
 
     async def load(self, variables: Mapping[str, Any], now: datetime) -> None:
         """Have the cost models read what they need for the first few fields that they estimate."""
-        given = Given({**self._defaults, **variables}, now)
+        given = EstimateInput({**self._defaults, **variables}, now)
         for model, values in self.modelled[:MOST_LOADED]:
             await model.load(values(given) if callable(values) else values, now)
 
-    def of(self, variables: Mapping[str, Any], now: datetime) -> Estimated:
+    def of(self, variables: Mapping[str, Any], now: datetime) -> CostEstimate:
         """The estimate with variables as they came: those of wrong types count like none."""
         if self.fixed is not None:
             return self.fixed
-        given = Given({**self._defaults, **variables}, now)
+        given = EstimateInput({**self._defaults, **variables}, now)
         units, values = self._units, self._values
-        return Estimated(units(given) if callable(units) else units, values(given) if callable(values) else values)
+        return CostEstimate(units(given) if callable(units) else units, values(given) if callable(values) else values)
 
 
-class Costs:
+class CostAnalysis:
     """Estimates for operations on a schema. `steps` counts the selections that were looked at, ever."""
 
     def __init__(self, schema: GraphQLSchema, models: Mapping[str, CostModel] | None = None) -> None:
         self.schema = schema
         self.models = models or {}
         self.steps = 0
-        self._prices: dict[int, Price] = {}
+        self._prices: dict[int, FieldCost] = {}
 
-    def price(self, field: GraphQLField) -> Price:
+    def field_cost(self, field: GraphQLField) -> FieldCost:
         known = self._prices.get(id(field))
         if known is None:
-            known = self._prices[id(field)] = Price(field)
+            known = self._prices[id(field)] = FieldCost(field)
         return known
 
-    def estimate(self, document: DocumentNode, operation: OperationDefinitionNode) -> Estimate:
+    def estimate(self, document: DocumentNode, operation: OperationDefinitionNode) -> CostFormula:
         """That of a valid operation."""
         defaults = {
             variable.variable.name.value: value_of(variable.default_value, {})
@@ -137,23 +137,23 @@ class Costs:
         }
         root = self.schema.get_root_type(operation.operation)
         sets = [operation.selection_set]
-        sums = _Sums(self, document)
-        units, values = sums.beneath(root, sets), _Values(self, document).beneath(root, sets)
-        return Estimate(units, values, defaults, sums.modelled)
+        sums = _CostBuilder(self, document)
+        units, values = sums.beneath(root, sets), _ValueCounter(self, document).beneath(root, sets)
+        return CostFormula(units, values, defaults, sums.modelled)
 
 
 @dataclass(slots=True)
-class _Asked:
+class _SelectedField:
     """One field of an object: every node that asks for it, and when it is asked for."""
 
     nodes: list[FieldNode]
     conditions: list[Condition]
 
 
-class _Sums:
+class _CostBuilder:
     """Makes the sums of one document. Each combination of selection sets is made one once."""
 
-    def __init__(self, costs: Costs, document: DocumentNode) -> None:
+    def __init__(self, costs: CostAnalysis, document: DocumentNode) -> None:
         self.modelled: list[Modelled] = []
         self._costs = costs
         self._schema = costs.schema
@@ -215,7 +215,7 @@ class _Sums:
             definition = kind.fields.get(field.nodes[0].name.value)
             if definition is None:
                 continue
-            price = self._costs.price(definition)
+            price = self._costs.field_cost(definition)
             amount = only_if(either(field.conditions), self._field(definition, price, field.nodes))
             # Parts of the parent's own item are read together.
             (own.setdefault(price.patterns, []) if price.own else amounts).append(amount)
@@ -229,7 +229,7 @@ class _Sums:
         condition = self._schema.get_type(on)
         return is_abstract_type(condition) and self._schema.is_sub_type(condition, kind)
 
-    def _field(self, definition: GraphQLField, price: Price, nodes: list[FieldNode]) -> Amount:
+    def _field(self, definition: GraphQLField, price: FieldCost, nodes: list[FieldNode]) -> Amount:
         named = get_named_type(definition.type)
         inner: Amount = 0.0
         if not is_leaf_type(named):
@@ -264,7 +264,7 @@ class _Sums:
         return total(amounts)
 
 
-class _Values(_Sums):
+class _ValueCounter(_CostBuilder):
     """Makes the sums of the values that an answer holds: each field of each object is one."""
 
     def _object(self, kind: GraphQLObjectType, asked: list[_Part]) -> Amount:
@@ -272,11 +272,11 @@ class _Values(_Sums):
         for field in _together(self._of_kind(kind, asked)).values():
             definition = kind.fields.get(field.nodes[0].name.value)
             if definition is not None:
-                price = self._costs.price(definition)
+                price = self._costs.field_cost(definition)
                 amounts.append(only_if(either(field.conditions), self._field(definition, price, field.nodes)))
         return total(amounts)
 
-    def _field(self, definition: GraphQLField, price: Price, nodes: list[FieldNode]) -> Amount:
+    def _field(self, definition: GraphQLField, price: FieldCost, nodes: list[FieldNode]) -> Amount:
         named = get_named_type(definition.type)
         inner: Amount = 0.0
         if not is_leaf_type(named):
@@ -288,48 +288,52 @@ class _Values(_Sums):
             return total([1.0, inner])
         values = arguments_of(definition, nodes[0].arguments or ())
 
-        def amount(given: Given) -> float:
+        def amount(given: EstimateInput) -> float:
             size = price.size(values(given) if callable(values) else values, given.now)
             return 1 + size * (inner(given) if callable(inner) else inner)
 
-        return amount if callable(values) or callable(inner) or price.moves else 1 + price.size(values, EVER) * inner
+        return (
+            amount
+            if callable(values) or callable(inner) or price.depends_on_time
+            else 1 + price.size(values, EVER) * inner
+        )
 
 
-def _together(asked: Iterable[_Part]) -> dict[str, _Asked]:
+def _together(asked: Iterable[_Part]) -> dict[str, _SelectedField]:
     """The fields by their names in the answer."""
-    fields: dict[str, _Asked] = {}
+    fields: dict[str, _SelectedField] = {}
     for _, node, when in asked:
-        one = fields.setdefault(node.alias.value if node.alias else node.name.value, _Asked([], []))
+        one = fields.setdefault(node.alias.value if node.alias else node.name.value, _SelectedField([], []))
         one.nodes.append(node)
         one.conditions.append(when)
     return fields
 
 
-def _priced(price: Price, values: Values, inner: Amount) -> Amount:
+def _priced(price: FieldCost, values: Values, inner: Amount) -> Amount:
     """The price of a field and, as many times as it holds objects, of what is beneath it."""
     if price.fixed:
         # Neither arguments nor the moment matter.
-        return total([price.once.units, times(price.once.size, inner)])
+        return total([price.fixed_cost.units, times(price.fixed_cost.size, inner)])
 
-    def amount(given: Given) -> float:
+    def amount(given: EstimateInput) -> float:
         measured = price.measure(values(given) if callable(values) else values, given.now)
         return measured.units + measured.size * (inner(given) if callable(inner) else inner)
 
     return amount
 
 
-def _modelled(model: CostModel, price: Price, values: Values, inner: Amount) -> Amount:
+def _modelled(model: CostModel, price: FieldCost, values: Values, inner: Amount) -> Amount:
     """Return the price of a field by its cost model; without statistics by its declaration, up to `most`."""
     priced = _priced(price, values, 0.0)
 
-    def amount(given: Given) -> float:
+    def amount(given: EstimateInput) -> float:
         arguments = values(given) if callable(values) else values
         units = model.units(arguments, given.now)
         own: float
         if units is None:
-            own = min(priced(given) if callable(priced) else priced, model.most + price.behind)
+            own = min(priced(given) if callable(priced) else priced, model.most + price.background_cost)
         else:
-            own = units + price.behind
+            own = units + price.background_cost
         return own + price.size(arguments, given.now) * (inner(given) if callable(inner) else inner)
 
     return amount

@@ -29,7 +29,7 @@ class Measured:
     size: float
 
 
-class Price:
+class FieldCost:
     """How a field is priced. `fixed` when no argument matters, `own` when it is a part of its parent's own item."""
 
     def __init__(self, field: GraphQLField) -> None:
@@ -43,9 +43,9 @@ class Price:
         self._distinct = tuple(distinct.values())
         self._extent: Extent = metadata.get("extent", NOT_SAID)
         self.model = self._extent.model
-        self.moves = callable(self._extent.size)  # the size depends on the time
+        self.depends_on_time = callable(self._extent.size)  # the size depends on the time
         self.at_hand = self._extent.at_hand
-        self.behind = WRITE_UNIT_COST * self._extent.behind
+        self.background_cost = WRITE_UNIT_COST * self._extent.behind
         self._is_list = is_list_type(get_nullable_type(field.type))
         self._lists = [name for name, argument in field.args.items() if _may_hold_list(argument.type)]
         self.fixed = not field.args or not (self.patterns or self._is_list or self.is_connection) or self._is_one(field)
@@ -64,7 +64,7 @@ class Price:
         return not counts and not any(callable(one) or isinstance(one, str) for one in said)
 
     @cached_property
-    def once(self) -> Measured:
+    def fixed_cost(self) -> Measured:
         """What it measures whatever the arguments, when it is `fixed`."""
         return self.measure({}, datetime.min.replace(tzinfo=UTC))
 

@@ -9,7 +9,7 @@ from graphql.utilities import separate_operations
 from server.documents.persisted.manifest import APOLLO, ManifestProblem, sha256_of
 
 
-def extracted(files: Mapping[str, str], *, by_name: bool = False) -> dict[str, Any]:
+def extract_manifest(files: Mapping[str, str], *, by_name: bool = False) -> dict[str, Any]:
     """A manifest in Apollo's form, of texts by the files' names: each operation with the fragments it uses.
 
     Fragments of one file may be used in all. Ids are the SHA-256 of the texts, or the operations' names (`by_name`).

@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from server.security.strict_json import decoded
+from server.security.strict_json import decode_json
 
 APOLLO = "apollo-persisted-query-manifest"
 LONGEST_ID = 256
@@ -52,7 +52,7 @@ def read_manifest(raw: bytes) -> dict[str, str]:
     in its version 1. An id that is a SHA-256, with or without `sha256:`, must be that of its text.
     """
     try:
-        content = decoded(raw, "it")
+        content = decode_json(raw, "it")
     except ValueError as error:
         raise ManifestProblem([str(error)]) from None
     if not isinstance(content, dict):

@@ -9,11 +9,11 @@ from datastore.model.identity import Role
 from datastore.model.log_redaction import without_emails
 from server.admission.budgets import OverBudget
 from server.admission.callers import Caller
-from server.documents.document_cache import Document, KnownText
+from server.documents.document_cache import Document, DocumentText
 from server.documents.persisted.automatic import AutomaticDocuments
 from server.documents.persisted.manifest import LONGEST_ID, is_hash, plain_id, sha256_of
 from server.documents.persisted.trusted import ManifestSource
-from server.documents.request import Operation
+from server.documents.request import GraphQLParams
 from server.documents.settings import DocumentsMode
 
 HASHES_TOLD = 10_000
@@ -39,7 +39,7 @@ class PersistedQueryNotSupported(DomainError):
         super().__init__("PersistedQueryNotSupported")
 
 
-class Named(NamedTuple):
+class DocumentReference(NamedTuple):
     """The id that an operation names, and whether it does so as Apollo's protocol has it."""
 
     document_id: str
@@ -70,44 +70,44 @@ class DocumentRegistry:
         self._told: OrderedDict[str, None] = OrderedDict()
         self.unregistered = 0
 
-    def plain(self, asked: Operation) -> KnownText | None:
+    def plain_text(self, params: GraphQLParams) -> DocumentText | None:
         """A text that comes without an id, where it does not matter whether it is registered: as most do."""
-        if self._asks or asked.query is None or asked.document_id is not None:
+        if self._asks or params.query is None or params.document_id is not None:
             return None
-        if asked.extensions and "persistedQuery" in asked.extensions:
+        if params.extensions and "persistedQuery" in params.extensions:
             return None
-        return KnownText(asked.query)
+        return DocumentText(params.query)
 
-    async def text_of(self, asked: Operation, caller: Caller) -> KnownText:
+    async def resolve(self, params: GraphQLParams, caller: Caller) -> DocumentText:
         """The text to execute.
 
         Raises `BadUserInput` for an id that is none or not that of the text beside it, `NotFound` for one that nothing
         is known by, `PersistedQueryNotFound` or `PersistedQueryNotSupported` for such a hash, and `Forbidden` for a
         text that is not registered where it has to be.
         """
-        named = _named(asked)
-        if asked.query is not None:
-            await self._check(named, asked.query, caller)
-            return KnownText(asked.query, await self._admit(asked.query, asked.name, caller))
+        named = _named(params)
+        if params.query is not None:
+            await self._check(named, params.query, caller)
+            return DocumentText(params.query, await self._admit(params.query, params.name, caller))
         if named is None:
             raise BadUserInput("Send a query, or the documentId of a known document.")
         trusted = await self._trusted(named.document_id, caller)
         if trusted is not None:
-            return KnownText(trusted, trusted=True)
-        return KnownText(await self._remembered(named, asked, caller))
+            return DocumentText(trusted, trusted=True)
+        return DocumentText(await self._remembered(named, params, caller))
 
-    async def accepted(self, asked: Operation, document: Document) -> None:
+    async def on_valid(self, params: GraphQLParams, document: Document) -> None:
         """Told that the text is a valid document: one that came with its hash is known by it from now on."""
-        if self._automatic is None or asked.query is None:
+        if self._automatic is None or params.query is None:
             return
-        named = _named(asked)
+        named = _named(params)
         if named is not None and named.automatic and is_hash(named.document_id):
             await self._automatic.add(named.document_id, document.text)
 
     async def _trusted(self, document_id: str, caller: Caller) -> str | None:
         return None if self._source is None else await self._source.text(document_id, caller)
 
-    async def _remembered(self, named: Named, asked: Operation, caller: Caller) -> str:
+    async def _remembered(self, named: DocumentReference, params: GraphQLParams, caller: Caller) -> str:
         if not named.automatic or self._mode is DocumentsMode.ENFORCE:
             raise NotFound("No document is known by this id.", field=_field(named))
         if self._automatic is None:
@@ -115,10 +115,10 @@ class DocumentRegistry:
         text = await self._automatic.text(named.document_id)
         if text is None:
             raise PersistedQueryNotFound
-        await self._admit(text, asked.name, caller)
+        await self._admit(text, params.name, caller)
         return text
 
-    async def _check(self, named: Named | None, text: str, caller: Caller) -> None:
+    async def _check(self, named: DocumentReference | None, text: str, caller: Caller) -> None:
         """An id beside a text has to be that text's. A name that nothing is known by passes; it is not looked at."""
         if named is None:
             return
@@ -139,7 +139,7 @@ class DocumentRegistry:
             return False
         if self._bypasses(caller):
             return False
-        if not await self._source.holds(text, caller):
+        if not await self._source.contains(text, caller):
             raise Forbidden("Only registered documents run here: send the documentId of one, or its exact text.")
         return True
 
@@ -150,7 +150,7 @@ class DocumentRegistry:
         """Count an operation that is not registered, and tell of its text once. Nothing fails for that."""
         assert self._source is not None
         try:
-            if await self._source.holds(text, caller):
+            if await self._source.contains(text, caller):
                 return
         except OverBudget:  # nor is it told: the caller is, in a moment
             return
@@ -167,27 +167,27 @@ class DocumentRegistry:
             _log.warning("A document that is not registered was sent: sha256 %s, operation %r", document_hash, shown)
 
 
-def names_document(asked: Operation) -> bool:
+def names_document(params: GraphQLParams) -> bool:
     """Whether it names its document by an id, and brings no text."""
-    return asked.query is None and _named(asked) is not None
+    return params.query is None and _named(params) is not None
 
 
-def names_hash(asked: Operation) -> bool:
+def names_hash(params: GraphQLParams) -> bool:
     """Whether that id is the SHA-256 of the text, for which it stands for ever."""
-    named = _named(asked)
+    named = _named(params)
     return named is not None and is_hash(named.document_id)
 
 
-def _named(asked: Operation) -> Named | None:
-    by_hash = _persisted_query((asked.extensions or {}).get("persistedQuery"))
-    if asked.document_id is None:
-        return None if by_hash is None else Named(by_hash, True)
-    if len(asked.document_id) > LONGEST_ID:
+def _named(params: GraphQLParams) -> DocumentReference | None:
+    by_hash = _persisted_query((params.extensions or {}).get("persistedQuery"))
+    if params.document_id is None:
+        return None if by_hash is None else DocumentReference(by_hash, True)
+    if len(params.document_id) > LONGEST_ID:
         raise BadUserInput(f"documentId may have at most {LONGEST_ID} characters.", field="documentId")
-    document_id = plain_id(asked.document_id)
+    document_id = plain_id(params.document_id)
     if by_hash not in (None, document_id):
         raise BadUserInput("documentId and extensions.persistedQuery name two documents.", field="documentId")
-    return Named(document_id, False)
+    return DocumentReference(document_id, False)
 
 
 def _persisted_query(extension: Any) -> str | None:
@@ -203,5 +203,5 @@ def _persisted_query(extension: Any) -> str | None:
     return found.lower() if is_hash(found.lower()) else found
 
 
-def _field(named: Named) -> str:
+def _field(named: DocumentReference) -> str:
     return "extensions.persistedQuery.sha256Hash" if named.automatic else "documentId"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from server.documents.persisted.redis import RedisTexts
 
 
-class KnownTexts:
+class PersistedDocuments:
     """`read` brings a text from the table, `clock` tells seconds; with a `redis_url` processes share automatic ones.
 
     Reading from the table is paid for from `budgets`, and `load` is how many are read at once.

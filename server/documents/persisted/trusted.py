@@ -36,11 +36,11 @@ class ManifestSource(Protocol):
         Where it has to be looked up the caller pays for that: `OverBudget` is raised where he cannot.
         """
 
-    async def holds(self, text: str, caller: Caller) -> bool:
+    async def contains(self, text: str, caller: Caller) -> bool:
         """Whether this is the text of one of them, to the letter. Raises the same."""
 
 
-def read_ready(documents: Documents, raw: bytes) -> dict[str, Document]:
+def prepare_manifest(documents: Documents, raw: bytes) -> dict[str, Document]:
     """The documents of a manifest by id, made ready. Raises `ManifestProblem`, which tells all that is wrong."""
     texts: Mapping[str, str]
     try:
@@ -84,7 +84,7 @@ class ManifestFile:
         """Read the file. Raises `Misconfigured` when it cannot be read, or one of its documents cannot be used."""
         try:
             self._seen = self._stamp()
-            ready = read_ready(self._documents, self._path.read_bytes())
+            ready = prepare_manifest(self._documents, self._path.read_bytes())
         except OSError as problem:
             raise Misconfigured(f"GATEWAY_DOCUMENTS: {self._path} cannot be read: {problem.strerror}.") from None
         except ManifestProblem as problem:
@@ -97,9 +97,11 @@ class ManifestFile:
         """Read it again whenever it changes. One that cannot be used is told of in the log; the old one stays."""
         while True:
             await asyncio.sleep(LOOK_EVERY_SECONDS)
-            await asyncio.to_thread(self.look)  # a thousand documents take a second, in which others are served
+            await asyncio.to_thread(
+                self.reload_if_changed
+            )  # a thousand documents take a second, in which others are served
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """Read it again if it has changed."""
         try:
             if self._stamp() == self._seen:
@@ -118,7 +120,7 @@ class ManifestFile:
     async def text(self, document_id: str, caller: Caller) -> str | None:
         return self._texts.get(document_id)
 
-    async def holds(self, text: str, caller: Caller) -> bool:
+    async def contains(self, text: str, caller: Caller) -> bool:
         return sha256_of(text) in self._texts
 
 
@@ -171,7 +173,7 @@ class DocumentTable:
             self._keep(document_id, kept.text)
             return kept.text
 
-    async def holds(self, text: str, caller: Caller) -> bool:
+    async def contains(self, text: str, caller: Caller) -> bool:
         return await self.text(sha256_of(text), caller) == text
 
     async def _read_once(self, document_id: str) -> str | None:
@@ -188,7 +190,7 @@ class DocumentTable:
             done.exception()  # looked at, also when whoever asked has left
 
     async def _fetch(self, document_id: str) -> str | None:
-        async with self._load.turn():
+        async with self._load.slot():
             text = await self._read(document_id)
         self._keep(document_id, text)
         return text

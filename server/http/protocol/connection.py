@@ -54,7 +54,7 @@ from server.http.protocol.request_head import (
     is_websocket_handshake,
     method_not_allowed,
 )
-from server.operations.outcome import encode, told_error
+from server.operations.outcome import encode, format_error
 
 # A client that sent something this recently may be sending the next request at this moment.
 QUIET_SECONDS = 1.0
@@ -100,7 +100,7 @@ class HttpProtocol(asyncio.Protocol):
         self.read_paused = self.write_paused = False
         self._config = config
         self._app_state = app_state
-        self._limits = Connections.of(app_state)
+        self._limits = Connections.from_state(app_state)
         self._patience = self._limits.patience
         self._parser = self._new_parser()
         self._state = HEAD
@@ -143,7 +143,7 @@ class HttpProtocol(asyncio.Protocol):
         }
         self._root_path = self._config.root_path.encode("ascii")
         try:
-            self._limits.take(self._address)
+            self._limits.acquire(self._address)
         except (Throttled, Unavailable) as full:
             self._reject(429 if isinstance(full, Throttled) else 503, full)
             return
@@ -169,7 +169,7 @@ class HttpProtocol(asyncio.Protocol):
         self._deadline = self._timer_due = inf
         self._connections.discard(self)
         if self._counted:
-            self._limits.leave(self._address)
+            self._limits.release(self._address)
         self._counted = False
 
     def data_received(self, data: bytes) -> None:
@@ -423,7 +423,7 @@ class HttpProtocol(asyncio.Protocol):
     @property
     def leaving(self) -> bool:
         """Whether every response is the last one of its connection."""
-        return self._shutting_down or self._limits.leaving
+        return self._shutting_down or self._limits.draining
 
     def shutdown(self) -> None:
         """Called by uvicorn, which accepts no more connections. A request that comes within a second is answered."""
@@ -552,7 +552,7 @@ def _size(headers: list[Header]) -> int:
 
 def _error_response(status: int, error: DomainError) -> tuple[bytes, bytes]:
     """The header lines and the body of a response with an error."""
-    body = encode({"errors": [told_error(error)]})
+    body = encode({"errors": [format_error(error)]})
     lines = b"content-type: application/json; charset=utf-8\r\ncontent-length: %d\r\n" % len(body)
     lines += lines_of(SECURITY_HEADERS)
     if status == 405:

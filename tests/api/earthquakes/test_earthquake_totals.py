@@ -96,9 +96,9 @@ async def test_ten_years_take_at_most_twenty_reads_and_cost_about_what_is_estima
     found = await statistics(served, by, start=start.isoformat(), end=end.isoformat())
 
     (report,) = served.reports
-    read = sum(call.units for call in report.latest)
+    read = sum(call.units for call in report.latest_calls)
     assert found["count"] == 3_661 * 300
-    assert len(report.latest) <= 20
+    assert len(report.latest_calls) <= 20
     assert read / 3 <= report.estimate - WRITE_UNIT_COST <= 3 * read
 
 

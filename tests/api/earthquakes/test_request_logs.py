@@ -163,7 +163,7 @@ class TestBudgets:
         read = sum(call.cost for call in answer.calls)
         logged = sum(log["resultCount"] is not None for log in await nodes(served)) * LOG_WRITE_UNITS * WRITE_UNIT_COST
         assert logged == 10
-        assert report.price == read + logged <= report.estimate
+        assert report.cost == read + logged <= report.estimate
         assert await remaining(served) == pytest.approx(2_500 - read - logged, abs=2)
 
     async def test_fields_that_are_refused_write_one_log_for_all(self, served: Served) -> None:

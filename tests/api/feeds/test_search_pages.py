@@ -287,8 +287,8 @@ async def test_a_search_is_charged_what_it_reads_and_its_estimate_is_near_it(wor
         answer = await world.ask(IDS, {"query": "word", "first": 25}, user=user)
         assert len(ids(answer)) == 25
         (report,) = world.reports
-        assert report.price == sum(units) + searches.SEARCH_UNITS
-        assert report.price <= report.estimate <= 3 * report.price
+        assert report.cost == sum(units) + searches.SEARCH_UNITS
+        assert report.cost <= report.estimate <= 3 * report.cost
 
 
 async def test_a_word_of_hidden_posts_costs_as_much_as_one_that_nobody_wrote(world: Served) -> None:
@@ -302,7 +302,7 @@ async def test_a_word_of_hidden_posts_costs_as_much_as_one_that_nobody_wrote(wor
             world.reports.clear()
             await world.ask(IDS, {"query": query, "first": 5}, user=user)
             (report,) = world.reports
-            costs.append((user, report.price, report.calls, report.withheld))
+            costs.append((user, report.cost, report.calls, report.withheld))
 
     assert costs[0] == costs[1] == (None, searches.SEARCH_UNITS, 0, 0)
     assert costs[2] == costs[3] == ("eve", searches.SEARCH_UNITS + 0.5, 1, 0)

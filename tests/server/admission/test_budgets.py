@@ -19,7 +19,7 @@ from server.admission.budgets import Allowance, Buckets, Budget, CallerBudgets, 
 from server.admission.callers import Caller, payer
 from server.admission.redis_budgets import CONNECTIONS, RedisBuckets
 from server.admission.settings import Capacity
-from server.documents.cost.analysis import Estimated
+from server.documents.cost.analysis import CostEstimate
 from server.documents.request import Stage
 from server.operations.request import LEAST_UNITS
 from server.settings import Settings
@@ -53,7 +53,7 @@ async def redis_buckets() -> AsyncIterator[Callable[..., RedisBuckets]]:
 
     probe = make()
     await probe.charge("probe", Budget(1, 1), 1)
-    if not probe.is_there:
+    if not probe.is_available:
         await probe.aclose()
         reason = f"Redis is needed at {REDIS}."
         if os.environ.get("REQUIRE_REDIS") == "1":
@@ -110,7 +110,7 @@ async def test_a_bucket_in_redis(redis_buckets: Callable[..., RedisBuckets], tak
     clock = Ticking()
     buckets = redis_buckets(clock=clock)
     await follow(buckets, clock, uuid.uuid4().hex, taken)
-    assert buckets.is_there
+    assert buckets.is_available
 
 
 async def most_at_once(buckets: list[Buckets], clock: Ticking) -> float:
@@ -154,7 +154,7 @@ async def test_full_buckets_are_not_kept() -> None:
 
 
 async def test_there_are_only_so_many_buckets() -> None:
-    buckets = LocalBuckets(Ticking(), most=10)
+    buckets = LocalBuckets(Ticking(), max_buckets=10)
     for number in range(1000):
         await buckets.charge(f"{number}", Budget(100, 10), 50)
     assert len(buckets) == 10
@@ -217,7 +217,7 @@ async def test_a_key_of_others_is_no_reason_to_leave_redis(redis_buckets: Callab
     await buckets._redis.set(key, "not a bucket", px=10_000)
     assert await buckets.charge(key, budget, 60) == about(True, 40)
     assert await buckets.charge(key, budget, 60) == about(False, 40)
-    assert buckets.is_there
+    assert buckets.is_available
     assert await buckets.charge(other, budget, 60) == (True, 40)
     assert await buckets._redis.exists(other)
 
@@ -241,10 +241,10 @@ def test_a_loop_that_is_held_up_is_no_fault_of_redis(monkeypatch: pytest.MonkeyP
         charging = [asyncio.create_task(buckets.charge(f"{number}", Budget(100, 1), 60)) for number in range(80)]
         loop.call_later(0.005, hold_up)
         assert await asyncio.gather(*charging) == [(True, 40)] * 80
-        assert buckets.is_there
+        assert buckets.is_available
         seconds = 0.11  # late by itself: it is given up
         assert await buckets.charge("late", Budget(100, 1), 60) == (True, 40)
-        assert not buckets.is_there
+        assert not buckets.is_available
         await buckets.aclose()
 
     in_virtual_time(work)
@@ -301,13 +301,13 @@ async def test_without_redis_budgets_count_in_the_process_until_it_is_back(
     asked = port.asked
     for _ in range(20):
         assert await buckets.charge("key", budget, 70) == about(False, 30)
-    assert not buckets.is_there
+    assert not buckets.is_available
     assert port.asked - asked <= 5, "nobody but the ping asks Redis"
 
     port.cut = False
     buckets._patience = 2.0
     async with asyncio.timeout(5):
-        while not buckets.is_there:  # noqa: ASYNC110 - it comes back by itself
+        while not buckets.is_available:  # noqa: ASYNC110 - it comes back by itself
             await asyncio.sleep(0.01)
     assert await buckets.charge("key", budget, 30) == (True, 10)
     await buckets.aclose()
@@ -330,7 +330,7 @@ async def test_a_connection_that_closes_as_it_is_made_is_no_redis() -> None:
     buckets._take = closed  # type: ignore[assignment]
 
     assert await buckets.charge("ada", Budget(10, 1), 4) == (True, 6.0)
-    assert not buckets.is_there
+    assert not buckets.is_available
     await buckets.aclose()
 
 
@@ -338,7 +338,7 @@ async def test_where_there_is_no_redis_nobody_is_refused() -> None:
     buckets = RedisBuckets("redis://127.0.0.1:1", retry_seconds=10)
     assert await buckets.charge("key", Budget(100, 10), 60) == (True, 40)
     assert await buckets.settle("key", Budget(100, 10), 60) == pytest.approx(-20, abs=1)
-    assert not buckets.is_there
+    assert not buckets.is_available
     await buckets.aclose()
 
 
@@ -525,12 +525,12 @@ async def test_what_a_subscription_paid_to_begin_is_given_back_once(
         return Allowance(2, -3, 1)
 
     monkeypatch.setattr(served.gateway.edge.admission.budgets, "settle", overdrawn)
-    monkeypatch.setattr(served.gateway.edge.documents, "estimate", lambda *_: Estimated(1.0, 1.0))
+    monkeypatch.setattr(served.gateway.edge.documents, "estimate", lambda *_: CostEstimate(1.0, 1.0))
     listener = await served.listen("subscription { sightingReported { reporter { reportTotal } } }", user="ada")
     await served.settle(BLIP)
     raw_put(served, foreign_sighting("0"))
     assert [(await listener.message())["type"] for _ in range(2)] == ["next", "error"]
     await until(lambda: bool(served.reports))
     (report,) = served.reports
-    assert (report.price, report.estimate) == (0.5, 1)
-    assert sum(settled) == pytest.approx(report.price + LEAST_UNITS - report.estimate)
+    assert (report.cost, report.estimate) == (0.5, 1)
+    assert sum(settled) == pytest.approx(report.cost + LEAST_UNITS - report.estimate)

@@ -10,7 +10,7 @@ from tests.support.virtual_time import in_virtual_time
 
 async def work(deadlines: Deadlines, seconds: float) -> str:
     try:
-        with deadlines.limited():
+        with deadlines.deadline():
             await asyncio.sleep(seconds)
     except TimeoutError:
         return "late"
@@ -56,9 +56,9 @@ def test_who_is_cancelled_in_the_moment_of_being_late_stays_cancelled() -> None:
 
 async def test_what_is_caught_within_is_no_timeout() -> None:
     deadlines = Deadlines(5)
-    with pytest.raises(ValueError, match="of its own"), deadlines.limited():
+    with pytest.raises(ValueError, match="of its own"), deadlines.deadline():
         raise ValueError("of its own")
-    with deadlines.limited():
+    with deadlines.deadline():
         try:
             async with asyncio.timeout(0.001):
                 await asyncio.sleep(5)

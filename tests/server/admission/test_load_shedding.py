@@ -33,7 +33,7 @@ async def working(load: LoadShedder, count: int) -> AsyncIterator[asyncio.Event]
     ended = asyncio.Event()
 
     async def work() -> None:
-        async with load.turn():
+        async with load.slot():
             await ended.wait()
 
     tasks = [asyncio.create_task(work()) for _ in range(count)]
@@ -53,7 +53,7 @@ async def test_as_many_wait_as_are_executed_and_no_more() -> None:
             load.check()
         assert refusal.value.extensions == {"code": "UNAVAILABLE", "retryAfter": 1, "retryable": True}
         with pytest.raises(Unavailable, match="The server executes 3 operations"):
-            async with load.turn():
+            async with load.slot():
                 raise AssertionError("it has no turn")
         ended.set()
         await until(lambda: not load.running)
@@ -65,10 +65,10 @@ async def test_nobody_waits_long() -> None:
     load = LoadShedder(1, queue_seconds=0.01)
     async with working(load, 1):
         with pytest.raises(Unavailable, match="none ended in time"):
-            async with load.turn():
+            async with load.slot():
                 raise AssertionError("it has no turn")
         assert (load.running, load.waiting) == (1, 0)
-    async with load.turn():
+    async with load.slot():
         assert load.running == 1
 
 
@@ -76,7 +76,7 @@ async def test_those_who_wait_come_before_those_who_come_later() -> None:
     load, order = LoadShedder(1, queue_seconds=60), list[str]()
 
     async def work(name: str) -> None:
-        async with load.turn():
+        async with load.slot():
             order.append(name)
             await asyncio.sleep(0)
 
@@ -92,33 +92,33 @@ async def test_those_who_wait_come_before_those_who_come_later() -> None:
 async def test_who_stops_waiting_leaves_no_trace() -> None:
     load = LoadShedder(1, queue_seconds=60)
     async with working(load, 2) as ended:
-        waiting = asyncio.create_task(load.turn().__aenter__())
+        waiting = asyncio.create_task(load.slot().__aenter__())
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         ended.set()
-    async with load.turn():
+    async with load.slot():
         pass
     assert (load.running, load.waiting) == (0, 0)
 
 
 async def test_a_loop_that_is_late_takes_nothing_on() -> None:
     load = LoadShedder(100, lag_seconds=0.5)
-    load.note(0.6)
+    load.record_lag(0.6)
     load.check()  # one large answer
     for _ in range(LATE_TURNS):
-        load.note(0.6)
+        load.record_lag(0.6)
     with pytest.raises(Unavailable, match="does not keep up"):
         load.check()
-    load.note(0.1)
+    load.record_lag(0.1)
     load.check()
 
 
 async def test_a_caller_has_turns_of_his_own() -> None:
-    load = LoadShedder(100, each=2, queue_seconds=0.01)
+    load = LoadShedder(100, per_caller=2, queue_seconds=0.01)
     ended = asyncio.Event()
 
     async def work(caller: str) -> str:
-        async with load.turn(caller):
+        async with load.slot(caller):
             await ended.wait()
         return caller
 
@@ -151,19 +151,19 @@ async def test_a_caller_has_turns_of_his_own() -> None:
 
 async def test_places() -> None:
     places = KeyedQuota("things", 3, 2)
-    places.take("a")
-    with places.taken("a"):
+    places.acquire("a")
+    with places.holding("a"):
         with pytest.raises(Throttled, match="A caller may have 2 things at once"):
-            places.take("a")
-        places.take("b")
+            places.acquire("a")
+        places.acquire("b")
         with pytest.raises(Unavailable, match="All 3 things of this server are taken"):
-            places.take("c")
-    places.move("b", "a")
-    places.take("c")
+            places.acquire("c")
+    places.transfer("b", "a")
+    places.acquire("c")
     with pytest.raises(Throttled):
-        places.move("c", "a")
+        places.transfer("c", "a")
     for key in "aac":
-        places.leave(key)
+        places.release(key)
     assert (places.total, len(places._taken)) == (0, 0)
 
 

@@ -30,8 +30,8 @@ async def test_tasks_that_work_long_are_spread_over_turns_of_the_loop() -> None:
     async def work() -> None:
         nonlocal done
         if slices.is_used_up:
-            await slices.turn()
-        with slices.used():
+            await slices.wait_for_slice()
+        with slices.measure():
             clock.now += 0.015
         done += 1
 
@@ -49,12 +49,12 @@ async def test_the_time_of_work_that_fails_counts() -> None:
     clock = Working()
     slices = TimeSlices(0.02, clock)
 
-    with suppress(ValueError), slices.used():
+    with suppress(ValueError), slices.measure():
         clock.now += 0.05
         raise ValueError
 
     assert slices.is_used_up
-    await slices.turn()
+    await slices.wait_for_slice()
     assert not slices.is_used_up
 
 
@@ -63,7 +63,7 @@ async def test_events_for_many_subscribers_are_made_in_several_turns(
 ) -> None:
     made_in_this_turn = most_in_a_turn = 0
     loop = asyncio.get_running_loop()
-    original = TimeSlices.used
+    original = TimeSlices.measure
 
     def used(slices: TimeSlices) -> AbstractContextManager[None]:
         nonlocal made_in_this_turn
@@ -79,7 +79,7 @@ async def test_events_for_many_subscribers_are_made_in_several_turns(
     listeners = [await served.listen(f"subscription {{sightingReported {{c{number}: area}}}}") for number in range(8)]
     await served.settle(BLIP)
     monkeypatch.setattr(served.gateway.edge.runner._slices, "_seconds", 1e-9)  # each event uses up its turn
-    monkeypatch.setattr(TimeSlices, "used", used)
+    monkeypatch.setattr(TimeSlices, "measure", used)
     loop.call_soon(count)
     raw_put(served, foreign_sighting("0"))
     events = [await listener.message() for listener in listeners]

@@ -120,7 +120,7 @@ async def test_a_document_that_is_known_outlasts_too_many_look_ups() -> None:
             await stalled.wait()
         return AREAS
 
-    table = DocumentTable(read, lambda: now, load=LoadShedder(1, what="documents to look up", queue_seconds=0))
+    table = DocumentTable(read, lambda: now, load=LoadShedder(1, noun="documents to look up", queue_seconds=0))
     assert await table.text("areas", ANYBODY) == AREAS
     waiting = asyncio.create_task(table.text("other", ANYBODY))
     await asyncio.sleep(0)

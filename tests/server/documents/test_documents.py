@@ -16,10 +16,10 @@ from datastore.model.log_redaction import without_emails
 from server.documents import document_cache as prepared
 from server.documents.cost.introspection import Sizes
 from server.documents.document_cache import DocumentRejected, Documents
-from server.documents.limits import DocumentCounts, DocumentLimits, for_trusted
+from server.documents.limits import DocumentCounts, DocumentLimits, trusted_limits
 from server.documents.settings import DocumentSettings, document_settings
 from server.http.graphiql import examples
-from server.operations.outcome import described
+from server.operations.outcome import format_errors
 from server.settings import Settings
 from tests.support.served import SECRET, Served
 from tests.support.store_engines import ROOT, free_port
@@ -58,7 +58,7 @@ def documents() -> Documents:
 def refusal(documents: Documents, text: str) -> dict[str, Any]:
     with pytest.raises(DocumentRejected) as rejected:
         documents.prepare(text)
-    return described(rejected.value.errors)[0]
+    return format_errors(rejected.value.errors)[0]
 
 
 @pytest.mark.parametrize(("measure", "text", "limit", "found"), TOO_MUCH[:-1], ids=[one[0] for one in TOO_MUCH[:-1]])
@@ -82,8 +82,8 @@ def test_fields_that_fragments_multiply_are_counted_without_being_visited_again(
         parse(f'{{user(id: "a") {{...F0}}}}{levels}fragment F30 on User {{name}}'), Sizes(api.build()._schema)
     )
 
-    assert counts.found["fields"] > 2**30
-    assert counts.visited == counts.found["selections"] == 2 + 30 * 8 + 1
+    assert counts.counts["fields"] > 2**30
+    assert counts.visited == counts.counts["selections"] == 2 + 30 * 8 + 1
 
 
 def test_a_cycle_of_fragments_is_told_as_such(documents: Documents) -> None:
@@ -174,7 +174,7 @@ def test_no_less_introspection_is_expected_than_is_answered(text: str) -> None:
     result = graphql_sync(schema, text)
     assert result.errors is None
 
-    assert DocumentCounts(parse(text), Sizes(schema)).found["introspection_values"] >= values_in(result.data) - 1
+    assert DocumentCounts(parse(text), Sizes(schema)).counts["introspection_values"] >= values_in(result.data) - 1
 
 
 class TestIntrospectionOff:
@@ -263,7 +263,7 @@ def told_by(documents: Documents, text: str) -> Callable[[], object]:
         try:
             return documents.check(text).operations[0].estimate({})
         except DocumentRejected as rejected:
-            return described(rejected.errors)
+            return format_errors(rejected.errors)
 
     return tell
 
@@ -341,7 +341,7 @@ def test_limits_are_set_by_their_names_and_trusted_documents_have_ten_times_as_m
     limits = document_settings({"GATEWAY_DOCUMENT_LIMITS": "tokens=2000, rootFields = 80,depth=40"}).limits
 
     assert limits == replace(DocumentLimits(), tokens=2000, root_fields=80, depth=40)
-    larger = for_trusted(limits)
+    larger = trusted_limits(limits)
     assert (larger.tokens, larger.root_fields, larger.aliases) == (20_000, 800, 1_000)
     assert (larger.depth, larger.characters) == (40, 250_000)
     assert larger.introspection_fields == limits.introspection_fields
@@ -371,7 +371,7 @@ def test_what_is_too_much_for_strangers_is_not_for_trusted_documents(measure: st
         try:
             prepared.prepare(text, trusted=trusted)
         except DocumentRejected as rejected:  # also for what is wrong otherwise
-            return described(rejected.errors)[0]["extensions"].get("measure")
+            return format_errors(rejected.errors)[0]["extensions"].get("measure")
         return None
 
     found = [exceeded(trusted=False), exceeded(trusted=True), exceeded(trusted=False)]

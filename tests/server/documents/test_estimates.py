@@ -83,12 +83,12 @@ def test_an_operation_costs_what_its_patterns_read(text: str, units: float) -> N
 def test_what_is_fixed_costs_the_same_whatever_its_arguments() -> None:
     kinds = [kind for kind in DOCUMENTS.schema.type_map.values() if isinstance(kind, GraphQLObjectType)]
     fields = [field for kind in kinds for field in kind.fields.values() if field.args]
-    fixed = [(field, price) for field in fields if (price := DOCUMENTS.costs.price(field)).fixed]
+    fixed = [(field, price) for field in fields if (price := DOCUMENTS.costs.field_cost(field)).fixed]
 
     assert any(price.patterns for _, price in fixed)
     for field, price in fixed:
         for given in (True, 7, "a", ["a"] * 9, {"of": ["a"] * 9}):
-            assert price.measure(dict.fromkeys(field.args, given), NOON) == price.once
+            assert price.measure(dict.fromkeys(field.args, given), NOON) == price.fixed_cost
 
 
 def test_variables_and_their_defaults_count() -> None:
@@ -198,12 +198,12 @@ def readers() -> list[tuple[str, str, GraphQLField]]:
     """All fields with access patterns that read, with their types."""
     kinds = [kind for kind in DOCUMENTS.schema.type_map.values() if isinstance(kind, GraphQLObjectType)]
     fields = [(kind.name, name, field) for kind in kinds for name, field in kind.fields.items()]
-    priced = [(*one, DOCUMENTS.costs.price(one[2])) for one in fields]
+    priced = [(*one, DOCUMENTS.costs.field_cost(one[2])) for one in fields]
     return [one[:3] for one in priced if any(pattern.reads or pattern.writes for pattern in one[3].patterns)]
 
 
 def test_every_field_that_reads_or_writes_has_a_price() -> None:
-    found = {f"{kind}.{name}": DOCUMENTS.costs.price(field).measure({}, NOON) for kind, name, field in readers()}
+    found = {f"{kind}.{name}": DOCUMENTS.costs.field_cost(field).measure({}, NOON) for kind, name, field in readers()}
 
     assert len(found) > 100
     assert {name: measured for name, measured in found.items() if measured.units < 0.5 or measured.size < 1} == {}
@@ -215,18 +215,18 @@ def test_larger_pages_never_cost_less(argument: str) -> None:
     assert fields
 
     for field in fields:
-        price = DOCUMENTS.costs.price(field)
+        price = DOCUMENTS.costs.field_cost(field)
         measured = [price.measure({argument: size}, NOON) for size in (1, 2, 4, 8, 16, 32, 64, 100)]
         assert [one.size for one in measured] == [1, 2, 4, 8, 16, 32, 64, 100]
         assert [one.units for one in measured] == sorted(one.units for one in measured)
 
 
 def test_longer_lists_of_arguments_never_cost_less() -> None:
-    fields = [(name, field) for _, name, field in readers() if DOCUMENTS.costs.price(field)._lists]
+    fields = [(name, field) for _, name, field in readers() if DOCUMENTS.costs.field_cost(field)._lists]
     assert {"matches", "nodes", "syncTeams", "syncFixtures", "logEvent", "trending"} <= {name for name, _ in fields}
 
     for _, field in fields:
-        price = DOCUMENTS.costs.price(field)
+        price = DOCUMENTS.costs.field_cost(field)
         (argument,) = price._lists
         units = [price.measure({argument: ["a"] * length}, NOON).units for length in (1, 2, 4, 8, 16, 32, 64, 100)]
         assert units == sorted(units)
@@ -313,8 +313,8 @@ async def _told(served: Served, text: str, role: Role) -> tuple[float, float]:
     assert answer.errors is None, answer.errors
     (report,) = served.reports
     logged = WRITE_UNIT_COST * text.count("earthquakes(")
-    assert report.price == sum(call.cost for call in answer.calls) + logged
-    return report.estimate, report.price
+    assert report.cost == sum(call.cost for call in answer.calls) + logged
+    return report.estimate, report.cost
 
 
 def test_writes_count_as_they_are_paid() -> None:

@@ -14,7 +14,7 @@ from graphql.validation import (
 import schema as api
 from server.documents.limits import DocumentLimits
 from server.documents.overlapping_fields import OverlapCheck, TooComplex
-from server.documents.validation import invalid
+from server.documents.validation import validation_errors
 from tests.support import random_documents
 
 SCHEMA = build_schema(random_documents.SCHEMA)
@@ -50,7 +50,7 @@ def test_whole_documents_are_valid_where_the_reference_finds_them_valid() -> Non
         document = parse(text)
         expected = validate(SCHEMA, document, specified_rules)
 
-        found = invalid(SCHEMA, document, text, DocumentLimits(merging=UNBOUNDED), suggesting=True)
+        found = validation_errors(SCHEMA, document, text, DocumentLimits(merging=UNBOUNDED), suggesting=True)
 
         assert bool(found) == bool(expected), text
         valid += not expected

@@ -299,17 +299,17 @@ async def test_a_changed_file_is_read_again_and_a_broken_one_is_not(
     assert "Cannot query field 'nothing'" in caplog.text
 
     caplog.clear()
-    source.look()
+    source.reload_if_changed()
     assert caplog.text == ""  # it was told once
 
     path.unlink()
-    source.look()
+    source.reload_if_changed()
     assert "its documents stay as they were" in caplog.text
 
     _write(path, {"categories": CATEGORIES})
-    source.look()
+    source.reload_if_changed()
     assert (await source.text("areas", ANYBODY), await source.text("categories", ANYBODY)) == (None, CATEGORIES)
-    assert (await source.holds(AREAS, ANYBODY), await source.holds(CATEGORIES, ANYBODY)) == (False, True)
+    assert (await source.contains(AREAS, ANYBODY), await source.contains(CATEGORIES, ANYBODY)) == (False, True)
 
 
 def _write(path: Path, content: Any) -> Path:

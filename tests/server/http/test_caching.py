@@ -219,8 +219,8 @@ def test_an_answer_is_as_short_lived_as_its_shortest_lived_field(
 ) -> None:
     operation = documents.prepare(text).operation(None)
 
-    assert ages.of(operation) == expected
-    assert ages.of(operation) == expected  # looked up once
+    assert ages.max_age(operation) == expected
+    assert ages.max_age(operation) == expected  # looked up once
 
 
 def test_a_field_of_an_interface_is_as_short_lived_as_that_of_any_type_that_has_it() -> None:
@@ -248,7 +248,7 @@ def test_a_field_of_an_interface_is_as_short_lived_as_that_of_any_type_that_has_
     ages = CacheControl(documents.schema)
 
     def age(text: str) -> int:
-        return ages.of(documents.prepare(text).operation(None))
+        return ages.max_age(documents.prepare(text).operation(None))
 
     assert [age(text) for text in ("{ animal { name } }", "{ animal { ... on Cat { name } } }")] == [10, 20]
     assert age("{ animal { __typename } }") == 30

@@ -156,7 +156,7 @@ class TestBudgets:
         await until(lambda: bool(served.reports))
         (report,) = served.reports
         assert report.codes == ["CANCELLED"]
-        assert report.price < report.estimate
+        assert report.cost < report.estimate
         assert await remaining(served, "ada") == pytest.approx(BUDGET.budget_units - report.estimate, abs=2)
 
     async def test_a_subscriber_who_leaves_at_the_start(self, served: Served, proxy: Proxy) -> None:

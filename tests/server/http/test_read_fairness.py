@@ -87,13 +87,13 @@ async def test_what_had_to_wait_is_read_in_its_order(caplog: pytest.LogCaptureFi
 
 async def test_a_hundred_subscriptions_at_once_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     waits: list[float] = []
-    paced = TokenBucket.wait
+    paced = TokenBucket.take
 
     def wait(self: TokenBucket, count: int) -> float:
         waits.append(paced(self, count))
         return waits[-1]
 
-    monkeypatch.setattr(TokenBucket, "wait", wait)
+    monkeypatch.setattr(TokenBucket, "take", wait)
     async with serving(limits=SocketLimits(), connections=Connections()) as edge, edge.ready() as peer:
         for n in range(100):
             await peer.subscribe(str(n), LISTEN)
@@ -111,13 +111,13 @@ async def pong(peer: Peer) -> Any:
 def test_a_pace() -> None:
     now = 0.0
     paced = TokenBucket(RateLimit(10, 2), lambda: now)
-    assert paced.wait(10) == 0
-    assert paced.wait(3) == 1.5
+    assert paced.take(10) == 0
+    assert paced.take(3) == 1.5
     now = 1.5
-    assert paced.wait(0) == 0
+    assert paced.take(0) == 0
     now = 1000
-    assert paced.wait(12) == 1
-    assert TokenBucket(RateLimit(), lambda: now).wait(10**9) == 0
+    assert paced.take(12) == 1
+    assert TokenBucket(RateLimit(), lambda: now).take(10**9) == 0
 
 
 async def test_turns_go_round_and_survive_one_that_fails() -> None:
@@ -133,13 +133,13 @@ async def test_turns_go_round_and_survive_one_that_fails() -> None:
                 take(name, again - 1)
             return 10
 
-        turns.ask(read)
+        turns.enqueue(read)
 
     def fail(_most: int) -> int:
         raise OSError("it is broken")
 
     take("a", 2)
-    turns.ask(fail)
+    turns.enqueue(fail)
     take("b", 1)
     await until(lambda: len(order) == 5)
     assert "".join(order) == "ababa"

@@ -135,7 +135,7 @@ async def streams(send_timeout: float = AT_LAST) -> AsyncIterator[Plain]:
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    server.lifespan.state.update(Connections(patience=Patience(silent_seconds=send_timeout)).told())
+    server.lifespan.state.update(Connections(patience=Patience(silent_seconds=send_timeout)).lifespan_state())
     await server.startup()
     reader = OverEvents(server.servers[0].sockets[0].getsockname()[1])
     await reader.connect()

@@ -25,13 +25,13 @@ from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.identity import Role
 from server.admission.callers import Caller
 from server.documents.persisted.manifest import sha256_of
-from server.documents.request import Operation
+from server.documents.request import GraphQLParams
 from server.observability import operation_log
 from server.observability.operation_log import JsonLines
 from server.observability.operation_metrics import OperationMetrics
-from server.observability.tracing import OperationTracing, exporting
+from server.observability.tracing import OperationTracing, otlp_tracing
 from server.operations.outcome import failure
-from server.operations.report import LONGEST_ASKED_ID, MOST_ERROR_IDS, Report
+from server.operations.report import MAX_ERROR_IDS, MAX_REQUESTED_ID, Report
 from server.operations.request import Transport
 from server.settings import Misconfigured, Settings, from_environment
 from tests.support.served import Served, call_name
@@ -77,7 +77,7 @@ def spans(served: Served) -> InMemorySpanExporter:
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     prefix = served.gateway.open_store()._prefix
-    served.gateway.edge.runner.accounts.tracing = OperationTracing(provider, prefix)
+    served.gateway.edge.runner.billing.tracing = OperationTracing(provider, prefix)
     return exporter
 
 
@@ -131,7 +131,7 @@ async def test_what_was_refused_can_be_told_apart(served: Served, lines: Lines) 
             assert "errors" in await response.json()
     invalid, named, by_hash, malformed, ambiguous = lines.told
     assert (invalid["document"], "documentId" in invalid) == (sha256_of("{ nope }")[:16], False)
-    assert len(named["documentId"]) == LONGEST_ASKED_ID
+    assert len(named["documentId"]) == MAX_REQUESTED_ID
     assert " asks?for xxx" in named["documentId"]
     assert "ada" not in named["documentId"]
     assert (by_hash["documentId"], by_hash["codes"]) == (unknown, ["PERSISTED_QUERY_NOT_FOUND"])
@@ -172,7 +172,7 @@ async def test_what_breaks_an_operation_is_no_success(
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("broken inside")
 
-    monkeypatch.setattr("server.operations.runner.executed", fail)
+    monkeypatch.setattr("server.operations.runner.execute_operation", fail)
     assert (await served.ask(QUAKES)).codes == ["INTERNAL"]
     assert lines.told[0]["codes"] == ["INTERNAL"]
     labels = (("code", "INTERNAL"), ("field", "earthquakes"), ("transport", "http"), ("type", "query"))
@@ -183,12 +183,12 @@ async def test_what_breaks_an_operation_is_no_success(
 
 def test_what_is_kept_of_errors_is_bounded() -> None:
     """A subscription may fail at each event, and never end."""
-    report = Report(Operation("subscription { a }", None), Caller(None), Transport.WEBSOCKET)
-    for number in range(3 * MOST_ERROR_IDS):
+    report = Report(GraphQLParams("subscription { a }", None), Caller(None), Transport.WEBSOCKET)
+    for number in range(3 * MAX_ERROR_IDS):
         for error in (ValueError(f"{number}"), NotFound("x")):
             report.add(failure(GraphQLError("x", original_error=error)))
     assert report.codes == ["INTERNAL", "NOT_FOUND"]
-    assert len(report.error_ids) == MOST_ERROR_IDS
+    assert len(report.error_ids) == MAX_ERROR_IDS
 
 
 async def test_a_subscription_has_one_line_when_it_is_over(served: Served, lines: Lines) -> None:
@@ -271,7 +271,7 @@ async def test_figures_of_operations_and_calls(served: Served) -> None:
 def test_in_which_order_a_batch_asks_for_tables_makes_no_figures_of_its_own() -> None:
     metrics = OperationMetrics(CollectorRegistry(), "p-")
     for tables in permutations(["p-feed", "p-teams", "p-leagues"]):
-        metrics.call(Call("BatchGetItem", PreparedRequest(b"", tables)))
+        metrics.observe_call(Call("BatchGetItem", PreparedRequest(b"", tables)))
     assert len(metrics._of_calls) == 1
 
 
@@ -313,10 +313,10 @@ async def test_what_is_refused_below_the_endpoints_is_counted(served: Served) ->
         assert await answered(served, sent) == status
     admission = served.gateway.edge.admission
     for places in (admission.websockets, admission.connections._quota):
-        places.most = 1
+        places.limit = 1
         places.add("others")
         assert await answered(served, f"{opening}\r\n") == 503
-        places.most = 0
+        places.limit = 0
     told = await figures(served, authorization="Bearer a-token-for-figures-only")
     counted = {labels: value for (name, labels), value in told.items() if name == "gateway_http_refusals_total"}
     bad = "BAD_USER_INPUT"
@@ -438,7 +438,7 @@ async def test_a_span_for_the_operation_and_one_for_each_call(
     async with served.http.post(f"{served.url}/graphql", json={"query": QUAKES}, headers=headers) as response:
         assert response.status == 200
     found = by_name(spans)
-    calls = served.reports[-1].latest
+    calls = served.reports[-1].latest_calls
     assert {name: len(those) for name, those in found.items()} == {
         "graphql query": 1,
         **Counter(f"DynamoDB.{call.operation}" for call in calls),
@@ -510,8 +510,8 @@ async def test_spans_reach_a_collector(
 ) -> None:
     url, received = collector
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
-    tracing = exporting()
-    served.gateway.edge.runner.accounts.tracing = tracing
+    tracing = otlp_tracing()
+    served.gateway.edge.runner.billing.tracing = tracing
     await served.ask(QUAKES)
     await asyncio.to_thread(tracing.close)
     (resource,) = (await received.get()).resource_spans

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 
 import server.observability.operation_metrics  # noqa: F401 - switches series of creation times off
-from server.observability.counters import Counts, Spreads
+from server.observability.counters import CounterFamily, HistogramFamily
 
 BOUNDS = (0.5, 1.0, 10.0)
 LABELS = st.tuples(st.sampled_from(["a", 'b "quoted"\n\\']), st.sampled_from(["x", ""]))
@@ -16,8 +16,8 @@ VALUES = st.one_of(st.sampled_from([0.0, *BOUNDS]), st.floats(0, 1e6))
 @given(st.lists(st.tuples(LABELS, VALUES)))
 def test_figures_are_told_as_prometheus_client_tells_its_own(seen: list[tuple[tuple[str, str], float]]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
-    count = Counts(ours, "seen", "What was seen.", ("kind", "other"))
-    spread = Spreads(ours, "size", "How large.", BOUNDS, ("kind", "other"))
+    count = CounterFamily(ours, "seen", "What was seen.", ("kind", "other"))
+    spread = HistogramFamily(ours, "size", "How large.", BOUNDS, ("kind", "other"))
     their_count = Counter("seen", "What was seen.", ("kind", "other"), registry=theirs)
     their_spread = Histogram("size", "How large.", ("kind", "other"), buckets=BOUNDS, registry=theirs)
     for labels, value in seen:

@@ -16,7 +16,7 @@ from server.admission.budgets import Allowance
 from server.admission.callers import Caller
 from server.admission.quotas import KeyedQuota
 from server.admission.settings import Capacity
-from server.documents.request import Operation
+from server.documents.request import GraphQLParams
 from server.documents.variables import characters_in
 from server.http.body import Bodies
 from server.http.headers import Headers
@@ -62,7 +62,9 @@ def wide(names: int) -> str:
 
 
 async def prepared(served: Served, text: str, variables: dict[str, Any] | None = None, **more: Any) -> Request:
-    request = await served.gateway.edge.runner.prepare(Operation(text, variables, **more), Caller(None), Transport.HTTP)
+    request = await served.gateway.edge.runner.prepare(
+        GraphQLParams(text, variables, **more), Caller(None), Transport.HTTP
+    )
     assert isinstance(request, Request)
     return request
 
@@ -91,7 +93,7 @@ async def test_values_are_counted_by_the_sizes_of_pages_and_lists(
 ) -> None:
     text = text.replace("sightings(first", 'sightings(area: "Harbor", first')
 
-    assert (await prepared(served, text, variables)).values == values
+    assert (await prepared(served, text, variables)).max_values == values
 
 
 async def test_an_answer_of_too_many_values_is_refused_before_anything_is_read(served: Served) -> None:
@@ -111,8 +113,8 @@ async def test_an_answer_of_too_many_values_is_refused_before_anything_is_read(s
 async def test_values_are_charged_in_advance(served: Served) -> None:
     request = await prepared(served, pages(10), {"n": 100})
 
-    assert request.values / VALUES_PER_UNIT > request.least
-    assert request.charged >= request.values / VALUES_PER_UNIT
+    assert request.max_values / VALUES_PER_UNIT > request.min_units
+    assert request.charged >= request.max_values / VALUES_PER_UNIT
 
 
 # --- Bytes ------------------------------------------------------------------------------------------------------------
@@ -229,8 +231,8 @@ async def test_a_subscription_keeps_the_variables_that_it_declares_and_no_extens
 
     request = await prepared(served, text, variables, extensions={"other": "x" * 100_000})
 
-    assert request.asked.variables == {"area": "Harbor"}
-    assert request.asked.extensions is None
+    assert request.params.variables == {"area": "Harbor"}
+    assert request.params.extensions is None
 
 
 def test_characters_of_variables_are_counted_in_names_lists_and_objects() -> None:
@@ -248,7 +250,7 @@ def test_characters_of_variables_are_counted_in_names_lists_and_objects() -> Non
 async def test_a_large_subscription_takes_more_places(
     served: Served, monkeypatch: pytest.MonkeyPatch, large: str
 ) -> None:
-    monkeypatch.setattr(served.gateway.edge.runner._streams, "_places", KeyedQuota("subscriptions", 100, 4))
+    monkeypatch.setattr(served.gateway.edge.runner._subscriptions, "_places", KeyedQuota("subscriptions", 100, 4))
     first = await served.listen(large, user="ada")
     second = await served.listen("subscription {sightingReported {area}}", user="ada")
     refused = await second.message()
@@ -261,15 +263,15 @@ async def test_a_large_subscription_takes_more_places(
 def test_places_are_taken_and_given_back_in_their_number() -> None:
     places = KeyedQuota("places", 10, 6)
 
-    places.take("a", 6)
+    places.acquire("a", 6)
     with pytest.raises(Throttled):
-        places.take("a")
+        places.acquire("a")
     with pytest.raises(Unavailable):
-        places.take("b", 5)
-    places.take("b", 4)
-    places.leave("a", 6)
+        places.acquire("b", 5)
+    places.acquire("b", 4)
+    places.release("a", 6)
 
-    assert (places.total, places.of("a"), places.of("b")) == (4, 0, 4)
+    assert (places.total, places.held_by("a"), places.held_by("b")) == (4, 0, 4)
 
 
 # --- Bodies -----------------------------------------------------------------------------------------------------------

@@ -84,7 +84,7 @@ async def send(
     asked = {"query": query, "variables": variables, **body}
     async with served.http.post(f"{served.url}/graphql", json=asked, headers=headers) as response:
         content = await response.read()
-    made = sorted(call_name(call) for report in served.reports for call in report.latest)
+    made = sorted(call_name(call) for report in served.reports for call in report.latest_calls)
     return Got(response.status, content, dict(response.headers), made)
 
 
@@ -299,13 +299,13 @@ async def test_a_replay_is_not_paid_for_as_if_it_was_executed(served: Served) ->
     unkept = left(await send(served, None))
     (report,) = served.reports
     # Writes cost more than reads, as in the estimate.
-    assert report.price > report.units
-    assert unkept == round(1000 - report.price)
+    assert report.cost > report.units
+    assert unkept == round(1000 - report.cost)
     first = left(await send(served, "k1"))
     assert first < unkept
     # The put that fails on its condition is billed by what is kept, and reported by nobody: here a write unit.
     assert left(await send(served, "k1")) == first - WRITE_UNIT_COST
-    assert (served.reports[-1].units, served.reports[-1].price) == (0, WRITE_UNIT_COST)
+    assert (served.reports[-1].units, served.reports[-1].cost) == (0, WRITE_UNIT_COST)
     assert left(await send(served, "k2")) < first
 
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from datastore.errors import Unauthenticated
 from datastore.model.identity import Identity, Role
-from server.security.jwt import MAX_TOKEN_BYTES, Tokens, TokenSettings, bearer
+from server.security.jwt import MAX_TOKEN_BYTES, Tokens, TokenSettings, bearer_token
 from tests.support.issuers import NOW, RSA_ONE, SECRET, Clock, hashed, published, raw, signed
 
 
@@ -379,12 +379,12 @@ async def test_without_settings_no_token_is_good() -> None:
 
 
 def test_bearer() -> None:
-    assert bearer(None) is None
-    assert bearer("") is None
-    assert bearer("bEaReR  abc ") == "abc"
+    assert bearer_token(None) is None
+    assert bearer_token("") is None
+    assert bearer_token("bEaReR  abc ") == "abc"
     for wrong in ("Basic abc", "Bearer", "Bearer ", "abc", "Bearer a b", "Bearer a, Bearer b", "Bearer é", "Bearer\ta"):
         with pytest.raises(Unauthenticated, match="Bearer <token>"):
-            bearer(wrong)
+            bearer_token(wrong)
 
 
 async def test_time_comes_from_the_system_by_default() -> None:

@@ -50,7 +50,7 @@ async def until(is_so: Callable[[], bool]) -> None:
 
 
 def group_of(served: Served) -> BroadcastGroup:
-    (group,) = served.gateway.edge.runner._streams._groups.values()
+    (group,) = served.gateway.edge.runner._subscriptions._groups.values()
     return group
 
 
@@ -70,7 +70,7 @@ async def test_who_comes_back_and_leaves_pays_for_it_and_nobody_else(
         return await really(*arguments)
 
     monkeypatch.setattr(Billing, "settle", settle)
-    monkeypatch.setattr(Billing, "settles", lambda _, units: units != 0)
+    monkeypatch.setattr(Billing, "needs_settlement", lambda _, units: units != 0)
     monkeypatch.setattr(Backfill, "read", read)
     for number in range(5):
         await put_raw(served, f"q{number}")
@@ -78,7 +78,7 @@ async def test_who_comes_back_and_leaves_pays_for_it_and_nobody_else(
     await served.settle(EARTHQUAKES)
     await put_raw(served, "last")
     await stays.event()
-    streams = served.gateway.edge.runner._streams
+    streams = served.gateway.edge.runner._subscriptions
     assert served.gateway.services is not None
     log = next(iter(served.gateway.services.changes._tables.values())).log
     (key,) = log.last_place.positions
@@ -184,7 +184,7 @@ class _Anyone:
 
 def event(number: int) -> Outcome:
     outcome = Outcome({"number": number})
-    outcome.mark(f"a.b.{number}", number)
+    outcome.set_event_id(f"a.b.{number}", number)
     return outcome
 
 
@@ -340,8 +340,8 @@ async def test_all_places_are_told_though_an_operation_hangs(served: Served, mon
     for id, after in (("2", None), ("3", first.last)):
         payload = {"query": QUAKES, "extensions": {"resumeAfter": after}}
         await stays.socket.send_json({"id": id, "type": "subscribe", "payload": payload})
-    await until(lambda: len(served.gateway.edge.runner._streams._groups) == 2)
-    quakes = [*served.gateway.edge.runner._streams._groups.values()][1]
+    await until(lambda: len(served.gateway.edge.runner._subscriptions._groups) == 2)
+    quakes = [*served.gateway.edge.runner._subscriptions._groups.values()][1]
     await until(lambda: len(quakes._members) == 2 and not quakes._returning and quakes._progress.begun.is_set())
 
     async def hang(*_: Any) -> None:
@@ -386,5 +386,5 @@ async def test_each_event_that_was_missed_costs_something(
     async with client.connected(served.url) as events:
         for _ in range(30):
             await anext(events)
-    await served.gateway.edge.runner._streams.aclose()
+    await served.gateway.edge.runner._subscriptions.aclose()
     assert 30 * MISSED_EVENT_UNITS <= sum(charged) < 30 * MISSED_EVENT_UNITS + 1

@@ -215,7 +215,7 @@ async def test_an_id_with_a_break_is_never_sent() -> None:
 
     async def outcomes() -> AsyncGenerator[Outcome, None]:
         outcome = Outcome({"a": 1})
-        outcome.mark("a.b.c~x\n\ndata: forged", 1)
+        outcome.set_event_id("a.b.c~x\n\ndata: forged", 1)
         yield outcome
 
     async def send(message: Any) -> None:
@@ -228,7 +228,7 @@ async def test_an_id_with_a_break_is_never_sent() -> None:
 
 
 async def test_equal_subscribers_that_go_on_join_the_others(served: Served) -> None:
-    client, groups = OverSocket(served.http, QUAKES, {}), served.gateway.edge.runner._streams._groups
+    client, groups = OverSocket(served.http, QUAKES, {}), served.gateway.edge.runner._subscriptions._groups
     stays = await served.listen(QUAKES)
     await served.settle(EARTHQUAKES)
     async with client.connected(served.url) as events:

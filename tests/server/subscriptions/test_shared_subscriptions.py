@@ -24,7 +24,7 @@ from resolvers.matches.join_filters import ScoresJoinFilter
 from resolvers.matches.match_update import LiveScores, MatchUpdate
 from resolvers.shared import event_source as subscribing
 from resolvers.shared.context import Context
-from server.documents.request import Operation
+from server.documents.request import GraphQLParams
 from server.operations.outcome import Outcome, domain_error
 from server.operations.report import Report
 from server.operations.request import Request, Transport
@@ -83,12 +83,12 @@ async def test_fifty_viewers_cost_what_one_does(served: Served) -> None:
     await runner(served).aclose()
     await nobody_follows(served)
     assert [(report.events, report.codes, report.calls >= 1) for report in served.reports] == [(2, [], True)] * 50
-    assert sum(report.sent for report in served.reports) == sum(
+    assert sum(report.sent_bytes for report in served.reports) == sum(
         len(outcome.body) for viewer in viewers for outcome in viewer.outcomes
     )
     # Each has paid a part of what was read.
-    assert len({report.price for report in served.reports if report.price}) == 1
-    assert all(0 < report.price < 0.5 for report in served.reports)
+    assert len({report.cost for report in served.reports if report.cost}) == 1
+    assert all(0 < report.cost < 0.5 for report in served.reports)
 
 
 async def test_what_is_asked_otherwise_is_another(served: Served) -> None:
@@ -96,7 +96,7 @@ async def test_what_is_asked_otherwise_is_another(served: Served) -> None:
     query = "subscription($id: ID!) { matchUpdates(matchId: $id) { matchId } }"
 
     async def of(**variables: Any) -> Heard:
-        operation = Operation(query, variables)
+        operation = GraphQLParams(query, variables)
         request = await runner(served).prepare(operation, caller("ada"), Transport.WEBSOCKET)
         assert isinstance(request, Request)
         heard = Heard()
@@ -113,7 +113,7 @@ async def test_over_all_transports_it_is_one(served: Served) -> None:
     listener = await served.listen(REPORTED)
     heard = await follow(served, REPORTED)
     stream = runner(served).stream(await prepared(served, REPORTED, caller("ada")))
-    assert (await anext(stream)).is_place
+    assert (await anext(stream)).is_position_only
     pulled = asyncio.ensure_future(anext(stream))
     await served.settle(BLIP, 3)
     assert groups(served) == 1
@@ -134,7 +134,7 @@ async def test_whoever_begins_what_another_has_just_begun_joins_him(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await begun(served, "m1")
-    accounts, put_down, both = runner(served).accounts, list[Any](), asyncio.Barrier(2)
+    accounts, put_down, both = runner(served).billing, list[Any](), asyncio.Barrier(2)
     source, measure = SubscriptionManager._source, accounts.measure
 
     def noted(report: Report, meter: Meter) -> float:
@@ -159,8 +159,8 @@ async def test_whoever_begins_what_another_has_just_begun_joins_him(
 
 
 async def test_who_owes_nothing_has_left_at_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    streams = runner(served)._streams
-    monkeypatch.setattr(runner(served).accounts, "_budgets", None)
+    streams = runner(served)._subscriptions
+    monkeypatch.setattr(runner(served).billing, "_budgets", None)
     await begun(served, "m1")
     viewers = [await follow(served, SCORE) for _ in range(3)]
     for viewer in viewers:
@@ -189,7 +189,7 @@ async def test_nobody_is_told_what_was_made_for_another(served: Served) -> None:
     viewers = [*before, await follow(served, FOLLOWED, "eve")]
     await viewers[-1].next()
     assert (await stranger.next())["matchUpdates"]["match"] == {"isFollowed": None}
-    assert [error["extensions"]["code"] for error in stranger.outcomes[0].described] == ["UNAUTHENTICATED"]
+    assert [error["extensions"]["code"] for error in stranger.outcomes[0].formatted_errors] == ["UNAUTHENTICATED"]
 
     follows = {"ada": await is_followed(served, "ada"), "eve": await is_followed(served, "eve")}
     users = ("ada", "eve", "bob", "ada", "eve")
@@ -463,7 +463,7 @@ async def come_back(served: Served, query: str, after: str, *users: str) -> list
     """Readers of streams who go on after the same event, and have had the next."""
     asked = [await prepared(served, query, caller(user)) for user in users]
     for request in asked:
-        request.asked.resume_after = after
+        request.params.resume_after = after
     readers = [runner(served).stream(request) for request in asked]
     await asyncio.gather(*map(anext, readers))
     return readers

@@ -17,9 +17,9 @@ from server.admission.callers import Caller
 from server.admission.connection_limits import Connections
 from server.admission.quotas import KeyedQuota
 from server.admission.settings import unlimited
-from server.documents.document_cache import Document, KnownText
+from server.documents.document_cache import Document, DocumentText
 from server.documents.persisted.registry import DocumentRegistry
-from server.documents.request import Operation
+from server.documents.request import GraphQLParams
 from server.websocket.connection import WebSocketConnection
 from server.websocket.endpoint import SUBPROTOCOL
 from server.websocket.messages import ProtocolError, read_message, requested_operation
@@ -278,16 +278,16 @@ async def test_what_the_protocol_does_not_name_is_passed_over(edge: Served) -> N
 class Known(DocumentRegistry):
     """Documents by id."""
 
-    def plain(self, asked: Operation) -> KnownText | None:
+    def plain_text(self, params: GraphQLParams) -> DocumentText | None:
         return None
 
-    async def text_of(self, asked: Operation, caller: Caller) -> KnownText:
-        known = asked.document_id or (asked.extensions or {}).get("persistedQuery", {}).get("sha256Hash")
+    async def resolve(self, params: GraphQLParams, caller: Caller) -> DocumentText:
+        known = params.document_id or (params.extensions or {}).get("persistedQuery", {}).get("sha256Hash")
         if known != "hello":
             raise NotFound("There is no such document.")
-        return KnownText("{ hello }")
+        return DocumentText("{ hello }")
 
-    async def accepted(self, asked: Operation, document: Document) -> None:
+    async def on_valid(self, params: GraphQLParams, document: Document) -> None:
         assert document.operation(None).kind is OperationType.QUERY
 
 

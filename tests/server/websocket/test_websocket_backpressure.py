@@ -14,7 +14,7 @@ from datastore.model.identity import Identity, Role
 from datastore.queues import WAITING_EVENTS, OverflowPolicy, QueueLimits
 from server.admission.callers import Caller
 from server.admission.quotas import KeyedQuota
-from server.documents.request import Operation
+from server.documents.request import GraphQLParams
 from server.operations.outcome import Outcome, failure
 from server.operations.request import Request, Transport
 from server.operations.runner import Runner
@@ -76,8 +76,8 @@ class Feed:
 
     def tell_event(self, key: Hashable, *, stands_for: int, event_id: str) -> None:
         outcome = Outcome({})
-        outcome.mark(event_id, 1)
-        outcome.stand_for(stands_for)
+        outcome.set_event_id(event_id, 1)
+        outcome.set_dropped(stands_for)
         self.listener.deliver(outcome, key)
 
     def stop(self, problem: Exception | None = None) -> None:
@@ -96,14 +96,14 @@ class Feeds:
         self.feeds: list[Feed] = []
         self.kind = OperationType.SUBSCRIPTION
 
-    async def prepare(self, asked: Operation, caller: Caller, transport: Transport) -> Request:
+    async def prepare(self, asked: GraphQLParams, caller: Caller, transport: Transport) -> Request:
         return Request(asked, caller, transport, cast(Any, SimpleNamespace(kind=self.kind)), 1.0)
 
     async def run(self, _request: Request) -> Outcome:
         return Outcome(cast(Any, "an answer"))
 
     async def follow(self, request: Request, listener: Listener) -> Feed:
-        self.feeds.append(Feed(listener, QueueLimits.of(OverflowPolicy(request.asked.query or ""), 3)))
+        self.feeds.append(Feed(listener, QueueLimits.of(OverflowPolicy(request.params.query or ""), 3)))
         return self.feeds[-1]
 
 
@@ -114,7 +114,7 @@ class Talk:
         self.now = NOW
         self.runner = Feeds()
         self.places = KeyedQuota("WebSockets", 0, 0)
-        self.places.take("address:unknown")
+        self.places.acquire("address:unknown")
         seconds = SocketLimits(**limits)  # type: ignore[arg-type]
         service = Service(cast(Runner, self.runner), self._identify, seconds, lambda: self.now, self.places)
         self.socket = Socket(service, "", None)

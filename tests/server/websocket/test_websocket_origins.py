@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from websockets.exceptions import InvalidStatus
 
-from server.security.origins import Origins, canonical, canonical_all
+from server.security.origins import Origins, canonical_origin, canonical_origins
 from tests.support.toy_sockets import Served, serving, unexpected, upgrade
 
 
@@ -87,8 +87,8 @@ async def test_origins_and_hosts(edge: Served, origin: str, host: str, status: i
 
 @given(st.text(max_size=80) | st.from_regex(r"https?://[^/]{0,40}(:\d{0,6})?", fullmatch=True), st.text(max_size=40))
 def test_no_origin_or_host_is_too_strange(origin: str, host: str) -> None:
-    page = canonical(origin)
-    assert page is None or canonical(page) == page
+    page = canonical_origin(origin)
+    assert page is None or canonical_origin(page) == page
     assert Origins([origin]).may_connect(origin, host) is (page is not None)
-    for configured in canonical_all([origin]):  # in Punycode, as a browser sends it
+    for configured in canonical_origins([origin]):  # in Punycode, as a browser sends it
         assert Origins([origin]).may_connect(configured, host)

@@ -126,7 +126,7 @@ class Ours:
             self._app, log_config=None, lifespan="off", access_log=False, interface="asgi3", **UVICORN_OPTIONS
         )
         self._config.load()
-        self._state: Any = Connections().told()
+        self._state: Any = Connections().lifespan_state()
 
     async def _app(self, scope: Scope, receive: Receive, send: Send) -> None:
         raw, query = scope["raw_path"], scope["query_string"]

@@ -14,13 +14,13 @@ from datastore.model.base64url import encode as encode_base64
 from datastore.model.identity import Role
 from datastore.objects import FILE_FIELD
 from datastore.session.cursors import Cursors, binding
-from server.documents.request import read_operation
+from server.documents.request import read_params
 from server.http.body import Bodies, posted
 from server.http.headers import Headers
 from server.http.media_types import EVENTS, GRAPHQL, JSON, _wanted, wanted
 from server.http.refusals import Refused
 from server.media.multipart import LONGEST_TOKEN, TOKEN_FIELD, UploadForm
-from server.operations.outcome import encode, told_error
+from server.operations.outcome import encode, format_error
 from server.security.jwt import Tokens, TokenSettings
 from tests.support.fuzzing import grammar, sockets
 from tests.support.fuzzing.choices import Choices
@@ -204,10 +204,10 @@ def _changed(choices: Choices, text: bytes) -> bytes:
 def check_body(example: bytes) -> Any:
     """Hold that a body is an operation, or refused in words."""
     try:
-        asked = read_operation(posted(example))
+        asked = read_params(posted(example))
     except BadUserInput as problem:
         return _told(problem)
-    return asked.asked_id is not None, asked.query is not None, asked.idempotency_key is not None
+    return asked.requested_id is not None, asked.query is not None, asked.idempotency_key is not None
 
 
 def query_string(choices: Choices) -> bytes:
@@ -226,7 +226,7 @@ def query_string(choices: Choices) -> bytes:
 def check_query_string(example: bytes) -> Any:
     """Hold that the parameters of a GET are an operation, or refused in words."""
     try:
-        read_operation(Bodies().parameters(Headers([]), example))
+        read_params(Bodies().parameters(Headers([]), example))
     except Refused as refused:
         return _told(refused.error)
     except BadUserInput as problem:
@@ -401,7 +401,7 @@ def _identified(token: str) -> Any:
 
 def _told(problem: DomainError) -> str:
     """Return the message of an error as a client is told, without what depends on what was sent."""
-    text = encode({"errors": [told_error(problem)]}).decode()
+    text = encode({"errors": [format_error(problem)]}).decode()
     told = json.loads(text)["errors"][0]
     if not 0 < len(told["message"]) <= LONGEST_MESSAGE or "code" not in told["extensions"]:
         raise Broken("bad message", text[:500])

@@ -160,7 +160,7 @@ class Rig:
     def connect(self, address: str = CLIENT, *, counts: bool = True) -> Wire:
         """Return a new connection. Whatever follows from it has been done."""
         wire = Wire(self.loop, address, self.work if counts else None)
-        state: Any = self._served.connections.told()
+        state: Any = self._served.connections.lifespan_state()
         protocol: Any = self._config.http_protocol_class
         self.loop.act(
             lambda: wire.connect(

@@ -12,7 +12,7 @@ from datastore.database import Database, StoreOptions
 from datastore.gateway.persisted_documents import KnownDocuments
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from server.documents.persisted.extraction import extracted
+from server.documents.persisted.extraction import extract_manifest
 from server.documents.persisted.manifest import ManifestProblem, read_manifest, sha256_of
 from tests.support.command_line import refused, refused_in_a_line, run_here
 from tests.support.served import NOON
@@ -162,7 +162,7 @@ def test_each_operation_is_extracted_with_the_fragments_it_uses(tmp_path: Path) 
 )
 def test_what_cannot_be_extracted_is_told(files: dict[str, str], words: str) -> None:
     with pytest.raises(ManifestProblem) as raised:
-        extracted(files)
+        extract_manifest(files)
 
     assert words in str(raised.value)
 

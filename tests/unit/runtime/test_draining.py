@@ -298,9 +298,12 @@ async def test_the_next_answer_is_the_last_of_its_connection() -> None:
         await send({"type": "http.response.body", "body": b"ok"})
 
     connections = Connections()
-    async with http_serving(app, connections.told(), **UVICORN_OPTIONS) as url, aiohttp.ClientSession() as session:
+    async with (
+        http_serving(app, connections.lifespan_state(), **UVICORN_OPTIONS) as url,
+        aiohttp.ClientSession() as session,
+    ):
         async with session.get(url) as response:
             assert "connection" not in response.headers
-        connections.leaving = True
+        connections.draining = True
         async with session.get(url) as response:
             assert (await response.read(), response.headers["connection"]) == (b"ok", "close")

@@ -10,7 +10,7 @@ import pytest
 
 from datastore.model.identity import Identity, Role
 from server.admission.callers import Caller
-from server.documents.request import Operation
+from server.documents.request import GraphQLParams
 from server.operations.request import Request, Transport
 from server.uvicorn import GC_THRESHOLDS, settle_garbage_collector
 from tests.support.served import Served
@@ -57,7 +57,7 @@ async def test_queries_leave_nothing_to_the_collector(served: Served) -> None:
 
     async def ask() -> None:
         for query in QUERIES:
-            request = await runner.prepare(Operation(query), caller, Transport.HTTP)
+            request = await runner.prepare(GraphQLParams(query), caller, Transport.HTTP)
             assert isinstance(request, Request)
             assert not (await runner.run(request)).errors
         await asyncio.sleep(0.02)

@@ -83,8 +83,8 @@ async def test_budgets_are_shared_over_tls(redis: TlsServer) -> None:
     budget = Budget(100, 0.001)
     assert (await one.charge("k", budget, 60))[0]
     assert not (await other.charge("k", budget, 60))[0]
-    assert one.is_there
-    assert other.is_there
+    assert one.is_available
+    assert other.is_available
     await one.aclose()
     await other.aclose()
 

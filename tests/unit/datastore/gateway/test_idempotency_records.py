@@ -37,7 +37,7 @@ from datastore.model.ids import IdSource
 from datastore.session.metering import Deadline, Meter
 from datastore.session.store import Store
 from server.admission.callers import Caller
-from server.documents.request import Operation
+from server.documents.request import GraphQLParams
 from server.operations import idempotency
 from server.operations.idempotency import Idempotency
 from server.operations.outcome import Outcome, failure, replayed
@@ -58,7 +58,7 @@ GONE = IdSource(NOON, "gone")
 def request(key: str = "k", text: str = "mutation { a }", user: str = "ada", **variables: Any) -> Request:
     operation = SimpleNamespace(document=SimpleNamespace(hash=text), name=None)
     caller = Caller(Identity(user, Role.USER))
-    asked = Operation(text, variables, idempotency_key=key)
+    asked = GraphQLParams(text, variables, idempotency_key=key)
     return Request(asked, caller, Transport.HTTP, cast(Any, operation), 0.0)
 
 
@@ -95,7 +95,7 @@ class Process:
     clock: Clock
 
     async def ask(self, asked: Request, work: Callable[[IdSource], Awaitable[Outcome]]) -> Outcome:
-        return await self.once.answered(asked, work, Meter())
+        return await self.once.run_once(asked, work, Meter())
 
     def answers(self) -> IdempotencyRecords:
         return IdempotencyRecords(self.store(10, Meter()), self.clock, LEASE)
@@ -168,8 +168,8 @@ async def test_a_masked_error_is_the_same_error_again(processes: tuple[Process, 
     work = Work(lambda _: failed(ValueError("inside"), wrote=True))
     first = await processes[0].ask(request(), work)
     again = await processes[1].ask(request(), work)
-    assert again.described == first.described
-    assert again.described[0]["extensions"]["errorId"]
+    assert again.formatted_errors == first.formatted_errors
+    assert again.formatted_errors[0]["extensions"]["errorId"]
 
 
 def test_a_replay_tells_what_the_first_did() -> None:
@@ -182,10 +182,10 @@ def test_a_replay_tells_what_the_first_did() -> None:
     ):
         again = replayed(outcome.body)
         assert again.body == outcome.body
-        assert (again.is_failure, again.code, again.described, again.data) == (
+        assert (again.is_failure, again.code, again.formatted_errors, again.data) == (
             outcome.is_failure,
             outcome.code,
-            orjson.loads(orjson.dumps(outcome.described)),
+            orjson.loads(orjson.dumps(outcome.formatted_errors)),
             outcome.data,
         )
 
@@ -362,7 +362,7 @@ async def test_a_claim_of_which_nobody_heard_is_given_back(
         processes[0].once._deadline = 0.1
     proxy.always = no_puts
     work = Work()
-    with pytest.raises(error, match="nothing was done"):
+    with pytest.raises(error, match="was not executed"):
         await processes[0].ask(request(), work)
     proxy.always = None
     assert (await processes[1].ask(request(text="another"), work)).data == {"a": 1}
@@ -393,7 +393,7 @@ async def test_a_claim_lasts_until_its_answer_is_kept(
     first.may_go_on.set()
     assert (await trying).data == {"a": "first" if claims else 1}
     if not claims:
-        with pytest.raises(Timeout, match="nothing was done"):
+        with pytest.raises(Timeout, match="was not executed"):
             await asking
     await asyncio.wait([asking])
 
@@ -407,7 +407,7 @@ async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
     proxy.always = no_updates
     with caplog.at_level(logging.ERROR):
         assert (await processes[0].ask(request(), Work())).data == {"a": 1}
-    assert "could not be kept" in caplog.text
+    assert "could not be stored" in caplog.text
     # Until its lease ends, the claim keeps others from executing it again.
     processes[1].once._deadline = 0.05
     with pytest.raises(Timeout):
@@ -417,7 +417,7 @@ async def test_an_answer_that_cannot_be_kept_is_given_all_the_same(
 async def test_work_that_is_left_goes_on_up_to_a_number(
     processes: tuple[Process, Process], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(idempotency, "MOST_LEFT", 2)
+    monkeypatch.setattr(idempotency, "MAX_DETACHED", 2)
     once = processes[0].once
     go_on, ended = asyncio.Event(), []
 
@@ -428,7 +428,7 @@ async def test_work_that_is_left_goes_on_up_to_a_number(
             raise ValueError("unexpected")
         return Outcome({})
 
-    callers = [asyncio.create_task(once.lasting(work(number))) for number in range(4)]
+    callers = [asyncio.create_task(once.shielded(work(number))) for number in range(4)]
     await asyncio.sleep(0)
     for caller in callers[:3]:
         caller.cancel()
@@ -437,7 +437,7 @@ async def test_work_that_is_left_goes_on_up_to_a_number(
     assert (await callers[3]).data == {}
     await once.aclose()
     assert sorted(ended) == [0, 1, 3]
-    assert "whose caller had gone failed" in caplog.text
+    assert "A mutation failed after its client disconnected" in caplog.text
 
 
 async def test_closing_stops_what_does_not_end(
@@ -446,21 +446,21 @@ async def test_closing_stops_what_does_not_end(
     monkeypatch.setattr(idempotency, "STOP_SECONDS", 0.01)
     once, work = processes[0].once, Work()
     work.may_go_on.clear()
-    asking = asyncio.create_task(once.lasting(processes[0].ask(request(), work)))
+    asking = asyncio.create_task(once.shielded(processes[0].ask(request(), work)))
     await until(lambda: work.times == 1)
     twin = asyncio.create_task(processes[0].ask(request(), work))
     await asyncio.sleep(0)
     await once.aclose()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    with pytest.raises(Unavailable, match="broken off"):
+    with pytest.raises(Unavailable, match="was aborted"):
         await twin
 
 
 async def test_what_is_done_to_the_store(processes: tuple[Process, Process]) -> None:
     async def calls(work: Work) -> list[str]:
         meter = Meter()
-        await processes[0].once.answered(request(), work, meter)
+        await processes[0].once.run_once(request(), work, meter)
         return [call_name(call) for call in meter.calls]
 
     passing = Work(lambda _: failed(Throttled("x")))

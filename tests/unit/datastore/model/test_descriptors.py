@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from server.admission.connection_limits import fitting
+from server.admission.connection_limits import within_descriptors
 from server.admission.settings import Capacity
 from tests.support.store_engines import ROOT
 
@@ -33,7 +33,7 @@ def test_connections_fit(
     configured: int, descriptors: int | None, connections: int, told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     capacity = Capacity(connections=configured, websockets=7)
-    assert fitting(capacity, descriptors) == Capacity(connections=connections, websockets=7)
+    assert within_descriptors(capacity, descriptors) == Capacity(connections=connections, websockets=7)
     assert [record.levelname for record in caplog.records] == ["WARNING"] * told
     assert not told or f"{connections:,} connections, and not {configured:,}" in caplog.text
 
