@@ -70,7 +70,8 @@ class PhotoUserMutations:
         resolver=resolve.create_photo_user,
         graphql_type=PhotoUser,
         description="Join the photo library, which uploads require, and return the user. A repeated request "
-        "returns the existing user and changes nothing.",
+        "returns the existing user and changes nothing. FORBIDDEN unless the caller's token has a verified email "
+        "address; admins may name the email address of another user.",
     )
     update_photo_user = pattern_field(
         patterns.UPDATE_PHOTO_USER,
