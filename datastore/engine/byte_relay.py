@@ -1,6 +1,6 @@
-"""Passes the bytes of admitted connections on to an embedded engine that listens for itself.
+"""A relay of bytes between admitted connections and an embedded engine that listens on a separate address.
 
-This is for systems that cannot close the engine's own port to others (see `seccomp` for those that can).
+It serves systems that cannot close that address to other processes (see `seccomp` for systems that can).
 """
 
 import asyncio
@@ -13,7 +13,7 @@ CONNECT_SECONDS = 1.0
 
 
 class ByteRelay:
-    """Passes bytes between admitted clients and an engine that listens at this host and port, or Unix socket."""
+    """A relay between admitted clients and an engine that listens at this host and port, or Unix socket."""
 
     problem: OSError | None = None
 
@@ -21,11 +21,11 @@ class ByteRelay:
         self._address = address
         self._open: set[asyncio.Transport] = set()
 
-    def attend(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Nothing is to be done before a connection is there."""
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Do nothing: the relay needs no set-up before the first connection."""
 
-    async def take(self, client: socket.socket, head: bytes) -> None:
-        """Connect to the engine, send it the `head`, and pass on what comes from both ends. Raises `OSError`."""
+    async def admit(self, client: socket.socket, head: bytes) -> None:
+        """Connect to the engine, send it the `head`, and relay bytes in both directions. Raises `OSError`."""
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(CONNECT_SECONDS):
             to_engine, engine_end = await self._connect(loop)
@@ -37,7 +37,7 @@ class ByteRelay:
             to_engine.abort()
             raise
         engine_end.other = client_end
-        if engine_end.transport.is_closing():  # the engine has closed its end meanwhile
+        if engine_end.transport.is_closing():  # the engine has closed its end in the meantime
             client_end.transport.close()
         engine_end.transport.resume_reading()
 
@@ -53,7 +53,7 @@ class ByteRelay:
 
 
 class _End(asyncio.Protocol):
-    """One of the two connections; what it receives is sent over the other."""
+    """One of the two connections. Received bytes are sent over the other one."""
 
     transport: asyncio.Transport
 

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from datastore.engine.access_key import kept_key
+from datastore.engine.access_key import stored_key
 from datastore.private_files import open_private, write_private
 
 if sys.platform == "win32":
@@ -27,7 +27,7 @@ else:
 
 
 class EngineRecord(NamedTuple):
-    """The owner's record: the endpoint of the engine, and its access key."""
+    """The owner's record: the endpoint, process id and access key of the engine."""
 
     endpoint: str
     pid: int
@@ -37,7 +37,7 @@ class EngineRecord(NamedTuple):
 class EngineDirectory:
     """The database, the owner's lock and the owner's record.
 
-    An engine in memory has a lock and a record of its own there, and no database.
+    An engine in memory has a separate lock and record there, and no database.
     """
 
     def __init__(self, path: Path, file: str = "engine.sqlite", memory: bool = False) -> None:
@@ -52,8 +52,8 @@ class EngineDirectory:
         open_private(self.lock.parent)
         self._descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
 
-    def take(self) -> bool:
-        """Whether the lock is now ours. The system gives it back even when the owner is killed."""
+    def acquire(self) -> bool:
+        """Return whether this process owns the lock, after trying to acquire it. It is released when the owner ends."""
         if self._descriptor is not None and not self.owned:
             with suppress(BlockingIOError, PermissionError):
                 _lock(self._descriptor)
@@ -61,13 +61,13 @@ class EngineDirectory:
         return self.owned
 
     def write_record(self, record: EngineRecord) -> None:
-        """Replace the record at once. Raises `OSError`."""
+        """Replace the record atomically. Raises `OSError`."""
         draft = self._record.with_suffix(".tmp")
         write_private(draft, json.dumps(record._asdict()))
         draft.replace(self._record)
 
     def read_record(self) -> EngineRecord:
-        """The owner's record; an empty one where there is none, or it cannot be read."""
+        """Return the owner's record, an empty one if it is missing or cannot be read."""
         try:
             record = json.loads(self._record.read_text())
             return EngineRecord(str(record["endpoint"]), int(record["pid"]), str(record["key"]))
@@ -75,12 +75,12 @@ class EngineDirectory:
             return EngineRecord("", 0, "")
 
     def key(self) -> str:
-        """The access key of engines on this folder, for its owner. Raises `OSError` and `KeyUnusable`."""
-        return kept_key(self.lock.parent)
+        """Return the access key of engines on this directory, for the owner. Raises `OSError` and `KeyUnusable`."""
+        return stored_key(self.lock.parent)
 
     def close(self) -> None:
         if self.owned:
-            with suppress(OSError):  # the disk has become read-only: a note of an engine that is gone is no harm
+            with suppress(OSError):  # on a read-only disk a stale record does no harm
                 self._record.unlink(missing_ok=True)
         if self._descriptor is not None:
             os.close(self._descriptor)

@@ -1,9 +1,8 @@
-"""Listens in the place of the embedded engine, and admits connections whose first request bears the access key.
+"""The listener before the embedded engine. It admits connections whose first request contains the access key.
 
-Each connection is checked once, at the head of its first request. That is enough. A connection has one peer, so all
-that follows comes from a client that has the key, and could do as much by a first request. A proxy that mixes requests
-of several clients in one connection must check the key itself. A page in a browser does not know the key, and cannot
-use a connection of another client.
+Each connection is checked once, at the head of its first request. A connection has one peer, so all further requests
+come from a client that has the key. A proxy that mixes requests of several clients in one connection must check the key
+itself. A page in a browser does not have the key, and cannot use the connection of another client.
 """
 
 import asyncio
@@ -23,67 +22,67 @@ logger = logging.getLogger(__name__)
 
 HEAD_BYTES = 2**14
 HEAD_SECONDS = 5.0
-# Connections that have not shown the key yet. Beyond that the oldest is closed: a client with the key sends it at once.
-MOST_UNKNOWN = 256
+# The maximum number of connections that have not sent the key. The oldest is closed: clients send the key at once.
+MAX_PENDING = 256
 LINGER_SECONDS, LINGER_BYTES = 1.0, 2**20
 BACKLOG = 1024
-ACCEPT_AGAIN_SECONDS = 0.1
+ACCEPT_RETRY_SECONDS = 0.1
 CLOSE_SECONDS = 2.0
 
 
 class ConnectionTarget(Protocol):
-    """What admitted connections are given to: `engine_seccomp.Handover` or `engine_relay.Relay`."""
+    """The target of admitted connections: `seccomp.Handover` or `byte_relay.ByteRelay`."""
 
     @property
     def problem(self) -> OSError | None: ...
-    def attend(self, loop: asyncio.AbstractEventLoop, /) -> None: ...
-    async def take(self, client: socket.socket, head: bytes, /) -> None: ...
+    def start(self, loop: asyncio.AbstractEventLoop, /) -> None: ...
+    async def admit(self, client: socket.socket, head: bytes, /) -> None: ...
     def close(self) -> None: ...
 
 
 class EngineListener:
-    """Admits connections for one life of an engine, in a thread of its own: the starting thread may block on a client.
+    """A listener for one engine process. It runs in a separate thread, since the starting thread may block on a client.
 
-    `bound` is the socket that clients connect to once `open` was called. With `hands_over`, `behind` takes connections
-    whose first head has only been peeked at. The constructor raises `OSError` when no descriptor is left.
+    `bound` is the socket that clients connect to after `open`. With `hands_over`, `target` receives connections whose
+    first head was only peeked at. The constructor raises `OSError` when no descriptor is free.
     """
 
-    def __init__(self, bound: socket.socket, key: str, behind: ConnectionTarget, *, hands_over: bool) -> None:
+    def __init__(self, bound: socket.socket, key: str, target: ConnectionTarget, *, hands_over: bool) -> None:
         self._listener = bound
         self._listener.setblocking(False)
         self._key = key
-        self._behind = behind
-        self._looks = socket.MSG_PEEK if hands_over else 0
-        self._unknown: dict[asyncio.Task[bool], None] = {}
-        self._do: Callable[[Callable[[], object]], object] = lambda _: None
+        self._target = target
+        self._receive_flags = socket.MSG_PEEK if hands_over else 0
+        self._pending: dict[asyncio.Task[bool], None] = {}
+        self._call_in_thread: Callable[[Callable[[], object]], object] = lambda _: None
         self._stop: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="engine-listener", daemon=True)
-        attended = threading.Event()
-        self._attended = attended.set
+        started = threading.Event()
+        self._started = started.set
         self._failure: Exception | None = None
         self._thread.start()
-        attended.wait()
+        started.wait()
         if self._failure is not None:
             raise self._failure
 
     @property
     def problem(self) -> OSError | None:
-        """Why the engine cannot work behind this listener, None as long as it can."""
-        return self._behind.problem
+        """The reason why the engine cannot work behind this listener, or None."""
+        return self._target.problem
 
     def open(self) -> None:
-        """Accept connections from now on. Raises `OSError` when another process has the port."""
+        """Start accepting connections. Raises `OSError` if another process has the port."""
         self._listener.listen(BACKLOG)
-        self._do(self._listen)
+        self._call_in_thread(self._listen)
 
     def close(self) -> None:
-        """Accept no more connections. Those that were handed over stay open."""
-        self._do(self._stop)
+        """Stop accepting connections. Connections that were handed over stay open."""
+        self._call_in_thread(self._stop)
         self._thread.join(CLOSE_SECONDS)
 
     def _run(self) -> None:
         try:
-            # uvloop and Windows' own loop have no readers for every descriptor.
+            # uvloop and the default loop of Windows do not support readers for every descriptor.
             with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner:
                 runner.run(self._serve())
         except Exception as problem:
@@ -92,28 +91,28 @@ class EngineListener:
             )
             self._failure = problem
         finally:
-            self._attended()
+            self._started()
 
     async def _serve(self) -> None:
         loop = asyncio.get_running_loop()
         stopped = asyncio.Event()
 
-        def do(act: Callable[[], object]) -> None:
-            with suppress(RuntimeError):  # the loop is closed: `close` was called before
-                loop.call_soon_threadsafe(act)
+        def call_in_thread(callback: Callable[[], object]) -> None:
+            with suppress(RuntimeError):  # the loop is closed after `close`
+                loop.call_soon_threadsafe(callback)
 
-        self._do, self._stop = do, stopped.set
+        self._call_in_thread, self._stop = call_in_thread, stopped.set
         try:
-            self._behind.attend(loop)
-            self._attended()
+            self._target.start(loop)
+            self._started()
             await stopped.wait()
         finally:
             loop.remove_reader(self._listener)
             self._listener.close()
-            for task in self._unknown:
+            for task in self._pending:
                 task.cancel()
-            await asyncio.gather(*self._unknown, return_exceptions=True)
-            self._behind.close()
+            await asyncio.gather(*self._pending, return_exceptions=True)
+            self._target.close()
 
     def _listen(self) -> None:
         if self._listener.fileno() >= 0:
@@ -127,31 +126,31 @@ class EngineListener:
             return
         except OSError:
             loop.remove_reader(self._listener)  # no descriptor is free
-            loop.call_later(ACCEPT_AGAIN_SECONDS, self._listen)
+            loop.call_later(ACCEPT_RETRY_SECONDS, self._listen)
             return
         client.setblocking(False)
-        if len(self._unknown) >= MOST_UNKNOWN:
-            next(iter(self._unknown)).cancel()
-        task = loop.create_task(self._is_admitted(client))
-        self._unknown[task] = None
-        task.add_done_callback(partial(self._decided, client))
+        if len(self._pending) >= MAX_PENDING:
+            next(iter(self._pending)).cancel()
+        task = loop.create_task(self._admit(client))
+        self._pending[task] = None
+        task.add_done_callback(partial(self._check_done, client))
 
-    def _decided(self, client: socket.socket, task: asyncio.Task[bool]) -> None:
-        self._unknown.pop(task)
+    def _check_done(self, client: socket.socket, task: asyncio.Task[bool]) -> None:
+        self._pending.pop(task)
         failure = None if task.cancelled() else task.exception()
         if task.cancelled() or failure is not None or not task.result():
             client.close()
         if failure is not None:
             logger.error("A connection to the embedded engine failed before it was admitted.", exc_info=failure)
 
-    async def _is_admitted(self, client: socket.socket) -> bool:
-        """Give the connection to the engine, or answer why not. Return whether it was given."""
+    async def _admit(self, client: socket.socket) -> bool:
+        """Pass the connection to the engine, or respond with the refusal. Return whether it was passed."""
         try:
             async with asyncio.timeout(HEAD_SECONDS):
                 head = await self._head(client)
             refusal = refusal_of(head, self._key)
             if refusal is None:
-                await self._behind.take(client, head)
+                await self._target.admit(client, head)
             else:
                 await _refuse(client, refusal)
         except (OSError, EOFError):  # a TimeoutError is an OSError
@@ -159,20 +158,20 @@ class EngineListener:
         return refusal is None
 
     async def _head(self, client: socket.socket) -> bytes:
-        """The first bytes that were sent, up to the end of a head and maybe more. Raises `EOFError` without one."""
+        """Return the first bytes, at least up to the end of the head. Raises `EOFError` if it does not arrive."""
         head = b""
         while END_OF_HEAD not in head:
             if len(head) >= HEAD_BYTES:
                 raise EOFError
-            if self._looks:
-                # What has been looked at stays: wait until there is more than that.
+            if self._receive_flags:
+                # Peeked bytes stay in the buffer: wait until more have arrived.
                 client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, len(head) + 1)
             await _readable(client)
-            found = client.recv(HEAD_BYTES - (0 if self._looks else len(head)), self._looks)
-            if len(found) <= (len(head) if self._looks else 0):
+            found = client.recv(HEAD_BYTES - (0 if self._receive_flags else len(head)), self._receive_flags)
+            if len(found) <= (len(head) if self._receive_flags else 0):
                 raise EOFError
-            head = found if self._looks else head + found
-        if self._looks:
+            head = found if self._receive_flags else head + found
+        if self._receive_flags:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 1)
         return head
 
@@ -188,7 +187,7 @@ async def _readable(client: socket.socket) -> None:
 
 
 async def _refuse(client: socket.socket, reason: str) -> None:
-    """Answer 403. What was sent is read first: a connection that is closed before loses the answer."""
+    """Respond with 403, and read the rest of the request: closing before that would lose the response."""
     loop = asyncio.get_running_loop()
     body = orjson.dumps({"__type": "com.amazon.coral.service#AccessDeniedException", "message": reason})
     head = (
@@ -198,6 +197,6 @@ async def _refuse(client: socket.socket, reason: str) -> None:
     async with asyncio.timeout(LINGER_SECONDS):
         await loop.sock_sendall(client, head.encode() + body)
         client.shutdown(socket.SHUT_WR)
-        left = LINGER_BYTES
-        while left > 0 and (found := await loop.sock_recv(client, 2**16)):
-            left -= len(found)
+        unread = LINGER_BYTES
+        while unread > 0 and (found := await loop.sock_recv(client, 2**16)):
+            unread -= len(found)

@@ -1,9 +1,9 @@
-"""Serves the DynamoDB part of MiniStack, in MiniStack's own environment: `python ministack_server.py ADDRESS [FILE]`.
+"""A server for the DynamoDB part of MiniStack: `python ministack_server.py ADDRESS [FILE]` in MiniStack's environment.
 
 MiniStack's own entry point also opens other ports, runs scripts and removes containers, so it is not used. ADDRESS is
-a Unix socket's path, or a port of 127.0.0.1. With FILE the tables and the latest changes of their streams are kept in
-it: they are written every few seconds while they change, and when the process ends by SIGTERM or SIGINT. Who ends it
-by force loses the last seconds; the streams are new ones then, so that readers notice.
+the path of a Unix socket, or a port of 127.0.0.1. With FILE the tables and the latest changes of their streams are
+stored in it: every few seconds while they change, and when the process ends by SIGTERM or SIGINT. After SIGKILL the
+last seconds are lost; the streams then have new ARNs, so that readers notice.
 
 MiniStack keeps each change for 24 hours. Here each stream also keeps at most `STREAM_BYTES` of changes, and older ones
 are trimmed: a reader of a trimmed position gets TrimmedDataAccessException, as from DynamoDB.
@@ -29,10 +29,10 @@ from ministack.core.responses import AccountRegionScopedDict, set_request_accoun
 from ministack.services import dynamodb, dynamodb_streams
 
 STREAM_BYTES = 2**24  # of each stream's changes as JSON, in memory
-KEPT_CHANGES = 2_000  # of each stream, in the file
+MAX_STORED_CHANGES = 2_000  # of each stream, in the file
 SAVE_SECONDS, SAVE_SHARE = 2.0, 20  # the interval between saves, which take at most a twentieth of the time
 READS = ("Get", "Query", "Scan", "Describe", "List", "BatchGet", "TransactGet")
-MOST_BYTES = 2**25  # of a request
+MAX_REQUEST_BYTES = 2**25  # of a request
 
 
 class StreamSize:
@@ -45,7 +45,7 @@ class StreamSize:
         self._total = 0
 
     def update(self, first: int) -> None:
-        """Leave out the changes before the position `first`, and add those written since the last call."""
+        """Drop the changes before the position `first`, and add those written since the last call."""
         while self._sizes and self._first < first:
             self._remove_oldest()
         self._first = first
@@ -91,11 +91,11 @@ class MiniStackEngine:
     def __init__(self, file: Path | None) -> None:
         self._file = file
         self._changed = False
-        self._took = 0.0
+        self._save_seconds = 0.0
         self._streams = MiniStackStreams()
         if file is not None:
             self._lock = os.open(file.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(self._lock, fcntl.LOCK_EX)  # an engine that is stopping still has to write the file
+            fcntl.flock(self._lock, fcntl.LOCK_EX)  # an engine that is stopping may still write the file
             if file.exists():
                 self._load(_read(file))
 
@@ -116,8 +116,8 @@ class MiniStackEngine:
         changes, trimmed = AccountRegionScopedDict(), AccountRegionScopedDict()
         for (account, region, name), records in dynamodb._stream_records.all_items():
             passed = dynamodb._stream_trimmed.get_scoped(account, region, name, 0)
-            changes.set_scoped(account, region, name, records[-KEPT_CHANGES:])
-            trimmed.set_scoped(account, region, name, passed + max(0, len(records) - KEPT_CHANGES))
+            changes.set_scoped(account, region, name, records[-MAX_STORED_CHANGES:])
+            trimmed.set_scoped(account, region, name, passed + max(0, len(records) - MAX_STORED_CHANGES))
         state = {"tables": dynamodb.get_state(), "changes": changes, "trimmed": trimmed, "ended": ended}
         state["sequence"] = dynamodb._stream_seq_counter
         return json.dumps(state, default=persistence._json_default)
@@ -134,12 +134,12 @@ class MiniStackEngine:
             file.flush()
             os.fsync(file.fileno())
         draft.replace(self._file)
-        self._took = time.monotonic() - began
+        self._save_seconds = time.monotonic() - began
 
     async def save_forever(self) -> None:
         """Save changed tables repeatedly until cancelled."""
         while True:
-            await asyncio.sleep(max(SAVE_SECONDS, SAVE_SHARE * self._took))
+            await asyncio.sleep(max(SAVE_SECONDS, SAVE_SHARE * self._save_seconds))
             if self._changed:
                 try:
                     self.save()
@@ -157,7 +157,7 @@ class MiniStackEngine:
         body = b""
         while True:
             message = await receive()
-            if message["type"] != "http.request" or len(body) > MOST_BYTES:
+            if message["type"] != "http.request" or len(body) > MAX_REQUEST_BYTES:
                 return
             body += message.get("body", b"")
             if not message.get("more_body"):

@@ -1,4 +1,4 @@
-"""One life of the embedded engine as a child process, and the end of one that outlived its owner."""
+"""The child process of the embedded engine, and the termination of one that outlived its owner."""
 
 import asyncio
 import ctypes
@@ -19,25 +19,26 @@ from pathlib import Path
 from typing import ClassVar, Self
 from urllib.parse import urlsplit
 
-from datastore.engine.access_key import bearing
+from datastore.engine.access_key import authorization
 from datastore.engine.byte_relay import ByteRelay
 from datastore.engine.listener import EngineListener
 from datastore.engine.programs import EngineProgram
 from datastore.engine.seccomp import Filter
 from datastore.private_files import OTHERS
 
-PATIENCE = 20.0  # seconds for an engine to get ready
-GRACE = 3.0  # seconds from SIGTERM to SIGKILL: with a half-sent request open, SIGTERM alone never ends the engine
+START_SECONDS = 20.0  # for an engine to become ready
+# From SIGTERM to SIGKILL: with a half-sent request open, SIGTERM alone never ends the engine.
+STOP_SECONDS = 3.0
 POLL = 0.1
 UNCONFINED = (
     "This system cannot close the embedded engine's own port. Requests to %s need the access key, but another user of "
-    "this machine who finds the engine's port can read and change all tables."
+    "this machine that finds the engine's port can read and change all tables."
 )
-LEAST_ROOM = 2**20  # bytes that the engine needs on its disk to start, and some
+MIN_FREE_BYTES = 2**20  # disk space for the engine to start
 PR_SET_PDEATHSIG = 1
 LOCAL = "127.0.0.1"
-# Each write to a table with a stream asks for the table's greatest sequence number, in just these words. Without an
-# index the engine reads all records there have ever been: 5,000 puts behind 15,000 records take 14 s instead of 1 s.
+# At each write to a table with a stream the engine selects the table's greatest sequence number with this expression.
+# Without an index it reads all records: 5,000 puts after 15,000 records take 14 s instead of 1 s.
 STREAM_INDEX = (
     "CREATE INDEX IF NOT EXISTS gateway_stream_records"
     " ON _stream_records (table_name, CAST(sequence_number AS INTEGER))"
@@ -47,21 +48,19 @@ logger = logging.getLogger(__name__)
 
 
 class EngineFailed(Exception):
-    """The engine did not start, or its owner's does not answer; the message is one line for people."""
+    """The engine did not start, or its owner's does not answer. The message is one line for users."""
 
 
 class Child:
-    """One life of the engine as a child process, and the listener that clients connect to.
+    """The engine as a child process, and the listener that clients connect to."""
 
-    `confined` is whether to try a seccomp filter, which leaves the engine no port of its own.
-    """
-
+    #: Whether to try a seccomp filter, with which the engine has no separate port.
     confined: ClassVar[bool] = True
 
     def __init__(
-        self, process: asyncio.subprocess.Process, listener: EngineListener, own: tuple[str, int] | Path
+        self, process: asyncio.subprocess.Process, listener: EngineListener, address: tuple[str, int] | Path
     ) -> None:
-        self._own = own
+        self._address = address
         self.pid = process.pid
         self._process = process
         self._listener = listener
@@ -69,7 +68,7 @@ class Child:
 
     @classmethod
     async def start(cls, program: EngineProgram, port: int, database: Path | None, key: str, host: str = LOCAL) -> Self:
-        """Start an engine behind a listener at this port, which demands the key. It answers when this returns.
+        """Start an engine behind a listener at this port that demands the key, and wait until it answers.
 
         Raises `EngineFailed` with the last lines of its output.
         """
@@ -88,24 +87,24 @@ class Child:
     async def _spawn_behind_listener(
         cls, program: EngineProgram, listener: socket.socket, database: Path | None, key: str
     ) -> Self:
-        calls = Filter.of_system() if cls.confined and not program.sockets else None
-        own = _own_socket() if program.sockets else _own_address()
+        seccomp = Filter.of_system() if cls.confined and not program.sockets else None
+        address = _private_socket() if program.sockets else _loopback_address()
         try:
-            process = await _spawned(program, own, database, calls)
+            process = await _spawn(program, address, database, seccomp)
         except BaseException:
-            _forget(own)
+            _remove_socket(address)
             listener.close()
-            if calls is not None:
-                calls.close()
+            if seccomp is not None:
+                seccomp.close()
             raise
-        handover = None if calls is None else calls.handover()
+        handover = None if seccomp is None else seccomp.handover()
         if handover is None and not program.sockets:
             cls._warn_unconfined()
         try:
-            behind = EngineListener(listener, key, handover or ByteRelay(own), hands_over=handover is not None)
-            return cls(process, behind, own)
+            front = EngineListener(listener, key, handover or ByteRelay(address), hands_over=handover is not None)
+            return cls(process, front, address)
         except OSError as problem:
-            _forget(own)
+            _remove_socket(address)
             process.kill()
             await process.wait()
             raise EngineFailed(f"The embedded engine cannot be reached: {problem.strerror}.") from problem
@@ -113,7 +112,7 @@ class Child:
     async def _prepare(self, port: int, database: Path | None) -> None:
         try:
             await self._ready(database)
-            if database is not None and not isinstance(self._own, Path):
+            if database is not None and not isinstance(self._address, Path):
                 await asyncio.to_thread(index_stream, database)
             self._open(port)
         except BaseException:
@@ -135,40 +134,42 @@ class Child:
     async def _ready(self, database: Path | None) -> None:
         where = "in memory" if database is None else f"on {database}"
         try:
-            # It says so once it listens. A probe could be answered by somebody else on that port.
-            async with asyncio.timeout(PATIENCE):
+            # The engine prints this once it listens. Another process on that port could answer a probe.
+            async with asyncio.timeout(START_SECONDS):
                 while b"listening on" not in self._output:
                     if not await self._read():
-                        said = await self.wait()
-                        raise EngineFailed(f"The embedded engine did not start {where}: {said}{_hint(database)}")
+                        reason = await self.wait()
+                        raise EngineFailed(f"The embedded engine did not start {where}: {reason}{_hint(database)}")
         except TimeoutError:
-            raise EngineFailed(f"The embedded engine did not start {where}: not ready in {PATIENCE:.0f} s.") from None
+            raise EngineFailed(
+                f"The embedded engine did not start {where}: not ready in {START_SECONDS:.0f} s."
+            ) from None
 
     async def _read(self) -> bool:
-        """False at the end of the output. Its last part is kept: the reason, should the engine fail."""
+        """Read output, and return False at its end. The last part is kept as the reason of a failure."""
         assert self._process.stdout is not None
         chunk = await self._process.stdout.read(4096)
         self._output = (self._output + chunk)[-2000:]
         return bool(chunk)
 
     async def wait(self) -> str:
-        """Returns when the engine has ended: why, in one line."""
+        """Wait until the engine has ended, and return the reason in one line."""
         while await self._read():
             pass
         status = await self._process.wait()
         self._listener.close()
-        _forget(self._own)
+        _remove_socket(self._address)
         lines = [line.strip() for line in self._output.decode(errors="replace").splitlines()]
-        said = "; ".join(line.removeprefix("error: ") for line in lines if line and "listening on" not in line)
+        messages = "; ".join(line.removeprefix("error: ") for line in lines if line and "listening on" not in line)
         ended = f"killed by signal {-status}" if status < 0 else f"exit status {status}"
-        return said[-400:] or ended
+        return messages[-400:] or ended
 
     async def stop(self) -> None:
         self._listener.close()
         try:
             with suppress(ProcessLookupError, TimeoutError):
                 self._process.terminate()
-                await asyncio.wait_for(self.wait(), GRACE)
+                await asyncio.wait_for(self.wait(), STOP_SECONDS)
         finally:
             if self._process.returncode is None:
                 with suppress(ProcessLookupError):
@@ -177,36 +178,38 @@ class Child:
 
 
 def _hint(database: Path | None) -> str:
-    """The likely cause of a failed start: the engine reports only that SQLite failed."""
+    """Return the likely cause of a failed start: the engine reports only that SQLite failed."""
     if database is None:
         return ""
     with suppress(OSError):
-        if shutil.disk_usage(database.parent).free < LEAST_ROOM:
-            return ". The disk is full: make room on it."
+        if shutil.disk_usage(database.parent).free < MIN_FREE_BYTES:
+            return ". The disk is full: free some space."
         if not os.access(database.parent, os.W_OK):
             return ". The directory cannot be written to: change that, or choose another one with --data-dir."
     return ""
 
 
 def index_stream(database: Path) -> None:
-    """Give the engine's database the index that keeps its writes quick. Without it all works, only slower."""
+    """Add the index that keeps writes fast to the engine's database. Without it the engine works, but slower."""
     try:
-        with closing(sqlite3.connect(database, timeout=GRACE)) as connection:
+        with closing(sqlite3.connect(database, timeout=STOP_SECONDS)) as connection:
             connection.execute(STREAM_INDEX)
             connection.commit()
     except sqlite3.Error as problem:
-        logger.warning("The embedded engine's stream stays without its index; writes slow down with time: %s", problem)
+        logger.warning(
+            "The index of the embedded engine's streams could not be created; writes slow down with time: %s", problem
+        )
 
 
 class Orphan:
-    """An engine that outlived its owner, where the system does not end it with the owner. The record names it."""
+    """An engine that outlived its owner, on systems that do not end it with the owner."""
 
     def __init__(self, pid: int, database: Path) -> None:
         self._pid = pid
         self._database = database
 
     async def runs(self) -> bool:
-        """Whether the process is an engine on our database: by now the id may be another process's."""
+        """Return whether the process is an engine on this database. The id may belong to another process by now."""
         command = ("ps", "-ww", "-o", "command=", "-p", str(self._pid))
         with suppress(OSError):
             os.kill(self._pid, 0)
@@ -215,16 +218,16 @@ class Orphan:
         return False
 
     async def end(self) -> None:
-        """End it if it runs: no client can reach it any more, but it has the database open."""
+        """End the engine if it runs. No client can reach it any more, but it has the database open."""
         began = time.monotonic()
-        while (passed := time.monotonic() - began) < 2 * GRACE and await self.runs():
+        while (passed := time.monotonic() - began) < 2 * STOP_SECONDS and await self.runs():
             with suppress(OSError):
-                os.kill(self._pid, signal.SIGTERM if passed < GRACE else signal.SIGKILL)
+                os.kill(self._pid, signal.SIGTERM if passed < STOP_SECONDS else signal.SIGKILL)
             await asyncio.sleep(POLL)
 
 
-def _own_address() -> tuple[str, int]:
-    """The address for an engine that has a port of its own: on Linux one that a web page cannot guess."""
+def _loopback_address() -> tuple[str, int]:
+    """Return the address for an engine with a separate port, on Linux one that a web page cannot guess."""
     host = LOCAL
     if sys.platform.startswith("linux"):
         host = ".".join(["127", *(str(secrets.randbelow(254) + 1) for _ in range(3))])
@@ -236,57 +239,57 @@ def _own_address() -> tuple[str, int]:
 def bound(host: str, port: int, *, listens: bool = True) -> socket.socket:
     """Return a bound socket: one for the listener, which refuses connections until it listens, or a reservation.
 
-    A reservation never listens. As long as it is open no other user of the machine can bind the port. Clients that do
-    not know yet that the engine has ended would send their key to that user. Raises `EngineFailed`.
+    A reservation never listens. While it is open no other user of the machine can bind the port, and so receive the
+    keys of clients that have not noticed the end of the engine. Raises `EngineFailed`.
     """
-    found = socket.socket()
+    bound_socket = socket.socket()
     try:
         if os.name == "posix":
-            # Sockets of one user share a port where all have SO_REUSEPORT.
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            # Sockets of one user share a port if all have SO_REUSEPORT.
+            bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
             if listens:
-                found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind((host, port))
+                bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound_socket.bind((host, port))
     except OSError as problem:
-        found.close()
+        bound_socket.close()
         why = f"The embedded engine cannot be reached at {host}:{port}: {problem.strerror}."
         raise EngineFailed(why) from problem
-    return found
+    return bound_socket
 
 
-def _own_socket() -> Path:
-    """The path of a Unix socket in a directory that no other user of the machine can enter."""
+def _private_socket() -> Path:
+    """Return the path of a Unix socket in a new directory that only this user can enter."""
     return Path(tempfile.mkdtemp(prefix="engine-")) / "socket"
 
 
-def _forget(own: tuple[str, int] | Path) -> None:
-    if isinstance(own, Path):
-        shutil.rmtree(own.parent, ignore_errors=True)
+def _remove_socket(address: tuple[str, int] | Path) -> None:
+    if isinstance(address, Path):
+        shutil.rmtree(address.parent, ignore_errors=True)
 
 
-async def _spawned(
-    program: EngineProgram, own: tuple[str, int] | Path, database: Path | None, calls: Filter | None
+async def _spawn(
+    program: EngineProgram, address: tuple[str, int] | Path, database: Path | None, seccomp: Filter | None
 ) -> asyncio.subprocess.Process:
-    command = program.command(own, database)
+    command = program.command(address, database)
     try:
-        # Its own session: Ctrl-C at the terminal must not end the engine before the gateway has drained.
+        # In a separate session: Ctrl-C at the terminal must not end the engine before the gateway has drained.
         return await asyncio.create_subprocess_exec(
             *command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_before_engine(calls, program.orphaned),
+            preexec_fn=_before_engine(seccomp, program.orphaned),
         )
     except OSError as error:
         raise EngineFailed(f"The embedded engine, {command[0]}, cannot be run: {error.strerror}.") from error
 
 
-def _before_engine(calls: Filter | None, orphaned: signal.Signals) -> Callable[[], None] | None:
-    """Return what a child runs before it becomes the engine.
+def _before_engine(seccomp: Filter | None, orphaned: signal.Signals) -> Callable[[], None] | None:
+    """Return the function that a child calls before it executes the engine.
 
-    Its files are its owner's alone, whatever the umask was. On Linux the kernel ends it with the thread that started
-    it, and the filter is set, if there is one. The libraries are loaded before, so that little is left to do here.
+    It sets a umask with which only the owner can use the files. On Linux it has the kernel end the child with the
+    thread that started it, and installs the filter. Libraries are loaded before the fork.
     """
     if os.name != "posix":
         return None
@@ -299,19 +302,20 @@ def _before_engine(calls: Filter | None, orphaned: signal.Signals) -> Callable[[
             prctl(PR_SET_PDEATHSIG, orphaned)
             if os.getppid() != parent:
                 os._exit(1)
-        if calls is not None:
-            calls.set()
+        if seccomp is not None:
+            seccomp.install()
 
     return prepare
 
 
 async def answers(endpoint: str, key: str) -> bool:
-    """Whether an engine at this endpoint takes the key."""
+    """Return whether an engine at this endpoint accepts the key."""
     try:
         async with asyncio.timeout(1):
             reader, writer = await asyncio.open_connection(LOCAL, urlsplit(endpoint).port or 0)
             try:
-                head = f"GET / HTTP/1.1\r\nHost: {LOCAL}\r\nAuthorization: {bearing(key)}\r\nConnection: close\r\n\r\n"
+                fields = f"Host: {LOCAL}\r\nAuthorization: {authorization(key)}\r\nConnection: close"
+                head = f"GET / HTTP/1.1\r\n{fields}\r\n\r\n"
                 writer.write(head.encode())
                 answer = (await reader.readuntil(b"\r\n\r\n")).lower()
                 return b"server: dynoxide" in answer or b"server: ministack" in answer

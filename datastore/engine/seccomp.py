@@ -1,10 +1,10 @@
-"""Leaves the embedded engine no port of its own, by a seccomp filter, and hands admitted connections to it (Linux).
+"""A seccomp filter that closes the embedded engine's port, and the handover of admitted connections to it (Linux).
 
-The engine listens on TCP alone, where every user of the machine, and every page in a browser, could connect to it. It
-therefore runs under a seccomp filter, which any process may set for its children. The filter stops its
-`bind`, `listen`, `accept` and `connect` until they are answered here: its listening socket is replaced by one end
-of a socket pair, and what it accepts is connections that were admitted before (see `listener`). Nothing else can
-connect to it, and it can connect to nothing. The bytes of a connection that was handed over go straight to the engine.
+The engine listens on TCP only, where every user of the machine, and every page in a browser, could connect to it. It
+therefore runs under a seccomp filter, which any process may set for its children. The filter suspends its `bind`,
+`listen`, `accept` and `connect` calls until this process answers them. The listening socket is replaced by one end of a
+socket pair, and the engine accepts only connections that were admitted before (see `listener`). It can connect to
+nothing. The bytes of a connection that was handed over go straight to the engine.
 
 https://man7.org/linux/man-pages/man2/seccomp_unotify.2.html
 """
@@ -29,9 +29,9 @@ if sys.platform != "win32":
 # From the kernel's headers: linux/prctl.h, linux/seccomp.h, linux/filter.h, linux/audit.h.
 PR_SET_NO_NEW_PRIVS = 38
 SECCOMP_SET_MODE_FILTER = 1
-# The calls that are not stopped stay as quick as before: NEW_LISTENER, and SPEC_ALLOW.
+# NEW_LISTENER, and SPEC_ALLOW, with which the calls that are not suspended stay fast.
 FILTER_FLAGS = 1 << 3 | 1 << 2
-RETURN_ALLOW, RETURN_ASK = 0x7FFF0000, 0x7FC00000
+RETURN_ALLOW, RETURN_NOTIFY = 0x7FFF0000, 0x7FC00000
 LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 OFFSET_NUMBER, OFFSET_ARCHITECTURE = 0, 4
 RECEIVE, SEND, ADD_DESCRIPTOR = 0xC0502100, 0xC0182101, 0x40182103
@@ -39,14 +39,14 @@ REPLACE_DESCRIPTOR, ADD_AND_SEND = 1, 2
 MEMORY = "/proc/{}/mem"
 NOTIFICATION, RESPONSE, DESCRIPTOR = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI"), struct.Struct("=QIIII")
 
-# Connections that the engine has not accepted yet; those beyond are closed.
-MOST_WAITING = 1024
-# The engine's call has ended meanwhile.
+# The maximum number of connections that the engine has not accepted; further ones are closed.
+MAX_WAITING = 1024
+# Errors of a notification whose call has ended.
 INTERRUPTED = frozenset({errno.ENOENT, errno.ESRCH, errno.EINPROGRESS})
-RING_AGAIN_SECONDS = 0.05
+ACCEPT_RETRY_SECONDS = 0.05
 
-OLDEST_KERNEL = (5, 14)  # the first with SECCOMP_ADDFD_FLAG_SEND
-# The audit architecture, the number of seccomp(2), and those of the calls that are stopped.
+MIN_KERNEL = (5, 14)  # the first with SECCOMP_ADDFD_FLAG_SEND
+# The audit architecture, the number of seccomp(2), and those of the suspended calls.
 CALLS = ("bind", "listen", "connect", "accept", "accept4")
 MACHINES = {
     "x86_64": (0xC000003E, 317, (49, 50, 42, 43, 288)),
@@ -59,110 +59,108 @@ class _Program(ctypes.Structure):
 
 
 class Filter:
-    """The filter for one child: the child sets it between fork and exec, then its parent asks for the handover."""
+    """The filter for one child. The child installs it between fork and exec, then the parent calls `handover`."""
 
     def __init__(self, machine: tuple[int, int, tuple[int, ...]]) -> None:
         architecture, self._number, calls = machine
         self._library = ctypes.CDLL(None)
         self._code = ctypes.create_string_buffer(_program(architecture, calls))
         self._program = _Program(len(calls) + 5, ctypes.cast(self._code, ctypes.c_void_p))
-        self._parents, self._childs = socket.socketpair()
+        self._parent_end, self._child_end = socket.socketpair()
 
     @classmethod
     def of_system(cls) -> Self | None:
-        """The filter for this system, None for one that has no such filters."""
+        """Return a filter for this system, or None if it does not support one."""
         machine = MACHINES.get(platform.machine())
         if not sys.platform.startswith("linux") or machine is None or ctypes.sizeof(ctypes.c_void_p) != 8:
             return None
         found = re.match(r"(\d+)\.(\d+)", platform.release())
-        recent = found is not None and tuple(map(int, found.groups())) >= OLDEST_KERNEL
+        recent = found is not None and tuple(map(int, found.groups())) >= MIN_KERNEL
         return cls(machine) if recent else None
 
-    def set(self) -> None:
-        """Have the kernel stop this process's calls. Where it refuses, the process goes on without a filter."""
+    def install(self) -> None:
+        """Install the filter in this process. If the kernel refuses, the process continues without a filter."""
         program = ctypes.byref(self._program)
         self._library.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
         descriptor = self._library.syscall(self._number, SECCOMP_SET_MODE_FILTER, FILTER_FLAGS, program)
         if descriptor >= 0:
-            socket.send_fds(self._childs, [b"!"], [descriptor])
+            socket.send_fds(self._child_end, [b"!"], [descriptor])
 
     def handover(self) -> "Handover | None":
-        """Return the gate of the child, which has become the engine by now; None if it has no filter."""
-        with self._parents, self._childs:
-            self._parents.setblocking(False)
+        """Return the handover to the child, which executes the engine by now; None if it has no filter."""
+        with self._parent_end, self._child_end:
+            self._parent_end.setblocking(False)
             with suppress(BlockingIOError):
-                descriptors = socket.recv_fds(self._parents, 1, 1)[1]
+                descriptors = socket.recv_fds(self._parent_end, 1, 1)[1]
                 return Handover(descriptors[0])
         return None
 
     def close(self) -> None:
-        """Let go of a filter whose child has not come about."""
-        self._parents.close()
-        self._childs.close()
+        """Close the filter of a child that was not started."""
+        self._parent_end.close()
+        self._child_end.close()
 
 
 def _program(architecture: int, calls: tuple[int, ...]) -> bytes:
-    """A filter that stops these calls, and no others."""
+    """Return the BPF program of a filter that suspends these calls only."""
     last = len(calls) - 1
     steps = [
         (LOAD, 0, 0, OFFSET_ARCHITECTURE),
         (JUMP_IF_EQUAL, 0, len(calls) + 1, architecture),
         (LOAD, 0, 0, OFFSET_NUMBER),
-        *[(JUMP_IF_EQUAL, last - at + 1, 0, call) for at, call in enumerate(calls)],
+        *[(JUMP_IF_EQUAL, last - number + 1, 0, call) for number, call in enumerate(calls)],
         (RETURN, 0, 0, RETURN_ALLOW),
-        (RETURN, 0, 0, RETURN_ASK),
+        (RETURN, 0, 0, RETURN_NOTIFY),
     ]
     return b"".join(struct.pack("=HBBI", *step) for step in steps)
 
 
 class Handover:
-    """Answers the system calls of one engine that runs under the filter, and hands connections over to it.
-
-    `problem` is set when the kernel does not let this process answer them. Closed by `close`.
-    """
+    """The responder to the system calls of one engine under the filter, which hands connections over to it."""
 
     def __init__(self, descriptor: int) -> None:
+        #: The error with which the kernel refused a response of this process.
         self.problem: OSError | None = None
         self._descriptor = descriptor
         self._numbers = dict(zip(MACHINES[platform.machine()][2], CALLS, strict=True))
         self._waiting: deque[socket.socket] = deque()
-        # The engine takes its end for the socket it listens on: a byte at ours has it accept.
-        self._bell, self._engines = socket.socketpair()
-        self._bell.setblocking(False)
-        self._engines.setblocking(False)
+        # The engine uses its end as its listening socket: a byte from this end makes it call `accept`.
+        self._signal_end, self._engine_end = socket.socketpair()
+        self._signal_end.setblocking(False)
+        self._engine_end.setblocking(False)
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def attend(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Answer from now on, in this event loop."""
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Answer system calls in this event loop."""
         self._loop = loop
         loop.add_reader(self._descriptor, self._answer)
 
-    async def take(self, client: socket.socket, head: bytes) -> None:
-        """Hand a connection over to the engine, with all that was sent over it: `head` was only looked at."""
+    async def admit(self, client: socket.socket, head: bytes) -> None:
+        """Hand a connection over to the engine with all bytes that were sent: `head` was only peeked at."""
         if self._loop is None:
             client.close()  # the engine has ended
             return
-        if len(self._waiting) >= MOST_WAITING:
+        if len(self._waiting) >= MAX_WAITING:
             client.close()
             return
         self._waiting.append(client)
-        self._ring()
+        self._signal_accept()
 
-    def _ring(self) -> None:
-        """Have the engine accept."""
-        with suppress(OSError):  # it has enough to read, or is gone
-            self._bell.send(b"!")
+    def _signal_accept(self) -> None:
+        """Make the engine call `accept`."""
+        with suppress(OSError):  # its buffer is full, or it has ended
+            self._signal_end.send(b"!")
 
     def close(self) -> None:
-        """Let go of the engine: what it would accept is closed."""
-        self._leave()
+        """Stop answering, and close the connections that the engine has not accepted."""
+        self._stop()
         os.close(self._descriptor)
-        self._bell.close()
-        self._engines.close()
+        self._signal_end.close()
+        self._engine_end.close()
 
-    def _leave(self) -> None:
+    def _stop(self) -> None:
         if self._loop is not None:
             self._loop.remove_reader(self._descriptor)
             self._loop = None
@@ -173,10 +171,10 @@ class Handover:
         events = sum(event for _, event in self._poll.poll(0))
         if not events & select.POLLIN:
             if events:
-                self._leave()  # the last process under the filter has ended
+                self._stop()  # the last process under the filter has ended
             return
         buffer = bytearray(NOTIFICATION.size)
-        # An error: the one that called has been interrupted or killed meanwhile.
+        # An error means that the calling thread was interrupted or killed.
         with suppress(OSError):
             fcntl.ioctl(self._descriptor, RECEIVE, buffer)
             identity, process, _, number, _, _, *arguments = NOTIFICATION.unpack(buffer)
@@ -197,11 +195,11 @@ class Handover:
         fcntl.ioctl(self._descriptor, SEND, RESPONSE.pack(identity, 0, -error, 0))
 
     def _bind(self, identity: int, process: int, arguments: list[int]) -> None:
-        """Put our socket in the place of the one that is bound."""
+        """Replace the socket that the engine binds."""
         try:
             with _Memory(process) as memory:
-                memory.write(arguments[1], memory.read(arguments[1], 2))  # whether `accept` will be able to
-            self._add(identity, REPLACE_DESCRIPTOR, self._engines, arguments[0])
+                memory.write(arguments[1], memory.read(arguments[1], 2))  # check that `accept` can write
+            self._add(identity, REPLACE_DESCRIPTOR, self._engine_end, arguments[0])
         except OSError as problem:
             self.problem = problem
             self._respond(identity, errno.EPERM)
@@ -210,7 +208,7 @@ class Handover:
 
     def _accept(self, identity: int, process: int, arguments: list[int]) -> None:
         with suppress(BlockingIOError):
-            self._engines.recv(4096)
+            self._engine_end.recv(4096)
         while self._waiting:
             client = self._waiting.popleft()
             try:
@@ -226,24 +224,24 @@ class Handover:
                 self._add(identity, ADD_AND_SEND, client, 0)
             except OSError as problem:
                 self._waiting.appendleft(client)
-                if problem.errno in INTERRUPTED:  # the call is made again
+                if problem.errno in INTERRUPTED:  # the engine repeats the call
                     raise
-                # The engine has as many descriptors as it may have: it goes on once it has closed some.
+                # The engine has no free descriptor: it accepts again when it has closed some.
                 self._respond(identity, errno.EAGAIN)
                 if self._loop is not None:
-                    self._loop.call_later(RING_AGAIN_SECONDS, self._ring)
+                    self._loop.call_later(ACCEPT_RETRY_SECONDS, self._signal_accept)
                 return
-            client.close()  # the engine's own descriptor is what keeps it open
+            client.close()  # the engine's descriptor keeps the connection open
             return
         self._respond(identity, errno.EAGAIN)
 
-    def _add(self, identity: int, flags: int, added: socket.socket, place: int) -> None:
-        request = DESCRIPTOR.pack(identity, flags, added.fileno(), place, os.O_CLOEXEC)
+    def _add(self, identity: int, flags: int, added: socket.socket, target: int) -> None:
+        request = DESCRIPTOR.pack(identity, flags, added.fileno(), target, os.O_CLOEXEC)
         fcntl.ioctl(self._descriptor, ADD_DESCRIPTOR, request)
 
 
 class _Memory:
-    """The memory of the engine, which waits for an answer meanwhile."""
+    """The memory of the engine during a suspended call."""
 
     def __init__(self, process: int) -> None:
         self._file = os.open(MEMORY.format(process), os.O_RDWR | os.O_CLOEXEC)

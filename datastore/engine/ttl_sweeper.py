@@ -1,4 +1,4 @@
-"""Deletes expired items while the engine is embedded: unlike DynamoDB it does not do so by itself."""
+"""The TTL sweeper: it deletes expired items of the embedded engine, which unlike DynamoDB does not do so by itself."""
 
 import asyncio
 import logging
@@ -12,7 +12,7 @@ from datastore.errors import DomainError
 from datastore.model.access_patterns import Table
 
 SWEEP_SECONDS = 60.0
-DELETIONS = 16  # at a time
+MAX_DELETIONS = 16  # at the same time
 
 logger = logging.getLogger(__name__)
 
@@ -23,12 +23,12 @@ async def sweep_forever(client: Client, tables: Sequence[Table], prefix: str, no
         try:
             await sweep(client, tables, prefix, now())
         except (DomainError, RequestRefused) as problem:  # a table may be missing until the next start
-            logger.warning("Expired items stay for now: %s", problem)
+            logger.warning("Expired items could not be deleted; the next sweep tries again: %s", problem)
         await asyncio.sleep(SWEEP_SECONDS)
 
 
 async def sweep(client: Client, tables: Sequence[Table], prefix: str, now: datetime) -> int:
-    """Delete what has expired; how many items that were."""
+    """Delete the expired items, and return their number."""
     return sum([await _sweep(client, table, prefix, now) for table in tables if table.ttl])
 
 
@@ -48,9 +48,9 @@ async def _sweep(client: Client, table: Table, prefix: str, now: datetime) -> in
     while True:
         answer = await client.call("Scan", scan)
         requests = [expired | {"Key": key, "ConditionExpression": "#ttl <= :now"} for key in answer["Items"]]
-        for batch in range(0, len(requests), DELETIONS):
-            some = requests[batch : batch + DELETIONS]
-            deleted += sum(await asyncio.gather(*[_delete(client, table, prefix, one) for one in some]))
+        for batch in range(0, len(requests), MAX_DELETIONS):
+            chunk = requests[batch : batch + MAX_DELETIONS]
+            deleted += sum(await asyncio.gather(*[_delete(client, table, prefix, request) for request in chunk]))
         if not answer.get("LastEvaluatedKey"):
             return deleted
         scan["ExclusiveStartKey"] = answer["LastEvaluatedKey"]
@@ -60,6 +60,6 @@ async def _delete(client: Client, table: Table, prefix: str, request: dict[str, 
     try:
         await client.call("DeleteItem", request)
     except ConditionFailed:
-        return False  # its life was prolonged meanwhile
+        return False  # the expiry was extended in the meantime
     client.read_caches.invalidate_changed(prefix, table, decode_item(request["Key"]))
     return True

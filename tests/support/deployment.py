@@ -16,7 +16,7 @@ from typing import Protocol
 import aiohttp
 
 from datastore.database import Database, StoreOptions, open_database
-from datastore.engine.access_key import VARIABLE, bearing
+from datastore.engine.access_key import VARIABLE, authorization
 from datastore.engine.directory import EngineDirectory
 from datastore.objects.factory import LOCAL_FOLDER
 from tests.support.command_line import surroundings
@@ -209,7 +209,7 @@ class Deployment:
 
     async def _engine_answers(self, name: str, part: Part) -> bool:
         try:
-            bears = {"Authorization": bearing(ENGINE_KEY)}
+            bears = {"Authorization": authorization(ENGINE_KEY)}
             async with self._http.get(self.store, headers=bears, timeout=aiohttp.ClientTimeout(2)) as response:
                 return response.status == 200
         except (aiohttp.ClientError, TimeoutError):

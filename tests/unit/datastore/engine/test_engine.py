@@ -247,7 +247,7 @@ async def test_engine_that_keeps_dying_is_restarted_ever_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(module, "FIRST_DELAY", 0.01)
-    monkeypatch.setattr(module, "LONGEST_DELAY", 0.04)
+    monkeypatch.setattr(module, "MAX_DELAY", 0.04)
     sick = tmp_path / "dynoxide"
     sick.write_text("#!/bin/sh\necho listening on\necho error: disk full\n")
     sick.chmod(0o755)
@@ -329,7 +329,7 @@ async def test_a_stale_record_of_another_engine_is_ignored(binary: Dynoxide, tmp
 
 
 async def test_engine_that_ignores_sigterm_is_killed(binary: Dynoxide, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_process, "GRACE", 0.2)
+    monkeypatch.setattr(engine_process, "STOP_SECONDS", 0.2)
     async with Engine(binary) as engine:
         _, writer = await asyncio.open_connection("127.0.0.1", port(engine.endpoint))
         writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
@@ -369,11 +369,11 @@ async def test_an_unusable_folder_and_program_are_reported(binary: Dynoxide, tmp
 async def test_an_owner_that_never_answers_is_reported(
     binary: Dynoxide, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine_process, "PATIENCE", 0.2)
+    monkeypatch.setattr(engine_process, "START_SECONDS", 0.2)
     silent = EngineDirectory(tmp_path)
     silent.open()
-    assert silent.take()
-    with pytest.raises(EngineFailed, match=r"engine\.lock is held, but its owner's engine does not answer"):
+    assert silent.acquire()
+    with pytest.raises(EngineFailed, match=r"engine\.lock is held, but the engine of its owner does not answer"):
         async with Engine(binary, tmp_path):
             pass
     silent.close()

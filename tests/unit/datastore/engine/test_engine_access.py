@@ -19,9 +19,9 @@ import pytest
 
 from datastore.database import StoreOptions, open_database
 from datastore.engine import seccomp as engine_seccomp
-from datastore.engine.access_key import VARIABLE, bearing, refusal_of
+from datastore.engine.access_key import VARIABLE, authorization, refusal_of
 from datastore.engine.engine import Engine
-from datastore.engine.listener import MOST_UNKNOWN
+from datastore.engine.listener import MAX_PENDING
 from datastore.engine.process import Child
 from datastore.engine.programs import find_program
 from tests.support.command_line import refused_in_a_line, run, run_here
@@ -123,7 +123,7 @@ async def test_the_key_is_taken_however_its_request_arrives(engine: Engine) -> N
 
 async def test_connections_that_show_no_key_keep_nobody_out(engine: Engine) -> None:
     async with AsyncExitStack() as stack:
-        for number in range(MOST_UNKNOWN + 20):
+        for number in range(MAX_PENDING + 20):
             _, writer = await asyncio.open_connection("127.0.0.1", port(engine))
             stack.callback(writer.close)
             if number % 2:
@@ -234,7 +234,7 @@ def test_a_head_is_read_as_it_stands() -> None:
     def head(*lines: str) -> bytes:
         return "\r\n".join(["POST / HTTP/1.1", *lines, "", ""]).encode()
 
-    good = f"authorization: {bearing(KEY)}"
+    good = f"authorization: {authorization(KEY)}"
     assert refusal_of(head("Host: x", good), KEY) is None
     for lines in ([good, good], [good, "ORIGIN: x"], [good, "Origin : x"], [f"X-{good}"], [good, "\tOrigin: x"], []):
         assert refusal_of(head(*lines), KEY) is not None, lines

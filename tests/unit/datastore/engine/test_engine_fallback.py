@@ -265,7 +265,7 @@ async def test_clients_need_the_access_key_and_no_port_is_open(tmp_path: Path) -
 
 async def test_tables_of_another_engine_are_refused(tmp_path: Path) -> None:
     (tmp_path / Dynoxide.file).touch()
-    with pytest.raises(EngineFailed, match=r"holds the tables of dynoxide, but the engine is MiniStack here: .*--data"):
+    with pytest.raises(EngineFailed, match=r"holds the tables of dynoxide, but the engine here is MiniStack: .*--data"):
         async with Engine(MiniStack(PYTHON), tmp_path):
             pass
 
