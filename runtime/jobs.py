@@ -37,7 +37,7 @@ from pipelines.earthquakes.ingest import EarthquakeIngest
 from pipelines.earthquakes.statistics import EarthquakeStatisticsPipeline
 from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.feeds.search import SearchMetrics, SearchPipeline, SearchSync
-from pipelines.feeds.search_rebuild import Rebuild, RebuildProgress
+from pipelines.feeds.search_rebuild import RebuildProgress, SearchRebuild
 from pipelines.matches.live.metrics import PollFigures
 from pipelines.matches.pipeline import CricketPipeline
 from pipelines.matches.providers.provider import Provider
@@ -175,8 +175,8 @@ class Background:
         """Return the handler of the search index, for changes from other sources than the stream."""
         return SearchSync(self.search, self._patient_store, self.search_metrics)
 
-    def search_rebuild(self, on_progress: Callable[[RebuildProgress], None] = lambda _: None) -> Rebuild:
-        return Rebuild(self.client, self.store.prefix, self._patient_store, self.search, self.now, on_progress)
+    def search_rebuild(self, on_progress: Callable[[RebuildProgress], None] = lambda _: None) -> SearchRebuild:
+        return SearchRebuild(self.client, self.store.prefix, self._patient_store, self.search, self.now, on_progress)
 
     async def _build_search(self) -> None:
         await self.search_rebuild().run_if_needed()

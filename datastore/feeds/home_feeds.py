@@ -1,4 +1,7 @@
-"""Home feeds: entries from fan-out on write, merged with the posts of authors with many followers (fan-out on read)."""
+"""Home feeds: entries from fan-out on write, merged with the posts of authors with many followers (fan-out on read).
+
+A source is an item of a feed that names such an author.
+"""
 
 import asyncio
 from collections.abc import Mapping

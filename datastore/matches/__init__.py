@@ -1,1 +1,1 @@
-"""Cricket: matches and all that belongs to them (section 5 of the contract), a module for each table."""
+"""Cricket matches (section 5 of the contract): records, reads and writes, with a module for each table."""

@@ -63,7 +63,7 @@ def phase_of(status: str) -> MatchPhase:
 
 
 class ResultKind(StrEnum):
-    """How a match ended."""
+    """The kind of a result."""
 
     WIN = "win"
     TIE = "tie"

@@ -1,1 +1,1 @@
-"""The photo library: photos, the people on them, those who upload them, livestreams and what is logged."""
+"""The photo library: photos, persons and faces on them, users, uploads, livestreams and logged events."""

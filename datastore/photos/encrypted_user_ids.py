@@ -28,10 +28,10 @@ class UserIds:
         self._cipher = _cipher(secret)
         self._accepted = (self._cipher, *map(_cipher, others))
 
-    def of(self, email: str) -> str:
+    def encrypt(self, email: str) -> str:
         return base64url.encode(self._cipher.encrypt(padded(email.encode()), None))
 
-    def email_of(self, user_id: str) -> str | None:
+    def decrypt(self, user_id: str) -> str | None:
         """Return the email of an id, or None for any other text."""
         if len(user_id) > MAX_LENGTH:
             return None

@@ -235,7 +235,7 @@ def _checked(stored: Livestream, changes: Mapping[str, Any]) -> Mapping[str, Any
     return changes
 
 
-class Schedule:
+class LivestreamSchedule:
     """The livestreams with scheduled state changes, each with the last state that was published.
 
     `now` is the clock. If it is set back, no livestream returns to an earlier state.

@@ -23,7 +23,7 @@ from pipelines.feeds.bounded_gather import CONCURRENCY, bounded_gather
 PAGE = 500
 
 
-class Cleanup:
+class CascadeDelete:
     """The handler of deleted posts, and of new likes and comments."""
 
     name = "cleanup"

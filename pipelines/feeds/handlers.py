@@ -5,7 +5,7 @@ from datetime import datetime
 
 from datastore.session.store import Store
 from pipelines.consumer.handlers import Handler
-from pipelines.feeds.cleanup import Cleanup
+from pipelines.feeds.cleanup import CascadeDelete
 from pipelines.feeds.counters import Counters
 from pipelines.feeds.fan_out import MAX_FOLLOWERS, FanOut
 from pipelines.feeds.follow_backfill import FollowBackfill
@@ -23,5 +23,5 @@ def feed_handlers(
         FanOut(open_store, now, max_followers=fan_out_bound),
         FollowEdgeHandler(open_store),
         FollowBackfill(open_store, now),
-        Cleanup(open_store),
+        CascadeDelete(open_store),
     ]

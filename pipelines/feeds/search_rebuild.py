@@ -37,7 +37,7 @@ class RebuildProgress:
     damaged: int = 0
 
 
-class Rebuild:
+class SearchRebuild:
     """A rebuild of the index. `open_store` opens a store for each page, after which `on_progress` is called."""
 
     def __init__(

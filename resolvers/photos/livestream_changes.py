@@ -20,7 +20,7 @@ from datastore.keyspace.photos import livestreams as keys
 from datastore.keyspace.photos.table import SPARKS
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import from_epoch_ms
-from datastore.photos.livestreams import Livestream, Livestreams, Schedule, is_livestream, livestream_from
+from datastore.photos.livestreams import Livestream, Livestreams, LivestreamSchedule, is_livestream, livestream_from
 from datastore.photos.lookups import Lookups
 from datastore.queues import QueueLimits
 from resolvers.photos.change_order import ChangeOrder
@@ -86,7 +86,7 @@ class _LivestreamChanges:
         self._progress.known = _in_ms(context.services.now())
         self._ahead = self._progress.as_ahead()
         self._order = ChangeOrder(all_later=livestream_id is None)
-        self._schedule = Schedule(context.services.now)
+        self._schedule = LivestreamSchedule(context.services.now)
 
     async def events(self, limits: QueueLimits) -> AsyncGenerator[Livestream, None]:
         """Yield the livestreams. An available change precedes what the clock brings."""

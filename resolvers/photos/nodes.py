@@ -13,7 +13,7 @@ from resolvers.shared.node_ids import NodeReaders, global_id
 
 
 def photo_user_id(parent: strawberry.Parent[PhotoUser], info: Info) -> strawberry.ID:
-    return global_id("PhotoUser", info.context.services.user_ids.of(parent.email))
+    return global_id("PhotoUser", info.context.services.user_ids.encrypt(parent.email))
 
 
 def photo_id(parent: strawberry.Parent[Photo]) -> strawberry.ID:
@@ -34,7 +34,7 @@ def livestream_id(parent: strawberry.Parent[Livestream]) -> strawberry.ID:
 
 
 async def _photo_user(context: Context, user_id: str) -> PhotoUser | None:
-    email = context.services.user_ids.email_of(user_id)
+    email = context.services.user_ids.decrypt(user_id)
     return None if email is None else await context.photo_users.by_email(email)
 
 

@@ -75,7 +75,7 @@ def given_email(context: Context, *, email: str | None, user_id: str | None) -> 
     if (email is None) == (user_id is None):
         raise BadUserInput("Give either `email` or `userId`.", field="userId" if email is None else "email")
     if user_id is not None:
-        return context.services.user_ids.email_of(user_id)
+        return context.services.user_ids.decrypt(user_id)
     return validate.email("email", email or "")
 
 

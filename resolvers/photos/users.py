@@ -134,7 +134,7 @@ async def user(parent: strawberry.Parent[Photo], info: Info) -> PhotoUser | None
 
 
 def user_id(parent: strawberry.Parent[PhotoUser | Photo], info: Info) -> strawberry.ID:
-    return strawberry.ID(info.context.services.user_ids.of(parent.email))
+    return strawberry.ID(info.context.services.user_ids.encrypt(parent.email))
 
 
 def email(parent: strawberry.Parent[PhotoUser | Photo], info: Info) -> str | None:
@@ -161,7 +161,7 @@ async def update_photo_user(info: Info, input: Changes) -> PhotoUser:
     if input.user_id is None:
         address: str | None = uploader(caller, keys.UPDATE_PHOTO_USER)
     else:
-        address = context.services.user_ids.email_of(input.user_id)
+        address = context.services.user_ids.decrypt(input.user_id)
     _require_admin(caller, {"userId": address != caller_email(caller), "uploadLimit": input.upload_limit is not None})
     changes = validate.changes(input, CHECKS, removable=())
     if address is None:

@@ -107,4 +107,4 @@ def user_id(served: Served, email: str) -> str:
     """The id that stands for an email."""
     services = served.gateway.services
     assert services is not None
-    return services.user_ids.of(email)
+    return services.user_ids.encrypt(email)

@@ -11,7 +11,7 @@ from datastore.errors import Unavailable
 from datastore.keyspace.photos.table import SPARKS
 from datastore.model.composite_keys import Key
 from datastore.photos import livestreams
-from datastore.photos.livestreams import Livestream, Schedule
+from datastore.photos.livestreams import Livestream, LivestreamSchedule
 from tests.support.livestreams import END, admin, announce, at, change
 from tests.support.photo_items import WRITTEN, face, livestream, person, photo, put, user
 from tests.support.served import NOON, Clock, Listener, Served
@@ -308,13 +308,13 @@ async def test_a_subscriber_that_leaves_stops_the_reading_and_the_waiting(served
 async def test_a_subscriber_looks_at_no_clock_while_nothing_is_to_begin_or_end(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks: list[Schedule] = []
+    looks: list[LivestreamSchedule] = []
 
-    def passed(schedule: Schedule) -> list[Livestream]:
+    def passed(schedule: LivestreamSchedule) -> list[Livestream]:
         looks.append(schedule)
         return []
 
-    monkeypatch.setattr(Schedule, "due", passed)
+    monkeypatch.setattr(LivestreamSchedule, "due", passed)
     monkeypatch.setattr(livestreams, "MAX_SLEEP_SECONDS", 60.0)
     listener = await listen(served)
 
@@ -337,7 +337,7 @@ def test_nobody_waits_for_what_only_a_change_can_bring(monkeypatch: pytest.Monke
     clock = Clock()
     naps = []
     for start, end in ((-1, None), (-2, 0), (0.5, None), (-1, 0.25), (10, 20)):
-        schedule = Schedule(clock)
+        schedule = LivestreamSchedule(clock)
         schedule.publish(stream(start, end))
         naps.append(schedule.sleep_seconds())
 
@@ -346,7 +346,7 @@ def test_nobody_waits_for_what_only_a_change_can_bring(monkeypatch: pytest.Monke
 
 def test_a_clock_that_is_set_back_tells_nothing_again() -> None:
     clock = Clock()
-    schedule = Schedule(clock)
+    schedule = LivestreamSchedule(clock)
     states = [schedule.publish(stream(1, 2)).state(clock.now)]
 
     for minutes in (1.0, -0.5, 0.5, 1.0, -1.5):

@@ -75,7 +75,7 @@ async def made_by(served: Served) -> Made:
     token = served.token("ada", Role.ADMIN, ADA)
     services = served.gateway.services
     assert services is not None
-    user_id = services.user_ids.of(ADA)
+    user_id = services.user_ids.encrypt(ADA)
     photos = (await asked(served, token, PHOTOS, of=user_id))["photosByUser"]
     persons = (await asked(served, token, PERSONS))["persons"]
     node = photos["nodes"][0]
@@ -89,7 +89,7 @@ async def what_counts(served: Served, made: Made) -> dict[str, Any]:
     by_token = await asked(served, made.token, PERSONS)
     token = served.token("ada", Role.ADMIN, ADA)
     by_id = await asked(served, token, PHOTOS, of=made.user_id)
-    own_id = served.gateway.services.user_ids.of(ADA) if served.gateway.services else ""
+    own_id = served.gateway.services.user_ids.encrypt(ADA) if served.gateway.services else ""
     following = await asked(served, token, PHOTOS, of=own_id, after=made.personal_cursor)
     persons = await asked(served, token, PERSONS, after=made.cursor)
     async with served.http.get(served.url + made.media) as response:

@@ -13,7 +13,7 @@ from datastore.feeds.likes import Likes
 from datastore.feeds.posts import Post
 from datastore.keyspace.feeds.posts import partition
 from datastore.keyspace.feeds.table import FEED
-from pipelines.feeds.cleanup import Cleanup
+from pipelines.feeds.cleanup import CascadeDelete
 from tests.support.feed_changes import items_of, remove
 from tests.support.feed_world import Killed, Wire, World, made
 
@@ -43,7 +43,7 @@ async def handle(world: World, changes: Sequence[Change] | None = None, wire: Wi
     wire = wire or Wire(world.database.client)
     changes = await world.changes() if changes is None else changes
     try:
-        await Cleanup(lambda: world.store(wire), page=4).handle(changes)
+        await CascadeDelete(lambda: world.store(wire), page=4).handle(changes)
     finally:
         await wire.quiet()
     return wire

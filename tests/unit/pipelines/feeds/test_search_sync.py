@@ -27,7 +27,7 @@ from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.redrive import Redrive
 from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.feeds.search import GROUP, SearchMetrics, SearchPipeline, SearchSync
-from pipelines.feeds.search_rebuild import Rebuild, RebuildProgress
+from pipelines.feeds.search_rebuild import RebuildProgress, SearchRebuild
 from tests.support.consumers import QUICK, leases_of, letters_of, now, until
 from tests.support.feed_changes import put, remove, store_of
 from tests.support.feed_items import inserted, like_item, modified, post_item, tombstone, user_item
@@ -114,9 +114,9 @@ async def finds(index: Flaky, text: str, ids: Sequence[str]) -> None:
             await asyncio.sleep(0.01)
 
 
-def rebuild(database: Database, index: SqliteIndex, pages: list[RebuildProgress] | None = None) -> Rebuild:
+def rebuild(database: Database, index: SqliteIndex, pages: list[RebuildProgress] | None = None) -> SearchRebuild:
     progress = [] if pages is None else pages
-    return Rebuild(database.client, database.prefix, lambda: store_of(database), index, now, progress.append)
+    return SearchRebuild(database.client, database.prefix, lambda: store_of(database), index, now, progress.append)
 
 
 # The consumer
@@ -346,7 +346,7 @@ async def test_an_index_is_built_once_for_a_table(database: Database, index: Fla
 async def test_a_rebuild_that_another_replaces_stops(database: Database, index: Flaky) -> None:
     await put(database, post_item("p1"))
 
-    class Slow(Rebuild):
+    class Slow(SearchRebuild):
         async def _fill(self, *arguments: object) -> None:
             await index.begin()
             await super()._fill(*arguments)  # type: ignore[arg-type]
