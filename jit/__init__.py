@@ -1,6 +1,6 @@
-"""Operations compiled to Python: the answers and errors of graphql-core at a fraction of the time.
+"""Operations compiled to Python, with the results and errors of graphql-core in a fraction of the time.
 
-`CompiledExecutor` is given to graphql-core, `strawberry_fields.StrawberryExecutor` to a schema of Strawberry.
+`CompiledExecutor` is an executor class for graphql-core, and `strawberry_fields.StrawberryExecutor` for Strawberry.
 """
 
 from jit.executor import CachedOperation, CompiledExecutor, operation_of

@@ -1,8 +1,8 @@
-"""The Python source of an operation: a function for each selection of fields, and one for each field's values.
+"""Code generation: a Python function for each selection set, and one for the values of each field.
 
-The usual values are taken in the generated code; whatever is unusual about one is left to `completion`. The text of a
-function has only what kinds of fields follow one another: names, keys and fields are given to it, so that equal texts,
-which most are, are compiled once.
+The generated code handles common values; `completion` handles all others. The source of a function depends only on the
+sequence of kinds of fields. Names, keys and fields are its parameters, so that equal sources, which are frequent, are
+compiled once.
 """
 
 from collections import OrderedDict
@@ -27,11 +27,11 @@ from jit.execution import PendingField, SharedValue
 from jit.field_plan import FieldPlan, Finish, Select
 from jit.field_resolvers import AttributeResolver, Direct, Itself, Raw, default, keywords
 
-# In all texts together: some 3 MB with what they are compiled to. One that is longer than the second, a selection of
-# some fifty fields, is hardly ever equal to another, and would have many that are forgotten.
+# The characters of all cached sources: some 3 MB with their code. A source longer than LONGEST_KEPT, of some fifty
+# fields, is rarely equal to another one, and would evict many.
 CHARACTERS_KEPT = 1_000_000
 LONGEST_KEPT = 10_000
-# More variables than these are asked for one after the other, by a call.
+# Conditions with more variables are evaluated by a function instead of generated code.
 VARIABLES_WRITTEN = 3
 EXACT = {
     GraphQLString: "{0}.__class__ is str",
@@ -59,7 +59,7 @@ _NAMES: dict[str, Any] = {
 
 
 def selection(plans: Sequence[FieldPlan], *, in_order: bool) -> Select:
-    """`select(run, source, path)`: the answer for an object. Its keys may have to be put `in_order`."""
+    """Compile `select(run, source, path)`, which completes an object. Its keys are sorted unless `in_order`."""
     function = _Function("run, o, path")
     for number, plan in enumerate(plans):
         plan.number = number
@@ -77,12 +77,12 @@ def selection(plans: Sequence[FieldPlan], *, in_order: bool) -> Select:
     for plan in alone:
         _adopt(function, plan)
     function.add(1, "return d")
-    select: Select = function.made()
+    select: Select = function.build()
     return select
 
 
 def finish(plan: FieldPlan) -> Finish:
-    """`finish(run, plan, value, path, otherwise)`: what is answered for a value of the field."""
+    """Compile `finish(run, plan, value, path, otherwise)`, which completes a value of the field."""
     function = _Function("run, P, v, p, otherwise")
     if plan.leaf:
         _give_leaf(function, plan, "")
@@ -93,12 +93,12 @@ def finish(plan: FieldPlan) -> Finish:
     if not plan.required[0]:
         function.add(1, "if v is None:", "    return None")
     function.add(1, "return otherwise(run, P, v, p)")
-    finish: Finish = function.made()
+    finish: Finish = function.build()
     return finish
 
 
 class _Function:
-    """The text of a function, and what is `given` to it by name."""
+    """The source of a function, and its parameters (`given`) by name."""
 
     def __init__(self, parameters: str) -> None:
         self.given: dict[str, Any] = {}
@@ -113,13 +113,13 @@ class _Function:
         self.given[name] = value
         return name
 
-    def made(self) -> Any:
+    def build(self) -> Any:
         text = "\n".join([f"def make({', '.join(self.given)}):", *self._lines, "    return function"])
-        return _KEPT.made(text)(*self.given.values())
+        return _KEPT.compiled(text)(*self.given.values())
 
 
 class _CodeCache:
-    """What texts are compiled to, those last that were asked for last."""
+    """Compiled sources, least recently used first."""
 
     def __init__(self, most: int, longest: int) -> None:
         self._most = most
@@ -127,7 +127,7 @@ class _CodeCache:
         self._known: OrderedDict[str, Callable[..., Any]] = OrderedDict()
         self._characters = 0
 
-    def made(self, text: str) -> Callable[..., Any]:
+    def compiled(self, text: str) -> Callable[..., Any]:
         make = self._known.get(text)
         if make is not None:
             self._known.move_to_end(text)
@@ -156,7 +156,7 @@ def _compiled(text: str) -> Callable[..., Any]:
 
 
 def _at_once(function: _Function, plans: Sequence[FieldPlan]) -> list[FieldPlan]:
-    """The fields that are each resolved alone, for the others are attributes."""
+    """Generate the fields of a selection set. Return those that are not read as attributes."""
     alone: list[FieldPlan] = []
     if any(map(_is_attribute_leaf, plans)):
         function.add(1, "odd = ()")
@@ -187,7 +187,7 @@ def _one_by_one(function: _Function, plans: Sequence[FieldPlan]) -> None:
 
 
 def _adopt(function: _Function, plan: FieldPlan) -> None:
-    """Tell what is awaited for a field that its value belongs in `d`, or that this waits for it, too."""
+    """Generate the assignment of a pending field to its object `d`, or of `d` to the followers of a shared one."""
     value, p, shared = f"v{plan.number}", f"P{plan.number}", f"s{plan.number}"
     if isinstance(plan.resolver, str):
         return
@@ -200,7 +200,7 @@ def _adopt(function: _Function, plan: FieldPlan) -> None:
 
 
 def _leaves(function: _Function, plans: Sequence[FieldPlan]) -> None:
-    """Attributes that are leaves: all as usual, or each looked at by itself."""
+    """Generate the reads of leaf attributes: together if all have common values, otherwise one by one."""
     values = [f"v{plan.number}" for plan in plans]
     for plan in plans:
         _give_leaf(function, plan, str(plan.number))
@@ -248,24 +248,26 @@ def _field(function: _Function, indent: int, plan: FieldPlan) -> None:
     else:
         c = function.give("c", plan, plan.finish)
         function.add(indent + 1, f"{value} = {c}(run, {p}, {call}, {place}, resolved)")
-    function.add(indent, "except Exception as error:", f"    {value} = run.failed(error, {p}, {place})")
+    function.add(indent, "except Exception as error:", f"    {value} = run.handle_error(error, {p}, {place})")
 
 
 def _shared_field(function: _Function, indent: int, plan: FieldPlan) -> None:
-    """One that is resolved once for all places: it is known, or waited for already, or this is the first of them."""
+    """Generate a field that is resolved once for all paths: its value is known, pending, or resolved here."""
     value, p, place, shared = f"v{plan.number}", f"P{plan.number}", f"p{plan.number}", f"s{plan.number}"
     group, attribute = plan.resolver.same_for
     call, _ = _call(function, plan, place)
     function.add(indent, f"{place} = None", "try:")
     function.add(indent + 1, f"g = shared[{function.give('g', plan, group)}]", f"of = o.{attribute}")
     function.add(indent + 1, f"{shared} = g.get(of)", f"if {shared} is None:")
-    function.add(indent + 2, f"{place} = (path, k{plan.number})", f"{value} = run.lead({p}, g, of, {call}, {place})")
+    function.add(
+        indent + 2, f"{place} = (path, k{plan.number})", f"{value} = run.start_shared({p}, g, of, {call}, {place})"
+    )
     function.add(indent + 1, f"elif {shared}.__class__ is Known:", f"    {value} = {shared}.answers.get({p}.alike)")
     function.add(indent + 2, f"if {value} is None:", f"    {place} = (path, k{plan.number})")
     function.add(indent + 3, f"{value} = {shared}.answer(run, {p}, {place})")
     function.add(indent + 1, "else:", f"    {value} = {shared}")
     function.add(indent, "except Exception as error:")
-    function.add(indent + 1, f"{value} = run.failed(error, {p}, {place} or (path, k{plan.number}))")
+    function.add(indent + 1, f"{value} = run.handle_error(error, {p}, {place} or (path, k{plan.number}))")
 
 
 def _is_shared(plan: FieldPlan) -> bool:
@@ -276,7 +278,7 @@ def _is_shared(plan: FieldPlan) -> bool:
 
 
 def _call(function: _Function, plan: FieldPlan, place: str) -> tuple[str, bool]:
-    """How the field is resolved, and whether that is a coroutine for certain."""
+    """Return the expression that resolves a field, and whether its value is certainly a coroutine."""
     p, resolver = f"P{plan.number}", plan.resolver
     match resolver:
         case AttributeResolver():
@@ -304,7 +306,7 @@ def _call(function: _Function, plan: FieldPlan, place: str) -> tuple[str, bool]:
 
 
 def _give_leaf(function: _Function, plan: FieldPlan, number: str) -> None:
-    """What leaves are coerced with that are not answered as they are."""
+    """Add the parameters that coerce a leaf whose values are not returned unchanged."""
     if plan.innermost not in EXACT:
         coerce = plan.names.get if is_enum_type(plan.innermost) else plan.innermost.coerce_output_value
         function.given |= {f"K{number}": plan.plain, f"S{number}": coerce}
@@ -343,7 +345,7 @@ def _is_attribute_leaf(plan: FieldPlan) -> bool:
 
 
 def _attribute(plan: FieldPlan) -> str | None:
-    """The attribute that has the value, if one has."""
+    """Return the attribute that has the value, or None."""
     match plan.resolver:
         case AttributeResolver(name):
             return name
@@ -357,7 +359,7 @@ def _is_of_texts(plan: FieldPlan) -> bool:
 
 
 def _is_included(function: _Function, plan: FieldPlan) -> str:
-    """The test whether one of the conditions of the field holds."""
+    """Return the expression whether one of the conditions of the field holds."""
     names = [name for condition in plan.conditions for name, _ in sorted(condition)]
     if len(names) > VARIABLES_WRITTEN:
         return f"any_holds({function.give('h', plan, plan.conditions)}, variables)"
@@ -377,7 +379,7 @@ def _usual(plan: FieldPlan, value: str) -> str:
         test = exact.format(value)
     else:
         test = f"{value}.__class__ in K{plan.number}"
-    # None is not at hand.
+    # For a field with a function, None means that the attribute has no value.
     return (
         f"{value} is None or {test}" if not plan.required[0] and isinstance(plan.resolver, AttributeResolver) else test
     )

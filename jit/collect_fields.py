@@ -1,4 +1,4 @@
-"""Which fields a selection asks for, found out once: merged, in their order, fragments inlined, conditions noted.
+"""CollectFields at compile time: the merged fields of a selection set in order, with fragments inlined and conditions.
 
 https://spec.graphql.org/September2025/#CollectFields()
 """
@@ -23,7 +23,7 @@ from graphql import (
     is_abstract_type,
 )
 
-# Variables and the values that they must all have; of none, it always holds.
+# Variables and their required values. An empty condition always holds.
 Condition = frozenset[tuple[str, bool]]
 ALWAYS: Condition = frozenset()
 INCREMENTAL = ("defer", "stream")
@@ -31,11 +31,11 @@ INTROSPECTION = ("__schema", "__type")
 
 
 class Unsupported(Exception):
-    """What is not compiled: it is left to graphql-core."""
+    """The operation is not compiled, and left to graphql-core."""
 
 
 class Occurrence(NamedTuple):
-    """A place where a field is asked for, under which condition, and the how manieth of its selection it is."""
+    """A node that selects a field, its condition, and its position in the selection set."""
 
     node: FieldNode
     condition: Condition
@@ -47,12 +47,12 @@ Source = tuple[SelectionSetNode, Condition]
 
 
 def holds(condition: Condition, variables: Mapping[str, Any]) -> bool:
-    """Whether all of the variables have these values."""
+    """Return whether all variables have the required values."""
     return all(variables[name] is wanted for name, wanted in condition)
 
 
 def any_holds(conditions: Iterable[Condition], variables: Mapping[str, Any]) -> bool:
-    """Whether one of them holds."""
+    """Return whether one of the conditions holds."""
     return any(holds(condition, variables) for condition in conditions)
 
 
@@ -62,7 +62,7 @@ def collect(
     runtime_type: GraphQLObjectType,
     sources: Iterable[Source],
 ) -> Fields:
-    """The fields of an object of that type by their keys in the answer, in the order of their first places."""
+    """Return the fields of an object of that type by response key, in the order of their first occurrences."""
     collector = _Collector(schema, fragments, runtime_type)
     for selection_set, condition in sources:
         collector.visit(selection_set, condition)
@@ -70,7 +70,7 @@ def collect(
 
 
 def is_ordered(fields: Fields) -> bool:
-    """Whether the keys stand in that order whichever conditions hold."""
+    """Return whether the order of the keys is the same whichever conditions hold."""
     return all(
         occurrences[0].condition <= occurrence.condition
         for occurrences in fields.values()
@@ -79,10 +79,10 @@ def is_ordered(fields: Fields) -> bool:
 
 
 class Survey:
-    """What an operation holds, whichever conditions hold. Raises `Unsupported` for what is not compiled.
+    """A survey of an operation, whichever conditions hold. Raises `Unsupported` if it cannot be compiled.
 
-    `conditional` are the variables on which it depends what is included; `fields` counts the fields there would be with
-    each fragment in each of its places, beneath an interface or a union for each of its types.
+    `conditional` are the variables of `@skip` and `@include`. `fields` counts the fields with fragments inlined,
+    beneath an abstract type once for each possible type.
     """
 
     def __init__(
@@ -122,25 +122,27 @@ class Survey:
         self._visit(fragment.selection_set)
 
     def _count(self, selection_set: SelectionSetNode, kind: GraphQLObjectType) -> int:
-        """The fields of an object of that type, and those beneath them."""
+        """Return the number of fields of an object of that type, and beneath them."""
         key = id(selection_set), kind.name
         known = self._counted.get(key)
         if known is None:
-            known = self._counted[key] = sum(self._of(selection, kind) for selection in selection_set.selections)
+            known = self._counted[key] = sum(
+                self._count_selection(selection, kind) for selection in selection_set.selections
+            )
         return known
 
-    def _of(self, selection: SelectionNode, kind: GraphQLObjectType) -> int:
+    def _count_selection(self, selection: SelectionNode, kind: GraphQLObjectType) -> int:
         if isinstance(selection, FieldNode):
             below = selection.selection_set
             return 1 + (sum(self._count(below, one) for one in self._types(kind, selection)) if below else 0)
         if isinstance(selection, FragmentSpreadNode):
             fragment = self._fragments.get(selection.name.value)
             return self._count(fragment.selection_set, kind) if fragment and self._applies(fragment, kind) else 0
-        assert isinstance(selection, InlineFragmentNode), "There are no others."
+        assert isinstance(selection, InlineFragmentNode), "A selection is a field or a fragment."
         return self._count(selection.selection_set, kind) if self._applies(selection, kind) else 0
 
     def _types(self, kind: GraphQLObjectType, node: FieldNode) -> Iterable[GraphQLObjectType]:
-        """Those that the value of a field may have."""
+        """Return the possible object types of a field's value."""
         field = self._schema.get_field(kind, node.name.value)
         named = None if field is None else get_named_type(field.type)
         if is_abstract_type(named):
@@ -185,7 +187,7 @@ class _Collector:
         if fragment is None or not _applies(self._schema, fragment, self._type):
             return
         visited = self._visited.setdefault(name, [])
-        # Wherever this is included an earlier one was, which brought the same fields.
+        # An earlier spread is included whenever this one is, with the same fields.
         if not any(earlier <= condition for earlier in visited):
             visited.append(condition)
             self.visit(fragment.selection_set, condition)
@@ -201,7 +203,7 @@ def _applies(
 
 
 def _depending(directives: Iterable[DirectiveNode]) -> Iterator[str]:
-    """The variables that are looked at, also where another directive excludes the selection: they may be null."""
+    """Yield the variables in `@skip` and `@include`, also those of excluded selections, for they may be null."""
     for directive in directives:
         for argument in directive.arguments or ():
             if directive.name.value in ("skip", "include") and isinstance(argument.value, VariableNode):
@@ -209,7 +211,7 @@ def _depending(directives: Iterable[DirectiveNode]) -> Iterator[str]:
 
 
 def _condition(directives: Collection[DirectiveNode], above: Condition) -> Condition | None:
-    """What has to hold for a selection with these directives; None if it is never included."""
+    """Return the condition of a selection with these directives; None if it is never included."""
     if not directives:
         return above
     condition = set(above)

@@ -1,4 +1,4 @@
-"""Values that resolvers answered, completed to the letter; what is generated takes the usual ones before.
+"""CompleteValue for all values of resolvers that the generated code does not handle.
 
 https://spec.graphql.org/September2025/#CompleteValue()
 """
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def resolved(run: "Execution", plan: FieldPlan, value: Any, path: Path) -> Any:
-    """What a resolver answered, completed, or what stands in its place while it is awaited."""
+    """Complete the result of a resolver, or return its placeholder while it is awaited."""
     if is_awaitable(value):
         return run.start(plan, value, path)
     return complete(run, plan, 0, value, path)
 
 
 def complete(run: "Execution", plan: FieldPlan, depth: int, value: Any, path: Path) -> Any:
-    """Complete a value of the type that the field has within so many lists."""
+    """Complete a value of the field's type inside of `depth` lists."""
     if isinstance(value, Exception):
         raise value
     if value is None or value is Undefined:
@@ -79,7 +79,7 @@ def _list(run: "Execution", plan: FieldPlan, depth: int, value: Any, path: Path)
 async def _arriving(
     run: "Execution", plan: FieldPlan, depth: int, done: list[Any], iterator: AsyncIterator[Any], path: Path
 ) -> list[Any]:
-    """The list, each of its items completed when it comes; one that takes the list with it ends the iteration."""
+    """Return the list, each item completed when it arrives. An error that nulls the list ends the iteration."""
     try:
         while True:
             try:
@@ -102,12 +102,12 @@ def _as_they_are(run: "Execution", plan: FieldPlan, items: Any, path: Path, _: A
 def items_from(
     run: "Execution", plan: FieldPlan, depth: int, done: list[Any], rest: Iterator[Any], path: Path
 ) -> list[Any]:
-    """The list, of which the first items are done, with the rest of its items completed."""
+    """Return the list `done` with the rest of the items completed."""
     try:
         for item in rest:
             _add_item(run, plan, depth, item, done, path)
     except Exception as error:
-        _let_go(run, rest, error)
+        _discard(run, rest, error)
         raise
     return done
 
@@ -120,7 +120,7 @@ def _add_item(run: "Execution", plan: FieldPlan, depth: int, item: Any, done: li
         else:
             completed = complete(run, plan, depth, item, place)
     except Exception as error:
-        completed = run.failed(error, plan, place, depth)
+        completed = run.handle_error(error, plan, place, depth)
     if isinstance(completed, CoroutineDriver):
         completed.out = done  # type: ignore[attr-defined]
     done.append(completed)
@@ -134,46 +134,45 @@ def _finish_item(depth: int) -> Any:
 
 
 def failed_item(run: "Execution", error: Exception, plan: FieldPlan, path: Path, items: Any) -> None:
-    """An item of a list failed: it is null, or all of the list is."""
+    """Handle the error of an item: it becomes null, or the whole list."""
     try:
-        run.failed(error, plan, path, 1)
+        run.handle_error(error, plan, path, 1)
     except Exception as problem:
-        _let_go(run, iter(items[int(path[1]) + 1 :]), problem)
+        _discard(run, iter(items[int(path[1]) + 1 :]), problem)
         raise
 
 
 def leaves(run: "Execution", plans: tuple[FieldPlan, ...], source: Any, path: Path | None) -> list[Any]:
-    """The attributes of an object one by one, each with what may be wrong about it."""
+    """Complete the attributes of an object one by one, each with its error."""
     found = []
     for plan in plans:
         place = (path, plan.key)
         try:
             value = resolved(run, plan, attribute(run, plan, source, place), place)
         except Exception as error:
-            value = run.failed(error, plan, place)
+            value = run.handle_error(error, plan, place)
         found.append(value)
     return found
 
 
 def ordered(run: "Execution", plans: tuple[FieldPlan, ...], found: dict[str, Any]) -> dict[str, Any]:
-    """The answer of an object with its keys in the order that follows from the variables."""
+    """Return an object with its keys in the order that follows from the variables."""
     included = [plan for plan in plans if plan.key in found]
     included.sort(key=lambda plan: plan.place(run.variables))
     return {plan.key: found[plan.key] for plan in included}
 
 
 def adopt_all(out: dict[str, Any], values: Iterable[Any]) -> None:
-    """Tell what is awaited among these values of an object that it belongs there."""
+    """Set the object to which the pending fields among these values belong."""
     for value in values:
         if isinstance(value, CoroutineDriver):
             value.out = out  # type: ignore[attr-defined]
 
 
-def _let_go(run: "Execution", rest: Iterator[Any], error: Exception) -> None:
-    """Of a list that is null by this error: nobody awaits its items, nor looks at how they failed.
+def _discard(run: "Execution", rest: Iterator[Any], error: Exception) -> None:
+    """Discard the remaining items of a list that an error nulls: close coroutines, and ignore failures.
 
-    What was awaited and failed takes the others that are awaited with it, as graphql-core has it; what failed
-    without that leaves them alone.
+    As with graphql-core, futures among them are cancelled only if the failed item was awaited.
     """
     was_awaited = run.failed_at_once in (error, getattr(error, "original_error", None))
     with suppress(Exception):
@@ -233,7 +232,7 @@ def _abstract(run: "Execution", plan: FieldPlan, depth: int, kind: Any, value: A
 def _of_type(
     run: "Execution", plan: FieldPlan, depth: int, kind: GraphQLAbstractType, name: Any, value: Any, path: Path
 ) -> Any:
-    """Complete a value of an interface or a union whose type was told by its name."""
+    """Complete a value of an abstract type whose object type is `name`."""
     details = [FieldDetails(node, None) for node in plan.nodes(run.variables)]
     found = run.executor.ensure_valid_runtime_type(name, kind, details, run.info(plan, path), value)
     return _object(run, plan, depth, found, value, path)

@@ -1,6 +1,7 @@
-"""Drives awaitables as asyncio's tasks do, at half the price: the first step at once, and without a task each.
+"""A driver of coroutines at half the cost of an asyncio task, which takes the first step at once.
 
-A strand is what `asyncio.current_task()` answers inside, so that `asyncio.timeout` and the like end that strand alone.
+Inside of a driven coroutine `asyncio.current_task()` returns the driver, so that `asyncio.timeout` and the like cancel
+that coroutine alone.
 """
 
 import asyncio
@@ -10,16 +11,16 @@ from contextvars import Context, copy_context
 from types import CoroutineType
 from typing import Any
 
-# By event loop. Before Python 3.12 there is no function for it, and from 3.14 on no dict: each thread has its own
-# current task. The function takes any object there, too, in the thread whose running loop it is.
+# The current tasks by event loop. Python has a function for it since 3.12, and no dict since 3.14, where each thread
+# has its own current task. The function accepts any object, in the thread of the running loop.
 _current: dict[Any, Any] | None = None if hasattr(tasks, "_swap_current_task") else tasks._current_tasks  # type: ignore[attr-defined]
 _swap: Any = getattr(tasks, "_swap_current_task", None)
 
 
 class CoroutineDriver:
-    """An awaitable on its way to `value`.
+    """The driver of one awaitable, whose result becomes `value`.
 
-    `begin` takes the first step; while it has to wait, `ended(error)` is called when it is over, with what it raised.
+    `begin` takes the first step. If the awaitable has to wait, `ended(error)` is called at its end.
     """
 
     __slots__ = (
@@ -43,15 +44,15 @@ class CoroutineDriver:
         self.value: Any = None
 
     def ended(self, error: BaseException | None) -> None:
-        """It is over, after it had to wait."""
+        """Handle the end of an awaitable that had to wait; `error` is the exception that it raised."""
         raise NotImplementedError
 
     def begin(self) -> bool:
-        """Whether it has to wait. What it raises before that is raised here."""
+        """Take the first step. Return whether the awaitable has to wait. Raises its exception."""
         return self._context.run(self._step)
 
     def _step(self) -> bool:
-        """Go on until it waits (True), or ends."""
+        """Resume the coroutine until it waits (True) or ends (False)."""
         loop, coroutine, current = self._loop, self._coroutine, _current
         if current is None:
             before = _swap(loop, self)
@@ -93,7 +94,7 @@ class CoroutineDriver:
     def _misuse(self, awaited: Any) -> None:
         self._coroutine.close()
         self._coroutine = None
-        self.ended(RuntimeError(f"A resolver waited for what cannot be waited for: {awaited!r}"))
+        self.ended(RuntimeError(f"A resolver awaited an object that is not awaitable: {awaited!r}"))
 
     def _wake_up(self, _: object = None) -> None:
         self._fut_waiter = None
@@ -108,10 +109,10 @@ class CoroutineDriver:
             if not waits:
                 self.ended(None)
 
-    # What libraries ask of a task
+    # The interface of a task that libraries use
 
     def cancel(self, msg: object = None) -> bool:
-        """Have it raise `CancelledError` where it waits."""
+        """Raise `CancelledError` in the coroutine."""
         if self._coroutine is None:
             return False
         self._cancels += 1

@@ -1,4 +1,4 @@
-"""One execution of a compiled operation: what it waits for, what went wrong, and what is null for that."""
+"""One execution of a compiled operation: pending fields, errors, and the nulls that errors cause."""
 
 import asyncio
 from collections import defaultdict
@@ -19,16 +19,28 @@ if TYPE_CHECKING:
 
 
 class PendingField(CoroutineDriver):
-    """A value that is awaited: it stands in its own place (`out[path[1]]`) until it is there.
+    """A value that is awaited. It is its own placeholder in the response (`out[path[1]]`).
 
-    Of a list whose items are still to come, `items` are those that came. `followers` are other places that wait for
-    this value, as `shared[of]` is it meanwhile; they have no awaitable of their own.
+    `items` are the received items of an asynchronous list. `followers` are other fields that share this value, found by
+    `shared[shared_key]`.
     """
 
-    __slots__ = ("depth", "finish", "followers", "is_given_up", "items", "of", "out", "path", "plan", "run", "shared")
+    __slots__ = (
+        "depth",
+        "finish",
+        "followers",
+        "is_abandoned",
+        "items",
+        "out",
+        "path",
+        "plan",
+        "run",
+        "shared",
+        "shared_key",
+    )
     items: list[Any]
     shared: dict[Hashable, Any]
-    of: Hashable
+    shared_key: Hashable
 
     def __init__(
         self, run: "Execution", plan: FieldPlan, awaitable: Any, path: Path, depth: int, finish: Finish
@@ -40,21 +52,21 @@ class PendingField(CoroutineDriver):
         self.depth = depth
         self.finish = finish
         self.out: Any = None
-        self.is_given_up = False
+        self.is_abandoned = False
         self.followers: list[Follower] | None = None
 
     def ended(self, error: BaseException | None) -> None:
-        """Its value takes its place, or null does."""
+        """Replace the placeholder by the completed value, or by null."""
         run, known = self.run, None
         if self.followers is not None:
-            known = self._learn(error)
-        if self.is_given_up:
+            known = self._publish(error)
+        if self.is_abandoned:
             pass
         elif error is None:
             finish = self.finish if known is None else known.finish
             try:
                 value = finish(run, self.plan, self.value, self.path, complete_awaited)
-            except BaseException as problem:  # what is awaited next may have been cancelled already
+            except BaseException as problem:  # the next awaitable may have been cancelled already
                 run.fail(problem, self.plan, self.path, self.depth, self.out)
             else:
                 self.out[self.path[1]] = value
@@ -63,26 +75,26 @@ class PendingField(CoroutineDriver):
         else:
             run.fail(error, self.plan, self.path, self.depth, self.out)
         if self.followers:
-            self._tell_followers(known, error)
+            self._complete_followers(known, error)
         live = run.live
         live.discard(self)
         if not live and run.idle is not None and not run.idle.done():
             run.idle.set_result(None)
 
-    def _learn(self, error: BaseException | None) -> "SharedValue | None":
-        """What was resolved for several places is there; or it failed, and who asks from now on has it tried anew."""
+    def _publish(self, error: BaseException | None) -> "SharedValue | None":
+        """Publish the shared value. On an error forget it, so that the next field resolves again."""
         if error is not None:
             self.forget()
             return None
         known = SharedValue(self.value)
-        if self.shared.get(self.of) is self:
-            self.shared[self.of] = known
+        if self.shared.get(self.shared_key) is self:
+            self.shared[self.shared_key] = known
         return known
 
-    def _tell_followers(self, known: "SharedValue | None", error: BaseException | None) -> None:
-        """In their order. Those that are given up meanwhile leave the list."""
+    def _complete_followers(self, known: "SharedValue | None", error: BaseException | None) -> None:
+        """Complete the followers in order. Abandoned followers are removed from the list in the meantime."""
         run, followers = self.run, self.followers
-        assert followers is not None, "Asked before."
+        assert followers is not None, "The caller has checked for followers."
         followers.reverse()
         while followers:
             plan, out, around = followers.pop()
@@ -101,21 +113,21 @@ class PendingField(CoroutineDriver):
             else:
                 run.fail(error, plan, (around, plan.key), 0, out)
 
-    def give_up(self, place: Path | None) -> bool:
-        """Whether nobody waits for it any more, now that nobody does for this place, or all."""
+    def abandon(self, place: Path | None) -> bool:
+        """Abandon the value for the fields inside of `place`, or for all. Return whether no field waits for it."""
         left = place is None or lies_in(self.path, place)
         if left:
-            self.is_given_up = True
+            self.is_abandoned = True
         if self.followers:
             waiting = [] if place is None else [one for one in self.followers if not lies_in(one[2], place)]
             left = left or len(waiting) < len(self.followers)
             self.followers[:] = waiting
-        return left and self.is_given_up and not self.followers
+        return left and self.is_abandoned and not self.followers
 
     def forget(self) -> None:
-        """Nobody is to follow it any more."""
-        if self.followers is not None and self.shared.get(self.of) is self:
-            del self.shared[self.of]
+        """Accept no further followers."""
+        if self.followers is not None and self.shared.get(self.shared_key) is self:
+            del self.shared[self.shared_key]
 
 
 # A field, the object in whose answer it belongs, and the place of that object.
@@ -123,7 +135,7 @@ Follower = tuple[FieldPlan, dict[str, Any], Path | None]
 
 
 class SharedValue:
-    """A value that is the same at several places, with what is answered for it wherever that is `FieldPlan.alike`."""
+    """A resolved value of several fields, with its completed form for each `FieldPlan.alike`."""
 
     __slots__ = ("answers", "value")
 
@@ -132,22 +144,22 @@ class SharedValue:
         self.answers: dict[object, Any] = {}
 
     def answer(self, run: "Execution", plan: FieldPlan, path: Path) -> Any:
-        """What is answered at this place. `answers` has what is the very same object wherever it is answered."""
+        """Complete the value at a path. `answers` caches results that are valid at any path."""
         errors = len(run.errors)
         found = plan.finish(run, plan, self.value, path, complete_awaited)
         if plan.alike is None or found.__class__ is not dict or len(run.errors) > errors:
             return found
-        if not any(value.__class__ is PendingField for value in found.values()):  # it may fail, and that at each place
+        if not any(value.__class__ is PendingField for value in found.values()):  # it may fail, at every path
             self.answers[plan.alike] = found
         return found
 
     def finish(self, run: "Execution", plan: FieldPlan, _value: Any, path: Path, _otherwise: Any) -> Any:
-        """As `FieldPlan.finish`."""
+        """Do what `FieldPlan.finish` does."""
         return self.answer(run, plan, path)
 
 
 class Execution:
-    """One execution. `data` is the answer as far as it is known, `errors` those that were found."""
+    """An execution of an operation, with its `data` and `errors` so far."""
 
     __slots__ = (
         "_build_executor",
@@ -190,10 +202,10 @@ class Execution:
         self._executor = executor
         self.data: dict[str, Any] | None = None
         self.errors: list[GraphQLError] = []
-        # What was raised last by something that is awaited, before it had to wait.
+        # The latest exception of an awaitable in its first step.
         self.failed_at_once: Exception | None = None
         self.live: set[PendingField] = set()
-        # By group of fields, and by what is the same where they are resolved alike.
+        # Shared values by group of fields, and by the attribute that they share.
         self.shared: defaultdict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
         self.arguments: dict[FieldPlan, dict[str, Any]] = {}
         self.keywords: dict[FieldPlan, dict[str, Any]] = {}
@@ -206,7 +218,7 @@ class Execution:
 
     @property
     def executor(self) -> "Executor[Any]":
-        """graphql-core's own, made when something of it is asked for."""
+        """graphql-core's executor, built at first use."""
         if self._executor is None:
             self._executor = self._build_executor(self)
         return self._executor
@@ -220,7 +232,7 @@ class Execution:
         return self.executor.hide_suggestions
 
     def info(self, plan: FieldPlan, path: Path) -> GraphQLResolveInfo[Any]:
-        """What graphql-core tells a resolver of a field, for the items of its list, too."""
+        """Return graphql-core's info of a field, also for the items of its list."""
         while isinstance(path[1], int):
             path = path[0]
         nodes = plan.nodes(self.variables)
@@ -229,7 +241,7 @@ class Execution:
     # Waiting
 
     def start(self, plan: FieldPlan, awaitable: Any, path: Path, depth: int = 0, finish: Finish | None = None) -> Any:
-        """The finished value if the awaitable need not wait, else what stands in its place until then."""
+        """Return the completed value if the awaitable need not wait, otherwise its placeholder."""
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
         waiting = PendingField(self, plan, awaitable, path, depth, finish or plan.finish)
@@ -243,7 +255,7 @@ class Execution:
             raise
 
     def fail(self, error: BaseException | None, plan: FieldPlan, path: Path, depth: int, out: Any) -> None:
-        """What was awaited, or its value, failed: its place in `out` is null, or one around it."""
+        """Handle the error of an awaited value: its place in `out` becomes null, or the nearest nullable one around."""
         if not isinstance(error, Exception):
             self.interrupt(error)
             return
@@ -252,10 +264,10 @@ class Execution:
             self._null_around(located, plan, depth, path)
         else:
             out[path[1]] = None
-            self.note(located, path)
+            self.add_error(located, path)
 
     def _null_around(self, error: GraphQLError, plan: FieldPlan | None, depth: int, path: Any) -> None:
-        """Null the nearest place around this one that may be."""
+        """Set the nearest nullable place around this one to null."""
         while plan is not None:
             path = path[0]
             if depth:
@@ -268,16 +280,16 @@ class Execution:
         if plan is None:
             self.null_all(error)
         elif self._put_null(keys_of(path)):
-            self.note(error, path)
+            self.add_error(error, path)
 
     def null_all(self, error: GraphQLError) -> None:
-        """A field of the root may not be null, and is."""
+        """Set the whole data to null, for an error in a non-null field of the root."""
         self.data = None
         self.is_nulled = True
-        self.note(error, None)
+        self.add_error(error, None)
 
     def _put_null(self, keys: list[str | int]) -> bool:
-        """False where it is null already."""
+        """Set a place to null. Return False if it, or a place around it, is null already."""
         place: Any = self.data
         if place is None:
             return False
@@ -292,41 +304,43 @@ class Execution:
         place[keys[-1]] = None
         return True
 
-    def failed(self, error: Exception, plan: FieldPlan, path: Path, depth: int = 0) -> Any:
-        """None, for a place that may be null, once the error is told of; else it is raised, located."""
+    def handle_error(self, error: Exception, plan: FieldPlan, path: Path, depth: int = 0) -> Any:
+        """Add the error and return None for a nullable place; otherwise raise the located error."""
         located = located_error(error, plan.nodes(self.variables), keys_of(path))
         if plan.required[depth]:
             raise located
-        self.note(located, path)
+        self.add_error(located, path)
         return None
 
-    def note(self, error: GraphQLError, path: Path | None) -> None:
-        """Tell of an error by which this place became null; what is still awaited for it is given up."""
+    def add_error(self, error: GraphQLError, path: Path | None) -> None:
+        """Add an error that set this place to null. Abandon the pending fields inside of it."""
         self.errors.append(error)
         if self.live:
-            self.give_up(path)
+            self.abandon(path)
 
-    def give_up(self, path: Path | None = None) -> None:
-        """Cancel what is awaited for this place, or all."""
-        given_up = [waiting for waiting in self.live if waiting.give_up(path)]
-        for waiting in given_up:
+    def abandon(self, path: Path | None = None) -> None:
+        """Cancel the pending fields inside of this place, or all."""
+        abandoned = [waiting for waiting in self.live if waiting.abandon(path)]
+        for waiting in abandoned:
             waiting.forget()
             waiting.cancel()
 
     def interrupt(self, error: BaseException | None) -> None:
-        """A resolver was cancelled, or the process is to end: so is all of it."""
+        """Cancel the execution, because a resolver was cancelled or the process ends."""
         if self.interruption is None:
             self.interruption = error
-        self.give_up()
+        self.abandon()
 
-    def lead(self, plan: FieldPlan, shared: dict[Hashable, Any], of: Hashable, awaitable: Any, path: Path) -> Any:
-        """As `start`, for all fields that are resolved alike: `shared[of]` is `SharedValue`, or who waits for it."""
+    def start_shared(
+        self, plan: FieldPlan, shared: dict[Hashable, Any], of: Hashable, awaitable: Any, path: Path
+    ) -> Any:
+        """Do what `start` does, for all fields that share the value: `shared[of]` is it, or its pending field."""
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
         waiting = PendingField(self, plan, awaitable, path, 0, plan.finish)
         try:
             if waiting.begin():
-                waiting.shared, waiting.of, waiting.followers = shared, of, []
+                waiting.shared, waiting.shared_key, waiting.followers = shared, of, []
                 shared[of] = waiting
                 self.live.add(waiting)
                 return waiting
@@ -336,14 +350,14 @@ class Execution:
             self.failed_at_once = error
             raise
 
-    async def settled(self) -> None:
-        """Wait until nothing is awaited any more. Cancelled, it cancels all that is, and waits for that."""
+    async def wait_until_idle(self) -> None:
+        """Wait until no field is pending. If this is cancelled, cancel the pending fields and wait for them."""
         while self.live:
             self.idle = self.loop.create_future()
             try:
                 await self.idle
             except asyncio.CancelledError:
-                self.give_up()
+                self.abandon()
                 while self.live:
                     self.idle = self.loop.create_future()
                     await self.idle
@@ -355,11 +369,11 @@ class Execution:
         self.failed_at_once = None  # its frames hold this run
         return ExecutionResult(self.data, self.errors or None)
 
-    async def awaited(self) -> ExecutionResult:
-        await self.settled()
+    async def wait_for_result(self) -> ExecutionResult:
+        await self.wait_until_idle()
         return self.result()
 
 
 def complete_awaited(run: Execution, plan: FieldPlan, value: Any, path: Path) -> Any:
-    """What was awaited is taken as it is, also when it could be awaited again."""
+    """Complete the result of an awaitable, which is not awaited again."""
     return complete(run, plan, 0, value, path)

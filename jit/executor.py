@@ -1,4 +1,4 @@
-"""graphql-core's executor, which makes programs of the operations that are executed again and again."""
+"""An executor for graphql-core that compiles the operations that are executed repeatedly."""
 
 import asyncio
 from collections import OrderedDict
@@ -19,17 +19,17 @@ from jit.field_resolvers import Resolver, of_field
 from jit.operation import CompiledOperation, Fragments
 
 OPERATIONS_KEPT = 256
-# In all programs together: some 50 MB, were no two of them alike, beside the documents they are of. Those that were not
-# executed for the longest time are forgotten first.
+# The fields of all compiled operations: up to 50 MB, beside their documents. The least recently executed operations are
+# evicted first.
 FIELDS_KEPT = 20_000
 
 
 class CompiledExecutor(Executor[Any]):
-    """Give it to graphql-core's `execute` and `subscribe` as `executor_class`.
+    """The `executor_class` of graphql-core's `execute` and `subscribe`.
 
-    An operation is compiled when it is executed for the `compile_after`th time. Introspection, incremental delivery,
-    middleware, abort signals and hooks are left to graphql-core's own execution, as is what runs without an event loop.
-    `types_by_class`: that a value is of an object type follows from its class, for all types of the schema.
+    An operation is compiled at its `compile_after`th execution. Introspection, incremental delivery, middleware, abort
+    signals, hooks, and execution without an event loop are left to graphql-core. `types_by_class`: the class of a value
+    decides whether it is of an object type, for all types of the schema.
     """
 
     compile_after: ClassVar[int] = 2
@@ -38,15 +38,15 @@ class CompiledExecutor(Executor[Any]):
 
     @classmethod
     def resolver_of(cls, plan: FieldPlan) -> Resolver:
-        """How a field is resolved."""
+        """Return the resolver of a field."""
         return of_field(plan)
 
     def execute_operation(self, serially: bool | None = None) -> Any:
-        """The result, or an awaitable of it."""
+        """Return the result, or an awaitable of it."""
         program = self._operation().program() if self._is_usual() else None
         run: Execution | None = None
         if program is not None:
-            run = program.begun(self.root_value, self.context_value, None, lambda _: self, self)
+            run = program.start_execution(self.root_value, self.context_value, None, lambda _: self, self)
         if program is None or run is None:
             return super().execute_operation(serially)
         is_mutation = self.operation.operation is OperationType.MUTATION
@@ -78,7 +78,7 @@ class CompiledExecutor(Executor[Any]):
 
 
 class CachedOperation:
-    """An operation of a validated document, and its program once it has one."""
+    """An operation of a validated document, with its compiled form once it exists."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class CachedOperation:
         self._program: CompiledOperation | None = None
 
     def program(self) -> CompiledOperation | None:
-        """None until it has been asked for often enough, and for what is not compiled."""
+        """Return the compiled operation; None until it was requested often enough, and if it cannot be compiled."""
         if self._left > 0:
             self._left -= 1
             if not self._left:
@@ -105,7 +105,7 @@ class CachedOperation:
         return self._program
 
     def forget(self) -> None:
-        """Begin anew: executions under way have the program as long as they need it."""
+        """Drop the compiled form, and count executions from 0. Running executions keep it."""
         self._program = None
         self._left = self._executor_class.compile_after
 
@@ -125,7 +125,7 @@ class CachedOperation:
     def _build_executor(self, run: Execution) -> Executor[Any]:
         document = DocumentNode(definitions=(self._node, *self._fragments.values()))
         executor = self._executor_class.build(self._schema, document, run.root, run.context, run.raw_variables)
-        assert isinstance(executor, Executor), "The variables were good a moment ago."
+        assert isinstance(executor, Executor), "The variables are valid."
         return executor
 
     def execute(
@@ -136,9 +136,9 @@ class CachedOperation:
         root: Any = None,
         hide_suggestions: bool = False,
     ) -> ExecutionResult | Awaitable[ExecutionResult]:
-        """As graphql-core's `execute` does, with nothing that could have been done before."""
+        """Execute like graphql-core's `execute`, without the work that was done at compile time."""
         program = self.program() if _has_loop() else None
-        run = program.begun(root, context, variables, self._build_executor) if program is not None else None
+        run = program.start_execution(root, context, variables, self._build_executor) if program is not None else None
         if program is None or run is None:
             return execute(
                 self._schema,
@@ -154,7 +154,7 @@ class CachedOperation:
 
 
 class _OperationCache:
-    """The operations that have programs, those last that were executed last; none is kept alive by it."""
+    """The compiled operations, least recently executed first, by weak references."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -162,7 +162,7 @@ class _OperationCache:
         self._fields = 0
 
     def used(self, operation: CachedOperation, fields: int) -> None:
-        """It has a program with so many fields. Others are forgotten where there are too many."""
+        """Record an execution. Evict other operations beyond the limit of fields."""
         key = id(operation)
         if key in self._known:
             self._known.move_to_end(key)
@@ -189,7 +189,7 @@ def operation_of(
     document: DocumentNode,
     operation: OperationDefinitionNode,
 ) -> CachedOperation:
-    """An operation of a document, to be kept beside it."""
+    """Return an operation of a document. The caller keeps it as long as the document."""
     fragments = {part.name.value: part for part in document.definitions if isinstance(part, FragmentDefinitionNode)}
     return CachedOperation(executor_class, schema, fragments, operation)
 

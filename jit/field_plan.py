@@ -1,4 +1,4 @@
-"""What is known of a field of an operation before it is executed."""
+"""Field plans: the parts of executing a field that are computed at compile time."""
 
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
@@ -32,25 +32,18 @@ if TYPE_CHECKING:
 
 UNCHANGING = (str, int, float, bool, type(None), Enum, datetime, date, time, Decimal, UUID)
 NO_VARIABLES = VariableValues({}, {})
-# Makes of a value that was resolved the one that is answered: `finish(run, plan, value, path, otherwise)`.
+# Completes a resolved value: `finish(run, plan, value, path, otherwise)`.
 Finish = Callable[..., Any]
 Select = Callable[["Execution", Any, "Path | None"], dict[str, Any]]
 
 
 def unusual(run: "Execution", plan: "FieldPlan", value: Any, path: "Path", otherwise: Callable[..., Any]) -> Any:
-    """Finishes a value of a field of which nothing is known yet."""
+    """Complete a value of a field without specialized code."""
     return otherwise(run, plan, value, path)
 
 
 class FieldPlan:
-    """A field of objects of one type at one place of an operation.
-
-    `types` are the type of its value and, of lists, of their items, from the outside to the inside, each without its
-    non-null; `required` tells for each of them whether it is non-null. `plain` are the classes of values that were
-    found to be neither errors nor awaitables, and right for the innermost type; `names` are those of an enum's members.
-    `number` is its place among the fields of its selection. `alike` is the same for all fields that answer an object
-    alike, wherever it stands; None where the place, or what is awaited, may make a difference.
-    """
+    """A field of objects of one type at one place of an operation."""
 
     __slots__ = (
         "__weakref__",
@@ -92,9 +85,11 @@ class FieldPlan:
         field: GraphQLField,
         occurrences: list[Occurrence],
     ) -> None:
-        # Weakly: what holds a program holds its plans, and lets go of them without waiting for the collector.
+        # Weak references: a cycle with the program would only be freed by the garbage collector.
         self._program = ref(program)
+        #: The index among the fields of the selection.
         self.number = 0
+        #: Equal for fields that complete an object equally at any path; None if the path, or waiting, may matter.
         self.alike: object | None = None
         self._parent = None if parent is None else ref(parent)
         self.parent_type = parent_type
@@ -102,12 +97,18 @@ class FieldPlan:
         self.field = field
         self.occurrences = occurrences
         self.name = occurrences[0].node.name.value
+        #: The type of the value, and of the items of lists, from the outside to the inside, without non-null.
+        self.types: list[Any]
+        #: For each of the types, whether it is non-null.
+        self.required: list[bool]
         self.types, self.required = _unwrapped(field.type)
         self.leaf = is_leaf_type(self.types[-1])
+        #: Classes of values that are neither errors nor awaitables, and valid for the innermost type.
         self.plain: set[type] = set()
+        #: The results of an enum's members.
         self.names: dict[Any, Any] = {}
         self.selects: dict[GraphQLObjectType, Select] = {}
-        # The one of the innermost type, which is written when the first object comes.
+        # The function for the innermost type, which is compiled at the first object.
         self.selected: Select
         self.finish: Finish = unusual
         self.resolver: Any = None
@@ -117,7 +118,7 @@ class FieldPlan:
         self._variables = _variables(field, first)
         given = [argument.value for argument in first.arguments or ()]
         self._is_nested = any(_uses_variables(value) for value in given if not isinstance(value, VariableNode))
-        # What does not depend on variables, once it is known.
+        # The arguments that do not depend on variables, once they are coerced.
         self._fixed: dict[str, Any] | None = None
         self._changing: list[str] = []
         self._unknown = False
@@ -127,12 +128,12 @@ class FieldPlan:
 
     @property
     def parent(self) -> "FieldPlan | None":
-        """The field whose objects it is of; None at the root."""
+        """The field whose value contains this field; None at the root."""
         return None if self._parent is None else self._parent()
 
     @property
     def conditions(self) -> list[Condition]:
-        """Any of which has to hold; none if it is always included."""
+        """The conditions, one of which has to hold; empty if the field is always included."""
         conditions = [occurrence.condition for occurrence in self.occurrences]
         return [] if frozenset() in conditions else conditions
 
@@ -142,11 +143,11 @@ class FieldPlan:
 
     @property
     def depth(self) -> int:
-        """How many lists lie around the innermost type."""
+        """The number of lists around the innermost type."""
         return len(self.types) - 1
 
     def nodes(self, variables: Mapping[str, Any]) -> list[FieldNode]:
-        """Those places of the document that ask for it with these variables."""
+        """Return the nodes that select the field with these variables."""
         if self._nodes is not None:
             return self._nodes
         found: dict[int, FieldNode] = {}
@@ -156,13 +157,13 @@ class FieldPlan:
         return list(found.values())
 
     def place(self, variables: Mapping[str, Any]) -> int:
-        """Where among the fields of its selection it is first asked for with these variables."""
+        """Return the position of the field in its selection set with these variables."""
         return next(place for _, condition, place in self.occurrences if holds(condition, variables))
 
     def arguments(self, run: "Execution") -> dict[str, Any]:
-        """Coerced once: for good when they are constant, else for each execution. Raises `GraphQLError`.
+        """Return the arguments, coerced once if they are constant, otherwise once for each execution.
 
-        What a resolver could change is its own, as it is with graphql-core.
+        A resolver receives copies of mutable values, as with graphql-core. Raises `GraphQLError`.
         """
         if self._fixed is not None and not self.uses_variables:
             found = self._fixed
@@ -177,7 +178,7 @@ class FieldPlan:
 
     def _coerced(self, run: "Execution") -> dict[str, Any]:
         variables = run.variable_values if self.uses_variables else NO_VARIABLES
-        node = self.nodes(run.variables)[0]  # an error tells its place
+        node = self.nodes(run.variables)[0]  # an error has its location
         found = get_argument_values(self.field, node, variables, None, run.hide_suggestions)
         given = {name for name, _, _ in self._variables}
         literal = [name for name in found if name not in given]
@@ -188,7 +189,7 @@ class FieldPlan:
         return found
 
     def _with_variables(self, variables: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Variables are coerced already, and all else was once; None where there is more to it."""
+        """Return the fixed arguments with coerced variables; None if graphql-core has to check them."""
         if self._fixed is None:
             return None
         found = self._fixed.copy()
@@ -200,23 +201,23 @@ class FieldPlan:
         return found
 
     def note_plain(self, value: Any) -> None:
-        """The next value of this class need not be looked at again."""
+        """Record that values of this class need no check."""
         if not hasattr(value, "__await__"):
             self.plain.add(value.__class__)
 
     def note_leaf(self, value: Any, coerced: Any) -> None:
-        """A value of a leaf that could be coerced; the members of an enum are always answered alike."""
+        """Record a valid leaf value. A member of an enum always has the same result."""
         if isinstance(value, Enum):
             self.names[value] = coerced
         self.note_plain(value)
 
     def select(self, object_type: GraphQLObjectType) -> Select:
-        """The function that answers an object of that type."""
+        """Return the function that completes an object of that type."""
         known = self.selects.get(object_type)
         if known is not None:
             return known
         program = self._program()
-        assert program is not None, "It is being executed."
+        assert program is not None, "The operation is being executed."
         return program.compile_selection(self, object_type)
 
 
@@ -249,7 +250,7 @@ def _unwrapped(kind: GraphQLOutputType) -> tuple[list[Any], list[bool]]:
 
 
 def _variables(field: GraphQLField, node: FieldNode) -> list[tuple[str, str, bool]]:
-    """The arguments that are variables: their names for the resolver, the variables, and whether they are non-null."""
+    """Return the arguments that are variables: the resolver's name, the variable, and whether it is non-null."""
     values = {argument.name.value: argument.value for argument in node.arguments or ()}
     return [
         (argument.out_name or name, value.name.value, is_non_null_type(argument.type))

@@ -1,4 +1,4 @@
-"""How fields are resolved: in the cheapest way that does the same."""
+"""Resolvers of fields, in the cheapest form with the same result."""
 
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -11,50 +11,49 @@ if TYPE_CHECKING:
 
 
 class AttributeResolver(NamedTuple):
-    """By nothing but an attribute of the object."""
+    """A resolver that reads an attribute of the object."""
 
     name: str
 
 
 class Itself(NamedTuple):
-    """Not at all: the object is the value already, as the events of a subscription are."""
+    """A resolver that returns the object, such as the event of a subscription."""
 
 
 class Direct(NamedTuple):
-    """By a function that is given what it asks for by name: the object, `info` and the arguments.
-
-    `convert(run, plan, path, arguments)` makes of coerced arguments what the function takes, as `(keywords, lasting)`;
-    what is `lasting` may be given to each call of an execution. `same_for` is a group of fields and an attribute: where
-    that is equal, all fields of the group are resolved alike, so that one call does for them all. `at_hand` is an
-    attribute that has the answer unless it is None; it goes with leaves that take no arguments.
-    """
+    """A resolver function that is called directly, with the object, `info` and the arguments by name."""
 
     function: Callable[..., Any]
     is_async: bool
     takes_self: bool
+    #: The names of the parameters that receive the object.
     parents: tuple[str, ...]
+    #: The name of the parameter that receives `info`.
     info: str | None
     info_class: Callable[["Execution", FieldPlan, Path], Any]
+    #: Converts coerced arguments into `(keywords, reusable)`; reusable keywords serve all calls of an execution.
     convert: Callable[["Execution", FieldPlan, Path, dict[str, Any]], tuple[dict[str, Any], bool]]
+    #: A group of fields, and an attribute: one call serves all fields of the group with an equal attribute.
     same_for: tuple[Hashable, str] | None = None
+    #: An attribute that has the value unless it is None, for leaves without arguments.
     at_hand: str | None = None
 
 
 class Raw(NamedTuple):
-    """By a function that takes the object, graphql-core's info, and the arguments."""
+    """A resolver function that takes the object, graphql-core's info, and the arguments."""
 
     function: Callable[..., Any]
 
 
 class Default(NamedTuple):
-    """By graphql-core's default, or the executor's own."""
+    """graphql-core's default resolver, or the one of the executor."""
 
 
 Resolver = AttributeResolver | Itself | Direct | Raw | Default
 
 
 def default(run: "Execution", plan: FieldPlan, source: Any, path: Path) -> Any:
-    """As `graphql.default_field_resolver`, with `info` for those alone who are called."""
+    """Resolve like `graphql.default_field_resolver`, but build `info` only if a function is called."""
     if run.field_resolver is not None:
         return run.field_resolver(source, run.info(plan, path), **_arguments(run, plan))
     arguments = _arguments(run, plan)
@@ -67,7 +66,7 @@ def _arguments(run: "Execution", plan: FieldPlan) -> dict[str, Any]:
 
 
 def attribute(run: "Execution", plan: FieldPlan, source: Any, path: Path) -> Any:
-    """What an object has for a field that it may have at hand."""
+    """Return the attribute of a field, or the result of its function if the attribute is None."""
     resolver: AttributeResolver | Direct = plan.resolver
     if isinstance(resolver, AttributeResolver):
         return getattr(source, resolver.name)
@@ -82,7 +81,7 @@ def attribute(run: "Execution", plan: FieldPlan, source: Any, path: Path) -> Any
 
 
 def keywords(run: "Execution", plan: FieldPlan, path: Path) -> dict[str, Any]:
-    """The arguments for a function that is called directly."""
+    """Return the keyword arguments of a function that is called directly."""
     known: dict[str, Any] | None = run.keywords.get(plan)
     if known is not None:
         return known
@@ -94,5 +93,5 @@ def keywords(run: "Execution", plan: FieldPlan, path: Path) -> dict[str, Any]:
 
 
 def of_field(plan: FieldPlan) -> Resolver:
-    """How a field of a plain schema is resolved."""
+    """Return the resolver of a field of a schema of graphql-core."""
     return Default() if plan.field.resolve is None else Raw(plan.field.resolve)

@@ -1,4 +1,4 @@
-"""Operations as programs: compiled once, executed again and again."""
+"""Compiled operations: compiled once, executed repeatedly."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import Any
@@ -24,8 +24,8 @@ from jit.field_plan import FieldPlan, Select
 from jit.field_resolvers import AttributeResolver, Resolver
 from jit.variables import UsualVariables
 
-# Each takes some 2.5 KB, and up to 0.07 ms to compile: as long as graphql-core needs to execute it a few times. All of
-# them may be compiled in one turn of the event loop.
+# A field takes some 2.5 KB, and up to 0.07 ms to compile, which blocks the event loop: the time in which graphql-core
+# executes it a few times.
 MOST_FIELDS = 300
 
 OfField = Callable[[FieldPlan], Resolver]
@@ -33,10 +33,10 @@ Fragments = dict[str, FragmentDefinitionNode]
 
 
 class CompiledOperation:
-    """An operation of a validated document, compiled for a schema. Raises `Unsupported` for what is not compiled.
+    """An operation of a validated document, compiled for a schema. Raises `Unsupported` if it cannot be compiled.
 
-    `resolver_of` tells how its fields are resolved. `types_by_class`: whether a value is of a type follows from its
-    class, so that the schema is not asked again for each value.
+    `resolver_of` returns the resolver of a field. `types_by_class`: the class of a value decides whether it is of a
+    type, so that one check serves all values of a class.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class CompiledOperation:
         self._resolver_of = resolver_of
         survey = selections.Survey(schema, operation, fragments)
         if survey.fields > MOST_FIELDS:
-            raise Unsupported("More fields than are worth it.")
+            raise Unsupported("Too many fields.")
         self.fields = survey.fields
         self._conditional = survey.conditional
         self._usual = UsualVariables(schema, operation)
@@ -65,7 +65,7 @@ class CompiledOperation:
     # Compiling
 
     def _compile_roots(self) -> list[Select]:
-        """The functions of the root: one, or in a mutation one for each field."""
+        """Compile the functions of the root: one; for a mutation one for each field."""
         operation = self.operation
         disabling = GraphQLDisableErrorPropagationDirective.name
         if any(directive.name.value == disabling for directive in operation.directives or ()):
@@ -82,7 +82,7 @@ class CompiledOperation:
         return [source.selection(group, in_order=ordered) for group in groups]
 
     def compile_selection(self, plan: FieldPlan, object_type: GraphQLObjectType) -> Select:
-        """The function for objects of a type that the field has; below an interface or a union when one is met."""
+        """Compile the function for objects of a type of the field's value, at the first such object."""
         below = [(node.selection_set, condition) for node, condition, _ in plan.occurrences if node.selection_set]
         fields = selections.collect(self.schema, self.fragments, object_type, below)
         plans = self._plans(plan, object_type, fields)
@@ -109,7 +109,7 @@ class CompiledOperation:
 
     # Executing
 
-    def begun(
+    def start_execution(
         self,
         root: Any,
         context: Any,
@@ -117,9 +117,9 @@ class CompiledOperation:
         build_executor: Callable[[Execution], "Executor[Any]"],
         executor: "Executor[Any] | None" = None,
     ) -> Execution | None:
-        """An execution with these variables; None where graphql-core has to look at them.
+        """Return an execution with these variables; None if graphql-core has to coerce or reject them.
 
-        `build_executor` makes graphql-core's executor for it, should it be needed.
+        `build_executor` returns graphql-core's executor of the execution, if it is needed.
         """
         variables = self._usual.coerced(given) if executor is None else executor.variable_values.coerced
         if variables is None:
@@ -130,7 +130,7 @@ class CompiledOperation:
         return Execution(self, root, context, variables, given, build_executor, executor)
 
     def run(self, run: Execution, *, serially: bool) -> ExecutionResult | Awaitable[ExecutionResult]:
-        """Execute it; an awaitable where something has to be waited for."""
+        """Execute the operation. Return the result, or an awaitable if a field has to wait."""
         if not self._roots:
             run.data = {}
         rest = iter(self._roots)
@@ -139,27 +139,27 @@ class CompiledOperation:
             if run.is_nulled:
                 break
             if serially and run.live:
-                return self._go_on(rest, run)
-        return run.awaited() if run.live else run.result()
+                return self._run_serially(rest, run)
+        return run.wait_for_result() if run.live else run.result()
 
-    async def _go_on(self, rest: Iterator[Select], run: Execution) -> ExecutionResult:
-        await run.settled()
+    async def _run_serially(self, rest: Iterator[Select], run: Execution) -> ExecutionResult:
+        await run.wait_until_idle()
         for root in rest:
             if run.is_nulled:
                 break
             self._root(root, run)
-            await run.settled()
+            await run.wait_until_idle()
         return run.result()
 
     def _root(self, root: Select, run: Execution) -> None:
-        run.shared.clear()  # what a mutation before this one made of it
+        run.shared.clear()  # a mutation before this one may have changed the values
         try:
             part = root(run, run.root, None)
         except GraphQLError as error:
             run.null_all(error)
             return
         except BaseException:
-            run.give_up()
+            run.abandon()
             raise
         if run.data is None:
             run.data = part
@@ -169,7 +169,7 @@ class CompiledOperation:
 
 
 def _is_alike_anywhere(plan: FieldPlan) -> bool:
-    """Whether the field of an object is answered alike, and at once, wherever the object stands."""
+    """Return whether a field is completed equally, and without waiting, at any path of its object."""
     return isinstance(plan.resolver, str) or (
         isinstance(plan.resolver, AttributeResolver) and plan.leaf and not plan.depth
     )

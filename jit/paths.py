@@ -1,4 +1,4 @@
-"""Places in an answer: the place around it, and the key or index there."""
+"""Paths in a response: linked tuples of the path around, and a key or index."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ Path = tuple[Any, str | int]
 
 
 def keys_of(path: Path | None) -> list[str | int]:
-    """The path as errors tell it."""
+    """Return the path as a list, as errors have it."""
     keys: list[str | int] = []
     while path is not None:
         around, key = path
@@ -22,7 +22,7 @@ def keys_of(path: Path | None) -> list[str | int]:
 
 
 def core_path(plan: FieldPlan, path: Path) -> CorePath:
-    """The path of a field as graphql-core has it."""
+    """Return the path of a field as graphql-core's `Path`."""
     around = path[0]
     above = None if around is None else _path_of_value(plan.parent, around)
     return CorePath(above, path[1], plan.parent_type.name)
@@ -36,7 +36,7 @@ def _path_of_value(plan: FieldPlan | None, path: Path) -> CorePath:
 
 
 def lies_in(path: Path | None, place: Path) -> bool:
-    """Whether the place is this one, or around it: the very tuple, for paths are handed down."""
+    """Return whether `place` is `path` or around it, by identity, for nested paths share their prefix."""
     while path is not None:
         if path is place:
             return True

@@ -1,6 +1,6 @@
-"""Fields of a Strawberry schema, resolved without what Strawberry does between a field and its function.
+"""Resolvers of a Strawberry schema, called without Strawberry's wrappers.
 
-Fields with extensions, permissions or handlers of exceptions are resolved as Strawberry has it.
+Fields with extensions, permissions or exception handlers keep their wrappers.
 """
 
 from collections.abc import Callable
@@ -23,22 +23,22 @@ from jit.field_plan import UNCHANGING, FieldPlan
 from jit.field_resolvers import AttributeResolver, Direct, Itself, Resolver, of_field
 from jit.paths import Path
 
-# In the metadata of a field: see `resolvers.Direct`.
+# Keys in the metadata of a field: see `field_resolvers.Direct`.
 SAME_FOR, AT_HAND = "same_for", "at_hand"
 CONVERTER, MADE_IN = "strawberry.schema.schema_converter", "from_resolver.<locals>"
 
 
 class StrawberryExecutor(CompiledExecutor, StrawberryGraphQLCoreExecutionContext):
-    """Give it to a Strawberry schema as `execution_context_class`."""
+    """The `execution_context_class` of a Strawberry schema."""
 
     @classmethod
     def resolver_of(cls, plan: FieldPlan) -> Resolver:
-        """How a field is resolved."""
+        """Return the resolver of a field."""
         return _direct(plan) or of_field(plan)
 
 
 class DirectInfo(Info[Any, Any]):
-    """Strawberry's info, which makes graphql-core's only when something of it is asked for."""
+    """Strawberry's info, which builds graphql-core's info at first use."""
 
     _raw: GraphQLResolveInfo[Any] | None = None
 
@@ -72,8 +72,10 @@ class DirectInfo(Info[Any, Any]):
 
     @property
     def notes(self) -> dict[Any, Any] | None:
-        """What resolvers found out about this field of the operation, kept as long as its program; None if variables
-        decide in which places of the document it is asked for."""
+        """A cache of resolvers for this field, with the lifetime of the compiled operation.
+
+        None if variables decide which nodes select the field.
+        """
         return self.plan.notes
 
     @property
@@ -111,7 +113,7 @@ def _direct(plan: FieldPlan) -> Resolver | None:
 
 
 def _is_untouched(plan: FieldPlan, field: StrawberryField) -> bool:
-    """Whether the schema resolves it as Strawberry made it, with nothing that acts before or after its function."""
+    """Return whether the resolver is Strawberry's own, without extensions around its function."""
     resolve: Callable[..., Any] | None = plan.field.resolve
     if resolve is None or resolve.__module__ != CONVERTER or MADE_IN not in resolve.__qualname__ or field.extensions:
         return False
@@ -121,7 +123,7 @@ def _is_untouched(plan: FieldPlan, field: StrawberryField) -> bool:
 
 
 class _Arguments:
-    """Makes of coerced arguments what the function of a field takes."""
+    """Converts coerced arguments into the parameters of a field's function."""
 
     def __init__(self, field: StrawberryField) -> None:
         self._field = field
@@ -146,7 +148,7 @@ class _Arguments:
         return found, True
 
     def _given_as_they_are(self, schema: Any) -> dict[str, str]:
-        """What the function calls its arguments, if none is to be converted; else nothing."""
+        """Return the function's names of its arguments if none needs conversion, otherwise an empty dict."""
         arguments, registry = self._field.arguments, schema.schema_converter.scalar_registry
         if not all(_is_plain(argument.type, registry) for argument in arguments):
             return {}

@@ -1,4 +1,4 @@
-"""Variables of usual kinds, coerced without looking their types up again; all others as graphql-core does it."""
+"""Coercion of variables with common types, without looking up types at every execution."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from graphql import (
     type_from_ast,
 )
 
-# Whether a value is the same once it is coerced.
+# Returns whether coercion leaves a value unchanged.
 Same = Callable[[Any], bool]
 
 _SAME: dict[Any, Same] = {
@@ -29,7 +29,7 @@ _SAME: dict[Any, Same] = {
 
 
 class UsualVariables:
-    """The variables that an operation declares."""
+    """The declared variables of an operation, if all of them have common types."""
 
     def __init__(self, schema: GraphQLSchema, operation: OperationDefinitionNode) -> None:
         self._declared: list[tuple[str, Same, bool]] = []
@@ -40,12 +40,12 @@ class UsualVariables:
             if same is None:
                 self._unusual = True
                 return
-            # One that is not given is left out, if it may be and has no default.
+            # An absent variable without a default stays absent.
             optional = not is_non_null_type(kind) and declared.default_value is None
             self._declared.append((declared.variable.name.value, same, optional))
 
     def coerced(self, given: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        """The values, or None: let graphql-core coerce them, and say what is wrong with them."""
+        """Return the coerced values; None if graphql-core has to coerce or reject them."""
         if self._unusual:
             return None
         coerced: dict[str, Any] = {}

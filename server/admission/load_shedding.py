@@ -106,7 +106,7 @@ class LoadShedder:
 
     @asynccontextmanager
     async def slot(self, caller: str = "") -> AsyncIterator[None]:
-        """Hold a slot for the duration of a block. An empty `caller` has no limit of its own.
+        """Hold a slot for the duration of a block. An empty `caller` has no own limit.
 
         Raises:
             Unavailable: no slot was released in time.

@@ -1,4 +1,4 @@
-"""For how long the answer of an operation may be shown again: the least of the ages that its fields declare."""
+"""Cache control: the time for which a response may be cached, the smallest `max_age` of its fields."""
 
 from collections.abc import Iterator
 from weakref import WeakKeyDictionary
@@ -25,10 +25,10 @@ TYPENAME = "__typename"
 
 
 class CacheControl:
-    """Ages of operations, each looked up once.
+    """The `max_age` of operations, each computed once.
 
-    A field declares its age with its access patterns. One without any is a part of what it stands in, and as old; at
-    the root, where it stands in nothing, it is not to be kept. What is skipped or included counts in any case.
+    A field declares its age with its access patterns. A field without any belongs to its parent and has its age; at the
+    root it is not cacheable. Fields with `@skip` or `@include` count in any case.
     """
 
     def __init__(self, schema: GraphQLSchema) -> None:
@@ -36,7 +36,7 @@ class CacheControl:
         self._known: WeakKeyDictionary[PreparedOperation, int] = WeakKeyDictionary()
 
     def max_age(self, operation: PreparedOperation) -> int:
-        """Seconds; 0 for an answer that is not to be shown again."""
+        """Return the age in seconds; 0 for a response that must not be cached."""
         age = self._known.get(operation)
         if age is None:
             age = self._known[operation] = self._age(operation) if operation.kind is OperationType.QUERY else 0
@@ -44,17 +44,17 @@ class CacheControl:
 
     def _age(self, operation: PreparedOperation) -> int:
         least: int | None = None
-        for at_root, fields in self._asked(operation):
+        for at_root, fields in self._selected(operation):
             ages = [age for field in fields if (age := _declared(field)) is not None]
             if not fields or 0 in ages or (at_root and not ages):
                 return 0
             least = min(ages + ([] if least is None else [least]), default=None)
         return least or 0
 
-    def _asked(self, operation: PreparedOperation) -> Iterator[tuple[bool, list[GraphQLField]]]:
-        """Every field that is asked for: whether it is one of the root, and what it may be.
+    def _selected(self, operation: PreparedOperation) -> Iterator[tuple[bool, list[GraphQLField]]]:
+        """Yield every selected field: whether it is at the root, and its definitions.
 
-        Each selection set comes once, also that of a fragment: the order does not matter to the least.
+        Each selection set is visited once, also that of a fragment.
         """
         parts = operation.document.node.definitions
         fragments = {part.name.value: part for part in parts if isinstance(part, FragmentDefinitionNode)}
@@ -79,12 +79,12 @@ class CacheControl:
     def _inside(
         self, fragment: InlineFragmentNode | FragmentDefinitionNode, parent: GraphQLNamedType | None
     ) -> GraphQLNamedType | None:
-        """The type that a fragment's fields are of."""
+        """Return the type of a fragment's fields."""
         condition = fragment.type_condition
         return parent if condition is None else self._schema.type_map.get(condition.name.value)
 
     def _fields(self, parent: GraphQLNamedType | None, name: str) -> Iterator[GraphQLField]:
-        """The field wherever it may be answered: of an interface, that of each type that has it."""
+        """Yield the definitions of a field; of an interface, that of each of its object types."""
         owners: list[GraphQLNamedType | None] = [parent]
         if is_abstract_type(parent):
             assert isinstance(parent, GraphQLAbstractType)
@@ -95,7 +95,7 @@ class CacheControl:
 
 
 def _declared(field: GraphQLField) -> int | None:
-    """The least age of the field's patterns; None where it has none."""
+    """Return the smallest age of the field's access patterns; None without patterns."""
     definition = field.extensions.get("strawberry-definition")
     patterns = definition.metadata.get("patterns", ()) if definition is not None else ()
     return min((pattern.max_age for pattern in patterns), default=None)

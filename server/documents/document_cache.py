@@ -1,4 +1,4 @@
-"""A document made ready: parsed, validated, and kept for the next request with the same text."""
+"""Parsed and validated documents, cached by their text."""
 
 import hashlib
 from collections import OrderedDict
@@ -23,7 +23,7 @@ from server.documents.request import Stage
 from server.documents.settings import MAX_COST
 from server.documents.validation import validation_errors
 
-# A parsed document takes some seventy times the memory of its text, and the cache is filled by whoever asks.
+# A parsed document takes some seventy times the memory of its text, and any client can fill the cache.
 DOCUMENTS_KEPT = 256
 CHARACTERS_KEPT = 500_000
 
@@ -44,14 +44,14 @@ class InterpretingExecutor(GatewayExecutor):
 
 
 class DocumentText(NamedTuple):
-    """The text of a document, and whether it is a `trusted` one: the operator vouches for it."""
+    """The text of a document, and whether it is a trusted document, which the operator has registered."""
 
     text: str
     trusted: bool = False
 
 
 class DocumentRejected(Exception):
-    """A document, or what is asked of it, is not executed. `errors` say why."""
+    """A document, or the choice of an operation in it, is invalid for the reasons in `errors`."""
 
     def __init__(self, stage: Stage, errors: list[GraphQLError]) -> None:
         super().__init__(errors[0].message)
@@ -60,14 +60,14 @@ class DocumentRejected(Exception):
 
 
 class PreparedOperation:
-    """One operation of a document that may be executed."""
+    """An operation of a valid document."""
 
     def __init__(self, document: "Document", node: OperationDefinitionNode) -> None:
         self.document = document
         self.node = node
         self.name: str | None = node.name.value if node.name else None
         self.kind: OperationType = node.operation
-        # Of a valid document, so one of the schema's.
+        # The document is valid, so that the schema has the field.
         first = node.selection_set.selections[0]
         self.root_field = first.name.value if isinstance(first, FieldNode) else "(fragment)"
         self.variable_names = frozenset(one.variable.name.value for one in node.variable_definitions or ())
@@ -76,14 +76,14 @@ class PreparedOperation:
 
     @property
     def program(self) -> CachedOperation:
-        """What executes it."""
+        """The compiled operation, or its interpretation."""
         if self._program is None:
             document = self.document
             self._program = operation_of(document.executor, document.costs.schema, document.node, self.node)
         return self._program
 
     def estimate(self, variables: Mapping[str, Any]) -> CostEstimate:
-        """What it will cost with these variables, before anything is read."""
+        """Return the estimate for these variables. It reads nothing."""
         estimate = self._summed()
         fixed = estimate.fixed
         return estimate.of(variables, self.document.now()) if fixed is None else fixed
@@ -128,16 +128,16 @@ class Document:
 
     @property
     def operations(self) -> Sequence[PreparedOperation]:
-        """All that it holds, in its order."""
+        """The operations, in the order of the text."""
         return self._operations
 
     @cached_property
     def hash(self) -> str:
-        """SHA-256 of the text, by which logs tell documents apart."""
+        """The SHA-256 of the text, which identifies the document in logs."""
         return hashlib.sha256(self.text.encode(errors="surrogatepass")).hexdigest()
 
     def operation(self, name: str | None) -> PreparedOperation:
-        """The operation of that name, or the only one there is. Raises `DocumentRejected`."""
+        """Return the operation of that name; without a name, the only operation. Raises `DocumentRejected`."""
         if name is None and self._only is not None:
             return self._only
         found = next((operation for operation in self._operations if name and operation.name == name), None)
@@ -149,18 +149,17 @@ class Document:
         if name is not None:
             return "The document has no operation of that name."
         if self._operations:
-            return "The document holds several operations: name one in operationName."
-        return "The document holds no operation."
+            return "The document has several operations: name one in operationName."
+        return "The document has no operation."
 
 
 class Documents:
-    """Makes documents ready. What was found of a text is kept: what it became, or why it was rejected.
+    """The document cache: it parses and validates texts, and caches valid documents and rejections.
 
-    Trusted documents may hold far more than the `limits` that others are held to (see `limits.for_trusted`). What they
-    cost counts all the same.
-    Without `introspection` the schema is told to admins alone, and no message says what may have been meant. No
-    operation may cost more than `max_cost` read units by its estimate, for which `now` is the moment. Operations are
-    compiled unless `compiles` is False. `models` are the cost models that fields name.
+    Trusted documents have larger `limits` (see `limits.trusted_limits`), but the same limit of cost. Without
+    `introspection` only admins may introspect the schema, and no message has a suggestion. No operation may have an
+    estimate above `max_cost` read units, at the time of `now`. Operations are compiled unless `compiles` is False.
+    `models` are the cost models that fields name.
     """
 
     def __init__(
@@ -189,22 +188,22 @@ class Documents:
 
     @property
     def hides_suggestions(self) -> bool:
-        """Whether no message may say what may have been meant, also of variables."""
+        """Whether messages must not suggest names of the schema."""
         return not self._introspection
 
     def pin(self, documents: Iterable[Document]) -> None:
-        """Keep these however many others come, in place of those that were pinned before."""
+        """Keep these documents without eviction, instead of those that were pinned before."""
         self._pinned = {document.text: document for document in documents}
 
     def check(self, text: str, *, trusted: bool = False) -> Document:
-        """The document, which is not kept. Raises `DocumentRejected`."""
+        """Return the document without caching it. Raises `DocumentRejected`."""
         found = self._prepared(text, self._limits_for(trusted))
         if isinstance(found, DocumentRejected):
             raise found
         return found
 
     def prepare(self, text: str, *, trusted: bool = False) -> Document:
-        """The document. Raises `DocumentRejected`."""
+        """Return the document, from the cache if possible. Raises `DocumentRejected`."""
         if self._pinned:
             pinned = self._pinned.get(text)
             if pinned is not None:
@@ -221,15 +220,15 @@ class Documents:
         return found
 
     def check_introspection(self, document: Document, identity: Identity | None) -> None:
-        """Raises `DocumentRejected` for a document that asks for the schema, where the caller may not."""
+        """Raise `DocumentRejected` for a document with introspection that the caller may not use."""
         if not document.introspects or self._introspection:
             return
         if identity is None or identity.role is not Role.ADMIN:
-            refusal = Forbidden("Introspection is switched off: the schema is told to admins alone.")
+            refusal = Forbidden("Introspection is disabled: only admins may introspect the schema.")
             raise DocumentRejected(Stage.VALIDATION, [_located(refusal)])
 
     def estimate(self, operation: PreparedOperation, variables: Mapping[str, Any]) -> CostEstimate:
-        """What it will cost. Raises `TooCostly` or `TooManyValues` when that is more than it may."""
+        """Return the estimate. Raises `TooCostly` or `TooManyValues` if it exceeds a limit."""
         estimate = operation.estimate(variables)
         if estimate.units > self._max_cost:
             raise TooCostly(estimate.units, self._max_cost)
@@ -239,7 +238,7 @@ class Documents:
         return estimate
 
     def read_limit(self, estimate: float) -> float:
-        """The read units after which an operation of that estimate is stopped, whatever it was mistaken about."""
+        """Return the read units at which an operation with that estimate is stopped."""
         return self._max_cost / 2 + 2 * estimate
 
     def _prepared(self, text: str, limits: DocumentLimits) -> Document | DocumentRejected:
@@ -247,7 +246,7 @@ class Documents:
             return DocumentRejected(Stage.PARSING, [GraphQLError("The query is empty.")])
         try:
             check_text(text, limits)
-            # graphql-core allows them, ahead of the specification: https://spec.graphql.org/September2025/#SelectionSet
+            # The specification forbids empty selection sets: https://spec.graphql.org/September2025/#SelectionSet
             node = parse(text, allow_empty_selection_sets=False)
         except LimitExceeded as refusal:
             return DocumentRejected(Stage.PARSING, [_located(refusal)])
@@ -280,7 +279,7 @@ class Documents:
         return self._trusted_limits if trusted else self._limits
 
     def _keep(self, known: DocumentText, found: Document | DocumentRejected) -> None:
-        """Within the limits of the cache, from which those go first that nobody asked for the longest time."""
+        """Add an entry to the cache, and evict the least recently used ones beyond its limits."""
         if len(known.text) > self._limits_for(known.trusted).characters:
             return
         self._kept[known] = found
@@ -295,6 +294,6 @@ def _located(refusal: DomainError) -> GraphQLError:
 
 
 def _slim(error: GraphQLError) -> GraphQLError:
-    """The error without the nodes that it is about: they would keep all of the document. Its locations stay."""
+    """Return the error without its nodes, which would keep the whole document in memory. Its locations stay."""
     error.nodes = None
     return error

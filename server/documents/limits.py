@@ -1,4 +1,4 @@
-"""What a document may hold: counted in one pass, each fragment visited once, however often it is spread."""
+"""Limits of documents, counted in one pass that visits each fragment once, however often it is spread."""
 
 import re
 from dataclasses import dataclass, fields, replace
@@ -19,10 +19,10 @@ from datastore.errors import BadUserInput
 from server.documents.cost.introspection import Sizes, Times
 
 INTROSPECTION = ("__schema", "__type")
-# Each of these is a list that is long, or makes one: what they nest multiplies the answer.
+# Fields of introspection that are lists: nesting them multiplies the response.
 TYPE_LISTS = frozenset({"types", "fields", "inputFields", "interfaces", "possibleTypes", "enumValues", "args"})
-LARGEST_TOLD = 1_000_000
-# No alternative fails once it has begun: one that did would be tried again from each of its quotes.
+MAX_REPORTED = 1_000_000
+# No alternative fails after its first character: otherwise it would be retried from each of its quotes.
 _COUNTED = re.compile(
     r'"""(?:\\"""|[^"]|"(?!""))*(?:"""|\Z)|"(?:[^"\\\n\r]|\\.)*"?|#[^\n\r]*|\w+|\.\.\.|[^\s,\ufeff]', re.S
 )
@@ -30,42 +30,40 @@ _COUNTED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DocumentLimits:
-    """The most that a document may hold.
+    """The limits of a document. Counts are those of the text, without repeating a fragment, unless noted."""
 
-    `characters` and `tokens` (comments included) are those of the text, and known before it is parsed. `depth`, and the
-    `fields` that are executed, count what fragments hold wherever they are spread; all others count what is written.
-    Introspection has a budget of its own, for what stands beneath `__schema` and `__type`: the fields, the lists of
-    types, how many of those stand in one another, the depth, and the values of its answer, as far as the sizes of the
-    schema tell.
-    `values` are those of an answer, by the sizes of its lists and pages: variables decide about them, too.
-    `variable_uses` are those of all operations, each with its fragments.
-    `merging` bounds the work of comparing fields that have the same name in the answer.
-    """
-
+    #: Characters and tokens (comments included) are checked before the text is parsed.
     characters: int = 32_768
     tokens: int = 1_000
     operations: int = 10
     variables: int = 100
+    #: The uses of variables in all operations, each with its fragments.
     variable_uses: int = 2_000
     root_fields: int = 50
     selections: int = 500
+    #: The executed fields, those of fragments wherever they are spread.
     fields: int = 5_000
+    #: The levels of fields, those of fragments wherever they are spread.
     depth: int = 16
     aliases: int = 100
     directives: int = 50
     fragments: int = 100
     spreads: int = 250
+    #: Introspection, beneath `__schema` and `__type`, has its own limits.
     introspection_fields: int = 400
     introspection_lists: int = 16
     introspection_nesting: int = 3
     introspection_depth: int = 20
+    #: The values that introspection returns, estimated from the sizes of the schema.
     introspection_values: int = 30_000
+    #: The steps of comparing fields with the same response name.
     merging: int = 4_000
+    #: The values of a response, estimated from the sizes of its lists and pages, which may depend on variables.
     values: int = 25_000
 
 
-# The texts of trusted documents, and what is made of them, are kept: these bound what that takes. An item in the table
-# holds 400 KB, and a request 256 KB.
+# Limits of trusted documents, which stay in memory in parsed form. An item in the table has up to 400 KB, and a request
+# up to 256 KB.
 TRUSTED_TIMES, TRUSTED_DEPTH, TRUSTED_CHARACTERS = 10, 32, 250_000
 NAMES = {
     "characters": "characters",
@@ -93,16 +91,16 @@ assert set(NAMES) == {field.name for field in fields(DocumentLimits)}
 
 
 def parse_limits(text: str) -> DocumentLimits:
-    """The limits with those that a text sets, such as `tokens=2000, rootFields=80`, by their names on the wire.
+    """Return the default limits with the ones that a text such as `tokens=2000, rootFields=80` overrides.
 
-    Raises `ValueError` for what is no such text.
+    Raises `ValueError` for an invalid text.
     """
     known = {to_camel_case(name): name for name in NAMES}
     found: dict[str, int] = {}
     for part in text.split(","):
         name, _, number = (piece.strip() for piece in part.partition("="))
         if name not in known:
-            raise ValueError(f"{name[:100]!r} is no limit: they are {', '.join(known)}")
+            raise ValueError(f"{name[:100]!r} is not a limit; the limits are {', '.join(known)}")
         if not re.fullmatch("[1-9][0-9]{0,8}", number):
             raise ValueError(f"{name} must be a whole number of 1 to 999,999,999, not {number[:100]!r}")
         found[known[name]] = int(number)
@@ -110,7 +108,7 @@ def parse_limits(text: str) -> DocumentLimits:
 
 
 def trusted_limits(limits: DocumentLimits) -> DocumentLimits:
-    """Those that hold for documents that the operator vouches for: ten times as much, and twice as deep."""
+    """Return the limits of trusted documents: ten times as large, and twice as deep."""
     larger = {name: TRUSTED_TIMES * getattr(limits, name) for name in NAMES if not name.startswith("introspection")}
     larger["depth"] = max(limits.depth, TRUSTED_DEPTH)
     larger["characters"] = max(limits.characters, TRUSTED_CHARACTERS)
@@ -118,23 +116,23 @@ def trusted_limits(limits: DocumentLimits) -> DocumentLimits:
 
 
 class LimitExceeded(BadUserInput):
-    """A document exceeds a limit. `extensions` hold what is limited (`measure`), the `limit`, and what was `found`."""
+    """A document exceeds a limit. `extensions` have the `measure`, its `limit`, and the count that was `found`."""
 
     def __init__(self, measure: str, limit: int, found: int) -> None:
         super().__init__(
-            f"The document may have at most {limit:,} {NAMES[measure]}; it has {_told(found)}.",
+            f"The document may have at most {limit:,} {NAMES[measure]}; it has {_shown(found)}.",
             measure=to_camel_case(measure),
             limit=limit,
-            found=min(found, LARGEST_TOLD),
+            found=min(found, MAX_REPORTED),
         )
 
 
-def _told(found: int) -> str:
-    return f"{found:,}" if found <= LARGEST_TOLD else f"more than {LARGEST_TOLD:,}"
+def _shown(found: int) -> str:
+    return f"{found:,}" if found <= MAX_REPORTED else f"more than {MAX_REPORTED:,}"
 
 
 def check_text(text: str, limits: DocumentLimits) -> None:
-    """Raise `LimitExceeded` for a text that is too long to be parsed."""
+    """Raise `LimitExceeded` for a text with too many characters or tokens."""
     if len(text) > limits.characters:
         raise LimitExceeded("characters", limits.characters, len(text))
     found = sum(1 for _ in _COUNTED.finditer(text))
@@ -144,22 +142,21 @@ def check_text(text: str, limits: DocumentLimits) -> None:
 
 @dataclass(slots=True)
 class Weight:
-    """What a selection set holds, its fragments included: the fields at its top (`roots`) and in all, and how deep.
+    """The counts of a selection set, with its fragments."""
 
-    The rest is of interest beneath `__schema`: how many lists of types there are, how deep they are nested, and about
-    how many values are answered, for one of all types (`mean`) and for the largest (`most`).
-    """
-
+    #: The fields on its top level.
     roots: int = 0
     fields: int = 0
     depth: int = 0
+    #: Of introspection: the lists of types, and their nesting.
     lists: int = 0
     nesting: int = 0
+    #: Of introspection: the estimated values, for an average type and for the largest.
     mean: float = 0.0
     most: float = 0.0
 
     def add_siblings(self, other: "Weight") -> None:
-        """Add what stands on the same level."""
+        """Add a selection set on the same level."""
         self.roots += other.roots
         self.fields += other.fields
         self.lists += other.lists
@@ -169,7 +166,7 @@ class Weight:
         self.nesting = max(self.nesting, other.nesting)
 
     def add_field(self, beneath: "Weight", is_list: bool, times: Times) -> None:
-        """Add a field with what it selects, so many times."""
+        """Add a field with the selections beneath it, repeated `times`."""
         self.mean += 1 + times.mean * (beneath.most if times.selects else beneath.mean)
         self.most += 1 + times.most * beneath.most
         self.roots += 1
@@ -180,14 +177,14 @@ class Weight:
 
 
 class DocumentCounts:
-    """What a document holds, by the names of `DocumentLimits`. `visited` counts the selections that were looked at,
-    and `introspects` tells whether the schema is asked for.
-    """
+    """The counts of a document, by the names of `DocumentLimits`."""
 
     def __init__(self, document: DocumentNode, sizes: Sizes) -> None:
         self._sizes = sizes
         self.counts: dict[str, int] = dict.fromkeys(NAMES, 0)
+        #: The number of selections that were visited.
         self.visited = 0
+        #: Whether the document selects introspection fields.
         self.introspects = False
         self._fragments = {
             part.name.value: part for part in document.definitions if isinstance(part, FragmentDefinitionNode)
@@ -197,7 +194,7 @@ class DocumentCounts:
             if isinstance(part, FragmentDefinitionNode):
                 self.counts["fragments"] += 1
                 self.counts["directives"] += len(part.directives or ())
-                # Also those that nothing spreads: their values are written, and validated.
+                # Unused fragments as well: they are validated.
                 self._fragment(part.name.value)
             elif isinstance(part, OperationDefinitionNode):
                 self._operation(part)
@@ -247,14 +244,14 @@ class DocumentCounts:
             self.counts["introspection_fields"] += beneath.fields
             self.counts["introspection_lists"] += beneath.lists
             values = beneath.mean if name == "__schema" else beneath.most
-            self.counts["introspection_values"] += ceil(min(values, LARGEST_TOLD + 1))
+            self.counts["introspection_values"] += ceil(min(values, MAX_REPORTED + 1))
             self._most("introspection_nesting", beneath.nesting)
             self._most("introspection_depth", beneath.depth)
             beneath = Weight()
         weight.add_field(beneath, name in TYPE_LISTS, self._sizes.times(name))
 
     def _fragment(self, name: str) -> Weight:
-        """What the fragment holds: nothing while it is being looked at, as that is a cycle, which is reported later."""
+        """Return the weight of a fragment; empty inside of itself, a cycle that validation reports."""
         if name not in self._weights:
             self._weights[name] = Weight()
             fragment = self._fragments.get(name)

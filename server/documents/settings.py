@@ -1,4 +1,4 @@
-"""How documents are set up: which are known, and what they may ask."""
+"""The settings of documents: trusted documents, automatic persisted queries and limits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,47 +16,45 @@ _SWITCH = {"on": True, "off": False}
 
 
 class DocumentsMode(StrEnum):
-    """What trusted documents are for.
-
-    OFF: there are none. LOG: every document runs, and the log names those that are not registered. PREFER: registered
-    ones may be named by id, others run too. ENFORCE: no others run.
-    """
+    """The use of trusted documents."""
 
     OFF = "off"
+    #: Every document is executed, and the log names those that are not registered.
     LOG = "log"
+    #: A registered document may be named by its id; others are executed as well.
     PREFER = "prefer"
+    #: Only registered documents are executed.
     ENFORCE = "enforce"
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentSettings:
-    """`source` is where trusted documents are: the path of a manifest, or `table`. `admin_bypass` tells whether admins
-    may run others though they are enforced, and `automatic` whether clients may have texts kept under their hash.
-    Without `introspection` the schema is told to admins alone. `max_cost` is what an operation may cost at the most, in
-    read units (infinite where the environment says 0), and `limits` what documents may hold; trusted ones ten times as
-    much. `compiles` tells whether operations that are executed again are compiled.
-
-    Raises `ValueError` for a mode that needs a source, without one.
-    """
+    """The settings. Raises `ValueError` for a mode that needs a source, without one."""
 
     mode: DocumentsMode = DocumentsMode.OFF
+    #: The source of trusted documents: the path of a manifest, or `table`.
     source: str | None = None
+    #: Whether admins may execute any document in the mode ENFORCE.
     admin_bypass: bool = True
+    #: Whether clients may register automatic persisted queries.
     automatic: bool = True
+    #: Whether every caller may introspect the schema, rather than admins only.
     introspection: bool = True
+    #: The largest cost of an operation, in read units; infinite if the environment has 0.
     max_cost: float = MAX_COST
     limits: DocumentLimits = DocumentLimits()  # noqa: RUF009 - frozen
+    #: Whether operations that are executed again are compiled.
     compiles: bool = True
 
     def __post_init__(self) -> None:
         if self.mode is not DocumentsMode.OFF and self.source is None:
             raise ValueError(
-                f"Set GATEWAY_DOCUMENTS beside GATEWAY_DOCUMENTS_MODE={self.mode}: the path of a manifest, or {TABLE}."
+                f"GATEWAY_DOCUMENTS_MODE={self.mode} needs GATEWAY_DOCUMENTS: set the path of a manifest, or {TABLE}."
             )
 
 
 def document_settings(environment: Mapping[str, str]) -> DocumentSettings:
-    """What the environment says. Documents without a mode are preferred. Raises `ValueError` with the variable."""
+    """Return the settings in the environment; a source without a mode means PREFER. Raises `ValueError`."""
     source = environment.get("GATEWAY_DOCUMENTS") or None
     mode = environment.get("GATEWAY_DOCUMENTS_MODE") or (DocumentsMode.PREFER if source else DocumentsMode.OFF)
     if mode not in list(DocumentsMode):

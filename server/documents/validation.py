@@ -1,7 +1,7 @@
-"""graphql-core's validation rules, those that a document can break, on a walk that is made for them.
+"""Validation of documents with graphql-core's rules, on a visitor of their own.
 
-The rules and their messages are graphql-core's, but for the one that compares each two fields (see
-`overlapping_fields`). Its walk asks each rule at each node whether it has a word to say, and takes twice as long.
+The rules and their messages are graphql-core's, except the one that compares fields (see `overlapping_fields`).
+graphql-core's visitor calls every rule at every node, and takes twice as long.
 """
 
 import re
@@ -30,13 +30,14 @@ from server.documents.limits import DocumentLimits, LimitExceeded
 from server.documents.overlapping_fields import OverlapCheck, TooComplex
 
 MAX_ERRORS = 20
-# An error costs by its message, which may print all of a value, and by the lines that are counted to tell where it is.
+# The work of an error: the characters of its message, which may contain a whole value, and the lines that are counted
+# for its location.
 MOST_ERROR_WORK = 5_000
 LINES_PER_STEP = 4
-# To find what may have been meant takes up to 2 ms each time, and more for types than a whole document may take.
+# The number of errors with suggestions: a suggestion takes up to 2 ms.
 SUGGESTING = 2
 
-# What a document must hold for a rule to find anything. Without a mark, a rule looks at each document.
+# The text that a document must contain for a rule to find an error. Rules without a mark are applied to every document.
 MARKS = {
     "$": (
         "UniqueVariableNamesRule",
@@ -50,9 +51,9 @@ MARKS = {
     "...": ("KnownFragmentNamesRule", "PossibleFragmentSpreadsRule", "FragmentsOnCompositeTypesRule"),
     "subscription": ("SingleFieldSubscriptionsRule",),
 }
-# Fields are compared, and introspection limited, in other ways; the directives of incremental delivery are not in the
-# schema, so that KnownDirectivesRule refuses them.
-LEFT_OUT = (
+# Rules that are replaced: fields are compared, and introspection is limited, in another way. The schema does not have
+# the directives of incremental delivery, so that KnownDirectivesRule rejects them.
+REPLACED = (
     "OverlappingFieldsCanBeMergedRule",
     "MaxIntrospectionDepthRule",
     "DeferStreamDirectiveOnRootField",
@@ -87,9 +88,9 @@ Method = Callable[..., Any]
 def validation_errors(
     schema: GraphQLSchema, document: DocumentNode, text: str, limits: DocumentLimits, *, suggesting: bool
 ) -> list[GraphQLError]:
-    """What is wrong with the document, at most some `MAX_ERRORS`. `suggesting` says what may have been meant.
+    """Return the errors of the document, at most some `MAX_ERRORS`. `suggesting` adds suggestions to messages.
 
-    Raises `LimitExceeded` where its fields, or its uses of variables, take too long to compare.
+    Raises `LimitExceeded` if its fields, or its uses of variables, take too long to compare.
     """
     found = _ErrorList(1 + text.count("\n") + text.count("\r"), suggesting)
     try:
@@ -111,22 +112,19 @@ def _compare(schema: GraphQLSchema, document: DocumentNode, found: "_ErrorList",
 
 
 def rules_for(text: str) -> list[type[ValidationRule]]:
-    """The rules that a document of this text can break."""
+    """Return the rules that a document with this text can violate."""
     idle = {rule for mark, rules in MARKS.items() if mark not in text for rule in rules}
     return [rule for rule in _rules() if rule.__name__ not in idle]
 
 
 @cache
 def _rules() -> list[type[Any]]:
-    rules = [rule for rule in specified_rules if rule.__name__ not in LEFT_OUT]
+    rules = [rule for rule in specified_rules if rule.__name__ not in REPLACED]
     return [_LiteralsRule if rule is ValuesOfCorrectTypeRule else rule for rule in rules]
 
 
 class _LiteralsRule(ValuesOfCorrectTypeRule):
-    """graphql-core's rule for literals, which adds the argument and the location to errors of the schema's own scalars.
-
-    graphql-core reports what such a scalar raises as it is.
-    """
+    """graphql-core's rule for literals, with the argument and the location added to the errors of custom scalars."""
 
     def is_valid_value_node(self, node: ValueNode, input_type: GraphQLInputType | None) -> VisitorAction:
         if input_type:
@@ -152,7 +150,7 @@ _SUGGESTION = re.compile(r" Did you mean [^?]*\?$")
 
 
 class _ErrorList:
-    """The errors so far, as many as may be told."""
+    """The errors so far, up to the limits of their number and work."""
 
     def __init__(self, lines: int, suggesting: bool) -> None:
         self.errors: list[GraphQLError] = []
@@ -166,7 +164,7 @@ class _ErrorList:
         self.errors.append(error)
         self._work += len(error.message) + self._lines // LINES_PER_STEP
         if len(self.errors) >= MAX_ERRORS or self._work > MOST_ERROR_WORK:
-            raise ValidationAbortedError("There is more that is wrong with the document: validation was broken off.")
+            raise ValidationAbortedError("The document has further errors: validation was aborted.")
 
     @property
     def suggesting(self) -> bool:
@@ -174,7 +172,7 @@ class _ErrorList:
 
 
 class _RuleContext(ValidationContext):
-    """What the rules know: it finds the variables of a definition on our walk."""
+    """The context of the rules. It collects the variables of a definition with `_DocumentVisitor`."""
 
     def __init__(self, walk: "_DocumentVisitor", found: _ErrorList, hides: bool, most_uses: int) -> None:
         super().__init__(walk.schema, walk.document, walk.types, found.add)
@@ -182,7 +180,7 @@ class _RuleContext(ValidationContext):
         self._walk = walk
         self._found = found
         self._hides = hides
-        # By identity: to hash a node is to hash all that is beneath it.
+        # By identity: hashing a node hashes all nodes beneath it.
         self._variable_usages = RefMap()  # type: ignore[assignment]
         self._recursive_variable_usages = RefMap()  # type: ignore[assignment]
         self._fragment_spreads = RefMap()  # type: ignore[assignment]
@@ -198,7 +196,7 @@ class _RuleContext(ValidationContext):
         return usages
 
     def get_recursive_variable_usages(self, operation: OperationDefinitionNode) -> list[VariableUsage]:
-        """Each is compared with its variable, for each operation. Raises `LimitExceeded`."""
+        """Return the usages of an operation, with those of its fragments. Raises `LimitExceeded`."""
         is_known = self._recursive_variable_usages.get(operation) is not None
         usages = super().get_recursive_variable_usages(operation)
         if not is_known:
@@ -209,7 +207,7 @@ class _RuleContext(ValidationContext):
 
 
 class _DocumentVisitor:
-    """Goes through a document once, and tells each rule of the kinds of nodes it has a method for."""
+    """Visits a document once, and calls each rule at the kinds of nodes for which it has a method."""
 
     def __init__(self, schema: GraphQLSchema, document: DocumentNode, found: _ErrorList) -> None:
         self.schema = schema
@@ -223,13 +221,13 @@ class _DocumentVisitor:
         }
 
     def run(self, rules: Collection[type[ValidationRule]], most_uses: int) -> None:
-        """Raises `ValidationAbortedError` when enough errors were found, and `LimitExceeded`."""
+        """Apply the rules. Raises `ValidationAbortedError` beyond the limits of errors, and `LimitExceeded`."""
         context, quiet = (_RuleContext(self, self._found, hides, most_uses) for hides in (False, True))
         visitors: list[Visitor] = [rule(quiet if rule.__name__ == "KnownTypeNamesRule" else context) for rule in rules]
         self._go(self.document, self._table(visitors), len(visitors))
 
     def usages(self, node: OperationDefinitionNode | FragmentDefinitionNode) -> list[VariableUsage]:
-        """The variables in a definition, and where they stand."""
+        """Return the variables in a definition, with their positions."""
         self._usages.found = []
         self._go(node, self._usages_table, 1)
         return self._usages.found
@@ -251,7 +249,7 @@ class _DocumentVisitor:
             if stop.enter_types is not None:
                 stop.enter_types(node)
             for index, enter in stop.enters:
-                # No rule edits a node: what it returns means that it does not care for what is beneath.
+                # No rule edits a node: a result other than None skips the nodes beneath.
                 if skipping[index] is None and enter(node, None, parent, (), ancestors) is not None:
                     skipping[index] = node
                     if not (skipped and skipped[-1] is node):
@@ -279,7 +277,7 @@ class _DocumentVisitor:
 
 
 class _Usages(Visitor):
-    """Notes where variables stand. Definitions of variables are none."""
+    """Collects the uses of variables, without their definitions."""
 
     def __init__(self, types: TypeInfo) -> None:
         super().__init__()
@@ -297,7 +295,7 @@ class _Usages(Visitor):
 
 
 class _Stop:
-    """What happens at a node of one kind."""
+    """The methods to call at a node of one kind."""
 
     __slots__ = ("children", "enter_types", "enters", "leave_types", "leaves")
 

@@ -1,4 +1,4 @@
-"""What variables may hold, whatever the operation: looked at before anything is done with them."""
+"""Limits of variables, checked before they are processed, whatever the operation."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ DEEPEST = 16
 MOST_VALUES = 5_000
 LONGEST_LIST = 1_000
 _HOLDING = (dict, list)
-_TOLD = {
+_LIMITS = {
     "entries": "lists of at most {limit:,} entries",
     "values": "at most {limit:,} values",
     "depth": "at most {limit:,} levels of lists and objects",
@@ -18,10 +18,10 @@ _TOLD = {
 
 
 def check_variables(variables: Mapping[str, Any]) -> int:
-    """How many values they hold.
+    """Return the number of values in the variables.
 
-    Raises `BadUserInput` for variables that are too deep or too many, or hold a list that is too long.
-    Its extensions hold `field`, and as with documents what is limited (`measure`), the `limit` and what was `found`.
+    Raises `BadUserInput` for variables that are too deep or too many, or have a list that is too long. Its extensions
+    have the `field`, the `measure`, its `limit`, and the count that was `found`.
     """
     count, depth = len(variables), 1
     level = [(name, value) for name, value in variables.items() if type(value) in _HOLDING]
@@ -45,7 +45,7 @@ def check_variables(variables: Mapping[str, Any]) -> int:
 
 
 def characters_in(variables: Mapping[str, Any]) -> int:
-    """Return how many characters the names and strings hold. `check_variables` has bounded the work."""
+    """Return the number of characters in names and strings. `check_variables` has bounded the work."""
     found = 0
     waiting: list[Any] = [variables]
     while waiting:
@@ -63,7 +63,7 @@ def characters_in(variables: Mapping[str, Any]) -> int:
 def _too_large(measure: str, limit: int, found: int, name: str | None = None) -> BadUserInput:
     where = "The variables" if name is None else f"The variable ${name[:100]}"
     return BadUserInput(
-        f"{where} may hold {_TOLD[measure].format(limit=limit)}, not {found:,}.",
+        f"{where} may have {_LIMITS[measure].format(limit=limit)}, not {found:,}.",
         field="variables",
         measure=measure,
         limit=limit,

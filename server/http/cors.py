@@ -1,4 +1,4 @@
-"""Cross-origin resource sharing: pages of the configured origins may read the answers, and no others.
+"""Cross-origin resource sharing: only pages of the configured origins may read responses.
 
 https://fetch.spec.whatwg.org/#http-cors-protocol
 """
@@ -47,10 +47,9 @@ _MAY = [
 
 
 class CrossOrigin:
-    """An ASGI application shared with pages of `allowed_origins`, as `https://host[:port]`; without any, it is left
-    as it is. Its errors are shared too, so that a page can tell them.
+    """Middleware that adds the CORS headers for `allowed_origins`, as `https://host[:port]`, also to errors.
 
-    Nothing here goes by cookies, so browsers are never allowed to send them: a page asks without credentials.
+    Without allowed origins it changes nothing. Credentials are never allowed: the gateway uses no cookies.
     """
 
     def __init__(self, app: ASGIApp, allowed_origins: Collection[str]) -> None:

@@ -1,8 +1,8 @@
-"""Cross-site request forgery: no page of another site gets a browser to ask here in its user's place.
+"""Protection against cross-site request forgery: a page of another site cannot send requests in its user's name.
 
-Before a page of another site may send more than a simple request, its browser asks the server (a CORS preflight), and
-the answer is no. A POST is never simple here: its body has to be JSON. A GET is taken when it cannot be simple either,
-when the browser says that it comes from this site, or when there is no browser.
+A browser sends a preflight request before any request of another site that is not simple, and the server refuses it. A
+POST is never simple, for its body has to be JSON. A GET is accepted if it is not simple either, if the browser states
+that it comes from this site, or if it does not come from a browser.
 
 https://fetch.spec.whatwg.org/#cors-safelisted-request-header · https://w3c.github.io/webappsec-fetch-metadata/
 """
@@ -13,34 +13,36 @@ from datastore.errors import Forbidden
 from server.http.refusals import Refused
 from server.security.origins import canonical_origin
 
-# With one of these a browser asks first. The first is what Apollo's clients and their documentation call for.
-ASKED_FIRST = (
+# A request with one of these headers is preflighted. Apollo's clients send the first one.
+PREFLIGHTED = (
     "apollo-require-preflight",
     "x-apollo-operation-name",
     "x-graphql-require-preflight",
     "authorization",
     "idempotency-key",
     "x-explain",
-    "content-type",  # which of a GET may only be JSON
+    "content-type",  # JSON is the only type that a GET may have
 )
 _FROM_HERE = ("same-origin", "none")
-_TELLS_OF_A_BROWSER = ("sec-fetch-site", "origin", "referer", "cookie")
+_BROWSER_HEADERS = ("sec-fetch-site", "origin", "referer", "cookie")
 
 
 def check_get(headers: Mapping[str, str], allowed_origins: Collection[str] = ()) -> None:
-    """Refuse a GET that a page of another site may have made. `allowed_origins` are canonical."""
-    if any(headers.get(name) for name in ASKED_FIRST):
+    """Refuse a GET that a page of another site may have sent. `allowed_origins` are canonical."""
+    if any(headers.get(name) for name in PREFLIGHTED):
         return
     if headers.get("sec-fetch-site") in _FROM_HERE or canonical_origin(headers.get("origin", "")) in allowed_origins:
         return
     if _is_browser(headers):
         message = (
-            "A page of another site may have made this GET. Send it with the header "
-            f"{ASKED_FIRST[0]}: true, or send a POST."
+            f"A page of another site may have sent this GET. Add the header {PREFLIGHTED[0]}: true, or send a POST."
         )
         raise Refused(403, Forbidden(message))
 
 
 def _is_browser(headers: Mapping[str, str]) -> bool:
-    """Every browser calls itself Mozilla/5.0, and no page can make it call itself otherwise without asking first."""
-    return any(name in headers for name in _TELLS_OF_A_BROWSER) or headers.get("user-agent", "").startswith("Mozilla/")
+    """Return whether a browser may have sent the headers.
+
+    The user agent of every browser begins with Mozilla/, and a page cannot change it without a preflight.
+    """
+    return any(name in headers for name in _BROWSER_HEADERS) or headers.get("user-agent", "").startswith("Mozilla/")

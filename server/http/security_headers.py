@@ -1,4 +1,4 @@
-"""Headers that every answer over HTTP has, so that a browser makes of it no more than it is.
+"""Security headers of every HTTP response, which restrict how a browser may use it.
 
 https://cheatsheetseries.owasp.org/cheatsheets/HTTP_Headers_Cheat_Sheet.html
 """
@@ -10,15 +10,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.http.cycle import cycle_of
 from server.http.headers import SECURITY_HEADERS, lines_of
 
-# RFC 6797. Other names of the domain are not ours to promise for.
+# RFC 6797. Without subdomains, which belong to other services.
 _ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
-# Answers that come whole say themselves how they may be kept, and nothing of the rest.
+# Responses of one piece set the first header, about caching, themselves.
 _LINES = lines_of(SECURITY_HEADERS[1:])
 _LINES_BY_TLS = _LINES + lines_of([_ONLY_TLS])
 
 
 class SecurityHeaders:
-    """An ASGI application whose answers have them. `always_https`: clients come here by TLS and no other way."""
+    """Middleware that adds the headers. `always_https`: clients always connect by TLS."""
 
     def __init__(self, app: ASGIApp, *, always_https: bool) -> None:
         self._app = app
@@ -28,19 +28,19 @@ class SecurityHeaders:
         if scope["type"] != "http":
             return self._app(scope, receive, send)
 
-        # When something is sent the scheme is the one of a trusted proxy's X-Forwarded-Proto.
+        # Evaluated when headers are sent: then the scheme is that of a trusted proxy's X-Forwarded-Proto.
         def lines() -> bytes:
             return _LINES_BY_TLS if self._always_https or scope["scheme"] == "https" else _LINES
 
         async def guard(message: Message) -> None:
             if message["type"] == "http.response.start":
-                told = (
+                added = (
                     (*SECURITY_HEADERS, _ONLY_TLS)
                     if self._always_https or scope["scheme"] == "https"
                     else SECURITY_HEADERS
                 )
-                said = {name.lower() for name, _ in message.get("headers", ())}
-                headers = [*message.get("headers", ()), *(pair for pair in told if pair[0] not in said)]
+                present = {name.lower() for name, _ in message.get("headers", ())}
+                headers = [*message.get("headers", ()), *(pair for pair in added if pair[0] not in present)]
                 message = {**message, "headers": headers}
             await send(message)
 

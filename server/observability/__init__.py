@@ -1,1 +1,1 @@
-"""What operators see of operations: one line in the log for each, figures for Prometheus, spans for OpenTelemetry."""
+"""Observability: a log line for each operation, metrics for Prometheus, and spans for OpenTelemetry."""

@@ -1,7 +1,7 @@
-"""Figures that are counted on the event loop, and told when somebody asks.
+"""Counters and histograms that are updated on the event loop only.
 
-They are told as the counters and histograms of `prometheus_client` are, which take locks and look labels up at every
-count: more than a small operation costs otherwise.
+They are exported like those of `prometheus_client`, which take locks and look up labels at every update: that would
+cost more than the rest of a small operation.
 """
 
 from bisect import bisect_left
@@ -16,7 +16,7 @@ Labels = tuple[str, ...]
 
 
 class CounterValue:
-    """What was counted for one combination of labels."""
+    """The value of a counter for one combination of labels."""
 
     __slots__ = ("amount",)
 
@@ -25,7 +25,7 @@ class CounterValue:
 
 
 class CounterFamily(Collector):
-    """A counter for each combination of labels. Its name gets `_total` in the end."""
+    """A counter for each combination of labels. The suffix `_total` is added to its name."""
 
     def __init__(self, registry: CollectorRegistry, name: str, help_: str, labels: Sequence[str]) -> None:
         self._told = name, help_
@@ -34,14 +34,14 @@ class CounterFamily(Collector):
         registry.register(self)
 
     def labelled(self, labels: Labels) -> CounterValue:
-        """The count for these values of the labels, in their order: who keeps it need not look it up again."""
+        """Return the value for these labels, in their order. A caller may keep it to save the lookup."""
         count = self._counts.get(labels)
         if count is None:
             count = self._counts[labels] = CounterValue()
         return count
 
     def add(self, labels: Labels, amount: float = 1.0) -> None:
-        """Count for these values of the labels."""
+        """Increase the value for these labels."""
         self.labelled(labels).amount += amount
 
     def collect(self) -> Iterator[CounterMetricFamily]:
@@ -52,7 +52,7 @@ class CounterFamily(Collector):
 
 
 class HistogramValue:
-    """How many were observed up to each bound and beyond the last, and what they come to."""
+    """The counts of a histogram, up to each bound and beyond the last, and the sum of the observed values."""
 
     __slots__ = ("_bounds", "counts", "total")
 
@@ -67,7 +67,7 @@ class HistogramValue:
 
 
 class HistogramFamily(Collector):
-    """A histogram for each combination of labels: how many values are at most each of the `bounds`, which ascend."""
+    """A histogram for each combination of labels, with ascending `bounds`."""
 
     def __init__(
         self, registry: CollectorRegistry, name: str, help_: str, bounds: Sequence[float], labels: Sequence[str]
@@ -80,7 +80,7 @@ class HistogramFamily(Collector):
         registry.register(self)
 
     def labelled(self, labels: Labels) -> HistogramValue:
-        """That for these values of the labels, in their order: who keeps it need not look it up again."""
+        """Return the histogram for these labels, in their order. A caller may keep it to save the lookup."""
         spread = self._spreads.get(labels)
         if spread is None:
             spread = self._spreads[labels] = HistogramValue(self._bounds)

@@ -14,16 +14,15 @@ from typing import NoReturn
 HUNG_STATUS = 70
 # The watchdog looks this often at the loop, or more often where it allows less than ten such intervals.
 LOOK_SECONDS = 1.0
-# Standard error may be a pipe that nobody reads: writing to it must not keep the process from ending.
+# Standard error may be a pipe without a reader: writing to it must not keep the process from ending.
 WRITE_SECONDS = 5
 
 
 class Silence:
-    """Time since a sign of life, in seconds, measured by a watcher that may itself stand still.
+    """Time since a sign of life, in seconds, measured by a watcher that may be suspended itself.
 
-    `limit` is how long the silence may last. A watcher that looks again after more than half of `limit` has stood still
-    itself: it was stopped by a signal, or the machine slept. The watched one may have stood still with it, so that the
-    silence begins anew.
+    `limit` is the longest allowed silence. A watcher whose checks are more than half of `limit` apart was suspended, by
+    a signal or with the machine. The watched loop may have been suspended as well, so that the silence is reset.
     """
 
     def __init__(self, limit: float, now: float) -> None:

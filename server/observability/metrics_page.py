@@ -1,4 +1,4 @@
-"""`/metrics`: the figures of this process in Prometheus's text form, for those who may see them."""
+"""The page `/metrics`: the metrics of this process in Prometheus's text format, for authorized callers."""
 
 import hmac
 
@@ -14,7 +14,7 @@ from server.security.jwt import Identify, bearer_token
 
 
 class MetricsPage:
-    """Answers those who bear `token`, and tokens of admins and services."""
+    """Serves the metrics to callers with the metrics token `token`, and to admins and services."""
 
     def __init__(self, registry: CollectorRegistry, identify: Identify, token: str | None = None) -> None:
         self._registry = registry
@@ -32,19 +32,19 @@ class MetricsPage:
 
     async def _check(self, token: str | None) -> None:
         if token is None:
-            raise Unauthenticated("Figures are for those who bear the metrics token, and for admins and services.")
+            raise Unauthenticated("Metrics need the metrics token, or a token of an admin or a service.")
         if self._token is not None and hmac.compare_digest(token.encode(), self._token.encode()):
             return
-        identity = await self._of(token)
+        identity = await self._identity_of(token)
         if identity is None or identity.role is Role.USER:
-            raise Forbidden("Figures are for admins and services.")
+            raise Forbidden("Metrics are for admins and services only.")
 
-    async def _of(self, token: str) -> Identity | None:
+    async def _identity_of(self, token: str) -> Identity | None:
         try:
             return await self._identify(token)
         except Unauthenticated as error:
             if self._token is None:
                 raise
             problem = str(error)
-            told = f"This is neither the metrics token nor a JWT that counts: {problem[0].lower()}{problem[1:]}"
-            raise Unauthenticated(told) from None
+            message = f"This is neither the metrics token nor a valid JWT: {problem[0].lower()}{problem[1:]}"
+            raise Unauthenticated(message) from None

@@ -1,4 +1,4 @@
-"""One line in the log for each operation, as text for people or as JSON for programs."""
+"""The operation log: a line for each operation, as text or as JSON."""
 
 import logging
 import time
@@ -21,7 +21,7 @@ _log = logging.getLogger(LOGGER)
 
 
 class JsonLines(logging.Formatter):
-    """A JSON object a line: time, level, logger, message, and the fields that a record brings along."""
+    """A formatter of JSON lines: time, level, logger, message, and the fields of a record."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -41,7 +41,7 @@ class JsonLines(logging.Formatter):
 
 
 class OperationLine:
-    """What a record of an operation has for a message: it becomes text where a handler writes text."""
+    """The message of an operation's log record, formatted only by a handler that writes text."""
 
     __slots__ = ("fields",)
 
@@ -53,10 +53,10 @@ class OperationLine:
 
 
 class OperationLog:
-    """Writes a line for each operation: neither its text nor its variables, and of the caller the kind alone.
+    """Writes a line for each operation, without its text and variables, and with the role of the caller only.
 
-    Operations that were refused before they were executed cost their clients next to nothing: of those the process
-    writes a hundred lines, and then ten each second. The next line has the number of the others as `omitted`.
+    Refused operations cost a client next to nothing, so that their lines have a rate limit: a hundred at once, then ten
+    each second. The next line has the number of omitted ones as `omitted`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -90,14 +90,14 @@ def _write(report: Report, omitted: int) -> None:
     fields = _fields(report)
     if omitted:
         fields["omitted"] = omitted
-    # Logger.info would look through the stack for who calls it.
+    # Logger.info would search the stack for the calling function.
     line = OperationLine(fields)
     _log.handle(_log.makeRecord(LOGGER, logging.INFO, __file__, 0, line, (), None, "log_operation"))
 
 
 def _fields(report: Report) -> dict[str, Any]:
-    """What is known of it, in the order in which it is read; what there is nothing of is left out."""
-    # `_value_`: what `value` is behind a property that takes longer than the rest of a field.
+    """Return the fields of the line, without those that are None."""
+    # `_value_`: the property `value` takes longer than the rest of a field.
     operation = report.operation
     name = operation.name if operation else report.params.name
     document, codes, patterns = report.document_hash, report.codes, report.patterns
@@ -126,7 +126,7 @@ def _fields(report: Report) -> dict[str, Any]:
 
 
 def caller_kind(caller: Caller) -> str:
-    """anonymous, user, admin or system."""
+    """Return anonymous, user, admin or system."""
     return caller.identity.role._value_ if caller.identity else "anonymous"
 
 

@@ -1,6 +1,6 @@
-"""Figures about operations and the DynamoDB calls behind them, for Prometheus.
+"""Metrics of operations and of their DynamoDB calls, for Prometheus.
 
-Labels are bounded by the schema and the tables: clients choose names of operations, so those are none.
+The schema and the tables bound the labels. The names of operations are not labels, because clients choose them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +18,13 @@ from server.operations.report import Report
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 UNITS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
-# How many calls, what they consumed, how long they took, and by which labels: found once for all calls that are alike.
-_OfCall = tuple[CounterValue, CounterValue, HistogramValue, Labels]
+# The number of calls, their units and their duration, looked up once for calls with the same labels.
+_CallValues = tuple[CounterValue, CounterValue, HistogramValue, Labels]
 _EXECUTION = Stage.EXECUTION
 RATIOS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
 
 
-# When a series began would be told beside each, as a series of its own.
+# Otherwise each series would have another one with its time of creation.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
@@ -78,21 +78,21 @@ class OperationMetrics:
             SECONDS,
             "operation",
         )
-        self._of_calls: dict[tuple[str, str, str | None], _OfCall] = {}
-        self._of_operations: dict[tuple[str, str, str, str], _OfOperation] = {}
+        self._of_calls: dict[tuple[str, str, str | None], _CallValues] = {}
+        self._of_operations: dict[tuple[str, str, str, str], _OperationValues] = {}
         ProcessCollector(registry=registry)
 
     def gauge(self, name: str, help_: str, read: Callable[[], float]) -> None:
-        """A figure that is read when it is asked for."""
+        """Register a gauge whose value `read` returns at each scrape."""
         Gauge(name, help_, registry=self._registry).set_function(read)
 
     def count(self, name: str, help_: str, read: Callable[[], float]) -> None:
-        """A figure that only grows, and is read when it is asked for. Its name gets `_total` in the end."""
+        """Register a counter whose value `read` returns at each scrape. The suffix `_total` is added to its name."""
         self._registry.register(_Count(name, help_, read))
 
     def observe_operation(self, report: Report) -> None:
-        """Count an operation that is over."""
-        # `_value_`: what `value` is behind a property that takes longer than the counting.
+        """Count an operation that has ended."""
+        # `_value_`: the property `value` takes longer than the counting.
         transport = report.transport._value_
         code = report.codes[0] if report.codes else "OK"
         if report.operation is None or report.stage is not _EXECUTION:
@@ -100,28 +100,28 @@ class OperationMetrics:
             self._refused.add((report.stage._value_, code))
             return
         labels = transport, report.operation.kind._value_, report.operation.root_field, code
-        figures = self._of_operations.get(labels)
-        if figures is None:
-            figures = self._of_operations[labels] = self._figures_of(*labels)
-        figures.sent.amount += report.sent_bytes
-        figures.operations.amount += 1
-        if figures.events is not None:
-            figures.events.amount += report.events
-        if figures.seconds is not None and figures.units is not None:
-            figures.seconds.observe(report.seconds)
-            figures.units.observe(report.units)
+        values = self._of_operations.get(labels)
+        if values is None:
+            values = self._of_operations[labels] = self._operation_values(*labels)
+        values.sent.amount += report.sent_bytes
+        values.operations.amount += 1
+        if values.events is not None:
+            values.events.amount += report.events
+        if values.seconds is not None and values.units is not None:
+            values.seconds.observe(report.seconds)
+            values.units.observe(report.units)
             if report.estimate > 0 and report.calls and not report.replayed:
                 self._ratio.observe((labels[1],), report.cost / report.estimate)
 
-    def _figures_of(self, transport: str, kind: str, field: str, code: str) -> "_OfOperation":
+    def _operation_values(self, transport: str, kind: str, field: str, code: str) -> "_OperationValues":
         sent, operations = self._bytes.labelled((transport,)), self._operations.labelled((transport, kind, field, code))
         if kind == "subscription":
-            return _OfOperation(sent, operations, events=self._events.labelled((transport,)))
+            return _OperationValues(sent, operations, events=self._events.labelled((transport,)))
         seconds, units = self._seconds.labelled((transport, kind, field)), self._units.labelled((kind,))
-        return _OfOperation(sent, operations, seconds=seconds, units=units)
+        return _OperationValues(sent, operations, seconds=seconds, units=units)
 
     def http_refusal(self, status: int, code: str) -> None:
-        """Count a request that came to no operation: its form, its token, its origin or the load were against it."""
+        """Count a request that was refused before it became an operation."""
         self._http_refusals.add((str(status), code))
 
     def websocket_closed(self, code: int) -> None:
@@ -130,23 +130,23 @@ class OperationMetrics:
 
     def observe_call(self, call: Call) -> None:
         """Count a call to DynamoDB."""
-        asked = call.operation, self._table(call.tables), call.index
-        figures = self._of_calls.get(asked)
-        if figures is None:
-            figures = self._of_calls[asked] = self._figures(*asked)
-        calls, units, waits, labels = figures
+        key = call.operation, self._table(call.tables), call.index
+        values = self._of_calls.get(key)
+        if values is None:
+            values = self._of_calls[key] = self._call_values(*key)
+        calls, units, waits, labels = values
         calls.amount += 1
         units.amount += call.units
         waits.observe(call.seconds)
         if call.attempts > 1:
             self._retries.add(labels, call.attempts - 1)
 
-    def _figures(self, operation: str, table: str, index: str | None) -> _OfCall:
+    def _call_values(self, operation: str, table: str, index: str | None) -> _CallValues:
         labels = operation, table, index or ""
         return self._calls.labelled(labels), self._capacity.labelled(labels), self._waits.labelled((operation,)), labels
 
     def _table(self, names: Sequence[str]) -> str:
-        """Which tables a batch or a transaction is over, and in which order, is up to clients, so it is not told."""
+        """Return the label of the tables. Clients decide which tables a batch has, so that it has a common label."""
         return names[0].removeprefix(self._prefix) if len(names) == 1 else "several"
 
     def _counter(self, name: str, help_: str, *labels: str) -> CounterFamily:
@@ -157,8 +157,8 @@ class OperationMetrics:
 
 
 @dataclass(slots=True)
-class _OfOperation:
-    """What operations that are alike are counted in: there are as many as fields and codes."""
+class _OperationValues:
+    """The values of operations with the same labels: one for each field and code."""
 
     sent: CounterValue
     operations: CounterValue
@@ -168,7 +168,7 @@ class _OfOperation:
 
 
 class _Count(Collector):
-    """One counter that something else keeps."""
+    """A counter whose value another object keeps."""
 
     def __init__(self, name: str, help_: str, read: Callable[[], float]) -> None:
         self._name = name

@@ -1,4 +1,4 @@
-"""Figures about how the store is reached: the breaker of each endpoint, and what is left to repeat tries with."""
+"""Metrics of the store's client: the circuit breaker and the retry budget of each endpoint."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import Protocol
@@ -11,13 +11,13 @@ from datastore.dynamodb.retry.circuit_breaker import CircuitBreaker
 
 
 class StoreClient(Protocol):
-    """How the store is reached: the client."""
+    """The client of the store."""
 
     breakers: Mapping[str, CircuitBreaker]
 
 
 class StoreMetrics(Collector):
-    """Read from the client when they are asked for; there are none before the store is open."""
+    """A collector that reads the client at each scrape; without metrics before the store is open."""
 
     def __init__(self, registry: CollectorRegistry, client: Callable[[], StoreClient | None]) -> None:
         self._client = client
@@ -26,17 +26,19 @@ class StoreMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         state = GaugeMetricFamily(
             "gateway_dynamodb_breaker",
-            "Whether an endpoint is asked: 0 it is, 1 calls wait for it to come back, 2 they fail at once.",
+            "The state of an endpoint's circuit breaker: 0 closed, 1 calls wait for a probe, 2 calls fail at once.",
             labels=["endpoint"],
         )
         openings = CounterMetricFamily(
-            "gateway_dynamodb_breaker_openings", "How often calls began to fail at once.", labels=["endpoint"]
+            "gateway_dynamodb_breaker_openings", "How often the circuit breaker opened.", labels=["endpoint"]
         )
         tokens = GaugeMetricFamily(
-            "gateway_dynamodb_retry_tokens", "What is left to pay for repeated tries.", labels=["endpoint"]
+            "gateway_dynamodb_retry_tokens", "The tokens that remain in the retry budget.", labels=["endpoint"]
         )
         refused = CounterMetricFamily(
-            "gateway_dynamodb_retries_refused", "Tries that were not repeated, for want of tokens.", labels=["endpoint"]
+            "gateway_dynamodb_retries_refused",
+            "Retries that were refused because the retry budget was empty.",
+            labels=["endpoint"],
         )
         client = self._client()
         if client is not None:

@@ -1,4 +1,4 @@
-"""OpenTelemetry spans: one for each operation, and one for each of its calls to DynamoDB. None for fields.
+"""OpenTelemetry spans: one for each operation, and one for each of its calls to DynamoDB, but none for fields.
 
 Names and attributes are those of the semantic conventions: https://opentelemetry.io/docs/specs/semconv/graphql/ and
 https://opentelemetry.io/docs/specs/semconv/database/dynamodb/
@@ -24,7 +24,7 @@ _parents = TraceContextTextMapPropagator()
 
 
 class OperationTracing:
-    """Makes spans from what reports tell. `prefix` is what the store's table names begin with."""
+    """Creates spans from reports. `prefix` is removed from the names of the store's tables."""
 
     def __init__(self, provider: TracerProvider, prefix: str = "") -> None:
         self._provider = provider
@@ -37,7 +37,9 @@ class OperationTracing:
             _parents.extract({"traceparent": report.params.traceparent}) if report.params.traceparent else Context()
         )
         kind = report.operation.kind.value if report.operation else "refused"
-        span = self._tracer.start_span(f"graphql {kind}", parent, kind=SpanKind.SERVER, attributes=_asked(report))
+        span = self._tracer.start_span(
+            f"graphql {kind}", parent, kind=SpanKind.SERVER, attributes=_start_attributes(report)
+        )
         self._spans[id(report)] = span
         known = span.get_span_context()
         if known.trace_flags & TraceFlags.SAMPLED:
@@ -52,17 +54,17 @@ class OperationTracing:
 
     def end(self, report: Report) -> None:
         span = self._spans.pop(id(report))
-        span.set_attributes(_became(report))
+        span.set_attributes(_end_attributes(report))
         if report.codes:
             span.set_status(Status(StatusCode.ERROR, report.codes[0]))
         span.end()
 
     def close(self) -> None:
-        """Send what has not been sent yet."""
+        """Send the remaining spans."""
         self._provider.shutdown()
 
     def _call(self, call: Call, parent: Context) -> None:
-        began = int(call.started_at * _NANO)
+        started_at = int(call.started_at * _NANO)
         attributes: dict[str, Any] = {
             "db.system.name": "aws.dynamodb",
             "db.operation.name": call.operation,
@@ -74,12 +76,12 @@ class OperationTracing:
         if call.index is not None:
             attributes["aws.dynamodb.index_name"] = call.index
         span = self._tracer.start_span(
-            f"DynamoDB.{call.operation}", parent, kind=SpanKind.CLIENT, attributes=attributes, start_time=began
+            f"DynamoDB.{call.operation}", parent, kind=SpanKind.CLIENT, attributes=attributes, start_time=started_at
         )
-        span.end(began + int(call.seconds * _NANO))
+        span.end(started_at + int(call.seconds * _NANO))
 
 
-def _asked(report: Report) -> dict[str, Any]:
+def _start_attributes(report: Report) -> dict[str, Any]:
     name = report.operation.name if report.operation else report.params.name
     known = {
         "graphql.operation.name": (name or "")[:LONGEST_NAME] or None,
@@ -93,7 +95,7 @@ def _asked(report: Report) -> dict[str, Any]:
     return {name: value for name, value in known.items() if value is not None}
 
 
-def _became(report: Report) -> dict[str, Any]:
+def _end_attributes(report: Report) -> dict[str, Any]:
     return {
         "gateway.stage": report.stage.value,
         "gateway.codes": sorted(set(report.codes)),
@@ -107,7 +109,7 @@ def _became(report: Report) -> dict[str, Any]:
 
 
 def otlp_tracing(prefix: str = "") -> OperationTracing:
-    """Spans sent by OTLP over HTTP, in batches by a thread. Where to, and how many, say OpenTelemetry's variables."""
+    """Return tracing that exports by OTLP over HTTP, in batches, as OpenTelemetry's variables configure it."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
@@ -117,6 +119,6 @@ def otlp_tracing(prefix: str = "") -> OperationTracing:
 
 
 def _resource() -> Resource:
-    """What OpenTelemetry's variables say of this service comes before its own name."""
+    """Return the resource. OpenTelemetry's variables have priority over the default service name."""
     named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     return Resource.create({} if named else {"service.name": SERVICE})

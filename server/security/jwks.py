@@ -1,4 +1,4 @@
-"""The public keys that tokens are checked with, as a JWKS URL publishes them (RFC 7517)."""
+"""JWKS: the public keys that verify tokens, from a URL that publishes a key set (RFC 7517)."""
 
 import asyncio
 import ipaddress
@@ -18,16 +18,17 @@ from datastore.errors import Unauthenticated, Unavailable
 
 OpenSession = Callable[[], aiohttp.ClientSession]
 
-# Read anew in the background after the first, and waited for after the second: requests under load never wait.
+# A key set is refreshed in the background after the first time, and before use after the second: requests do not wait
+# while there is traffic.
 KEYS_AHEAD_SECONDS = 300.0
 KEYS_FRESH_SECONDS = 600.0
 KEYS_RETRY_SECONDS = 30.0
-# Without any key nobody can sign in, so the next try may come sooner.
+# Without keys no token can be verified, so that the next attempt comes sooner.
 KEYS_RETRY_EMPTY_SECONDS = 1.0
 KEYS_FETCH_SECONDS = 3.0
 MOST_BYTES = 262_144
 MOST_KEYS = 100
-# RFC 7518, 3.3 asks for 2048 at least; to verify with huge ones takes long.
+# RFC 7518, 3.3 requires at least 2048 bits; verification with huge keys is slow.
 RSA_BITS = range(2048, 8193)
 
 _RSA_ALGORITHMS = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512")
@@ -37,17 +38,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class VerificationKey:
-    """A key, and the only algorithms that may be used with it."""
+    """A key, and the algorithms that may be used with it."""
 
     key: Any
     algorithms: tuple[str, ...]
 
 
 class KeySet:
-    """The public keys at a JWKS URL: cached, rotated, and kept when the URL fails.
+    """The public keys at a JWKS URL: cached, rotated, and kept while the URL fails.
 
-    One fetch at a time. Who asks for a known key waits for none while the URL fails; who asks for an unknown one waits
-    for the next, of which there is one in `KEYS_RETRY_SECONDS`.
+    One fetch runs at a time, at most one in `KEYS_RETRY_SECONDS`. While the URL fails, a known key is returned without
+    waiting; an unknown key waits for the next fetch.
     """
 
     def __init__(self, url: str, open_session: OpenSession, clock: Callable[[], float]) -> None:
@@ -61,16 +62,16 @@ class KeySet:
         self._fetching: asyncio.Task[None] | None = None
         if not _is_private(url):
             _log.warning(
-                "The key set is fetched over plain HTTP: who sits on the way can make tokens count. Use https."
+                "The key set is fetched over plain HTTP: an attacker on the network can forge tokens. Use https."
             )
 
     @property
     def fresh_until(self) -> float:
-        """Until when what was verified with these keys needs no other look, in epoch seconds."""
+        """The time until which verified tokens stay valid in a cache, in epoch seconds."""
         return self._fetched_at + KEYS_FRESH_SECONDS
 
     async def find(self, kid: str | None) -> VerificationKey:
-        """The key with this id; the only key there is answers for a token that names none."""
+        """Return the key with this id; without an id, the only key. Raises `Unauthenticated` or `Unavailable`."""
         age = self._clock() - self._fetched_at
         if self._pick(kid) is None or (age >= KEYS_FRESH_SECONDS and not self._failing):
             await self._refresh()
@@ -81,7 +82,7 @@ class KeySet:
             return key
         if not self._keys:
             raise Unavailable(
-                "The keys that tokens are checked with cannot be fetched at the moment.",
+                "The keys that verify tokens cannot be fetched at the moment.",
                 retryAfter=KEYS_RETRY_EMPTY_SECONDS,
             )
         raise Unauthenticated("The token is signed with an unknown key (kid).")
@@ -92,7 +93,7 @@ class KeySet:
         return self._keys.get(kid) if kid is not None else None
 
     async def _refresh(self) -> None:
-        """All callers wait for one fetch; a caller that is cancelled leaves it running for the others."""
+        """Wait for the shared fetch. The cancellation of one caller does not stop it."""
         self._begin_fetch()
         if self._fetching is not None:
             await asyncio.shield(self._fetching)
@@ -110,7 +111,7 @@ class KeySet:
         except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
             _log.warning("The key set could not be fetched: %s", error or type(error).__name__)
         except Exception:
-            # Whatever is published there, the known keys go on counting.
+            # Whatever the URL publishes, the known keys stay valid.
             _log.exception("The key set could not be read")
         else:
             self._accept(keys)
@@ -119,19 +120,19 @@ class KeySet:
 
     def _accept(self, keys: dict[str | None, VerificationKey]) -> None:
         if not keys:
-            _log.warning("The key set holds no usable key; the known ones are kept.")
+            _log.warning("The key set has no usable key; the known keys stay in use.")
             return
         self._keys, self._fetched_at, self._failing = keys, self._clock(), False
 
     async def _download(self) -> object:
-        """The document. Nowhere else than at the URL: whoever may answer for it would be who is asked."""
+        """Return the document at the URL. Do not follow redirects: the target could serve its own keys."""
         limit = aiohttp.ClientTimeout(total=KEYS_FETCH_SECONDS)
         as_it_is = {"Accept": "application/json", "Accept-Encoding": "identity"}
         async with self._open_session().get(
             self._url, timeout=limit, headers=as_it_is, allow_redirects=False
         ) as response:
             if response.status != 200:
-                raise ValueError(f"answered with status {response.status}")
+                raise ValueError(f"the response has status {response.status}")
             content = bytearray()
             async for chunk in response.content.iter_any():
                 content += chunk
@@ -141,7 +142,7 @@ class KeySet:
 
 
 def _is_private(url: str) -> bool:
-    """Whether nobody on the way can change what is fetched: https, or this machine."""
+    """Return whether the transport is protected: https, or this machine."""
     parts = urlsplit(url)
     if parts.scheme == "https" or parts.hostname == "localhost":
         return True
@@ -152,17 +153,17 @@ def _is_private(url: str) -> bool:
 
 
 def _usable_keys(document: object) -> dict[str | None, VerificationKey]:
-    """The signing keys of a JWKS document by their ids. Of two with one id the first counts."""
+    """Return the signing keys of a JWKS document by their ids; of equal ids the first key."""
     keys: dict[str | None, VerificationKey] = {}
     for kid, key in _signing_keys(document):
         if kid in keys:
-            _log.warning("The key set has several keys of one id (kid): the first counts.")
+            _log.warning("The key set has several keys with one id (kid): the first is used.")
         keys.setdefault(kid, key)
     return keys
 
 
 def _signing_keys(document: object) -> Iterator[tuple[str | None, VerificationKey]]:
-    """Symmetric, private, encrypting, weak and unknown kinds are left out."""
+    """Yield the usable keys: not symmetric, private, for encryption, weak or of an unknown kind."""
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list):
         raise ValueError("not a JSON Web Key Set")
@@ -178,7 +179,7 @@ def _signing_keys(document: object) -> Iterator[tuple[str | None, VerificationKe
             _log.warning("A key of the key set is unusable: %s", type(error).__name__)
             continue
         if isinstance(key, RSAPublicKey) and key.key_size not in RSA_BITS:
-            _log.warning("A key of the key set has %d bits: it is left out.", key.key_size)
+            _log.warning("A key of the key set has %d bits: it is ignored.", key.key_size)
             continue
         kid = entry.get("kid")
         yield kid if isinstance(kid, str) else None, VerificationKey(key, algorithms)
@@ -189,7 +190,7 @@ def _algorithms_for(entry: Mapping[str, Any]) -> tuple[str, ...]:
     if entry.get("use", "sig") != "sig" or not isinstance(uses, list) or "verify" not in uses:
         return ()
     if "d" in entry:
-        _log.warning("A key of the key set is private: whoever fetched it can sign tokens. It is left out.")
+        _log.warning("A key of the key set is private: any client that fetched it can sign tokens. It is ignored.")
         return ()
     kind, curve = entry.get("kty"), entry.get("crv")
     fitting: tuple[str, ...] = ()

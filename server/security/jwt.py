@@ -1,4 +1,4 @@
-"""From a bearer token to an `Identity`: signatures, claims, and the key sets they are checked with."""
+"""Verification of bearer tokens (JWT): signatures and claims, and the identity of a token."""
 
 import logging
 import math
@@ -34,10 +34,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TokenSettings:
-    """Whose tokens count: those signed with `secret` (HS256), or with a key published at `jwks_url`.
-
-    Beside `secret` those signed with one of `other_secrets` count, too.
-    """
+    """The tokens that are accepted: signed with `secret` or `other_secrets` (HS256), or with a key at `jwks_url`."""
 
     secret: str | None = None
     other_secrets: tuple[str, ...] = ()
@@ -49,7 +46,7 @@ class TokenSettings:
 
     def __post_init__(self) -> None:
         if self.secret is not None and self.jwks_url is not None:
-            raise ValueError("Configure a secret or a JWKS URL, not both: a token must have one way to be right.")
+            raise ValueError("Configure a secret or a JWKS URL, not both: a token must have one way to be valid.")
         if any(len(secret.encode()) < MIN_SECRET_BYTES for secret in self.accepted):
             raise ValueError(f"The token secret needs at least {MIN_SECRET_BYTES} bytes.")
         if self.jwks_url is not None and not self.jwks_url.startswith(("http://", "https://")):
@@ -57,16 +54,16 @@ class TokenSettings:
 
     @property
     def accepted(self) -> tuple[str, ...]:
-        """The secrets with which tokens may be signed."""
+        """The secrets that verify tokens."""
         return () if self.secret is None else (self.secret, *self.other_secrets)
 
 
 def bearer_token(authorization: str | None) -> str | None:
-    """The token inside an `Authorization` value; None when there is no such value."""
+    """Return the token in an `Authorization` header; None without the header. Raises `Unauthenticated`."""
     if authorization is None or not authorization.strip():
         return None
     scheme, _, token = authorization.strip().partition(" ")
-    # Longer ones are not looked at here: they are refused for that.
+    # A longer token is not matched here: it is refused for its length later.
     if scheme.lower() != "bearer" or not (len(token) > MAX_TOKEN_BYTES or _TOKEN.fullmatch(token.strip())):
         raise Unauthenticated("The Authorization header must read: Bearer <token>.")
     return token.strip()
@@ -77,7 +74,7 @@ Identify = Callable[[str | None], Awaitable[Identity | None]]
 
 
 class Tokens:
-    """Verifies tokens, and remembers the verified ones until they expire."""
+    """Verifies tokens, and caches verified ones until they expire."""
 
     def __init__(
         self,
@@ -95,13 +92,13 @@ class Tokens:
         self._verified: OrderedDict[str, tuple[Identity, float]] = OrderedDict()
 
     async def identify(self, token: str | None) -> Identity | None:
-        """Who the token speaks for; `Unauthenticated` says what is wrong with it, and never repeats it."""
+        """Return the identity of a token. Raises `Unauthenticated` with the reason, which never contains the token."""
         if token is None:
             return None
         return self.cached_identity(token) or await self._verify(token)
 
     def cached_identity(self, token: str) -> Identity | None:
-        """Who a token speaks for that was verified lately, and still counts."""
+        """Return the cached identity of a verified token that is still valid."""
         found = self._verified.get(token)
         if found is None or self._clock() >= found[1]:
             return None
@@ -134,15 +131,13 @@ class Tokens:
         return identity
 
     def _good_until(self, now: float) -> float:
-        """A verified token is looked at again when its key may have been withdrawn from the key set."""
+        """Return the time at which a verified token is verified again, because its key may have been withdrawn."""
         if self._keys is None:
             return now + CACHED_SECONDS
         return max(self._keys.fresh_until, now + KEYS_RETRY_SECONDS)
 
     async def _keys_of(self, header: Mapping[str, Any]) -> list[VerificationKey]:
-        """The keys, one of which must fit. They and their algorithms come from our side only: what the token's header
-        claims never widens them.
-        """
+        """Return the candidate keys. The token's header never adds a key or an algorithm."""
         if self._secrets:
             return self._secrets
         if self._keys is None:
@@ -170,8 +165,8 @@ def _header(token: str) -> Mapping[str, Any]:
     except (jwt.PyJWTError, ValueError, RecursionError):
         raise Unauthenticated("The token is not a well-formed JWT.") from None
     if "crit" in header:
-        # RFC 7515, 4.1.11: what must be understood, and is not, makes a token invalid.
-        raise Unauthenticated("The token needs extensions (crit) that are not understood here.")
+        # RFC 7515, 4.1.11: an extension that is critical and not supported makes a token invalid.
+        raise Unauthenticated("The token needs extensions (crit) that are not supported here.")
     return header
 
 
@@ -191,7 +186,7 @@ def _signed_claims(token: str, keys: Sequence[VerificationKey]) -> dict[str, Any
 
 
 def _claims(token: str, key: VerificationKey) -> dict[str, Any]:
-    """What the token claims, signed with this key. Raises PyJWT's errors."""
+    """Return the claims of a token that is signed with this key. Raises PyJWT's errors."""
     claims = orjson.loads(_signatures.decode_complete(token, key.key, algorithms=list(key.algorithms))["payload"])
     if not isinstance(claims, dict):
         raise Unauthenticated("The token's claims are not an object.")

@@ -1,4 +1,4 @@
-"""Which pages may connect: their origins, compared as browsers write them."""
+"""Origins of pages in canonical form, and the check of WebSocket handshakes."""
 
 import re
 from collections.abc import Collection
@@ -7,15 +7,15 @@ from yarl import URL
 
 # The scheme, a name of 253 characters, and a port.
 MOST_CHARACTERS = 300
-# No user, no path: a browser sends none, and who does means to look like another.
+# No user and no path: a browser sends none, and they could disguise the host.
 _ORIGIN = re.compile(r"https?://[^\s/?#@\\]+", re.I)
 
 
 def canonical_origin(origin: str) -> str | None:
-    """`scheme://host[:port]` in lower case, the scheme's own port left out, of an origin as a browser sends it.
+    """Return an origin that a browser sent as `scheme://host[:port]` in lower case, without the default port.
 
-    None for what is no origin of a page: `null`, a file, an extension, or nonsense. A browser sends a name in another
-    script in Punycode; to translate one takes milliseconds, so that what is not ASCII, or too long, is not looked at.
+    Return None for anything else, such as `null`, a file or an extension. A browser sends a name in another script in
+    Punycode. Converting one takes milliseconds, so that an origin that is not ASCII, or too long, is rejected.
     """
     return _canonical(origin) if len(origin) <= MOST_CHARACTERS and origin.isascii() else None
 
@@ -32,21 +32,21 @@ def _canonical(origin: str) -> str | None:
 
 
 def canonical_origins(origins: Collection[str]) -> frozenset[str]:
-    """The configured origins as they are compared: a name in another script in Punycode, without a slash at the end."""
+    """Return configured origins in canonical form: names in Punycode, without a slash at the end."""
     pages = (_canonical(origin.removesuffix("/")) for origin in origins)
     return frozenset(page for page in pages if page is not None)
 
 
 class Origins:
-    """`allowed` are the pages on other hosts, as `https://host[:port]`."""
+    """The origins that may open WebSockets: the gateway's own, and `allowed` ones, as `https://host[:port]`."""
 
     def __init__(self, allowed: Collection[str]) -> None:
         self._allowed = canonical_origins(allowed)
 
     def may_connect(self, origin: str | None, host: str) -> bool:
-        """A browser connects on behalf of any page, so the page has to be ours; other clients send no Origin.
+        """Return whether a handshake is allowed. A browser sends the page's origin; other clients send none.
 
-        `host` is the address that the page's browser has asked, which it cannot forge.
+        `host` is the Host header, which a page cannot forge.
         """
         if origin is None:
             return True

@@ -1,4 +1,4 @@
-"""JSON that clients and operators send: decoded, or told what is wrong with it in words of ours."""
+"""Decoding of JSON from clients and operators, with readable errors."""
 
 from typing import Any
 
@@ -8,23 +8,23 @@ TOO_LARGE_A_NUMBER = "number is infinity when parsed as double"
 
 
 def decode_json(text: bytes | str, noun: str) -> Any:
-    """What the JSON says; of a key that occurs twice the last value counts. `what` is what messages call it.
+    """Return the decoded JSON; of a repeated key the last value. `noun` names the text in messages.
 
-    Raises `ValueError` with a whole sentence.
+    Raises `ValueError` with a complete sentence.
     """
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError as error:
-        raise ValueError(_told(text, noun, error)) from None
+        raise ValueError(_message(text, noun, error)) from None
 
 
-def _told(text: bytes | str, what: str, error: orjson.JSONDecodeError) -> str:
+def _message(text: bytes | str, noun: str, error: orjson.JSONDecodeError) -> str:
     if not text.strip():
-        return f"{what} is empty."
+        return f"{noun} is empty."
     if not _is_utf8(text):
-        return f"{what} is not UTF-8."
+        return f"{noun} is not UTF-8."
     problem = "a number is too large" if error.msg == TOO_LARGE_A_NUMBER else error.msg
-    return f"{what} is not valid JSON: {problem} (line {error.lineno}, column {error.colno})."
+    return f"{noun} is not valid JSON: {problem} (line {error.lineno}, column {error.colno})."
 
 
 def _is_utf8(text: bytes | str) -> bool:

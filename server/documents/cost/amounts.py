@@ -1,6 +1,6 @@
-"""Amounts that an estimate adds up: numbers, or functions of an operation's variables and of the moment.
+"""The terms of an estimate: numbers, or functions of an operation's variables and of the time.
 
-What depends on neither is computed once for each document.
+A number is computed once for each document.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from graphql.language import ArgumentNode, DirectiveNode, ListValueNode, Node, O
 
 
 class EstimateInput(NamedTuple):
-    """The input of an estimate: the variables, with their defaults, and the moment."""
+    """The input of an estimate: the variables, with their defaults, and the time."""
 
     variables: Mapping[str, Any]
     now: datetime
@@ -25,7 +25,7 @@ Values = dict[str, Any] | Callable[[EstimateInput], dict[str, Any]]
 
 
 def arguments_of(definition: GraphQLField, nodes: Iterable[ArgumentNode]) -> Values:
-    """Return the values of a field's arguments, with the defaults of those that are left out."""
+    """Return the values of a field's arguments, with the defaults of absent ones."""
     defaults = {
         name: argument.default_value
         for name, argument in definition.args.items()

@@ -1,4 +1,4 @@
-"""What an operation costs, estimated before the first read: made into a sum once, which then only multiplies."""
+"""Cost analysis: each operation is compiled into a formula once, which estimates its cost for given variables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -44,8 +44,8 @@ from server.documents.cost.amounts import (
 )
 from server.documents.cost.field_cost import FieldCost
 
-# A field, the type it is asked of (None for any), and when.
-_Part = tuple[str | None, FieldNode, Condition]
+# A selected field, the type condition of its fragment (None for any type), and the condition of `@skip` and `@include`.
+_Selection = tuple[str | None, FieldNode, Condition]
 # A cost model, and the arguments of a field that it estimates.
 Modelled = tuple[CostModel, Values]
 # The fields of an operation for which statistics are read. The others are estimated from cached statistics.
@@ -55,12 +55,12 @@ EVER = datetime.min.replace(tzinfo=UTC)
 
 
 class TooCostly(BadUserInput):
-    """An operation would cost more than any may. `extensions` hold the `estimate` and the `limit`, in read units."""
+    """An operation exceeds the limit of cost. `extensions` have the `estimate` and the `limit`, in read units."""
 
     def __init__(self, estimate: float, limit: float) -> None:
         super().__init__(
             f"The operation may cost {estimate:,.1f} read units, and at most {limit:,g} are allowed: "
-            "ask for smaller pages or windows, or for less at a time.",
+            "select smaller pages or windows, or fewer fields at a time.",
             estimate=round(estimate, 1),
             limit=limit,
         )
@@ -68,12 +68,12 @@ class TooCostly(BadUserInput):
 
 
 class TooManyValues(BadUserInput):
-    """An answer would hold more values than any may. `extensions` hold the `estimate` and the `limit`."""
+    """A response exceeds the limit of values. `extensions` have the `estimate` and the `limit`."""
 
     def __init__(self, estimate: float, limit: float) -> None:
         super().__init__(
-            f"The answer may hold {estimate:,.0f} values, and at most {limit:,g} are allowed: "
-            "ask for smaller pages, fewer fields, or the same field under fewer names.",
+            f"The response may have {estimate:,.0f} values, and at most {limit:,g} are allowed: "
+            "select smaller pages, fewer fields, or fewer aliases of the same field.",
             measure="values",
             estimate=round(estimate),
             limit=limit,
@@ -81,14 +81,14 @@ class TooManyValues(BadUserInput):
 
 
 class CostEstimate(NamedTuple):
-    """The read units that an operation costs, and the values (fields, over all objects of lists) of its answer."""
+    """The estimated read units of an operation, and the values (fields, over all objects of lists) of its response."""
 
     units: float
     values: float
 
 
 class CostFormula:
-    """What one operation costs: `fixed` whatever its variables, or None where those matter."""
+    """The cost of one operation. `fixed` is its estimate if variables do not matter, otherwise None."""
 
     def __init__(
         self, units: Amount, values: Amount, defaults: Mapping[str, Any], modelled: Sequence["Modelled"] = ()
@@ -99,13 +99,13 @@ class CostFormula:
         self._defaults = dict(defaults)
 
     async def load(self, variables: Mapping[str, Any], now: datetime) -> None:
-        """Have the cost models read what they need for the first few fields that they estimate."""
+        """Let the cost models read the statistics for the first few fields that they estimate."""
         given = EstimateInput({**self._defaults, **variables}, now)
         for model, values in self.modelled[:MOST_LOADED]:
             await model.load(values(given) if callable(values) else values, now)
 
     def of(self, variables: Mapping[str, Any], now: datetime) -> CostEstimate:
-        """The estimate with variables as they came: those of wrong types count like none."""
+        """Return the estimate for unchecked variables; one of a wrong type counts as absent."""
         if self.fixed is not None:
             return self.fixed
         given = EstimateInput({**self._defaults, **variables}, now)
@@ -114,7 +114,7 @@ class CostFormula:
 
 
 class CostAnalysis:
-    """Estimates for operations on a schema. `steps` counts the selections that were looked at, ever."""
+    """Estimates the operations on a schema. `steps` counts the visited selections of all documents."""
 
     def __init__(self, schema: GraphQLSchema, models: Mapping[str, CostModel] | None = None) -> None:
         self.schema = schema
@@ -129,7 +129,7 @@ class CostAnalysis:
         return known
 
     def estimate(self, document: DocumentNode, operation: OperationDefinitionNode) -> CostFormula:
-        """That of a valid operation."""
+        """Return the formula of a valid operation."""
         defaults = {
             variable.variable.name.value: value_of(variable.default_value, {})
             for variable in operation.variable_definitions or ()
@@ -144,14 +144,14 @@ class CostAnalysis:
 
 @dataclass(slots=True)
 class _SelectedField:
-    """One field of an object: every node that asks for it, and when it is asked for."""
+    """A field of an object: every node that selects it, and their conditions."""
 
     nodes: list[FieldNode]
     conditions: list[Condition]
 
 
 class _CostBuilder:
-    """Makes the sums of one document. Each combination of selection sets is made one once."""
+    """Builds the formulas of one document, each combination of selection sets once."""
 
     def __init__(self, costs: CostAnalysis, document: DocumentNode) -> None:
         self.modelled: list[Modelled] = []
@@ -160,55 +160,55 @@ class _CostBuilder:
         self._fragments = {
             part.name.value: part for part in document.definitions if isinstance(part, FragmentDefinitionNode)
         }
-        self._made: dict[tuple[str, tuple[int, ...]], Amount] = {}
+        self._formulas: dict[tuple[str, tuple[int, ...]], Amount] = {}
 
     def beneath(self, parent: GraphQLNamedType | None, sets: Sequence[SelectionSetNode]) -> Amount:
-        """What the selections cost for one object of the type: of those it may be, for the one that costs most."""
+        """Return the cost of the selections for one object; of an abstract type, that of the most expensive type."""
         if parent is None or not sets:
             return 0.0
         key = (parent.name, tuple(id(one) for one in sets))
-        if key not in self._made:
-            asked = self._asked(sets)
-            kinds = self._kinds(parent, asked)
-            self._made[key] = greatest([self._object(kind, asked) for kind in kinds])
-        return self._made[key]
+        if key not in self._formulas:
+            selected = self._selections(sets)
+            kinds = self._kinds(parent, selected)
+            self._formulas[key] = greatest([self._object(kind, selected) for kind in kinds])
+        return self._formulas[key]
 
-    def _asked(self, sets: Sequence[SelectionSetNode]) -> list[_Part]:
-        """The fields that are asked for, each with the type it is asked of; None for any."""
-        found: list[_Part] = []
+    def _selections(self, sets: Sequence[SelectionSetNode]) -> list[_Selection]:
+        """Return the selected fields, each with the type condition of its fragment."""
+        found: list[_Selection] = []
         visited: dict[str, bool] = {}
         waiting: list[tuple[SelectionSetNode, str | None, Condition]] = [(one, None, None) for one in sets]
         while waiting:
             selection_set, on, when = waiting.pop()
             for selection in selection_set.selections:
                 self._costs.steps += 1
-                here = both(when, condition_of(selection.directives or ()))
+                combined = both(when, condition_of(selection.directives or ()))
                 if isinstance(selection, FieldNode):
-                    found.append((on, selection, here))
+                    found.append((on, selection, combined))
                 elif isinstance(selection, InlineFragmentNode):
                     condition = selection.type_condition
-                    waiting.append((selection.selection_set, condition.name.value if condition else on, here))
+                    waiting.append((selection.selection_set, condition.name.value if condition else on, combined))
                 elif isinstance(selection, FragmentSpreadNode):
                     fragment = self._fragments[selection.name.value]
-                    # What is spread again although it was not certain counts as certain: twice is often enough.
+                    # A fragment that is spread again under a condition counts as unconditional: two visits are enough.
                     again = visited.get(selection.name.value)
                     if again is not True:
-                        here = here if again is None else None
-                        visited[selection.name.value] = here is None
-                        waiting.append((fragment.selection_set, fragment.type_condition.name.value, here))
+                        combined = combined if again is None else None
+                        visited[selection.name.value] = combined is None
+                        waiting.append((fragment.selection_set, fragment.type_condition.name.value, combined))
         return found
 
-    def _kinds(self, parent: GraphQLNamedType, asked: list[_Part]) -> list[Any]:
-        """The object types that answers may be of and that differ in what is asked of them."""
+    def _kinds(self, parent: GraphQLNamedType, selected: list[_Selection]) -> list[Any]:
+        """Return the possible object types that differ in their selected fields."""
         if not is_abstract_type(parent):
             return [parent]
-        named = {on for on, _, _ in asked}
+        named = {on for on, _, _ in selected}
         possible = self._schema.get_possible_types(parent)
         special = [kind for kind in possible if kind.name in named]
         return special + [kind for kind in possible if kind.name not in named][:1]
 
-    def _object(self, kind: GraphQLObjectType, asked: list[_Part]) -> Amount:
-        fields = _together(self._of_kind(kind, asked))
+    def _object(self, kind: GraphQLObjectType, selected: list[_Selection]) -> Amount:
+        fields = _together(self._of_kind(kind, selected))
         own: dict[Any, list[Amount]] = {}
         amounts: list[Amount] = []
         for field in fields.values():
@@ -217,13 +217,13 @@ class _CostBuilder:
                 continue
             price = self._costs.field_cost(definition)
             amount = only_if(either(field.conditions), self._field(definition, price, field.nodes))
-            # Parts of the parent's own item are read together.
+            # Fields of the parent's item are read together.
             (own.setdefault(price.patterns, []) if price.own else amounts).append(amount)
         return total([*amounts, *(greatest(those) for those in own.values())])
 
-    def _of_kind(self, kind: GraphQLObjectType, asked: list[_Part]) -> list[_Part]:
-        """The parts that are asked of objects of this type."""
-        return [one for one in asked if one[0] is None or one[0] == kind.name or self._is_one(kind, one[0])]
+    def _of_kind(self, kind: GraphQLObjectType, selected: list[_Selection]) -> list[_Selection]:
+        """Return the selections that apply to objects of this type."""
+        return [one for one in selected if one[0] is None or one[0] == kind.name or self._is_one(kind, one[0])]
 
     def _is_one(self, kind: GraphQLObjectType, on: str) -> bool:
         condition = self._schema.get_type(on)
@@ -249,13 +249,13 @@ class _CostBuilder:
     def _names(self, nodes: list[FieldNode]) -> set[str]:
         """Return the names of the fields that are selected beneath these."""
         sets = [node.selection_set for node in nodes if node.selection_set]
-        return {field.name.value for _, field, _ in self._asked(sets)}
+        return {field.name.value for _, field, _ in self._selections(sets)}
 
     def _entries(self, connection: GraphQLNamedType, sets: Sequence[SelectionSetNode]) -> Amount:
-        """What one entry of a connection costs. Its lists are as long as the page, which is multiplied outside."""
+        """Return the cost of one entry of a connection. The caller multiplies it by the size of the page."""
         assert is_object_type(connection)
         amounts: list[Amount] = []
-        for field in _together(self._asked(sets)).values():
+        for field in _together(self._selections(sets)).values():
             definition = connection.fields.get(field.nodes[0].name.value)
             beneath = [node.selection_set for node in field.nodes if node.selection_set]
             if definition is not None and beneath:
@@ -265,11 +265,11 @@ class _CostBuilder:
 
 
 class _ValueCounter(_CostBuilder):
-    """Makes the sums of the values that an answer holds: each field of each object is one."""
+    """Builds the formula of the values of a response: each field of each object is one."""
 
-    def _object(self, kind: GraphQLObjectType, asked: list[_Part]) -> Amount:
+    def _object(self, kind: GraphQLObjectType, selected: list[_Selection]) -> Amount:
         amounts: list[Amount] = []
-        for field in _together(self._of_kind(kind, asked)).values():
+        for field in _together(self._of_kind(kind, selected)).values():
             definition = kind.fields.get(field.nodes[0].name.value)
             if definition is not None:
                 price = self._costs.field_cost(definition)
@@ -299,10 +299,10 @@ class _ValueCounter(_CostBuilder):
         )
 
 
-def _together(asked: Iterable[_Part]) -> dict[str, _SelectedField]:
-    """The fields by their names in the answer."""
+def _together(selected: Iterable[_Selection]) -> dict[str, _SelectedField]:
+    """Return the fields by their response names."""
     fields: dict[str, _SelectedField] = {}
-    for _, node, when in asked:
+    for _, node, when in selected:
         one = fields.setdefault(node.alias.value if node.alias else node.name.value, _SelectedField([], []))
         one.nodes.append(node)
         one.conditions.append(when)
@@ -310,9 +310,9 @@ def _together(asked: Iterable[_Part]) -> dict[str, _SelectedField]:
 
 
 def _priced(price: FieldCost, values: Values, inner: Amount) -> Amount:
-    """The price of a field and, as many times as it holds objects, of what is beneath it."""
+    """Return the cost of a field, and the cost beneath it for each of its objects."""
     if price.fixed:
-        # Neither arguments nor the moment matter.
+        # Neither the arguments nor the time matter.
         return total([price.fixed_cost.units, times(price.fixed_cost.size, inner)])
 
     def amount(given: EstimateInput) -> float:
@@ -323,7 +323,7 @@ def _priced(price: FieldCost, values: Values, inner: Amount) -> Amount:
 
 
 def _modelled(model: CostModel, price: FieldCost, values: Values, inner: Amount) -> Amount:
-    """Return the price of a field by its cost model; without statistics by its declaration, up to `most`."""
+    """Return the cost of a field by its cost model; without statistics by its declaration, up to `most`."""
     priced = _priced(price, values, 0.0)
 
     def amount(given: EstimateInput) -> float:

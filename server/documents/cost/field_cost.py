@@ -1,7 +1,7 @@
-"""What one field costs in read units, from the access patterns that it declares and the arguments it is given.
+"""The cost of one field in read units, from its declared access patterns and its arguments.
 
-Read units are DynamoDB's: half a one for 4 KB that are read eventually consistent, one if consistent. What is written
-counts five times, as it is paid, and twice that in a transaction.
+Read units are DynamoDB's: 0.5 for an eventually consistent read of 4 KB, 1 for a consistent one. A write unit costs
+five read units, as it is billed, and twice as much in a transaction.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
 """
 
@@ -18,19 +18,19 @@ from datastore.model.access_patterns import DEFAULT_PAGE, LARGEST_PAGE, NOT_SAID
 
 READ_BYTES, WRITTEN_BYTES = 4096, 1024
 POINT_READS = ("GetItem", "BatchGetItem", "TransactGetItems")
-LIST_SIZE = 5  # of a list that nothing is said of
+LIST_SIZE = 5  # of a list without a declared size
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The read units of a field itself, and how many objects it holds beneath it."""
+    """The read units of a field itself, and the number of objects in its result."""
 
     units: float
     size: float
 
 
 class FieldCost:
-    """How a field is priced. `fixed` when no argument matters, `own` when it is a part of its parent's own item."""
+    """The cost of a field. `fixed`: no argument matters; `own`: it is a part of its parent's item."""
 
     def __init__(self, field: GraphQLField) -> None:
         definition = field.extensions.get("strawberry-definition")
@@ -38,7 +38,7 @@ class FieldCost:
         named = get_named_type(field.type)
         self.patterns: tuple[AccessPattern, ...] = metadata.get("patterns", ())
         self.is_connection = is_object_type(named) and {"nodes", "pageInfo"} <= named.fields.keys()
-        # Those of `node`, say, mostly cost the same.
+        # Patterns with equal costs, such as most of those of `node`, count once.
         distinct = {(_item_bytes(one), _copies(one), one.operations, one.consistent): one for one in self.patterns}
         self._distinct = tuple(distinct.values())
         self._extent: Extent = metadata.get("extent", NOT_SAID)
@@ -57,7 +57,7 @@ class FieldCost:
         )
 
     def _is_one(self, field: GraphQLField) -> bool:
-        """Whether it is one object, and neither its arguments nor the moment say what is read for it."""
+        """Whether it is one object whose reads depend on neither the arguments nor the time."""
         extent = self._extent
         said = (extent.size, extent.partitions, extent.scanned, extent.written)
         counts = self.is_connection or self._is_list or bool(self._lists) or "consistent" in field.args
@@ -65,28 +65,28 @@ class FieldCost:
 
     @cached_property
     def fixed_cost(self) -> Measured:
-        """What it measures whatever the arguments, when it is `fixed`."""
+        """The measurement of a `fixed` field."""
         return self.measure({}, datetime.min.replace(tzinfo=UTC))
 
     @property
     def counts(self) -> bool:
-        """Whether the field holds more than one object, or may."""
+        """Whether the field may have more than one object."""
         return self.is_connection or self._is_list or isinstance(self._extent.size, str) or callable(self._extent.size)
 
     def size(self, arguments: Arguments, now: datetime) -> float:
-        """The objects that the field holds, with the arguments as they came."""
+        """Return the number of objects for unchecked arguments."""
         return self._size(arguments, self._given(arguments), now)
 
     def _given(self, arguments: Arguments) -> int | None:
-        """The length of the longest list among the arguments."""
+        """Return the length of the longest list among the arguments."""
         lists = (arguments.get(name) for name in self._lists)
         return max((_length(value) for value in lists if value is not None), default=None)
 
     def measure(self, arguments: Arguments, now: datetime) -> Measured:
-        """With the arguments as they came, whatever they are: wrong ones count like none."""
+        """Return the measurement for unchecked arguments; one of a wrong type counts as absent."""
         given = self._given(arguments)
         size = self._size(arguments, given, now)
-        # Of the patterns of one field each answers another case.
+        # The patterns of one field are alternatives.
         units = max((self._units(pattern, arguments, now, size, given) for pattern in self._distinct), default=0.0)
         return Measured(units, size)
 
@@ -130,31 +130,31 @@ class FieldCost:
         return max(0.0, many - 1) + _blocks(items * _item_bytes(pattern), READ_BYTES)
 
     def _written(self, pattern: AccessPattern, arguments: Arguments, given: int | None) -> float:
-        """Write units. An item is written again in each index that shows it."""
+        """Return the write units. An item is also written to each index that contains it."""
         if not pattern.writes:
             return 0.0
         written = self._extent.written
         said = written(arguments) if callable(written) else written
         items = (given or 1) if said is None else said
         times = (2 if "TransactWriteItems" in pattern.operations else 1) * _copies(pattern)
-        # An item that is put as it came is small yet: what grows comes later.
+        # A new item is small: it grows with updates.
         is_new = "UpdateItem" not in pattern.operations or "BatchWriteItem" in pattern.operations
         return items * times * (1 if is_new else _blocks(pattern.table.item_bytes, WRITTEN_BYTES))
 
 
 def _item_bytes(pattern: AccessPattern) -> int:
-    """What an item takes where the pattern reads it."""
+    """Return the size of an item in the table or the index that the pattern reads."""
     listed = None if pattern.index is None else pattern.table.index(pattern.index).item_bytes
     return pattern.table.item_bytes if listed is None else listed
 
 
 def _copies(pattern: AccessPattern) -> int:
-    """How often an item of the pattern's table is written: itself, and in indexes."""
+    """Return the number of copies of an item: itself, and in indexes."""
     return 1 + (pattern.table.shown_in if pattern.table.indexes else 0)
 
 
 def _may_hold_list(of: Any) -> bool:
-    """Whether an argument is a list, or an input object with one in it."""
+    """Return whether an argument is a list, or an input object with a list."""
     if is_list_type(get_nullable_type(of)):
         return True
     fields = getattr(get_named_type(of), "fields", {})
@@ -168,7 +168,7 @@ def _length(value: object) -> int:
 
 
 def _number(value: object, default: int) -> float:
-    """A size as it counts: what is no number is the default, and none is above the largest page."""
+    """Return a size between 1 and the largest page; the default if it is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return float(default)
     # An integer may be too large for a float.

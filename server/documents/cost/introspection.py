@@ -1,4 +1,4 @@
-"""How many values introspection answers, estimated from the sizes of the schema that it is about."""
+"""The number of values that introspection returns, estimated from the sizes of the schema."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -20,16 +20,17 @@ OBJECTS = (GraphQLObjectType, GraphQLInterfaceType)
 
 
 class Times(NamedTuple):
-    """How often something stands beneath another: among all types of the schema, and at the most in one. What `selects`
-    leads to types that hold more than most do."""
+    """The number of objects beneath a field of introspection."""
 
+    #: On average over all types, and at most.
     mean: float = 1.0
     most: float = 1.0
+    #: Whether the field leads to types that are larger than the average.
     selects: bool = False
 
 
 class Sizes:
-    """How long the lists of introspection are, and how often types wrap others."""
+    """The lengths of the lists of introspection, and the frequency of wrapping types."""
 
     def __init__(self, schema: GraphQLSchema) -> None:
         types = list(schema.type_map.values())
@@ -43,7 +44,7 @@ class Sizes:
             def length(kind: Any) -> int:
                 return len(_listed(schema, kind, name))
 
-            # Types are reached from the list of them all, or from what refers to them.
+            # Types are reached from the list of all types, or from references.
             means = (_mean(map(length, types)), _mean(map(length, named)))
             return Times(
                 max(means), max(map(length, types), default=0), selects=name in ("interfaces", "possibleTypes")
@@ -63,7 +64,7 @@ class Sizes:
         }
 
     def times(self, field: str) -> Times:
-        """How many objects stand beneath a field of introspection of that name."""
+        """Return the number of objects beneath a field of introspection."""
         return self._times.get(field, _ONCE)
 
 
@@ -72,7 +73,7 @@ _ONCE = Times()
 
 @lru_cache(maxsize=8)
 def sizes_of(schema: GraphQLSchema) -> Sizes:
-    """The sizes of a schema, worked out once: it does not change."""
+    """Return the sizes of a schema, computed once."""
     return Sizes(schema)
 
 
@@ -87,7 +88,7 @@ def _listed(schema: GraphQLSchema, kind: Any, name: str) -> Any:
 
 
 def _wrapped(references: list[Any]) -> float:
-    """The least share that, multiplied again for each level, is no less than the share of types wrapped so often."""
+    """Return the smallest ratio whose nth power is at least the share of references with n wrappers, for all n."""
     share, level, waiting = 0.0, 0, references
     while waiting := [one.of_type for one in waiting if is_wrapping_type(one)]:
         level += 1

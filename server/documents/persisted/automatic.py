@@ -1,7 +1,7 @@
-"""Automatic persisted queries: texts that clients sent once, and name by their hash from then on.
+"""Automatic persisted queries: a client sends a text once, and its hash from then on.
 
 The protocol is Apollo's: https://www.apollographql.com/docs/apollo-server/performance/apq. It saves bytes and makes
-queries short enough for GET. It is no protection: whoever may send a text may have it kept.
+queries short enough for GET. It is no protection: any client may register a text.
 """
 
 from collections import OrderedDict
@@ -15,17 +15,17 @@ LONGEST_KEPT = 32 * 1024
 
 
 class SharedTexts(Protocol):
-    """Where processes share what clients told one of them."""
+    """A store in which processes share the registered texts."""
 
     async def get(self, document_hash: str) -> str | None:
-        """The text, or None: unknown, or not to be had now."""
+        """Return the text; None if it is unknown or the store is unavailable."""
 
     async def put(self, document_hash: str, text: str) -> None:
-        """Keep it, if that is possible now."""
+        """Store the text if the store is available."""
 
 
 class AutomaticDocuments:
-    """The texts used last, `most` of them and `most_bytes` at the most; shared with other processes if that is set."""
+    """The most recently used texts, up to `most` texts and `most_bytes`; shared with other processes by `shared`."""
 
     def __init__(
         self, shared: SharedTexts | None = None, *, most: int = TEXTS_KEPT, most_bytes: int = BYTES_KEPT
@@ -37,20 +37,20 @@ class AutomaticDocuments:
         self._bytes = 0
 
     async def text(self, document_hash: str) -> str | None:
-        """The text with this SHA-256, if it is known."""
+        """Return the text with this SHA-256, or None."""
         found = self._texts.get(document_hash)
         if found is not None:
             self._texts.move_to_end(document_hash)
             return found
         found = None if self._shared is None else await self._shared.get(document_hash)
-        # Others write there too: a text counts only under its own hash.
+        # Other processes write to the store: a text is only valid under its own hash.
         if found is None or sha256_of(found) != document_hash:
             return None
         self._keep(document_hash, found)
         return found
 
     async def add(self, document_hash: str, text: str) -> None:
-        """Keep a text that was found to be valid, under its SHA-256. One that is too long is not kept."""
+        """Register a valid text under its SHA-256, unless it is too long."""
         if document_hash in self._texts or _size(text) > LONGEST_KEPT:
             return
         self._keep(document_hash, text)

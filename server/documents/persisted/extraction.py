@@ -1,4 +1,4 @@
-"""A manifest of the operations that stand in `.graphql` files."""
+"""Extraction of a manifest from `.graphql` files."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,10 +10,10 @@ from server.documents.persisted.manifest import APOLLO, ManifestProblem, sha256_
 
 
 def extract_manifest(files: Mapping[str, str], *, by_name: bool = False) -> dict[str, Any]:
-    """A manifest in Apollo's form, of texts by the files' names: each operation with the fragments it uses.
+    """Return a manifest in Apollo's form for texts by file name: each operation with the fragments it uses.
 
-    Fragments of one file may be used in all. Ids are the SHA-256 of the texts, or the operations' names (`by_name`).
-    Raises `ManifestProblem` for what cannot be parsed, and for operations or fragments without a name of their own.
+    A fragment may be used in all files. Ids are the SHA-256 of the texts, or the operations' names (`by_name`).
+    Raises `ManifestProblem` for invalid texts, and for operations or fragments without a unique name.
     """
     parts = list(_parts(files))
     _check_names(parts)
@@ -32,7 +32,7 @@ def _parts(files: Mapping[str, str]) -> list[tuple[str, OperationDefinitionNode 
             raise ManifestProblem([f"{file}{where}: {error.message}"]) from None
         for part in definitions:
             if not isinstance(part, OperationDefinitionNode | FragmentDefinitionNode):
-                raise ManifestProblem([f"{file}: it holds more than operations and fragments"])
+                raise ManifestProblem([f"{file}: only operations and fragments are allowed"])
             found.append((file, part))
     return found
 
@@ -46,7 +46,7 @@ def _check_names(parts: list[tuple[str, OperationDefinitionNode | FragmentDefini
             continue
         name = part.name.value
         if (part.kind, name) in taken:
-            problems.append(f"{file}: {name} is in {taken[part.kind, name]} too")
+            problems.append(f"{file}: {name} is also in {taken[part.kind, name]}")
         taken[part.kind, name] = file
     if problems:
         raise ManifestProblem(problems)

@@ -1,4 +1,4 @@
-"""Manifests: the documents that an application's build has written down, each with the id it is known by."""
+"""Manifests: the documents of an application, written by its build, each with its id."""
 
 import hashlib
 import re
@@ -9,47 +9,48 @@ from server.security.strict_json import decode_json
 
 APOLLO = "apollo-persisted-query-manifest"
 LONGEST_ID = 256
-PROBLEMS_TOLD = 20
+MAX_PROBLEMS_SHOWN = 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PREFIX = "sha256:"
 
 
 class ManifestProblem(Exception):
-    """A manifest cannot be used. `problems` say why, each with the id it is about, and without a full stop.
+    """A manifest is invalid. Each of the `problems` begins with its document's id, and has no full stop.
 
-    `texts` are those of its documents, by id, that have none of these problems.
+    `texts` are the documents without a problem, by id.
     """
 
     def __init__(self, problems: list[str], texts: Mapping[str, str] | None = None) -> None:
         problems = [problem.removesuffix(".") for problem in problems]
-        more = len(problems) - PROBLEMS_TOLD
-        told = problems[:PROBLEMS_TOLD] + ([f"and {more} more"] if more > 0 else [])
-        super().__init__("; ".join(told))
+        more = len(problems) - MAX_PROBLEMS_SHOWN
+        shown = problems[:MAX_PROBLEMS_SHOWN] + ([f"and {more} more"] if more > 0 else [])
+        super().__init__("; ".join(shown))
         self.problems = problems
         self.texts = texts or {}
 
 
 def sha256_of(text: str) -> str:
-    """By which every known document is known too, whatever id it has: 64 hexadecimal digits in lower case."""
+    """Return the SHA-256 of a text, which names a document beside its id: 64 lower-case hexadecimal digits."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
 def is_hash(document_id: str) -> bool:
-    """Whether it is a SHA-256, and no name."""
+    """Return whether an id is a SHA-256."""
     return _SHA256.fullmatch(document_id) is not None
 
 
 def plain_id(document_id: str) -> str:
-    """The id as it is kept: without the prefix that GraphQL over HTTP has for hashes (`sha256:…`)."""
+    """Return the id without the prefix of GraphQL over HTTP for hashes (`sha256:…`)."""
     bare = document_id.removeprefix(_PREFIX)
     return bare if is_hash(bare) else document_id
 
 
 def read_manifest(raw: bytes) -> dict[str, str]:
-    """Texts by id. Raises `ManifestProblem`.
+    """Return the texts of a manifest by id. Raises `ManifestProblem`.
 
-    Two forms: an object of id and text, as Relay's compiler writes it, and Apollo's `apollo-persisted-query-manifest`
-    in its version 1. An id that is a SHA-256, with or without `sha256:`, must be that of its text.
+    A manifest is an object of ids and texts, as Relay's compiler writes it, or Apollo's
+    `apollo-persisted-query-manifest`, version 1. An id that is a SHA-256, with or without `sha256:`, must be that of
+    its text.
     """
     try:
         content = decode_json(raw, "it")
@@ -83,12 +84,12 @@ def _operations(content: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def _problem(document_id: Any, text: Any, texts: Mapping[str, str]) -> str | None:
-    """What is wrong with a document beside those of before, if anything is."""
+    """Return the problem of a document, given the ones before, or None."""
     if not isinstance(document_id, str) or not 0 < len(document_id) <= LONGEST_ID:
-        return f"{str(document_id)[:LONGEST_ID]!r} is no id: a string of 1 to {LONGEST_ID} characters"
+        return f"{str(document_id)[:LONGEST_ID]!r} is not an id: a string of 1 to {LONGEST_ID} characters"
     if not isinstance(text, str):
-        return f"{document_id}: its text is no string"
+        return f"{document_id}: its text is not a string"
     bare = plain_id(document_id)
     if is_hash(bare) and sha256_of(text) != bare:
         return f"{document_id}: the SHA-256 of its text is {sha256_of(text)}"
-    return f"{document_id}: it stands for two texts" if texts.get(bare, text) != text else None
+    return f"{document_id}: two texts have this id" if texts.get(bare, text) != text else None

@@ -1,4 +1,4 @@
-"""Automatic persisted queries that processes share through Redis."""
+"""Automatic persisted queries shared between processes through Redis."""
 
 import logging
 import time
@@ -11,7 +11,7 @@ from redis.backoff import NoBackoff
 from datastore.redis.failures import REDIS_AWAY
 
 SHARED_SECONDS = 24 * 3600
-# Nobody waits for a Redis that is away: after a failure it is left alone for a while.
+# After a failure Redis is not called for a while, so that requests do not wait for it.
 PATIENCE_SECONDS = 0.1
 PAUSE_SECONDS = 5.0
 CONNECTIONS = 16
@@ -21,9 +21,9 @@ _log = logging.getLogger(__name__)
 
 
 class RedisTexts:
-    """In Redis at a `url`, each for 24 hours. While it is away nothing is found or kept there, and no request fails.
+    """The texts in the Redis at `url`, each for 24 hours. While Redis is unavailable no text is found or stored.
 
-    `clock` tells seconds that never go back.
+    `clock` returns monotonic seconds.
     """
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
@@ -48,7 +48,7 @@ class RedisTexts:
             return None
         try:
             found = await self._redis.get(KEY + document_hash)
-        except UnicodeDecodeError:  # not of ours
+        except UnicodeDecodeError:  # another program's value
             return None
         except REDIS_AWAY as problem:
             self._leave(problem)
@@ -69,4 +69,6 @@ class RedisTexts:
 
     def _leave(self, problem: Exception) -> None:
         self._away_until = self._clock() + PAUSE_SECONDS
-        _log.warning("Automatic persisted queries are not shared for %.0f s: %s", PAUSE_SECONDS, problem)
+        _log.warning(
+            "Redis is unavailable: automatic persisted queries are not shared for %.0f s: %s", PAUSE_SECONDS, problem
+        )

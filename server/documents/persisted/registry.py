@@ -1,4 +1,4 @@
-"""Which text stands for what a client asks, and whether it may be executed: by id, by hash, or as it is sent."""
+"""The document registry: it resolves a request to its text, by id, by hash or as sent, and checks that it may run."""
 
 import logging
 from collections import OrderedDict
@@ -16,13 +16,13 @@ from server.documents.persisted.trusted import ManifestSource
 from server.documents.request import GraphQLParams
 from server.documents.settings import DocumentsMode
 
-HASHES_TOLD = 10_000
+MAX_LOGGED_HASHES = 10_000
 
 _log = logging.getLogger(__name__)
 
 
 class PersistedQueryNotFound(DomainError):
-    """The words and the code that clients of Apollo's protocol wait for: they send the text then."""
+    """The hash is unknown. Clients of Apollo's protocol expect this message and code, and send the text."""
 
     code = "PERSISTED_QUERY_NOT_FOUND"
 
@@ -31,7 +31,7 @@ class PersistedQueryNotFound(DomainError):
 
 
 class PersistedQueryNotSupported(DomainError):
-    """Likewise: they send the text then, and no hashes from then on."""
+    """Hashes are not supported. Clients of Apollo's protocol send texts from then on."""
 
     code = "PERSISTED_QUERY_NOT_SUPPORTED"
 
@@ -40,17 +40,16 @@ class PersistedQueryNotSupported(DomainError):
 
 
 class DocumentReference(NamedTuple):
-    """The id that an operation names, and whether it does so as Apollo's protocol has it."""
+    """The id of a document in a request; `automatic`: in the form of Apollo's protocol."""
 
     document_id: str
     automatic: bool
 
 
 class DocumentRegistry:
-    """Trusted documents from a `source`, and texts that clients had kept under their hash (`automatic`).
+    """Trusted documents from a `source`, and automatic persisted queries.
 
-    `admin_bypass`: whether admins may run any document though only trusted ones run. GraphiQL needs that.
-    `unregistered` counts the operations that came with a document that is not registered, where that is logged.
+    `admin_bypass`: whether admins may run any document in the mode ENFORCE, which GraphiQL needs.
     """
 
     def __init__(
@@ -65,39 +64,43 @@ class DocumentRegistry:
         self._source = None if mode is DocumentsMode.OFF else source
         self._automatic = None if mode is DocumentsMode.ENFORCE else automatic
         self._admin_bypass = admin_bypass
-        # Whether it matters of a text that it is registered.
-        self._asks = self._source is not None and mode is not DocumentsMode.PREFER
-        self._told: OrderedDict[str, None] = OrderedDict()
+        # Whether a text is checked for being registered.
+        self._checks_texts = self._source is not None and mode is not DocumentsMode.PREFER
+        self._logged: OrderedDict[str, None] = OrderedDict()
+        #: The operations with an unregistered document, in the mode LOG.
         self.unregistered = 0
 
     def plain_text(self, params: GraphQLParams) -> DocumentText | None:
-        """A text that comes without an id, where it does not matter whether it is registered: as most do."""
-        if self._asks or params.query is None or params.document_id is not None:
+        """Return the text of a request without an id if it needs no check, as for most requests; otherwise None."""
+        if self._checks_texts or params.query is None or params.document_id is not None:
             return None
         if params.extensions and "persistedQuery" in params.extensions:
             return None
         return DocumentText(params.query)
 
     async def resolve(self, params: GraphQLParams, caller: Caller) -> DocumentText:
-        """The text to execute.
+        """Return the text to execute.
 
-        Raises `BadUserInput` for an id that is none or not that of the text beside it, `NotFound` for one that nothing
-        is known by, `PersistedQueryNotFound` or `PersistedQueryNotSupported` for such a hash, and `Forbidden` for a
-        text that is not registered where it has to be.
+        Raises:
+            BadUserInput: the id is invalid, or does not belong to the text of the request.
+            NotFound: the id is unknown.
+            PersistedQueryNotFound: the hash is unknown.
+            PersistedQueryNotSupported: automatic persisted queries are disabled.
+            Forbidden: the text is not registered, and has to be.
         """
         named = _named(params)
         if params.query is not None:
             await self._check(named, params.query, caller)
             return DocumentText(params.query, await self._admit(params.query, params.name, caller))
         if named is None:
-            raise BadUserInput("Send a query, or the documentId of a known document.")
+            raise BadUserInput("Send a query, or the documentId of a registered document.")
         trusted = await self._trusted(named.document_id, caller)
         if trusted is not None:
             return DocumentText(trusted, trusted=True)
         return DocumentText(await self._remembered(named, params, caller))
 
     async def on_valid(self, params: GraphQLParams, document: Document) -> None:
-        """Told that the text is a valid document: one that came with its hash is known by it from now on."""
+        """Register the text of a valid document that was sent with its hash."""
         if self._automatic is None or params.query is None:
             return
         named = _named(params)
@@ -109,7 +112,7 @@ class DocumentRegistry:
 
     async def _remembered(self, named: DocumentReference, params: GraphQLParams, caller: Caller) -> str:
         if not named.automatic or self._mode is DocumentsMode.ENFORCE:
-            raise NotFound("No document is known by this id.", field=_field(named))
+            raise NotFound("No document has this id.", field=_field(named))
         if self._automatic is None:
             raise PersistedQueryNotSupported
         text = await self._automatic.text(named.document_id)
@@ -119,7 +122,7 @@ class DocumentRegistry:
         return text
 
     async def _check(self, named: DocumentReference | None, text: str, caller: Caller) -> None:
-        """An id beside a text has to be that text's. A name that nothing is known by passes; it is not looked at."""
+        """Raise `BadUserInput` if an id beside a text belongs to another text. An unknown name is ignored."""
         if named is None:
             return
         if is_hash(named.document_id):
@@ -131,11 +134,11 @@ class DocumentRegistry:
             raise BadUserInput(f"{_field(named)} does not belong to the query that came with it.", field=_field(named))
 
     async def _admit(self, text: str, name: str | None, caller: Caller) -> bool:
-        """Whether the text is known to be registered: it is asked where that matters. Raises `Forbidden`."""
-        if self._source is None or not self._asks:
+        """Return whether the text is known to be registered. Raises `Forbidden` in the mode ENFORCE."""
+        if self._source is None or not self._checks_texts:
             return False
         if self._mode is DocumentsMode.LOG:
-            await self._note(text, name, caller)
+            await self._log_unregistered(text, name, caller)
             return False
         if self._bypasses(caller):
             return False
@@ -146,34 +149,34 @@ class DocumentRegistry:
     def _bypasses(self, caller: Caller) -> bool:
         return self._admin_bypass and caller.identity is not None and caller.identity.role is Role.ADMIN
 
-    async def _note(self, text: str, name: str | None, caller: Caller) -> None:
-        """Count an operation that is not registered, and tell of its text once. Nothing fails for that."""
+    async def _log_unregistered(self, text: str, name: str | None, caller: Caller) -> None:
+        """Count an operation with an unregistered document, and log each text once. Never fails."""
         assert self._source is not None
         try:
             if await self._source.contains(text, caller):
                 return
-        except OverBudget:  # nor is it told: the caller is, in a moment
+        except OverBudget:  # the operation itself will be refused for it
             return
         except DomainError as problem:
-            _log.warning("It cannot be told whether a document is registered: %s", problem)
+            _log.warning("It is unknown whether a document is registered, for its lookup failed: %s", problem)
             return
         self.unregistered += 1
         document_hash = sha256_of(text)
-        if document_hash not in self._told:
-            self._told[document_hash] = None
-            if len(self._told) > HASHES_TOLD:
-                self._told.popitem(last=False)
+        if document_hash not in self._logged:
+            self._logged[document_hash] = None
+            if len(self._logged) > MAX_LOGGED_HASHES:
+                self._logged.popitem(last=False)
             shown = "-" if name is None else without_emails(name)[:LONGEST_ID]
-            _log.warning("A document that is not registered was sent: sha256 %s, operation %r", document_hash, shown)
+            _log.warning("An unregistered document was executed: sha256 %s, operation %r", document_hash, shown)
 
 
 def names_document(params: GraphQLParams) -> bool:
-    """Whether it names its document by an id, and brings no text."""
+    """Return whether a request names its document by an id, without a text."""
     return params.query is None and _named(params) is not None
 
 
 def names_hash(params: GraphQLParams) -> bool:
-    """Whether that id is the SHA-256 of the text, for which it stands for ever."""
+    """Return whether the id of a request is a SHA-256, which belongs to one text for ever."""
     named = _named(params)
     return named is not None and is_hash(named.document_id)
 
@@ -191,7 +194,7 @@ def _named(params: GraphQLParams) -> DocumentReference | None:
 
 
 def _persisted_query(extension: Any) -> str | None:
-    """The hash in Apollo's extension; its clients also put ids there that a manifest has instead of hashes."""
+    """Return the hash in Apollo's extension, or an id of a manifest, which its clients send there as well."""
     if extension is None:
         return None
     if not isinstance(extension, dict) or extension.get("version") != 1:

@@ -1,4 +1,4 @@
-"""The known documents of a gateway: where they come from, and what keeps them fresh while it serves."""
+"""The persisted documents of a gateway, created from its settings, and their reloading while it serves."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 class PersistedDocuments:
-    """`read` brings a text from the table, `clock` tells seconds; with a `redis_url` processes share automatic ones.
+    """The document registry with its sources.
 
-    Reading from the table is paid for from `budgets`, and `load` is how many are read at once.
+    `read` returns a text from the table, and `clock` seconds. A `redis_url` shares automatic persisted queries between
+    processes. Reads of the table are charged to `budgets`, and `load` limits how many run at once.
     """
 
     def __init__(
@@ -48,22 +49,22 @@ class PersistedDocuments:
         )
 
     def load(self) -> None:
-        """Read the manifest, if there is one. Raises `Misconfigured` when it cannot be used."""
+        """Read the manifest if one is configured. Raises `Misconfigured` if it is invalid."""
         if self._manifest is not None:
             self._manifest.load()
 
     @property
     def watch(self) -> Callable[[], Coroutine[Any, Any, None]] | None:
-        """What reads the manifest again when it changes; None where there is none."""
+        """The coroutine function that reloads a changed manifest; None without a manifest."""
         return None if self._manifest is None else self._manifest.watch
 
     async def aclose(self) -> None:
-        """Leave Redis."""
+        """Close the connections to Redis."""
         if self._shared is not None:
             await self._shared.aclose()
 
 
 def _shared(redis_url: str) -> "RedisTexts":
-    from server.documents.persisted.redis import RedisTexts  # its library, for those only who use it
+    from server.documents.persisted.redis import RedisTexts  # its library is only imported where it is used
 
     return RedisTexts(redis_url)

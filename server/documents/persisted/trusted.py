@@ -1,4 +1,4 @@
-"""Trusted documents: those that were registered, in a manifest file or in the table, before clients name them."""
+"""Trusted documents: documents that the operator registered in a manifest file or in the table."""
 
 import asyncio
 import logging
@@ -21,27 +21,27 @@ LOOK_EVERY_SECONDS = 2.0
 KNOWN_SECONDS = 60.0
 UNKNOWN_SECONDS = 5.0
 KEPT = 4096
-# What DynamoDB takes for a GetItem of up to 4 KB that may be a moment old.
+# The cost of an eventually consistent GetItem of up to 4 KB.
 LOOK_UP_UNITS = 0.5
 
 _log = logging.getLogger(__name__)
 
 
 class ManifestSource(Protocol):
-    """Where trusted documents come from."""
+    """A source of trusted documents."""
 
     async def text(self, document_id: str, caller: Caller) -> str | None:
-        """The document that is known by this id, or by this SHA-256. Raises `DomainError` when it cannot be told.
+        """Return the text with this id or SHA-256, or None. Raises `DomainError` if the lookup fails.
 
-        Where it has to be looked up the caller pays for that: `OverBudget` is raised where he cannot.
+        A lookup in the store is charged to the caller, and raises `OverBudget` if its budget does not suffice.
         """
 
     async def contains(self, text: str, caller: Caller) -> bool:
-        """Whether this is the text of one of them, to the letter. Raises the same."""
+        """Return whether the text is exactly that of a document. Raises the same errors."""
 
 
 def prepare_manifest(documents: Documents, raw: bytes) -> dict[str, Document]:
-    """The documents of a manifest by id, made ready. Raises `ManifestProblem`, which tells all that is wrong."""
+    """Return the prepared documents of a manifest by id. Raises `ManifestProblem` with all problems."""
     texts: Mapping[str, str]
     try:
         texts, problems = read_manifest(raw), []
@@ -63,13 +63,13 @@ def prepare_manifest(documents: Documents, raw: bytes) -> dict[str, Document]:
 
 
 def _check_cost(documents: Documents, operation: PreparedOperation) -> None:
-    """Raise `TooCostly` or `TooManyValues` for an operation without variables; those of others decide."""
+    """Raise `TooCostly` or `TooManyValues` for an operation without variables, on which the cost would depend."""
     if not operation.node.variable_definitions:
         documents.estimate(operation, {})
 
 
 class ManifestFile:
-    """A manifest in a file. All its documents are made ready when it is read, and stay so: nobody's evict them."""
+    """A manifest in a file. Its documents are prepared when it is read, and pinned in the document cache."""
 
     def __init__(self, path: Path, documents: Documents) -> None:
         self._path = path
@@ -81,7 +81,7 @@ class ManifestFile:
         return len(set(self._texts.values()))
 
     def load(self) -> None:
-        """Read the file. Raises `Misconfigured` when it cannot be read, or one of its documents cannot be used."""
+        """Read the file. Raises `Misconfigured` if it cannot be read or is invalid."""
         try:
             self._seen = self._stamp()
             ready = prepare_manifest(self._documents, self._path.read_bytes())
@@ -94,7 +94,7 @@ class ManifestFile:
         self._texts = {sha256_of(text): text for text in texts.values()} | texts
 
     async def watch(self) -> None:
-        """Read it again whenever it changes. One that cannot be used is told of in the log; the old one stays."""
+        """Reload the file whenever it changes. An invalid file is logged, and the previous documents stay."""
         while True:
             await asyncio.sleep(LOOK_EVERY_SECONDS)
             await asyncio.to_thread(
@@ -102,16 +102,16 @@ class ManifestFile:
             )  # a thousand documents take a second, in which others are served
 
     def reload_if_changed(self) -> None:
-        """Read it again if it has changed."""
+        """Reload the file if it has changed."""
         try:
             if self._stamp() == self._seen:
                 return
             self.load()
-            _log.info("%s was read again: %d trusted documents", self._path, len(self))
+            _log.info("%s was reloaded: %d trusted documents", self._path, len(self))
         except OSError as problem:
-            _log.warning("%s cannot be read (%s); its documents stay as they were", self._path, problem.strerror)
+            _log.warning("%s cannot be read (%s); the previous documents stay in use", self._path, problem.strerror)
         except Misconfigured as problem:
-            _log.error("Trusted documents stay as they were. %s", problem)
+            _log.error("The previous trusted documents stay in use. %s", problem)
 
     def _stamp(self) -> tuple[int, int]:
         found = self._path.stat()
@@ -126,20 +126,19 @@ class ManifestFile:
 
 @dataclass(frozen=True, slots=True)
 class _TableRead:
-    """What a read found, and when, in seconds."""
+    """The result of a read, and its time in seconds."""
 
     text: str | None
     at: float
 
 
 class DocumentTable:
-    """The documents in the table. `read` brings one's text by id; it is kept for a minute, that there is none for 5 s.
+    """The documents in the table. `read` returns the text of an id, and `clock` seconds.
 
-    What was found is kept apart from what was not, so that nobody who invents ids drives known documents out. While
-    the store fails, or has too much to do, what is kept stays good. `clock` tells seconds.
+    A text is cached for a minute, and an unknown id for 5 s, in separate caches: invented ids do not evict documents.
+    While the store fails or is overloaded, cached texts stay valid.
 
-    Whoever has one read pays for that, and no more are read at once than `load` takes on: ids and texts are anybody's
-    to invent.
+    A read is charged to the caller, and `load` limits how many run at once, because clients can invent ids.
     """
 
     def __init__(
@@ -169,7 +168,7 @@ class DocumentTable:
         except DomainError as problem:
             if kept is None or kept.text is None:
                 raise
-            _log.warning("A trusted document is served as it was known: %s", problem)
+            _log.warning("A trusted document is served from the cache, for its lookup failed: %s", problem)
             self._keep(document_id, kept.text)
             return kept.text
 
@@ -177,7 +176,7 @@ class DocumentTable:
         return await self.text(sha256_of(text), caller) == text
 
     async def _read_once(self, document_id: str) -> str | None:
-        """However many ask at a time, it is read once; whoever asked first may leave."""
+        """Read the text once for concurrent requests (single-flight). Cancelling one does not stop the read."""
         task = self._reading.get(document_id)
         if task is None:
             task = self._reading[document_id] = asyncio.create_task(self._fetch(document_id))
@@ -187,7 +186,7 @@ class DocumentTable:
     def _ended(self, document_id: str, done: asyncio.Task[str | None]) -> None:
         del self._reading[document_id]
         if not done.cancelled():
-            done.exception()  # looked at, also when whoever asked has left
+            done.exception()  # mark as retrieved: every waiter may have been cancelled
 
     async def _fetch(self, document_id: str) -> str | None:
         async with self._load.slot():

@@ -81,8 +81,8 @@ class TestLogged:
         answers = [await over(served, "POST", query=text_of(number)) for number in range(3)]
 
         assert ["errors" in answer for answer in answers] == [False] * 3
-        assert caplog.text.count("is not registered was sent") == 2
-        assert "cannot be told" not in caplog.text
+        assert caplog.text.count("unregistered document was executed") == 2
+        assert "It is unknown" not in caplog.text
 
 
 async def test_no_more_are_looked_up_at_once_than_operations_are_executed(

@@ -217,14 +217,14 @@ def test_both_forms_of_a_manifest_are_read() -> None:
         (APOLLO | {"version": 2}, "its format is neither"),
         (APOLLO | {"operations": {}}, "its operations are not a list"),
         (APOLLO | {"operations": ["x"]}, "one of its operations is not an object"),
-        (APOLLO | {"operations": [{"id": 1, "body": AREAS}]}, "'1' is no id"),
+        (APOLLO | {"operations": [{"id": 1, "body": AREAS}]}, "'1' is not an id"),
         (
             APOLLO | {"operations": [{"id": "a", "body": AREAS}, {"id": "a", "body": CATEGORIES}]},
-            "a: it stands for two",
+            "a: two texts have this id",
         ),
-        ({"": AREAS}, "'' is no id"),
-        ({"x" * 257: AREAS}, "is no id"),
-        ({"areas": 5}, "areas: its text is no string"),
+        ({"": AREAS}, "'' is not an id"),
+        ({"x" * 257: AREAS}, "is not an id"),
+        ({"areas": 5}, "areas: its text is not a string"),
         ({HASH: CATEGORIES}, f"{HASH}: the SHA-256 of its text is {sha256_of(CATEGORIES)}"),
     ],
     ids=lambda value: value[:30] if isinstance(value, str) else "",
@@ -304,7 +304,7 @@ async def test_a_changed_file_is_read_again_and_a_broken_one_is_not(
 
     path.unlink()
     source.reload_if_changed()
-    assert "its documents stay as they were" in caplog.text
+    assert "the previous documents stay in use" in caplog.text
 
     _write(path, {"categories": CATEGORIES})
     source.reload_if_changed()
@@ -495,7 +495,7 @@ def test_the_environment_says_which_documents_are_known(
 @pytest.mark.parametrize(
     ("environment", "words"),
     [
-        ({"GATEWAY_DOCUMENTS_MODE": "enforce"}, "Set GATEWAY_DOCUMENTS beside GATEWAY_DOCUMENTS_MODE=enforce"),
+        ({"GATEWAY_DOCUMENTS_MODE": "enforce"}, "GATEWAY_DOCUMENTS_MODE=enforce needs GATEWAY_DOCUMENTS"),
         ({"GATEWAY_DOCUMENTS_MODE": "strict"}, "GATEWAY_DOCUMENTS_MODE must be off, log, prefer, enforce"),
         ({"GATEWAY_APQ": "yes"}, "GATEWAY_APQ must be on or off, not 'yes'."),
     ],

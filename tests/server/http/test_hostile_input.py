@@ -140,17 +140,17 @@ async def test_they_leave_nothing_in_memory(served: Served) -> None:
     [
         (
             {"n": ["x"] * 1001},
-            "The variable $n may hold lists of at most 1,000 entries, not 1,001.",
+            "The variable $n may have lists of at most 1,000 entries, not 1,001.",
             {"measure": "entries", "limit": 1000, "found": 1001},
         ),
         (
             {"n": {str(n): list(range(1000)) for n in range(6)}},
-            "The variables may hold at most 5,000 values, not 6,007.",
+            "The variables may have at most 5,000 values, not 6,007.",
             {"measure": "values", "limit": 5000, "found": 6007},
         ),
         (
             {"n": json.loads("[" * 16 + "1" + "]" * 16)},
-            "The variable $n may hold at most 16 levels of lists and objects, not 17.",
+            "The variable $n may have at most 16 levels of lists and objects, not 17.",
             {"measure": "depth", "limit": 16, "found": 17},
         ),
     ],

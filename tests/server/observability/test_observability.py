@@ -393,7 +393,7 @@ async def test_a_wrong_token_sees_no_figures(served: Served) -> None:
         async with served.http.get(f"{served.url}/metrics", headers={"authorization": wrong}) as response:
             assert response.status == 401
             (error,) = (await response.json())["errors"]
-            neither = "This is neither the metrics token nor a JWT that counts: the token is not a well-formed JWT."
+            neither = "This is neither the metrics token nor a valid JWT: the token is not a well-formed JWT."
             assert (error["message"] == neither) is wrong.startswith("Bearer a")
 
 

@@ -112,13 +112,13 @@ def test_so_many_characters_of_text_are_kept() -> None:
     kept = source._CodeCache(80, 60)
     texts = [f"def make(k{number}): return k{number}" for number in range(5)]  # 23 characters each
     for text in texts:
-        kept.made(text)
-        kept.made(texts[0])
+        kept.compiled(text)
+        kept.compiled(texts[0])
     assert list(kept._known) == [*texts[3:], texts[0]]
     assert kept._characters == sum(map(len, kept._known))
-    made = kept.made(texts[0])
-    kept.made(texts[0] + " " * 60)
-    assert kept.made(texts[0]) is made
+    made = kept.compiled(texts[0])
+    kept.compiled(texts[0] + " " * 60)
+    assert kept.compiled(texts[0]) is made
     assert len(kept._known) == 3
 
 

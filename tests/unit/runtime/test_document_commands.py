@@ -154,9 +154,9 @@ def test_each_operation_is_extracted_with_the_fragments_it_uses(tmp_path: Path) 
     [
         ({"a": "query {"}, "a:1: Syntax Error"),
         ({"a": "{ areas }"}, "a: an operation has no name"),
-        ({"a": AREAS, "b": AREAS}, "b: Areas is in a too"),
-        ({"a": f"{AREAS} {AREAS}"}, "a: Areas is in a too"),
-        ({"a": "type Query { a: Int }"}, "a: it holds more than operations and fragments"),
+        ({"a": AREAS, "b": AREAS}, "b: Areas is also in a"),
+        ({"a": f"{AREAS} {AREAS}"}, "a: Areas is also in a"),
+        ({"a": "type Query { a: Int }"}, "a: only operations and fragments are allowed"),
     ],
     ids=str,
 )
