@@ -27,10 +27,10 @@ from jit.execution import PendingField, SharedValue
 from jit.field_plan import FieldPlan, Finish, Select
 from jit.field_resolvers import AttributeResolver, Direct, Itself, Raw, default, keywords
 
-# The characters of all cached sources: some 3 MB with their code. A source longer than LONGEST_KEPT, of some fifty
-# fields, is rarely equal to another one, and would evict many.
+# The characters of all cached sources: some 3 MB with their code. A longer source than MAX_SOURCE_CHARACTERS, of some
+# fifty fields, is rarely equal to another one, and would evict many.
 CHARACTERS_KEPT = 1_000_000
-LONGEST_KEPT = 10_000
+MAX_SOURCE_CHARACTERS = 10_000
 # Conditions with more variables are evaluated by a function instead of generated code.
 VARIABLES_WRITTEN = 3
 EXACT = {
@@ -63,19 +63,19 @@ def selection(plans: Sequence[FieldPlan], *, in_order: bool) -> Select:
     function = _Function("run, o, path")
     for number, plan in enumerate(plans):
         plan.number = number
-        function.give("k", plan, plan.key)
+        function.bind("k", plan, plan.key)
     if any(_is_shared(plan) for plan in plans):
         function.add(1, "shared = run.shared")
     if not in_order or any(plan.conditions for plan in plans):
-        _one_by_one(function, plans)
-        alone = plans
+        _emit_conditional_fields(function, plans)
+        others = plans
         if not in_order:
             function.given["plans"] = tuple(plans)
             function.add(1, "d = ordered(run, plans, d)")
     else:
-        alone = _at_once(function, plans)
-    for plan in alone:
-        _adopt(function, plan)
+        others = _emit_fields(function, plans)
+    for plan in others:
+        _emit_adoption(function, plan)
     function.add(1, "return d")
     select: Select = function.build()
     return select
@@ -85,11 +85,11 @@ def finish(plan: FieldPlan) -> Finish:
     """Compile `finish(run, plan, value, path, otherwise)`, which completes a value of the field."""
     function = _Function("run, P, v, p, otherwise")
     if plan.leaf:
-        _give_leaf(function, plan, "")
-        _finish_leaf(function, plan)
+        _bind_coercion(function, plan, "")
+        _emit_leaf_finish(function, plan)
     elif is_object_type(plan.innermost) and plan.depth <= 1:
         function.given["K"] = plan.plain
-        _finish_objects(function, plan)
+        _emit_object_finish(function, plan)
     if not plan.required[0]:
         function.add(1, "if v is None:", "    return None")
     function.add(1, "return otherwise(run, P, v, p)")
@@ -108,7 +108,7 @@ class _Function:
         margin = "    " * (indent + 1)
         self._lines += [margin + line for line in lines]
 
-    def give(self, prefix: str, plan: FieldPlan, value: Any) -> str:
+    def bind(self, prefix: str, plan: FieldPlan, value: Any) -> str:
         name = f"{prefix}{plan.number}"
         self.given[name] = value
         return name
@@ -142,7 +142,7 @@ class _CodeCache:
         return make
 
 
-_KEPT = _CodeCache(CHARACTERS_KEPT, LONGEST_KEPT)
+_KEPT = _CodeCache(CHARACTERS_KEPT, MAX_SOURCE_CHARACTERS)
 
 
 def _compiled(text: str) -> Callable[..., Any]:
@@ -155,38 +155,38 @@ def _compiled(text: str) -> Callable[..., Any]:
 # Selections
 
 
-def _at_once(function: _Function, plans: Sequence[FieldPlan]) -> list[FieldPlan]:
+def _emit_fields(function: _Function, plans: Sequence[FieldPlan]) -> list[FieldPlan]:
     """Generate the fields of a selection set. Return those that are not read as attributes."""
-    alone: list[FieldPlan] = []
+    others: list[FieldPlan] = []
     if any(map(_is_attribute_leaf, plans)):
         function.add(1, "odd = ()")
     for is_leaf, some in groupby(plans, _is_attribute_leaf):
         group = list(some)
         if is_leaf:
-            _leaves(function, group)
+            _emit_leaves(function, group)
         else:
             for plan in group:
-                _field(function, 1, plan)
-            alone += group
+                _emit_field(function, 1, plan)
+            others += group
     entries = ", ".join(f"k{plan.number}: v{plan.number}" for plan in plans)
     function.add(1, f"d = {{{entries}}}")
-    if len(alone) < len(plans):
+    if len(others) < len(plans):
         function.add(1, "if odd:", "    adopt_all(d, odd)")
-    return alone
+    return others
 
 
-def _one_by_one(function: _Function, plans: Sequence[FieldPlan]) -> None:
+def _emit_conditional_fields(function: _Function, plans: Sequence[FieldPlan]) -> None:
     function.add(1, "d = {}", "variables = run.variables")
     for plan in plans:
         indent, value = 1, f"v{plan.number}"
         if plan.conditions:
             function.add(1, f"{value} = None", f"if {_is_included(function, plan)}:")
             indent = 2
-        _field(function, indent, plan)
+        _emit_field(function, indent, plan)
         function.add(indent, f"d[k{plan.number}] = {value}")
 
 
-def _adopt(function: _Function, plan: FieldPlan) -> None:
+def _emit_adoption(function: _Function, plan: FieldPlan) -> None:
     """Generate the assignment of a pending field to its object `d`, or of `d` to the followers of a shared one."""
     value, p, shared = f"v{plan.number}", f"P{plan.number}", f"s{plan.number}"
     if isinstance(plan.resolver, str):
@@ -199,27 +199,27 @@ def _adopt(function: _Function, plan: FieldPlan) -> None:
         function.add(2, f"{value}.out = d")
 
 
-def _leaves(function: _Function, plans: Sequence[FieldPlan]) -> None:
+def _emit_leaves(function: _Function, plans: Sequence[FieldPlan]) -> None:
     """Generate the reads of leaf attributes: together if all have common values, otherwise one by one."""
     values = [f"v{plan.number}" for plan in plans]
     for plan in plans:
-        _give_leaf(function, plan, str(plan.number))
+        _bind_coercion(function, plan, str(plan.number))
     function.add(1, "try:")
     function.add(2, *[f"{value} = o.{_attribute(plan)}" for value, plan in zip(values, plans, strict=True)])
-    tests = [f"({_usual(plan, value)})" for value, plan in zip(values, plans, strict=True)]
+    tests = [f"({_common_test(plan, value)})" for value, plan in zip(values, plans, strict=True)]
     function.add(2, f"usual = {' and '.join(tests)}")
     converted = [plan for plan in plans if plan.depth or plan.innermost not in EXACT]
     if converted:
         function.add(2, "if usual:")
         for plan in converted:
-            _converted(function, 3, plan)
+            _emit_conversion(function, 3, plan)
     function.add(1, "except Exception:", "    usual = False")
-    group = function.give("G", plans[0], tuple(plans))
+    group = function.bind("G", plans[0], tuple(plans))
     function.add(1, "if not usual:", f"    {', '.join(values)}, = found = leaves(run, {group}, o, path)")
     function.add(2, "odd = (*odd, *found)")
 
 
-def _converted(function: _Function, indent: int, plan: FieldPlan) -> None:
+def _emit_conversion(function: _Function, indent: int, plan: FieldPlan) -> None:
     value = f"v{plan.number}"
     if not plan.required[0]:
         function.add(indent, f"if {value} is not None:")
@@ -231,33 +231,33 @@ def _converted(function: _Function, indent: int, plan: FieldPlan) -> None:
     function.add(indent, f"if {value} is None or {value} is Undefined:", "    usual = False")
 
 
-def _field(function: _Function, indent: int, plan: FieldPlan) -> None:
+def _emit_field(function: _Function, indent: int, plan: FieldPlan) -> None:
     value, place = f"v{plan.number}", f"p{plan.number}"
     if isinstance(plan.resolver, str):  # __typename
-        function.add(indent, f"{value} = {function.give('t', plan, plan.resolver)}")
+        function.add(indent, f"{value} = {function.bind('t', plan, plan.resolver)}")
         return
     plan.finish = finish(plan)
-    p = function.give("P", plan, plan)
+    p = function.bind("P", plan, plan)
     if _is_shared(plan):
-        _shared_field(function, indent, plan)
+        _emit_shared_field(function, indent, plan)
         return
     call, awaits = _call(function, plan, place)
     function.add(indent, f"{place} = (path, k{plan.number})", "try:")
     if awaits:
         function.add(indent + 1, f"{value} = run.start({p}, {call}, {place})")
     else:
-        c = function.give("c", plan, plan.finish)
+        c = function.bind("c", plan, plan.finish)
         function.add(indent + 1, f"{value} = {c}(run, {p}, {call}, {place}, resolved)")
     function.add(indent, "except Exception as error:", f"    {value} = run.handle_error(error, {p}, {place})")
 
 
-def _shared_field(function: _Function, indent: int, plan: FieldPlan) -> None:
+def _emit_shared_field(function: _Function, indent: int, plan: FieldPlan) -> None:
     """Generate a field that is resolved once for all paths: its value is known, pending, or resolved here."""
     value, p, place, shared = f"v{plan.number}", f"P{plan.number}", f"p{plan.number}", f"s{plan.number}"
     group, attribute = plan.resolver.same_for
     call, _ = _call(function, plan, place)
     function.add(indent, f"{place} = None", "try:")
-    function.add(indent + 1, f"g = shared[{function.give('g', plan, group)}]", f"of = o.{attribute}")
+    function.add(indent + 1, f"g = shared[{function.bind('g', plan, group)}]", f"of = o.{attribute}")
     function.add(indent + 1, f"{shared} = g.get(of)", f"if {shared} is None:")
     function.add(
         indent + 2, f"{place} = (path, k{plan.number})", f"{value} = run.start_shared({p}, g, of, {call}, {place})"
@@ -286,17 +286,17 @@ def _call(function: _Function, plan: FieldPlan, place: str) -> tuple[str, bool]:
         case Itself():
             return "o", False
         case Direct():
-            f = function.give("f", plan, resolver.function)
+            f = function.bind("f", plan, resolver.function)
             given = ["o"] if resolver.takes_self else []
             given += [f"{name}=o" for name in resolver.parents]
             if resolver.info:
-                info = function.give("i", plan, resolver.info_class)
+                info = function.bind("i", plan, resolver.info_class)
                 given.append(f"{resolver.info}={info}(run, {p}, {place})")
             if plan.takes_arguments:
                 given.append(f"**keywords(run, {p}, {place})")
             return f"{f}({', '.join(given)})", resolver.is_async
         case Raw():
-            f = function.give("f", plan, resolver.function)
+            f = function.bind("f", plan, resolver.function)
             arguments = f", **{p}.arguments(run)" if plan.takes_arguments else ""
             return f"{f}(o, run.info({p}, {place}){arguments})", False
     return f"default(run, {p}, o, {place})", False
@@ -305,14 +305,14 @@ def _call(function: _Function, plan: FieldPlan, place: str) -> tuple[str, bool]:
 # Values
 
 
-def _give_leaf(function: _Function, plan: FieldPlan, number: str) -> None:
+def _bind_coercion(function: _Function, plan: FieldPlan, number: str) -> None:
     """Add the parameters that coerce a leaf whose values are not returned unchanged."""
     if plan.innermost not in EXACT:
         coerce = plan.names.get if is_enum_type(plan.innermost) else plan.innermost.coerce_output_value
         function.given |= {f"K{number}": plan.plain, f"S{number}": coerce}
 
 
-def _finish_leaf(function: _Function, plan: FieldPlan) -> None:
+def _emit_leaf_finish(function: _Function, plan: FieldPlan) -> None:
     exact = EXACT.get(plan.innermost)
     if plan.depth == 0:
         if exact:
@@ -326,7 +326,7 @@ def _finish_leaf(function: _Function, plan: FieldPlan) -> None:
         function.add(2, "else:", "    return list(v)")
 
 
-def _finish_objects(function: _Function, plan: FieldPlan) -> None:
+def _emit_object_finish(function: _Function, plan: FieldPlan) -> None:
     if plan.depth == 0:
         function.add(1, "if v.__class__ in K:", "    return P.selected(run, v, p)")
         return
@@ -362,7 +362,7 @@ def _is_included(function: _Function, plan: FieldPlan) -> str:
     """Return the expression whether one of the conditions of the field holds."""
     names = [name for condition in plan.conditions for name, _ in sorted(condition)]
     if len(names) > VARIABLES_WRITTEN:
-        return f"any_holds({function.give('h', plan, plan.conditions)}, variables)"
+        return f"any_holds({function.bind('h', plan, plan.conditions)}, variables)"
     given = iter([f"n{plan.number}_{place}" for place, _ in enumerate(names)])
     tests = []
     for condition in plan.conditions:
@@ -372,7 +372,7 @@ def _is_included(function: _Function, plan: FieldPlan) -> str:
     return " or ".join(tests)
 
 
-def _usual(plan: FieldPlan, value: str) -> str:
+def _common_test(plan: FieldPlan, value: str) -> str:
     if _is_of_texts(plan):
         test = f"({value}.__class__ is tuple or {value}.__class__ is list) and TEXTS.issuperset(map(type, {value}))"
     elif exact := EXACT.get(plan.innermost):

@@ -43,7 +43,7 @@ class CompiledExecutor(Executor[Any]):
 
     def execute_operation(self, serially: bool | None = None) -> Any:
         """Return the result, or an awaitable of it."""
-        program = self._operation().program() if self._is_usual() else None
+        program = self._operation().program() if self._can_compile() else None
         run: Execution | None = None
         if program is not None:
             run = program.start_execution(self.root_value, self.context_value, None, lambda _: self, self)
@@ -52,7 +52,7 @@ class CompiledExecutor(Executor[Any]):
         is_mutation = self.operation.operation is OperationType.MUTATION
         return program.run(run, serially=is_mutation if serially is None else serially)
 
-    def _is_usual(self) -> bool:
+    def _can_compile(self) -> bool:
         return (
             self.middleware_manager is None
             and self.abort_signal is None
@@ -91,23 +91,23 @@ class CachedOperation:
         self._schema = schema
         self._fragments = fragments
         self._node = operation
-        self._left = executor_class.compile_after
+        self._until_compiled = executor_class.compile_after
         self._program: CompiledOperation | None = None
 
     def program(self) -> CompiledOperation | None:
         """Return the compiled operation; None until it was requested often enough, and if it cannot be compiled."""
-        if self._left > 0:
-            self._left -= 1
-            if not self._left:
+        if self._until_compiled > 0:
+            self._until_compiled -= 1
+            if not self._until_compiled:
                 self._program = self._compiled()
         if self._program is not None:
-            _KEPT.used(self, self._program.fields)
+            _KEPT.touch(self, self._program.fields)
         return self._program
 
     def forget(self) -> None:
         """Drop the compiled form, and count executions from 0. Running executions keep it."""
         self._program = None
-        self._left = self._executor_class.compile_after
+        self._until_compiled = self._executor_class.compile_after
 
     def _compiled(self) -> CompiledOperation | None:
         cls = self._executor_class
@@ -161,21 +161,21 @@ class _OperationCache:
         self._known: OrderedDict[int, tuple[ReferenceType[CachedOperation], int]] = OrderedDict()
         self._fields = 0
 
-    def used(self, operation: CachedOperation, fields: int) -> None:
+    def touch(self, operation: CachedOperation, fields: int) -> None:
         """Record an execution. Evict other operations beyond the limit of fields."""
         key = id(operation)
         if key in self._known:
             self._known.move_to_end(key)
             return
-        self._known[key] = ref(operation, lambda _: self._leave(key)), fields
+        self._known[key] = ref(operation, lambda _: self._remove(key)), fields
         self._fields += fields
         while self._fields > self._most and len(self._known) > 1:
             oldest = self._known[next(iter(self._known))][0]()
-            self._leave(next(iter(self._known)))
+            self._remove(next(iter(self._known)))
             if oldest is not None:
                 oldest.forget()
 
-    def _leave(self, key: int) -> None:
+    def _remove(self, key: int) -> None:
         known = self._known.pop(key, None)
         self._fields -= known[1] if known is not None else 0
 

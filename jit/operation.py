@@ -22,11 +22,11 @@ from jit.completion import adopt_all
 from jit.execution import Execution
 from jit.field_plan import FieldPlan, Select
 from jit.field_resolvers import AttributeResolver, Resolver
-from jit.variables import UsualVariables
+from jit.variables import CommonVariables
 
 # A field takes some 2.5 KB, and up to 0.07 ms to compile, which blocks the event loop: the time in which graphql-core
 # executes it a few times.
-MOST_FIELDS = 300
+MAX_FIELDS = 300
 
 OfField = Callable[[FieldPlan], Resolver]
 Fragments = dict[str, FragmentDefinitionNode]
@@ -54,11 +54,11 @@ class CompiledOperation:
         self.types_by_class = types_by_class
         self._resolver_of = resolver_of
         survey = selections.Survey(schema, operation, fragments)
-        if survey.fields > MOST_FIELDS:
+        if survey.fields > MAX_FIELDS:
             raise Unsupported("Too many fields.")
         self.fields = survey.fields
         self._conditional = survey.conditional
-        self._usual = UsualVariables(schema, operation)
+        self._variables = CommonVariables(schema, operation)
         self._shapes: dict[Hashable, object] = {}
         self._roots = self._compile_roots()
 
@@ -121,7 +121,7 @@ class CompiledOperation:
 
         `build_executor` returns graphql-core's executor of the execution, if it is needed.
         """
-        variables = self._usual.coerced(given) if executor is None else executor.variable_values.coerced
+        variables = self._variables.coerced(given) if executor is None else executor.variable_values.coerced
         if variables is None:
             return None
         for name in self._conditional:

@@ -28,17 +28,17 @@ _SAME: dict[Any, Same] = {
 }
 
 
-class UsualVariables:
+class CommonVariables:
     """The declared variables of an operation, if all of them have common types."""
 
     def __init__(self, schema: GraphQLSchema, operation: OperationDefinitionNode) -> None:
         self._declared: list[tuple[str, Same, bool]] = []
-        self._unusual = False
+        self._has_uncommon = False
         for declared in operation.variable_definitions or ():
             kind = type_from_ast(schema, declared.type)
             same = _same(kind)
             if same is None:
-                self._unusual = True
+                self._has_uncommon = True
                 return
             # An absent variable without a default stays absent.
             optional = not is_non_null_type(kind) and declared.default_value is None
@@ -46,7 +46,7 @@ class UsualVariables:
 
     def coerced(self, given: Mapping[str, Any] | None) -> dict[str, Any] | None:
         """Return the coerced values; None if graphql-core has to coerce or reject them."""
-        if self._unusual:
+        if self._has_uncommon:
             return None
         coerced: dict[str, Any] = {}
         if not self._declared:

@@ -16,7 +16,7 @@ from datastore.model.identity import Role
 from server.admission.callers import Caller, payer
 from server.admission.settings import Capacity
 
-MOST_CALLERS = 50_000
+MAX_CALLERS = 50_000
 # The number of buckets, least recently examined first, that each charge examines for removal.
 SWEPT = 2
 ADMIN_TIMES = 10
@@ -82,7 +82,7 @@ class LocalBuckets:
     Beyond `most` buckets, the least recently used one is removed. `clock` returns seconds.
     """
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic, max_buckets: int = MOST_CALLERS) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, max_buckets: int = MAX_CALLERS) -> None:
         self._clock = clock
         self._most = max_buckets
         self._buckets: OrderedDict[str, tuple[Budget, float, float]] = OrderedDict()
@@ -219,7 +219,7 @@ class CallerBudgets:
             self._debts.pop(key, None)
         if balance < 0:
             self._debts[key] = self._clock() - balance / budget.per_second
-            if len(self._debts) > MOST_CALLERS:
+            if len(self._debts) > MAX_CALLERS:
                 self._debts.popitem(last=False)
         return budget.allowance(balance)
 

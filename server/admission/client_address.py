@@ -12,7 +12,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 # A provider assigns at least a /64 to a customer, which can use any address in it.
 IPV6_PREFIX = 64
 # The end of an X-Forwarded-For value that is parsed: more addresses than a chain of proxies has.
-MOST_FORWARDED_BYTES = 1024
+MAX_FORWARDED_BYTES = 1024
 
 
 def behind_proxies(trusted: Collection[str]) -> list[Middleware]:
@@ -29,7 +29,7 @@ class _ProxyHeaders(ProxyHeadersMiddleware):
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         headers = scope.get("headers", ())
-        if any(len(value) > MOST_FORWARDED_BYTES and name == b"x-forwarded-for" for name, value in headers):
+        if any(len(value) > MAX_FORWARDED_BYTES and name == b"x-forwarded-for" for name, value in headers):
             scope["headers"] = [
                 (name, _last(value) if name == b"x-forwarded-for" else value) for name, value in headers
             ]
@@ -38,7 +38,7 @@ class _ProxyHeaders(ProxyHeadersMiddleware):
 
 def _last(addresses: bytes) -> bytes:
     """Return the complete addresses within the last bytes of a list."""
-    return addresses[-MOST_FORWARDED_BYTES:].partition(b",")[2]
+    return addresses[-MAX_FORWARDED_BYTES:].partition(b",")[2]
 
 
 def address_in(scope: Scope) -> str:

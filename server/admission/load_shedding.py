@@ -85,10 +85,10 @@ class LoadShedder:
         queue_seconds: float = QUEUE_SECONDS,
         lag_seconds: float = 0.0,
     ) -> None:
-        self._most = most
-        self._each = per_caller
+        self._max_running = most
+        self._per_caller = per_caller
         self._callers: dict[str, _CallerSlots] = {}
-        self._what = noun
+        self._noun = noun
         self._queue_seconds = queue_seconds
         self._lag_seconds = lag_seconds
         self._slots = _SlotQueue(most)
@@ -101,8 +101,8 @@ class LoadShedder:
         """Raise `Unavailable` if a new operation would be refused, so that the caller need not read it."""
         if self.late_turns >= LATE_TURNS:
             raise self._refusal("The server does not keep up with its work.")
-        if self._most and self.running >= self._most and self.waiting >= self._most:
-            raise self._refusal(f"The server executes {self._most:,} {self._what}, and as many are waiting.")
+        if self._max_running and self.running >= self._max_running and self.waiting >= self._max_running:
+            raise self._refusal(f"The server executes {self._max_running:,} {self._noun}, and as many are waiting.")
 
     @asynccontextmanager
     async def slot(self, caller: str = "") -> AsyncIterator[None]:
@@ -126,12 +126,12 @@ class LoadShedder:
         """
         if self.late_turns or self.waiting:
             self.check()
-        if self._most and not self._slots.free:
+        if self._max_running and not self._slots.free:
             return False
-        if self._each and caller:
+        if self._per_caller and caller:
             own = self._callers.get(caller)
             if own is None:
-                own = self._callers[caller] = _CallerSlots(self._each)
+                own = self._callers[caller] = _CallerSlots(self._per_caller)
             elif not own.free:
                 return False
             own.in_hand += 1
@@ -142,17 +142,17 @@ class LoadShedder:
 
     async def acquire(self, caller: str = "") -> None:
         """Wait for a slot, which `release` releases. Raises the same errors as `slot`."""
-        if not (self._each and caller):
-            await self._wait()
+        if not (self._per_caller and caller):
+            await self._wait_for_slot()
             return
-        own = self._callers.get(caller) or self._callers.setdefault(caller, _CallerSlots(self._each))
-        if own.in_hand >= self._each * IN_HAND:
-            raise self._throttled(f"You have {own.in_hand:,} {self._what} running or waiting.")
+        own = self._callers.get(caller) or self._callers.setdefault(caller, _CallerSlots(self._per_caller))
+        if own.in_hand >= self._per_caller * IN_HAND:
+            raise self._throttled(f"You have {own.in_hand:,} {self._noun} running or waiting.")
         own.in_hand += 1
         try:
             await self._wait_for_own(own)
             try:
-                await self._wait()
+                await self._wait_for_slot()
             except BaseException:
                 own.release()
                 raise
@@ -164,7 +164,7 @@ class LoadShedder:
         """Release a slot."""
         self.running -= 1
         self._slots.release()
-        if self._each and caller:
+        if self._per_caller and caller:
             own = self._callers[caller]
             own.release()
             self._forget(caller, own)
@@ -178,17 +178,19 @@ class LoadShedder:
         try:
             await own.wait(self._queue_seconds)
         except TimeoutError:
-            message = f"At most {self._each:,} {self._what} of a caller are executed at once, and none of yours ended."
+            message = (
+                f"At most {self._per_caller:,} {self._noun} of a caller are executed at once, and none of yours ended."
+            )
             raise self._throttled(message) from None
 
-    async def _wait(self) -> None:
+    async def _wait_for_slot(self) -> None:
         """Wait for a slot of the process."""
-        if self._most and not self._slots.free:
+        if self._max_running and not self._slots.free:
             self.waiting += 1
             try:
                 await self._slots.wait(self._queue_seconds)
             except TimeoutError:
-                message = f"The server executes {self._most:,} {self._what}, and none ended in time."
+                message = f"The server executes {self._max_running:,} {self._noun}, and none ended in time."
                 raise self._refusal(message) from None
             finally:
                 self.waiting -= 1

@@ -10,13 +10,13 @@ RETRY_SECONDS = 5
 
 
 class KeyedQuota:
-    """A quota of `what`: `limit` in all, and `each` for one key; 0 is unlimited. `whose` names a key in messages."""
+    """A quota of `what`: `limit` in all, and `each` for one key; 0 is unlimited. `holder` names a key in messages."""
 
-    def __init__(self, what: str, most: int, each: int, whose: str = "caller") -> None:
-        self._what = what
+    def __init__(self, what: str, most: int, each: int, holder: str = "caller") -> None:
+        self._noun = what
         self.limit = most
-        self._each = each
-        self._whose = whose
+        self._per_key = each
+        self._holder = holder
         self._taken: Counter[str] = Counter()
         self.total = 0
 
@@ -27,13 +27,13 @@ class KeyedQuota:
             Throttled: the key has reached its limit.
             Unavailable: the process has reached its limit.
         """
-        if self._each and not exempt and self._taken[key] + count > self._each:
+        if self._per_key and not exempt and self._taken[key] + count > self._per_key:
             self._forget(key)
-            message = f"A {self._whose} may have {self._each:,} {self._what} at once: close one first."
+            message = f"A {self._holder} may have {self._per_key:,} {self._noun} at once: close one first."
             raise Throttled(message, retryAfter=RETRY_SECONDS)
         if self.limit and self.total + count > self.limit:
             self._forget(key)
-            message = f"All {self.limit:,} {self._what} of this server are taken; try again in a moment."
+            message = f"All {self.limit:,} {self._noun} of this server are taken; try again in a moment."
             raise Unavailable(message, retryAfter=RETRY_SECONDS)
         self.add(key, count)
 
@@ -55,8 +55,10 @@ class KeyedQuota:
         """Transfer one unit to another key. Raises `Throttled` if that has reached its limit."""
         if before == key:
             return
-        if self._each and self.held_by(key) >= self._each:
-            raise Throttled(f"A {self._whose} may have {self._each:,} {self._what} at once.", retryAfter=RETRY_SECONDS)
+        if self._per_key and self.held_by(key) >= self._per_key:
+            raise Throttled(
+                f"A {self._holder} may have {self._per_key:,} {self._noun} at once.", retryAfter=RETRY_SECONDS
+            )
         self.release(before)
         self.add(key)
 

@@ -84,16 +84,16 @@ class PreparedOperation:
 
     def estimate(self, variables: Mapping[str, Any]) -> CostEstimate:
         """Return the estimate for these variables. It reads nothing."""
-        estimate = self._summed()
+        estimate = self._formula_for_document()
         fixed = estimate.fixed
         return estimate.of(variables, self.document.now()) if fixed is None else fixed
 
     def loading_statistics(self, variables: Mapping[str, Any]) -> Coroutine[Any, Any, None] | None:
         """Return a coroutine to await before `estimate`, or None: cost models read statistics."""
-        estimate = self._summed()
+        estimate = self._formula_for_document()
         return estimate.load(variables, self.document.now()) if estimate.modelled else None
 
-    def _summed(self) -> CostFormula:
+    def _formula_for_document(self) -> CostFormula:
         if self._estimate is None:
             self._estimate = self.document.costs.estimate(self.document.node, self.node)
         return self._estimate
@@ -143,9 +143,9 @@ class Document:
         found = next((operation for operation in self._operations if name and operation.name == name), None)
         if found is not None:
             return found
-        raise DocumentRejected(Stage.SELECTION, [GraphQLError(self._missing(name))])
+        raise DocumentRejected(Stage.SELECTION, [GraphQLError(self._missing_message(name))])
 
-    def _missing(self, name: str | None) -> str:
+    def _missing_message(self, name: str | None) -> str:
         if name is not None:
             return "The document has no operation of that name."
         if self._operations:
@@ -182,7 +182,7 @@ class Documents:
         self._limits = limits or DocumentLimits()
         self._trusted_limits = trusted_limits(self._limits)
         self._introspection = introspection
-        self._kept: OrderedDict[tuple[str, bool], Document | DocumentRejected] = OrderedDict()
+        self._cached: OrderedDict[tuple[str, bool], Document | DocumentRejected] = OrderedDict()
         self._characters = 0
         self._pinned: dict[str, Document] = {}
 
@@ -197,7 +197,7 @@ class Documents:
 
     def check(self, text: str, *, trusted: bool = False) -> Document:
         """Return the document without caching it. Raises `DocumentRejected`."""
-        found = self._prepared(text, self._limits_for(trusted))
+        found = self._prepare_uncached(text, self._limits_for(trusted))
         if isinstance(found, DocumentRejected):
             raise found
         return found
@@ -209,12 +209,12 @@ class Documents:
             if pinned is not None:
                 return pinned
         known = (text, trusted)
-        found = self._kept.get(known)
+        found = self._cached.get(known)
         if found is not None:
-            self._kept.move_to_end(known)
+            self._cached.move_to_end(known)
         else:
-            found = self._prepared(text, self._limits_for(trusted))
-            self._keep(DocumentText(text, trusted), found)
+            found = self._prepare_uncached(text, self._limits_for(trusted))
+            self._cache(DocumentText(text, trusted), found)
         if isinstance(found, DocumentRejected):
             raise DocumentRejected(found.stage, found.errors)
         return found
@@ -241,7 +241,7 @@ class Documents:
         """Return the read units at which an operation with that estimate is stopped."""
         return self._max_cost / 2 + 2 * estimate
 
-    def _prepared(self, text: str, limits: DocumentLimits) -> Document | DocumentRejected:
+    def _prepare_uncached(self, text: str, limits: DocumentLimits) -> Document | DocumentRejected:
         if not text.strip():
             return DocumentRejected(Stage.PARSING, [GraphQLError("The query is empty.")])
         try:
@@ -251,7 +251,7 @@ class Documents:
         except LimitExceeded as refusal:
             return DocumentRejected(Stage.PARSING, [_located(refusal)])
         except GraphQLError as error:
-            return DocumentRejected(Stage.PARSING, [_slim(error)])
+            return DocumentRejected(Stage.PARSING, [_without_nodes(error)])
         try:
             return self._validated(text, node, limits)
         except LimitExceeded as refusal:
@@ -264,7 +264,7 @@ class Documents:
         counts.check(limits)
         errors = validation_errors(self.schema, node, text, limits, suggesting=self._introspection)
         if errors:
-            return DocumentRejected(Stage.VALIDATION, [_slim(error) for error in errors])
+            return DocumentRejected(Stage.VALIDATION, [_without_nodes(error) for error in errors])
         return Document(
             text,
             node,
@@ -278,14 +278,14 @@ class Documents:
     def _limits_for(self, trusted: bool) -> DocumentLimits:
         return self._trusted_limits if trusted else self._limits
 
-    def _keep(self, known: DocumentText, found: Document | DocumentRejected) -> None:
+    def _cache(self, known: DocumentText, found: Document | DocumentRejected) -> None:
         """Add an entry to the cache, and evict the least recently used ones beyond its limits."""
         if len(known.text) > self._limits_for(known.trusted).characters:
             return
-        self._kept[known] = found
+        self._cached[known] = found
         self._characters += len(known.text)
-        while len(self._kept) > DOCUMENTS_KEPT or self._characters > CHARACTERS_KEPT:
-            (gone, _), _ = self._kept.popitem(last=False)
+        while len(self._cached) > DOCUMENTS_KEPT or self._characters > CHARACTERS_KEPT:
+            (gone, _), _ = self._cached.popitem(last=False)
             self._characters -= len(gone)
 
 
@@ -293,7 +293,7 @@ def _located(refusal: DomainError) -> GraphQLError:
     return GraphQLError(str(refusal), original_error=refusal)
 
 
-def _slim(error: GraphQLError) -> GraphQLError:
+def _without_nodes(error: GraphQLError) -> GraphQLError:
     """Return the error without its nodes, which would keep the whole document in memory. Its locations stay."""
     error.nodes = None
     return error

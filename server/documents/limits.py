@@ -212,11 +212,11 @@ class DocumentCounts:
         for variable in operation.variable_definitions or ():
             self.counts["directives"] += len(variable.directives or ())
         weight = self._weight(operation.selection_set)
-        self._most("root_fields", weight.roots)
-        self._most("fields", weight.fields)
-        self._most("depth", weight.depth)
+        self._raise_to("root_fields", weight.roots)
+        self._raise_to("fields", weight.fields)
+        self._raise_to("depth", weight.depth)
 
-    def _most(self, measure: str, found: int) -> None:
+    def _raise_to(self, measure: str, found: int) -> None:
         self.counts[measure] = max(self.counts[measure], found)
 
     def _weight(self, selection_set: SelectionSetNode) -> Weight:
@@ -245,8 +245,8 @@ class DocumentCounts:
             self.counts["introspection_lists"] += beneath.lists
             values = beneath.mean if name == "__schema" else beneath.most
             self.counts["introspection_values"] += ceil(min(values, MAX_REPORTED + 1))
-            self._most("introspection_nesting", beneath.nesting)
-            self._most("introspection_depth", beneath.depth)
+            self._raise_to("introspection_nesting", beneath.nesting)
+            self._raise_to("introspection_depth", beneath.depth)
             beneath = Weight()
         weight.add_field(beneath, name in TYPE_LISTS, self._sizes.times(name))
 

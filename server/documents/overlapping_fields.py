@@ -42,7 +42,7 @@ from graphql.language import (
     VariableNode,
 )
 
-LONGEST_NAME = 100
+MAX_NAME_CHARACTERS = 100
 
 
 class TooComplex(Exception):
@@ -78,45 +78,45 @@ class OverlapCheck:
         self._fragments = {
             part.name.value: part for part in document.definitions if isinstance(part, FragmentDefinitionNode)
         }
-        self._met: set[frozenset[int]] = set()
-        self._apart: set[frozenset[int]] = set()
+        self._seen_merged: set[frozenset[int]] = set()
+        self._seen_apart: set[frozenset[int]] = set()
         self._arguments: dict[int, Any] = {}
 
     def conflicts(self) -> Iterator[GraphQLError]:
         """Yield an error for each response name in conflict. Raises `TooComplex`."""
         for part in self._document.definitions:
             if isinstance(part, OperationDefinitionNode):
-                yield from self._together([(self._schema.get_root_type(part.operation), part.selection_set)])
+                yield from self._merged_conflicts([(self._schema.get_root_type(part.operation), part.selection_set)])
 
-    def _together(self, parts: Sequence[Part]) -> Iterator[GraphQLError]:
+    def _merged_conflicts(self, parts: Sequence[Part]) -> Iterator[GraphQLError]:
         """Yield the conflicts in selection sets that are merged into one object."""
-        for response_name, fields in self._new_groups(parts, self._met):
+        for response_name, fields in self._new_groups(parts, self._seen_merged):
             conflict = self._conflict(fields)
             if conflict is not None:
                 yield _error(response_name, *conflict)
                 continue
-            meetings = self._meetings(fields)
-            for meeting in meetings:
-                yield from self._together(_beneath(meeting))
-            if len(meetings) > 1:
-                yield from self._alike(_beneath(fields))
+            groups = self._by_object(fields)
+            for group in groups:
+                yield from self._merged_conflicts(_selections_of(group))
+            if len(groups) > 1:
+                yield from self._shape_conflicts(_selections_of(fields))
 
-    def _alike(self, parts: Sequence[Part]) -> Iterator[GraphQLError]:
+    def _shape_conflicts(self, parts: Sequence[Part]) -> Iterator[GraphQLError]:
         """Yield the conflicts of shape in selection sets of different objects at the same path of the response."""
-        for response_name, fields in self._new_groups(parts, self._apart):
-            conflict = _differing_shape(fields)
+        for response_name, fields in self._new_groups(parts, self._seen_apart):
+            conflict = _difference_of_shape(fields)
             if conflict is not None:
                 yield _error(response_name, *conflict)
             else:
-                yield from self._alike(_beneath(fields))
+                yield from self._shape_conflicts(_selections_of(fields))
 
     def _conflict(self, fields: list[Selected]) -> Conflict | None:
         if len(fields) == 1:
             return None
-        differing = (self._differing(meeting) for meeting in self._meetings(fields))
-        return next((one for one in differing if one), None) or _differing_shape(fields)
+        differing = (self._difference(group) for group in self._by_object(fields))
+        return next((one for one in differing if one), None) or _difference_of_shape(fields)
 
-    def _meetings(self, fields: list[Selected]) -> list[list[Selected]]:
+    def _by_object(self, fields: list[Selected]) -> list[list[Selected]]:
         """Return the fields by the object in which they may meet: those of each object type and of abstract types."""
         first = fields[0].parent
         if all(field.parent is first for field in fields):
@@ -163,7 +163,7 @@ class OverlapCheck:
         condition = fragment.type_condition
         return self._schema.get_type(condition.name.value) if condition else None
 
-    def _differing(self, fields: list[Selected]) -> Conflict | None:
+    def _difference(self, fields: list[Selected]) -> Conflict | None:
         first = fields[0]
         for other in fields[1:]:
             if other.name != first.name:
@@ -189,7 +189,7 @@ class OverlapCheck:
             raise TooComplex
 
 
-def _beneath(fields: list[Selected]) -> list[Part]:
+def _selections_of(fields: list[Selected]) -> list[Part]:
     return [
         (get_named_type(field.definition.type) if field.definition else None, field.node.selection_set)
         for field in fields
@@ -197,7 +197,7 @@ def _beneath(fields: list[Selected]) -> list[Part]:
     ]
 
 
-def _differing_shape(fields: list[Selected]) -> Conflict | None:
+def _difference_of_shape(fields: list[Selected]) -> Conflict | None:
     """Return two fields whose results have different shapes. A field without a definition has no shape."""
     defined = [field for field in fields if field.definition]
     for other in defined[1:]:
@@ -249,4 +249,4 @@ def _type(field: Selected) -> str:
 
 
 def _short(name: str) -> str:
-    return name if len(name) <= LONGEST_NAME else name[:LONGEST_NAME] + "…"
+    return name if len(name) <= MAX_NAME_CHARACTERS else name[:MAX_NAME_CHARACTERS] + "…"

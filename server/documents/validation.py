@@ -32,7 +32,7 @@ from server.documents.overlapping_fields import OverlapCheck, TooComplex
 MAX_ERRORS = 20
 # The work of an error: the characters of its message, which may contain a whole value, and the lines that are counted
 # for its location.
-MOST_ERROR_WORK = 5_000
+MAX_ERROR_WORK = 5_000
 LINES_PER_STEP = 4
 # The number of errors with suggestions: a suggestion takes up to 2 ms.
 SUGGESTING = 2
@@ -163,7 +163,7 @@ class _ErrorList:
             error.message = _SUGGESTION.sub("", error.message)
         self.errors.append(error)
         self._work += len(error.message) + self._lines // LINES_PER_STEP
-        if len(self.errors) >= MAX_ERRORS or self._work > MOST_ERROR_WORK:
+        if len(self.errors) >= MAX_ERRORS or self._work > MAX_ERROR_WORK:
             raise ValidationAbortedError("The document has further errors: validation was aborted.")
 
     @property
@@ -224,12 +224,12 @@ class _DocumentVisitor:
         """Apply the rules. Raises `ValidationAbortedError` beyond the limits of errors, and `LimitExceeded`."""
         context, quiet = (_RuleContext(self, self._found, hides, most_uses) for hides in (False, True))
         visitors: list[Visitor] = [rule(quiet if rule.__name__ == "KnownTypeNamesRule" else context) for rule in rules]
-        self._go(self.document, self._table(visitors), len(visitors))
+        self._traverse(self.document, self._table(visitors), len(visitors))
 
     def usages(self, node: OperationDefinitionNode | FragmentDefinitionNode) -> list[VariableUsage]:
         """Return the variables in a definition, with their positions."""
         self._usages.found = []
-        self._go(node, self._usages_table, 1)
+        self._traverse(node, self._usages_table, 1)
         return self._usages.found
 
     @cached_property
@@ -237,26 +237,26 @@ class _DocumentVisitor:
         return self._table([self._usages])
 
     def _table(self, visitors: list[Visitor]) -> "Table":
-        return {kind: _Stop(self._typing[kind], kind, visitors) for kind in self._typing}
+        return {kind: _KindMethods(self._typing[kind], kind, visitors) for kind in self._typing}
 
-    def _go(self, start: Node, table: "Table", visitors: int) -> None:
+    def _traverse(self, start: Node, table: "Table", visitors: int) -> None:
         skipping: list[Node | None] = [None] * visitors
         skipped: list[Node] = []
         ancestors: list[Node] = []
 
         def visit(node: Node, parent: Node | None) -> None:
-            stop = table[node.kind]
-            if stop.enter_types is not None:
-                stop.enter_types(node)
-            for index, enter in stop.enters:
+            methods = table[node.kind]
+            if methods.enter_types is not None:
+                methods.enter_types(node)
+            for index, enter in methods.enters:
                 # No rule edits a node: a result other than None skips the nodes beneath.
                 if skipping[index] is None and enter(node, None, parent, (), ancestors) is not None:
                     skipping[index] = node
                     if not (skipped and skipped[-1] is node):
                         skipped.append(node)
-            if stop.children:
+            if methods.children:
                 ancestors.append(node)
-                for name in stop.children:
+                for name in methods.children:
                     child = getattr(node, name)
                     if isinstance(child, tuple):
                         for one in child:
@@ -264,14 +264,14 @@ class _DocumentVisitor:
                     elif child is not None:
                         visit(child, node)
                 ancestors.pop()
-            for index, leave in stop.leaves:
+            for index, leave in methods.leaves:
                 if skipping[index] is None:
                     leave(node, None, parent, (), ancestors)
             if skipped and skipped[-1] is node:
                 skipped.pop()
                 skipping[:] = [None if at is node else at for at in skipping]
-            if stop.leave_types is not None:
-                stop.leave_types()
+            if methods.leave_types is not None:
+                methods.leave_types()
 
         visit(start, None)
 
@@ -294,7 +294,7 @@ class _Usages(Visitor):
         )
 
 
-class _Stop:
+class _KindMethods:
     """The methods to call at a node of one kind."""
 
     __slots__ = ("children", "enter_types", "enters", "leave_types", "leaves")
@@ -306,7 +306,7 @@ class _Stop:
         self.leaves = _methods(f"leave_{kind}", visitors)
 
 
-Table = dict[str, _Stop]
+Table = dict[str, _KindMethods]
 
 
 def _methods(name: str, visitors: list[Visitor]) -> tuple[tuple[int, Method], ...]:

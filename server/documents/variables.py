@@ -6,9 +6,9 @@ from typing import Any
 from datastore.errors import BadUserInput
 
 # The API's own inputs go three objects deep, and its longest list has 100 entries of some ten values.
-DEEPEST = 16
-MOST_VALUES = 5_000
-LONGEST_LIST = 1_000
+MAX_DEPTH = 16
+MAX_VALUES = 5_000
+MAX_LIST = 1_000
 _HOLDING = (dict, list)
 _LIMITS = {
     "entries": "lists of at most {limit:,} entries",
@@ -25,21 +25,21 @@ def check_variables(variables: Mapping[str, Any]) -> int:
     """
     count, depth = len(variables), 1
     level = [(name, value) for name, value in variables.items() if type(value) in _HOLDING]
-    while level or count > MOST_VALUES:
+    while level or count > MAX_VALUES:
         below: list[tuple[str, Any]] = []
         for name, value in level:
             if isinstance(value, dict):
                 below += [(name, inner) for inner in value.values()]
             elif isinstance(value, list):
-                if len(value) > LONGEST_LIST:
-                    raise _too_large("entries", LONGEST_LIST, len(value), name)
+                if len(value) > MAX_LIST:
+                    raise _too_large("entries", MAX_LIST, len(value), name)
                 below += [(name, inner) for inner in value]
         count += len(below)
         depth += 1
-        if count > MOST_VALUES:
-            raise _too_large("values", MOST_VALUES, count)
-        if below and depth > DEEPEST:
-            raise _too_large("depth", DEEPEST, depth, below[0][0])
+        if count > MAX_VALUES:
+            raise _too_large("values", MAX_VALUES, count)
+        if below and depth > MAX_DEPTH:
+            raise _too_large("depth", MAX_DEPTH, depth, below[0][0])
         level = below
     return count
 

@@ -28,16 +28,16 @@ class CounterFamily(Collector):
     """A counter for each combination of labels. The suffix `_total` is added to its name."""
 
     def __init__(self, registry: CollectorRegistry, name: str, help_: str, labels: Sequence[str]) -> None:
-        self._told = name, help_
+        self._name_and_help = name, help_
         self._labels = labels
-        self._counts: dict[Labels, CounterValue] = {}
+        self._values: dict[Labels, CounterValue] = {}
         registry.register(self)
 
     def labelled(self, labels: Labels) -> CounterValue:
         """Return the value for these labels, in their order. A caller may keep it to save the lookup."""
-        count = self._counts.get(labels)
+        count = self._values.get(labels)
         if count is None:
-            count = self._counts[labels] = CounterValue()
+            count = self._values[labels] = CounterValue()
         return count
 
     def add(self, labels: Labels, amount: float = 1.0) -> None:
@@ -45,8 +45,8 @@ class CounterFamily(Collector):
         self.labelled(labels).amount += amount
 
     def collect(self) -> Iterator[CounterMetricFamily]:
-        family = CounterMetricFamily(*self._told, labels=self._labels)
-        for labels, count in self._counts.items():
+        family = CounterMetricFamily(*self._name_and_help, labels=self._labels)
+        for labels, count in self._values.items():
             family.add_metric(labels, count.amount)
         yield family
 
@@ -72,29 +72,29 @@ class HistogramFamily(Collector):
     def __init__(
         self, registry: CollectorRegistry, name: str, help_: str, bounds: Sequence[float], labels: Sequence[str]
     ) -> None:
-        self._told = name, help_
+        self._name_and_help = name, help_
         self._labels = labels
         self._bounds = bounds
         self._names = [floatToGoString(bound) for bound in (*bounds, float("inf"))]  # type: ignore[no-untyped-call]
-        self._spreads: dict[Labels, HistogramValue] = {}
+        self._histograms: dict[Labels, HistogramValue] = {}
         registry.register(self)
 
     def labelled(self, labels: Labels) -> HistogramValue:
         """Return the histogram for these labels, in their order. A caller may keep it to save the lookup."""
-        spread = self._spreads.get(labels)
-        if spread is None:
-            spread = self._spreads[labels] = HistogramValue(self._bounds)
-        return spread
+        histogram = self._histograms.get(labels)
+        if histogram is None:
+            histogram = self._histograms[labels] = HistogramValue(self._bounds)
+        return histogram
 
     def observe(self, labels: Labels, value: float) -> None:
         self.labelled(labels).observe(value)
 
     def collect(self) -> Iterator[HistogramMetricFamily]:
-        family = HistogramMetricFamily(*self._told, labels=self._labels)
-        for labels, spread in self._spreads.items():
+        family = HistogramMetricFamily(*self._name_and_help, labels=self._labels)
+        for labels, histogram in self._histograms.items():
             buckets, below = [], 0
-            for name, count in zip(self._names, spread.counts, strict=True):
+            for name, count in zip(self._names, histogram.counts, strict=True):
                 below += count
                 buckets.append((name, below))
-            family.add_metric(labels, buckets, spread.total)
+            family.add_metric(labels, buckets, histogram.total)
         yield family

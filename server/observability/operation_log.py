@@ -13,7 +13,7 @@ from server.admission.callers import Caller
 from server.documents.request import Stage
 from server.operations.report import Report
 
-LONGEST_NAME = 100
+MAX_NAME_CHARACTERS = 100
 LOGGER = "gateway.operations"
 REFUSED_LINES, REFUSED_LINES_PER_SECOND = 100, 10
 
@@ -49,7 +49,7 @@ class OperationLine:
         self.fields = fields
 
     def __str__(self) -> str:
-        return "operation " + " ".join([f"{name}={_plain(value)}" for name, value in self.fields.items()])
+        return "operation " + " ".join([f"{name}={_as_text(value)}" for name, value in self.fields.items()])
 
 
 class OperationLog:
@@ -61,8 +61,8 @@ class OperationLog:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._left = float(REFUSED_LINES)
-        self._at = clock()
+        self._tokens = float(REFUSED_LINES)
+        self._refilled_at = clock()
         self._omitted = 0
 
     def __call__(self, report: Report) -> None:
@@ -78,11 +78,11 @@ class OperationLog:
 
     def _may_write(self) -> bool:
         now = self._clock()
-        self._left = min(float(REFUSED_LINES), self._left + (now - self._at) * REFUSED_LINES_PER_SECOND)
-        self._at = now
-        if self._left < 1:
+        self._tokens = min(float(REFUSED_LINES), self._tokens + (now - self._refilled_at) * REFUSED_LINES_PER_SECOND)
+        self._refilled_at = now
+        if self._tokens < 1:
             return False
-        self._left -= 1
+        self._tokens -= 1
         return True
 
 
@@ -102,7 +102,7 @@ def _fields(report: Report) -> dict[str, Any]:
     name = operation.name if operation else report.params.name
     document, codes, patterns = report.document_hash, report.codes, report.patterns
     fields: dict[str, Any] = {
-        "name": name[:LONGEST_NAME] if name else None,
+        "name": name[:MAX_NAME_CHARACTERS] if name else None,
         "type": operation.kind._value_ if operation else None,
         "document": document[:16] if document else None,
         "documentId": report.requested_id if document is None else None,
@@ -130,7 +130,7 @@ def caller_kind(caller: Caller) -> str:
     return caller.identity.role._value_ if caller.identity else "anonymous"
 
 
-def _plain(value: object) -> str:
+def _as_text(value: object) -> str:
     if isinstance(value, str):
         return value if value.isprintable() and " " not in value else repr(value)
     return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -15,7 +15,7 @@ from opentelemetry.trace import Span, SpanKind, Status, StatusCode, TraceFlags
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from datastore.dynamodb.calls import Call
-from server.observability.operation_log import LONGEST_NAME, caller_kind
+from server.observability.operation_log import MAX_NAME_CHARACTERS, caller_kind
 from server.operations.report import Report
 
 SERVICE = "dynamodb-graphql-gateway"
@@ -84,7 +84,7 @@ class OperationTracing:
 def _start_attributes(report: Report) -> dict[str, Any]:
     name = report.operation.name if report.operation else report.params.name
     known = {
-        "graphql.operation.name": (name or "")[:LONGEST_NAME] or None,
+        "graphql.operation.name": (name or "")[:MAX_NAME_CHARACTERS] or None,
         "graphql.operation.type": report.operation.kind.value if report.operation else None,
         "graphql.document.hash": report.document_hash,
         "gateway.document_id": report.requested_id,

@@ -33,7 +33,7 @@ from datastore.session.store import Store
 from server.operations.outcome import Outcome, encode, format_error, replayed
 from server.operations.request import Request
 
-LONGEST_KEY = 255
+MAX_KEY_CHARACTERS = 255
 # The lease of a claim starts before the claim is written, and must not expire until the response is stored. Between the
 # two pass at most CLAIMING_SECONDS (a slower claim is not used), the deadline of the mutation, which includes its wait
 # for a slot, and KEEPING_SECONDS. The rest allows for clock skew and a late event loop.
@@ -240,8 +240,8 @@ def is_final(outcome: Outcome) -> bool:
 def parse_key(text: str) -> str:
     """Return the key without the quotes of the draft, which many clients omit. Raises `BadUserInput`."""
     key = text[1:-1] if len(text) > 1 and text[0] == text[-1] == '"' else text
-    if len(key) > LONGEST_KEY or not _VISIBLE.fullmatch(key):
-        raise BadUserInput(f"The Idempotency-Key must have 1 to {LONGEST_KEY} visible ASCII characters.")
+    if len(key) > MAX_KEY_CHARACTERS or not _VISIBLE.fullmatch(key):
+        raise BadUserInput(f"The Idempotency-Key must have 1 to {MAX_KEY_CHARACTERS} visible ASCII characters.")
     return key
 
 

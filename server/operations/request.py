@@ -12,10 +12,10 @@ from server.operations.outcome import Outcome
 
 # An operation that reads nothing costs work as well: this many read units for each unit of text that is not trusted,
 # of values in its variables, of introspection values and of decoded JSON.
-LEAST_UNITS = 0.25
+MIN_UNITS = 0.25
 CHARACTERS_PER_LEAST, VALUES_PER_LEAST, INTROSPECTED_PER_LEAST = 1_024, 100, 250
 BYTES_PER_LEAST = 16_384
-MOST_CHARACTERS = 32_768
+MAX_CHARACTERS = 32_768
 # A value of a response takes some 2 µs, and a read unit pays for about a millisecond.
 VALUES_PER_UNIT = 500
 # A response pays a unit for as many bytes as DynamoDB reads for a unit that is not consistent.
@@ -41,7 +41,7 @@ class Request:
     operation: PreparedOperation
     estimate: float
     #: The read units that it costs whatever it reads.
-    min_units: float = LEAST_UNITS
+    min_units: float = MIN_UNITS
     #: The values that its response may hold.
     max_values: float = 0.0
 
@@ -60,8 +60,8 @@ class Request:
 def preparation_units(text: str, values: int = 0, introspected: int = 0, size: int = 0) -> float:
     """Return the read units that preparing an operation costs, whatever it reads."""
     characters = len(text)
-    parts = (characters if characters < MOST_CHARACTERS else MOST_CHARACTERS) // CHARACTERS_PER_LEAST
-    return LEAST_UNITS * (
+    parts = (characters if characters < MAX_CHARACTERS else MAX_CHARACTERS) // CHARACTERS_PER_LEAST
+    return MIN_UNITS * (
         1 + parts + values // VALUES_PER_LEAST + introspected // INTROSPECTED_PER_LEAST + size // BYTES_PER_LEAST
     )
 

@@ -26,8 +26,8 @@ KEYS_RETRY_SECONDS = 30.0
 # Without keys no token can be verified, so that the next attempt comes sooner.
 KEYS_RETRY_EMPTY_SECONDS = 1.0
 KEYS_FETCH_SECONDS = 3.0
-MOST_BYTES = 262_144
-MOST_KEYS = 100
+MAX_BYTES = 262_144
+MAX_KEYS = 100
 # RFC 7518, 3.3 requires at least 2048 bits; verification with huge keys is slow.
 RSA_BITS = range(2048, 8193)
 
@@ -57,7 +57,7 @@ class KeySet:
         self._clock = clock
         self._keys: dict[str | None, VerificationKey] = {}
         self._fetched_at = -math.inf
-        self._tried_at = -math.inf
+        self._attempted_at = -math.inf
         self._failing = False
         self._fetching: asyncio.Task[None] | None = None
         if not _is_private(url):
@@ -73,11 +73,11 @@ class KeySet:
     async def find(self, kid: str | None) -> VerificationKey:
         """Return the key with this id; without an id, the only key. Raises `Unauthenticated` or `Unavailable`."""
         age = self._clock() - self._fetched_at
-        if self._pick(kid) is None or (age >= KEYS_FRESH_SECONDS and not self._failing):
+        if self._lookup(kid) is None or (age >= KEYS_FRESH_SECONDS and not self._failing):
             await self._refresh()
         elif age >= KEYS_AHEAD_SECONDS:
-            self._begin_fetch()
-        key = self._pick(kid)
+            self._start_fetch()
+        key = self._lookup(kid)
         if key is not None:
             return key
         if not self._keys:
@@ -87,21 +87,21 @@ class KeySet:
             )
         raise Unauthenticated("The token is signed with an unknown key (kid).")
 
-    def _pick(self, kid: str | None) -> VerificationKey | None:
+    def _lookup(self, kid: str | None) -> VerificationKey | None:
         if kid is None and len(self._keys) == 1:
             return next(iter(self._keys.values()))
         return self._keys.get(kid) if kid is not None else None
 
     async def _refresh(self) -> None:
         """Wait for the shared fetch. The cancellation of one caller does not stop it."""
-        self._begin_fetch()
+        self._start_fetch()
         if self._fetching is not None:
             await asyncio.shield(self._fetching)
 
-    def _begin_fetch(self) -> None:
+    def _start_fetch(self) -> None:
         pause = KEYS_RETRY_SECONDS if self._keys else KEYS_RETRY_EMPTY_SECONDS
-        if self._fetching is None and self._clock() >= self._tried_at + pause:
-            self._tried_at = self._clock()
+        if self._fetching is None and self._clock() >= self._attempted_at + pause:
+            self._attempted_at = self._clock()
             self._fetching = asyncio.create_task(self._fetch())
 
     async def _fetch(self) -> None:
@@ -136,8 +136,8 @@ class KeySet:
             content = bytearray()
             async for chunk in response.content.iter_any():
                 content += chunk
-                if len(content) > MOST_BYTES:
-                    raise ValueError(f"larger than {MOST_BYTES:,} bytes")
+                if len(content) > MAX_BYTES:
+                    raise ValueError(f"larger than {MAX_BYTES:,} bytes")
             return orjson.loads(content)
 
 
@@ -167,8 +167,8 @@ def _signing_keys(document: object) -> Iterator[tuple[str | None, VerificationKe
     entries = document.get("keys") if isinstance(document, dict) else None
     if not isinstance(entries, list):
         raise ValueError("not a JSON Web Key Set")
-    if len(entries) > MOST_KEYS:
-        raise ValueError(f"more than {MOST_KEYS} keys")
+    if len(entries) > MAX_KEYS:
+        raise ValueError(f"more than {MAX_KEYS} keys")
     for entry in entries:
         algorithms = _algorithms_for(entry) if isinstance(entry, dict) else ()
         if not algorithms:

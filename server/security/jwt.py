@@ -127,10 +127,10 @@ class Tokens:
         expires_at = _check_times(claims, now, self._settings.leeway)
         self._check_parties(claims)
         identity = _identity(claims, self._settings.role_claim, expires_at)
-        self._remember(token, identity, min(expires_at + self._settings.leeway, self._good_until(now)))
+        self._cache(token, identity, min(expires_at + self._settings.leeway, self._cached_until(now)))
         return identity
 
-    def _good_until(self, now: float) -> float:
+    def _cached_until(self, now: float) -> float:
         """Return the time at which a verified token is verified again, because its key may have been withdrawn."""
         if self._keys is None:
             return now + CACHED_SECONDS
@@ -153,7 +153,7 @@ class Tokens:
         if self._settings.audience is not None and self._settings.audience not in _audiences(claims):
             raise Unauthenticated("The token is meant for another audience (aud).")
 
-    def _remember(self, token: str, identity: Identity, until: float) -> None:
+    def _cache(self, token: str, identity: Identity, until: float) -> None:
         self._verified[token] = (identity, until)
         if len(self._verified) > CACHED_TOKENS:
             self._verified.popitem(last=False)

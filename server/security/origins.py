@@ -6,7 +6,7 @@ from collections.abc import Collection
 from yarl import URL
 
 # The scheme, a name of 253 characters, and a port.
-MOST_CHARACTERS = 300
+MAX_CHARACTERS = 300
 # No user and no path: a browser sends none, and they could disguise the host.
 _ORIGIN = re.compile(r"https?://[^\s/?#@\\]+", re.I)
 
@@ -17,7 +17,7 @@ def canonical_origin(origin: str) -> str | None:
     Return None for anything else, such as `null`, a file or an extension. A browser sends a name in another script in
     Punycode. Converting one takes milliseconds, so that an origin that is not ASCII, or too long, is rejected.
     """
-    return _canonical(origin) if len(origin) <= MOST_CHARACTERS and origin.isascii() else None
+    return _canonical(origin) if len(origin) <= MAX_CHARACTERS and origin.isascii() else None
 
 
 def _canonical(origin: str) -> str | None:

@@ -76,16 +76,16 @@ def condition_of(directives: Iterable[DirectiveNode]) -> Condition:
     for directive in directives:
         if directive.name.value not in ("skip", "include") or not directive.arguments:
             continue
-        found = both(found, _said(directive.arguments[0].value, wanted=directive.name.value == "include"))
+        found = both(found, _condition_on(directive.arguments[0].value, wanted=directive.name.value == "include"))
     return found
 
 
-def _said(value: ValueNode, wanted: bool) -> Condition:
-    def counts(given: EstimateInput) -> bool:
-        said = value_of(value, given.variables)
-        return said is wanted or not isinstance(said, bool)
+def _condition_on(value: ValueNode, wanted: bool) -> Condition:
+    def holds(given: EstimateInput) -> bool:
+        value_given = value_of(value, given.variables)
+        return value_given is wanted or not isinstance(value_given, bool)
 
-    return counts
+    return holds
 
 
 def both(one: Condition, other: Condition) -> Condition:
@@ -108,7 +108,7 @@ def only_if(condition: Condition, amount: Amount) -> Amount:
 
 
 def total(amounts: Iterable[Amount]) -> Amount:
-    known, unknown = _parted(amounts)
+    known, unknown = _partition(amounts)
     fixed = sum(known)
     if not unknown:
         return fixed
@@ -118,7 +118,7 @@ def total(amounts: Iterable[Amount]) -> Amount:
 
 
 def greatest(amounts: Iterable[Amount]) -> Amount:
-    known, unknown = _parted(amounts)
+    known, unknown = _partition(amounts)
     least = max(known, default=0.0)
     if not unknown:
         return least
@@ -129,7 +129,7 @@ def times(factor: float, amount: Amount) -> Amount:
     return (lambda given: factor * amount(given)) if callable(amount) else factor * amount
 
 
-def _parted(amounts: Iterable[Amount]) -> tuple[list[float], list[Callable[[EstimateInput], float]]]:
+def _partition(amounts: Iterable[Amount]) -> tuple[list[float], list[Callable[[EstimateInput], float]]]:
     all_amounts = list(amounts)
     return (
         [amount for amount in all_amounts if not callable(amount)],

@@ -49,7 +49,7 @@ _Selection = tuple[str | None, FieldNode, Condition]
 # A cost model, and the arguments of a field that it estimates.
 Modelled = tuple[CostModel, Values]
 # The fields of an operation for which statistics are read. The others are estimated from cached statistics.
-MOST_LOADED = 4
+MAX_LOADED = 4
 # The time for sizes that do not depend on it.
 EVER = datetime.min.replace(tzinfo=UTC)
 
@@ -101,7 +101,7 @@ class CostFormula:
     async def load(self, variables: Mapping[str, Any], now: datetime) -> None:
         """Let the cost models read the statistics for the first few fields that they estimate."""
         given = EstimateInput({**self._defaults, **variables}, now)
-        for model, values in self.modelled[:MOST_LOADED]:
+        for model, values in self.modelled[:MAX_LOADED]:
             await model.load(values(given) if callable(values) else values, now)
 
     def of(self, variables: Mapping[str, Any], now: datetime) -> CostEstimate:

@@ -47,7 +47,7 @@ class FieldCost:
         self.at_hand = self._extent.at_hand
         self.background_cost = WRITE_UNIT_COST * self._extent.behind
         self._is_list = is_list_type(get_nullable_type(field.type))
-        self._lists = [name for name, argument in field.args.items() if _may_hold_list(argument.type)]
+        self._lists = [name for name, argument in field.args.items() if _may_contain_list(argument.type)]
         self.fixed = not field.args or not (self.patterns or self._is_list or self.is_connection) or self._is_one(field)
         self.own = (
             bool(self.patterns)
@@ -75,53 +75,55 @@ class FieldCost:
 
     def size(self, arguments: Arguments, now: datetime) -> float:
         """Return the number of objects for unchecked arguments."""
-        return self._size(arguments, self._given(arguments), now)
+        return self._size(arguments, self._longest_list(arguments), now)
 
-    def _given(self, arguments: Arguments) -> int | None:
+    def _longest_list(self, arguments: Arguments) -> int | None:
         """Return the length of the longest list among the arguments."""
         lists = (arguments.get(name) for name in self._lists)
         return max((_length(value) for value in lists if value is not None), default=None)
 
     def measure(self, arguments: Arguments, now: datetime) -> Measured:
         """Return the measurement for unchecked arguments; one of a wrong type counts as absent."""
-        given = self._given(arguments)
-        size = self._size(arguments, given, now)
+        list_length = self._longest_list(arguments)
+        size = self._size(arguments, list_length, now)
         # The patterns of one field are alternatives.
-        units = max((self._units(pattern, arguments, now, size, given) for pattern in self._distinct), default=0.0)
+        units = max(
+            (self._units(pattern, arguments, now, size, list_length) for pattern in self._distinct), default=0.0
+        )
         return Measured(units, size)
 
-    def _size(self, arguments: Arguments, given: int | None, now: datetime) -> float:
+    def _size(self, arguments: Arguments, list_length: int | None, now: datetime) -> float:
         extent = self._extent.size
         if callable(extent):
             return extent(arguments, now)
         if isinstance(extent, str):
-            return _number(arguments.get(extent), 10)
+            return _bounded_size(arguments.get(extent), 10)
         if self.is_connection:
             page = arguments.get("last") if arguments.get("first") is None else arguments.get("first")
-            return _number(page, DEFAULT_PAGE)
+            return _bounded_size(page, DEFAULT_PAGE)
         if not self._is_list:
             return 1.0
-        return float(given or extent or LIST_SIZE)
+        return float(list_length or extent or LIST_SIZE)
 
     def _units(
-        self, pattern: AccessPattern, arguments: Arguments, now: datetime, size: float, given: int | None
+        self, pattern: AccessPattern, arguments: Arguments, now: datetime, size: float, list_length: int | None
     ) -> float:
         operations = pattern.operations
         consistent = pattern.consistent or arguments.get("consistent") is True
         unit = 1.0 if consistent else 0.5
         units = 0.0
         if "Query" in operations or "Scan" in operations:
-            units += unit * self._queried(pattern, arguments, now, size)
+            units += unit * self._query_units(pattern, arguments, now, size)
         if any(name in operations for name in POINT_READS):
-            each = size if self._extent.each else (given or 1)
+            each = size if self._extent.each else (list_length or 1)
             units += unit * each * self._extent.reads * _blocks(pattern.table.item_bytes, READ_BYTES)
         return (
             units
-            + WRITE_UNIT_COST * (self._written(pattern, arguments, given) + self._extent.behind)
+            + WRITE_UNIT_COST * (self._write_units(pattern, arguments, list_length) + self._extent.behind)
             + self._extent.searched
         )
 
-    def _queried(self, pattern: AccessPattern, arguments: Arguments, now: datetime, size: float) -> float:
+    def _query_units(self, pattern: AccessPattern, arguments: Arguments, now: datetime, size: float) -> float:
         partitions = self._extent.partitions
         many = partitions(arguments, now) if callable(partitions) else partitions
         scanned = self._extent.scanned
@@ -129,13 +131,13 @@ class FieldCost:
         items = (size + 1) * each if self.is_connection or self._is_list else each
         return max(0.0, many - 1) + _blocks(items * _item_bytes(pattern), READ_BYTES)
 
-    def _written(self, pattern: AccessPattern, arguments: Arguments, given: int | None) -> float:
+    def _write_units(self, pattern: AccessPattern, arguments: Arguments, list_length: int | None) -> float:
         """Return the write units. An item is also written to each index that contains it."""
         if not pattern.writes:
             return 0.0
         written = self._extent.written
         said = written(arguments) if callable(written) else written
-        items = (given or 1) if said is None else said
+        items = (list_length or 1) if said is None else said
         times = (2 if "TransactWriteItems" in pattern.operations else 1) * _copies(pattern)
         # A new item is small: it grows with updates.
         is_new = "UpdateItem" not in pattern.operations or "BatchWriteItem" in pattern.operations
@@ -153,7 +155,7 @@ def _copies(pattern: AccessPattern) -> int:
     return 1 + (pattern.table.shown_in if pattern.table.indexes else 0)
 
 
-def _may_hold_list(of: Any) -> bool:
+def _may_contain_list(of: Any) -> bool:
     """Return whether an argument is a list, or an input object with a list."""
     if is_list_type(get_nullable_type(of)):
         return True
@@ -167,7 +169,7 @@ def _length(value: object) -> int:
     return min(len(value), LARGEST_PAGE) if isinstance(value, list) else 1
 
 
-def _number(value: object, default: int) -> float:
+def _bounded_size(value: object, default: int) -> float:
     """Return a size between 1 and the largest page; the default if it is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return float(default)

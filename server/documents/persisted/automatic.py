@@ -11,7 +11,7 @@ from server.documents.persisted.manifest import sha256_of
 
 TEXTS_KEPT = 1000
 BYTES_KEPT = 4 * 1024 * 1024
-LONGEST_KEPT = 32 * 1024
+MAX_TEXT_BYTES = 32 * 1024
 
 
 class SharedTexts(Protocol):
@@ -46,18 +46,18 @@ class AutomaticDocuments:
         # Other processes write to the store: a text is only valid under its own hash.
         if found is None or sha256_of(found) != document_hash:
             return None
-        self._keep(document_hash, found)
+        self._cache(document_hash, found)
         return found
 
     async def add(self, document_hash: str, text: str) -> None:
         """Register a valid text under its SHA-256, unless it is too long."""
-        if document_hash in self._texts or _size(text) > LONGEST_KEPT:
+        if document_hash in self._texts or _size(text) > MAX_TEXT_BYTES:
             return
-        self._keep(document_hash, text)
+        self._cache(document_hash, text)
         if self._shared is not None:
             await self._shared.put(document_hash, text)
 
-    def _keep(self, document_hash: str, text: str) -> None:
+    def _cache(self, document_hash: str, text: str) -> None:
         if document_hash in self._texts:  # another request found it meanwhile
             return
         self._texts[document_hash] = text

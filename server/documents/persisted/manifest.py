@@ -8,7 +8,7 @@ from typing import Any
 from server.security.strict_json import decode_json
 
 APOLLO = "apollo-persisted-query-manifest"
-LONGEST_ID = 256
+MAX_ID_CHARACTERS = 256
 MAX_PROBLEMS_SHOWN = 20
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _PREFIX = "sha256:"
@@ -85,8 +85,8 @@ def _operations(content: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
 
 def _problem(document_id: Any, text: Any, texts: Mapping[str, str]) -> str | None:
     """Return the problem of a document, given the ones before, or None."""
-    if not isinstance(document_id, str) or not 0 < len(document_id) <= LONGEST_ID:
-        return f"{str(document_id)[:LONGEST_ID]!r} is not an id: a string of 1 to {LONGEST_ID} characters"
+    if not isinstance(document_id, str) or not 0 < len(document_id) <= MAX_ID_CHARACTERS:
+        return f"{str(document_id)[:MAX_ID_CHARACTERS]!r} is not an id: a string of 1 to {MAX_ID_CHARACTERS} characters"
     if not isinstance(text, str):
         return f"{document_id}: its text is not a string"
     bare = plain_id(document_id)

@@ -38,37 +38,37 @@ class RedisTexts:
         )
         self._redis = Redis.from_pool(pool)
         self._clock = clock
-        self._away_until = float("-inf")
+        self._paused_until = float("-inf")
 
     async def aclose(self) -> None:
         await self._redis.aclose()
 
     async def get(self, document_hash: str) -> str | None:
-        if self._is_away:
+        if self._is_paused:
             return None
         try:
             found = await self._redis.get(KEY + document_hash)
         except UnicodeDecodeError:  # another program's value
             return None
         except REDIS_AWAY as problem:
-            self._leave(problem)
+            self._pause(problem)
             return None
         return found if isinstance(found, str) else None
 
     async def put(self, document_hash: str, text: str) -> None:
-        if self._is_away:
+        if self._is_paused:
             return
         try:
             await self._redis.set(KEY + document_hash, text, ex=SHARED_SECONDS)
         except REDIS_AWAY as problem:
-            self._leave(problem)
+            self._pause(problem)
 
     @property
-    def _is_away(self) -> bool:
-        return self._clock() < self._away_until
+    def _is_paused(self) -> bool:
+        return self._clock() < self._paused_until
 
-    def _leave(self, problem: Exception) -> None:
-        self._away_until = self._clock() + PAUSE_SECONDS
+    def _pause(self, problem: Exception) -> None:
+        self._paused_until = self._clock() + PAUSE_SECONDS
         _log.warning(
             "Redis is unavailable: automatic persisted queries are not shared for %.0f s: %s", PAUSE_SECONDS, problem
         )

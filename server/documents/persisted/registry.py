@@ -11,7 +11,7 @@ from server.admission.budgets import OverBudget
 from server.admission.callers import Caller
 from server.documents.document_cache import Document, DocumentText
 from server.documents.persisted.automatic import AutomaticDocuments
-from server.documents.persisted.manifest import LONGEST_ID, is_hash, plain_id, sha256_of
+from server.documents.persisted.manifest import MAX_ID_CHARACTERS, is_hash, plain_id, sha256_of
 from server.documents.persisted.trusted import ManifestSource
 from server.documents.request import GraphQLParams
 from server.documents.settings import DocumentsMode
@@ -88,52 +88,54 @@ class DocumentRegistry:
             PersistedQueryNotSupported: automatic persisted queries are disabled.
             Forbidden: the text is not registered, and has to be.
         """
-        named = _named(params)
+        reference = _reference_of(params)
         if params.query is not None:
-            await self._check(named, params.query, caller)
-            return DocumentText(params.query, await self._admit(params.query, params.name, caller))
-        if named is None:
+            await self._check(reference, params.query, caller)
+            return DocumentText(params.query, await self._check_registered(params.query, params.name, caller))
+        if reference is None:
             raise BadUserInput("Send a query, or the documentId of a registered document.")
-        trusted = await self._trusted(named.document_id, caller)
+        trusted = await self._trusted(reference.document_id, caller)
         if trusted is not None:
             return DocumentText(trusted, trusted=True)
-        return DocumentText(await self._remembered(named, params, caller))
+        return DocumentText(await self._automatic_text(reference, params, caller))
 
     async def on_valid(self, params: GraphQLParams, document: Document) -> None:
         """Register the text of a valid document that was sent with its hash."""
         if self._automatic is None or params.query is None:
             return
-        named = _named(params)
-        if named is not None and named.automatic and is_hash(named.document_id):
-            await self._automatic.add(named.document_id, document.text)
+        reference = _reference_of(params)
+        if reference is not None and reference.automatic and is_hash(reference.document_id):
+            await self._automatic.add(reference.document_id, document.text)
 
     async def _trusted(self, document_id: str, caller: Caller) -> str | None:
         return None if self._source is None else await self._source.text(document_id, caller)
 
-    async def _remembered(self, named: DocumentReference, params: GraphQLParams, caller: Caller) -> str:
-        if not named.automatic or self._mode is DocumentsMode.ENFORCE:
-            raise NotFound("No document has this id.", field=_field(named))
+    async def _automatic_text(self, reference: DocumentReference, params: GraphQLParams, caller: Caller) -> str:
+        if not reference.automatic or self._mode is DocumentsMode.ENFORCE:
+            raise NotFound("No document has this id.", field=_field(reference))
         if self._automatic is None:
             raise PersistedQueryNotSupported
-        text = await self._automatic.text(named.document_id)
+        text = await self._automatic.text(reference.document_id)
         if text is None:
             raise PersistedQueryNotFound
-        await self._admit(text, params.name, caller)
+        await self._check_registered(text, params.name, caller)
         return text
 
-    async def _check(self, named: DocumentReference | None, text: str, caller: Caller) -> None:
+    async def _check(self, reference: DocumentReference | None, text: str, caller: Caller) -> None:
         """Raise `BadUserInput` if an id beside a text belongs to another text. An unknown name is ignored."""
-        if named is None:
+        if reference is None:
             return
-        if is_hash(named.document_id):
-            belongs = sha256_of(text) == named.document_id
+        if is_hash(reference.document_id):
+            belongs = sha256_of(text) == reference.document_id
         else:
-            known = await self._trusted(named.document_id, caller)
-            belongs = known == text or (known is None and not named.automatic)
+            known = await self._trusted(reference.document_id, caller)
+            belongs = known == text or (known is None and not reference.automatic)
         if not belongs:
-            raise BadUserInput(f"{_field(named)} does not belong to the query that came with it.", field=_field(named))
+            raise BadUserInput(
+                f"{_field(reference)} does not belong to the query that came with it.", field=_field(reference)
+            )
 
-    async def _admit(self, text: str, name: str | None, caller: Caller) -> bool:
+    async def _check_registered(self, text: str, name: str | None, caller: Caller) -> bool:
         """Return whether the text is known to be registered. Raises `Forbidden` in the mode ENFORCE."""
         if self._source is None or not self._checks_texts:
             return False
@@ -166,27 +168,27 @@ class DocumentRegistry:
             self._logged[document_hash] = None
             if len(self._logged) > MAX_LOGGED_HASHES:
                 self._logged.popitem(last=False)
-            shown = "-" if name is None else without_emails(name)[:LONGEST_ID]
+            shown = "-" if name is None else without_emails(name)[:MAX_ID_CHARACTERS]
             _log.warning("An unregistered document was executed: sha256 %s, operation %r", document_hash, shown)
 
 
 def names_document(params: GraphQLParams) -> bool:
     """Return whether a request names its document by an id, without a text."""
-    return params.query is None and _named(params) is not None
+    return params.query is None and _reference_of(params) is not None
 
 
 def names_hash(params: GraphQLParams) -> bool:
     """Return whether the id of a request is a SHA-256, which belongs to one text for ever."""
-    named = _named(params)
-    return named is not None and is_hash(named.document_id)
+    reference = _reference_of(params)
+    return reference is not None and is_hash(reference.document_id)
 
 
-def _named(params: GraphQLParams) -> DocumentReference | None:
+def _reference_of(params: GraphQLParams) -> DocumentReference | None:
     by_hash = _persisted_query((params.extensions or {}).get("persistedQuery"))
     if params.document_id is None:
         return None if by_hash is None else DocumentReference(by_hash, True)
-    if len(params.document_id) > LONGEST_ID:
-        raise BadUserInput(f"documentId may have at most {LONGEST_ID} characters.", field="documentId")
+    if len(params.document_id) > MAX_ID_CHARACTERS:
+        raise BadUserInput(f"documentId may have at most {MAX_ID_CHARACTERS} characters.", field="documentId")
     document_id = plain_id(params.document_id)
     if by_hash not in (None, document_id):
         raise BadUserInput("documentId and extensions.persistedQuery name two documents.", field="documentId")
@@ -200,11 +202,11 @@ def _persisted_query(extension: Any) -> str | None:
     if not isinstance(extension, dict) or extension.get("version") != 1:
         raise BadUserInput("extensions.persistedQuery must be an object of version 1.", field="extensions")
     found = extension.get("sha256Hash")
-    if not isinstance(found, str) or not 0 < len(found) <= LONGEST_ID:
-        message = f"extensions.persistedQuery.sha256Hash must be a string of 1 to {LONGEST_ID} characters."
+    if not isinstance(found, str) or not 0 < len(found) <= MAX_ID_CHARACTERS:
+        message = f"extensions.persistedQuery.sha256Hash must be a string of 1 to {MAX_ID_CHARACTERS} characters."
         raise BadUserInput(message, field="extensions")
     return found.lower() if is_hash(found.lower()) else found
 
 
-def _field(named: DocumentReference) -> str:
-    return "extensions.persistedQuery.sha256Hash" if named.automatic else "documentId"
+def _field(reference: DocumentReference) -> str:
+    return "extensions.persistedQuery.sha256Hash" if reference.automatic else "documentId"

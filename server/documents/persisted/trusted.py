@@ -83,7 +83,7 @@ class ManifestFile:
     def load(self) -> None:
         """Read the file. Raises `Misconfigured` if it cannot be read or is invalid."""
         try:
-            self._seen = self._stamp()
+            self._seen = self._modification()
             ready = prepare_manifest(self._documents, self._path.read_bytes())
         except OSError as problem:
             raise Misconfigured(f"GATEWAY_DOCUMENTS: {self._path} cannot be read: {problem.strerror}.") from None
@@ -104,7 +104,7 @@ class ManifestFile:
     def reload_if_changed(self) -> None:
         """Reload the file if it has changed."""
         try:
-            if self._stamp() == self._seen:
+            if self._modification() == self._seen:
                 return
             self.load()
             _log.info("%s was reloaded: %d trusted documents", self._path, len(self))
@@ -113,7 +113,7 @@ class ManifestFile:
         except Misconfigured as problem:
             _log.error("The previous trusted documents stay in use. %s", problem)
 
-    def _stamp(self) -> tuple[int, int]:
+    def _modification(self) -> tuple[int, int]:
         found = self._path.stat()
         return found.st_mtime_ns, found.st_size
 
@@ -169,7 +169,7 @@ class DocumentTable:
             if kept is None or kept.text is None:
                 raise
             _log.warning("A trusted document is served from the cache, for its lookup failed: %s", problem)
-            self._keep(document_id, kept.text)
+            self._cache(document_id, kept.text)
             return kept.text
 
     async def contains(self, text: str, caller: Caller) -> bool:
@@ -180,10 +180,10 @@ class DocumentTable:
         task = self._reading.get(document_id)
         if task is None:
             task = self._reading[document_id] = asyncio.create_task(self._fetch(document_id))
-            task.add_done_callback(lambda done: self._ended(document_id, done))
+            task.add_done_callback(lambda done: self._on_read_done(document_id, done))
         return await asyncio.shield(task)
 
-    def _ended(self, document_id: str, done: asyncio.Task[str | None]) -> None:
+    def _on_read_done(self, document_id: str, done: asyncio.Task[str | None]) -> None:
         del self._reading[document_id]
         if not done.cancelled():
             done.exception()  # mark as retrieved: every waiter may have been cancelled
@@ -191,10 +191,10 @@ class DocumentTable:
     async def _fetch(self, document_id: str) -> str | None:
         async with self._load.slot():
             text = await self._read(document_id)
-        self._keep(document_id, text)
+        self._cache(document_id, text)
         return text
 
-    def _keep(self, document_id: str, text: str | None) -> None:
+    def _cache(self, document_id: str, text: str | None) -> None:
         self._found.pop(document_id, None)
         self._missing.pop(document_id, None)
         kept = self._missing if text is None else self._found

@@ -21,7 +21,7 @@ from server.admission.redis_budgets import CONNECTIONS, RedisBuckets
 from server.admission.settings import Capacity
 from server.documents.cost.analysis import CostEstimate
 from server.documents.request import Stage
-from server.operations.request import LEAST_UNITS
+from server.operations.request import MIN_UNITS
 from server.settings import Settings
 from tests.support.fault_proxy import until
 from tests.support.served import Answer, Served
@@ -533,4 +533,4 @@ async def test_what_a_subscription_paid_to_begin_is_given_back_once(
     await until(lambda: bool(served.reports))
     (report,) = served.reports
     assert (report.cost, report.estimate) == (0.5, 1)
-    assert sum(settled) == pytest.approx(report.cost + LEAST_UNITS - report.estimate)
+    assert sum(settled) == pytest.approx(report.cost + MIN_UNITS - report.estimate)

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from server.documents.persisted import redis as redis_texts
-from server.documents.persisted.automatic import LONGEST_KEPT, AutomaticDocuments
+from server.documents.persisted.automatic import MAX_TEXT_BYTES, AutomaticDocuments
 from server.documents.persisted.manifest import sha256_of
 from server.documents.persisted.redis import PAUSE_SECONDS, RedisTexts
 from server.documents.settings import DocumentSettings
@@ -128,7 +128,7 @@ async def test_the_texts_used_last_are_kept() -> None:
 
 async def test_a_text_that_is_too_long_is_not_kept() -> None:
     store = AutomaticDocuments()
-    longest, longer = "x" * LONGEST_KEPT, "x" * (LONGEST_KEPT + 1)
+    longest, longer = "x" * MAX_TEXT_BYTES, "x" * (MAX_TEXT_BYTES + 1)
     for text in (longest, longer):
         await store.add(sha256_of(text), text)
 

@@ -25,7 +25,7 @@ from server.operations.outcome import MAX_ANSWER_CHARACTERS, is_too_large
 from server.operations.request import (
     ANSWER_BYTES_PER_UNIT,
     FREE_EVENT_BYTES,
-    LEAST_UNITS,
+    MIN_UNITS,
     VALUES_PER_UNIT,
     Request,
     Transport,
@@ -222,7 +222,7 @@ async def test_each_execution_of_an_event_is_paid_for_once_by_those_who_share_it
 
     charged = sum([(await prepared(served, wide(names))).charged for names in texts])
     # Each subscription costs the least that any operation does, and that pays for its first event.
-    assert charged + sum(settled) == pytest.approx((len(texts) + 11 * executions) * LEAST_UNITS)
+    assert charged + sum(settled) == pytest.approx((len(texts) + 11 * executions) * MIN_UNITS)
 
 
 async def test_a_subscription_keeps_the_variables_that_it_declares_and_no_extensions(served: Served) -> None:
