@@ -71,7 +71,7 @@ def test_check_holds_documents_to_the_cost_that_an_operation_may_have(tmp_path: 
     refused_in_a_line(run_here("documents", "check", path, GATEWAY_MAX_COST="x"), 2, "GATEWAY_MAX_COST must be")
 
     limits = {"GATEWAY_DOCUMENT_LIMITS": "values=1"}
-    refused_in_a_line(run_here("documents", "check", path, **limits), 1, "ten: The answer may hold")
+    refused_in_a_line(run_here("documents", "check", path, **limits), 1, "ten: The response may have")
 
     assert allowed.returncode == 0
     units = float(allowed.stdout.split("  ")[2].removesuffix(" read units\n"))
