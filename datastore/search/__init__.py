@@ -66,34 +66,35 @@ class SearchHit(Struct, frozen=True):
 class Audience(Struct, frozen=True):
     """The viewer of a search. It only narrows the candidates; the caller still checks each post's visibility.
 
-    Posts that are known to be hidden from the caller are left out: of others the private ones, and those for followers
-    unless their author is in `followees`, the users whom the caller follows. Where `followees` is None they are not
-    known, and posts for followers are candidates. A caller who is not signed in (None) follows nobody.
+    Other users' private posts are excluded, and their posts for followers unless the author is in `followees`.
     """
 
+    #: None for a caller who is not signed in, and follows no user.
     user_id: str | None
+    #: The users whom the caller follows. None if they are unknown: posts for followers are then candidates.
     followees: frozenset[str] | None = frozenset()
 
 
 class Status(Struct, frozen=True):
-    """The state of the index. `source` is the ARN of the stream it follows, `built_at` when its last build ended.
+    """The state of the index."""
 
-    `building` is the id of a rebuild that has begun and not ended.
-    """
-
+    #: The number of entries by kind.
     entries: dict[Kind, int]
+    #: The ARN of the stream that the index follows.
     source: str | None = None
+    #: The end of the last rebuild.
     built_at: datetime | None = None
+    #: The id of an unfinished rebuild.
     building: str | None = None
 
 
 class SearchIndex(Protocol):
     """An index that any number of processes share. Each method raises `Unavailable` while the index cannot be used.
 
-    A rebuild fills a second index and then swaps the two. `begin` creates it. From then on `write` applies to both
-    indexes. `fill` adds scanned entries to the new index unless it has a newer version. `finish` replaces the first
-    index with it. The caller scans the table after `begin` with consistent reads, so the scan finds all changes that
-    `write` applied to the first index alone.
+    A rebuild fills a second index and then swaps the two. `begin_rebuild` creates it. From then on `write` applies to
+    both indexes. `fill` adds scanned entries to the new index unless it has a newer version. `finish_rebuild` replaces
+    the first index with it. The caller scans the table after `begin_rebuild` with consistent reads, so the scan finds
+    all changes that `write` applied to the first index alone.
     """
 
     async def write(self, kind: Kind, entries: Sequence[SearchEntry]) -> None:
@@ -102,15 +103,15 @@ class SearchIndex(Protocol):
     async def search(
         self, kind: Kind, query: Query, limit: int, after: Position | None = None, audience: Audience | None = None
     ) -> list[SearchHit]:
-        """Return up to `limit` results after `after`, the most relevant first. Without an audience none is hidden."""
+        """Return up to `limit` results after `after`, the most relevant first. Without an audience none is excluded."""
 
-    async def begin(self) -> str:
+    async def begin_rebuild(self) -> str:
         """Begin a rebuild and abandon any unfinished one. Return its id."""
 
     async def fill(self, build: str, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         """Add scanned entries to the index that is being built. Raises `BuildReplaced`."""
 
-    async def finish(self, build: str, source: str, now: datetime) -> None:
+    async def finish_rebuild(self, build: str, source: str, now: datetime) -> None:
         """Replace the current index with the built one. Raises `BuildReplaced`."""
 
     async def status(self) -> Status:
@@ -124,14 +125,14 @@ class BuildReplaced(Exception):
     """Another rebuild has begun and replaced the index that this one was filling."""
 
     def __init__(self) -> None:
-        super().__init__("Another rebuild of the search index began meanwhile: this one has stopped.")
+        super().__init__("Another rebuild of the search index has begun: this one has stopped.")
 
 
 class NoIndex:
     """The index of an installation on AWS without GATEWAY_SEARCH_URL: every call raises `Unavailable`."""
 
     def _refusal(self) -> Unavailable:
-        return Unavailable("Search is not set up here: the operator sets GATEWAY_SEARCH_URL.")
+        return Unavailable("Search is not configured: the operator sets GATEWAY_SEARCH_URL.")
 
     async def write(self, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         raise self._refusal()
@@ -141,13 +142,13 @@ class NoIndex:
     ) -> list[SearchHit]:
         raise self._refusal()
 
-    async def begin(self) -> str:
+    async def begin_rebuild(self) -> str:
         raise self._refusal()
 
     async def fill(self, build: str, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         raise self._refusal()
 
-    async def finish(self, build: str, source: str, now: datetime) -> None:
+    async def finish_rebuild(self, build: str, source: str, now: datetime) -> None:
         raise self._refusal()
 
     async def status(self) -> Status:

@@ -1,4 +1,4 @@
-"""The choice of a gateway's search index: OpenSearch at a URL, or a file beside the local data."""
+"""The factory of the search index: OpenSearch at a URL, or a file beside the local data."""
 
 import os
 import tempfile
@@ -15,7 +15,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 def check_search_url(url: str) -> None:
-    """Raise `ValueError` for a URL that cannot be a search host's. The message contains no password."""
+    """Raise `ValueError` for a URL that cannot be that of a search host. The message contains no password."""
     try:
         parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)
@@ -29,7 +29,7 @@ def check_search_url(url: str) -> None:
 
 
 def search_index(store: StoreOptions, url: str | None) -> SearchIndex:
-    """Return the index. Without a URL, tables on AWS have none: several hosts cannot share a file."""
+    """Return the index. Without a URL, tables on AWS have no index: several hosts cannot share a file."""
     if url is not None:
         from datastore.search.opensearch_index import OpenSearchIndex  # imported only if it is used
 
@@ -46,6 +46,6 @@ def search_index(store: StoreOptions, url: str | None) -> SearchIndex:
 
 def _in_memory(data_dir: Path) -> Path:
     """Return a folder in memory that processes with the same data directory share."""
-    whose = f"{os.getuid() if hasattr(os, 'getuid') else ''} {data_dir.resolve()}"
+    owner = f"{os.getuid() if hasattr(os, 'getuid') else ''} {data_dir.resolve()}"
     root = SHARED_MEMORY if SHARED_MEMORY.is_dir() else Path(tempfile.gettempdir())
-    return root / f"gateway-search-{sha256(whose.encode()).hexdigest()[:16]}"
+    return root / f"gateway-search-{sha256(owner.encode()).hexdigest()[:16]}"

@@ -5,7 +5,7 @@ from unicodedata import category, combining, normalize
 
 from datastore.model.text_characters import BLANK
 
-LONGEST_WORD = 64  # characters; longer words are cut
+MAX_WORD_LENGTH = 64  # characters; longer words are truncated
 # Letters with strokes, which have no decomposition. Users without such keys type the plain letters.
 _STROKES = str.maketrans({"ø": "o", "ł": "l", "đ": "d", "ħ": "h", "ŧ": "t", "ı": "i", "æ": "ae", "œ": "oe", "ð": "d"})
 # Canonical combining classes of marks that distinguish letters, in Japanese and Indic scripts.
@@ -24,7 +24,7 @@ def folded(text: str) -> str:
     if text.isascii():
         return text.lower()
     plain = normalize("NFKD", normalize("NFKD", BLANK.sub("", text)).casefold())
-    kept = "".join(sign for sign in plain if combining(sign) in _KEPT_MARKS)
+    kept = "".join(character for character in plain if combining(character) in _KEPT_MARKS)
     return normalize("NFC", kept.translate(_STROKES))
 
 
@@ -40,11 +40,11 @@ def words(text: str) -> list[str]:
             if run and number % 2:
                 found += [*_pairs(run), run[-1]]
             elif run:
-                found.append(run[:LONGEST_WORD])
+                found.append(run[:MAX_WORD_LENGTH])
     return found
 
 
-def asked_words(text: str) -> list[str]:
+def query_words(text: str) -> list[str]:
     """Return the words of a query's text: a subset of the `words` of any text that contains it."""
     found: list[str] = []
     for word in _split(text):
@@ -52,17 +52,17 @@ def asked_words(text: str) -> list[str]:
             if run and number % 2:
                 found += _pairs(run) or [run]
             elif run:
-                found.append(run[:LONGEST_WORD])
+                found.append(run[:MAX_WORD_LENGTH])
     return found
 
 
 def tag(name: str) -> str:
     """Return the folded tag; empty for a name without letters and digits."""
-    return "".join(_split(name))[:LONGEST_WORD]
+    return "".join(_split(name))[:MAX_WORD_LENGTH]
 
 
 def _pairs(run: str) -> list[str]:
-    return [run[at : at + 2] for at in range(len(run) - 1)]
+    return [run[start : start + 2] for start in range(len(run) - 1)]
 
 
 def _split(text: str) -> list[str]:
@@ -71,9 +71,9 @@ def _split(text: str) -> list[str]:
     if plain.isascii():
         runs = _ASCII_WORD.findall(plain)
     else:
-        runs = "".join(sign if _in_word(sign) else " " for sign in plain).split(" ")
+        runs = "".join(character if _in_word(character) else " " for character in plain).split(" ")
     return [run for run in runs if any(map(str.isalnum, run))]
 
 
-def _in_word(sign: str) -> bool:
-    return sign == "_" or sign.isalnum() or category(sign)[0] == "M"
+def _in_word(character: str) -> bool:
+    return character == "_" or character.isalnum() or category(character)[0] == "M"

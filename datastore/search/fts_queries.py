@@ -24,7 +24,7 @@ def tiers(query: Query) -> Iterator[tuple[int, str]]:
 
 
 def _term(term: Term) -> str:
-    # A term consists of letters, digits, marks and underscores: within quotation marks nothing of it is an operator.
+    # A term consists of letters, digits, marks and underscores: within quotation marks it has no operators.
     return f'{"tags" if term.tag else "words"} : "{term.text}"'
 
 

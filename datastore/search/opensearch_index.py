@@ -27,11 +27,11 @@ from datastore.search.queries import Query
 T = TypeVar("T")
 
 SEARCH_SECONDS, WRITE_SECONDS = 2.0, 20.0
-AT_ONCE = 16
-PIECE = 200  # entries in one request: at most four megabytes
-REFUSAL = "Search is not available at the moment; try again."
+MAX_CONCURRENCY = 16
+CHUNK_SIZE = 200  # entries in one request: at most four megabytes
+UNAVAILABLE = "Search is not available at the moment; try again."
 MISSING = 404
-TOO_MANY = 429
+TOO_MANY_REQUESTS = 429
 
 logger = logging.getLogger(__name__)
 
@@ -39,39 +39,39 @@ logger = logging.getLogger(__name__)
 class OpenSearchIndex:
     """The index at a URL, which may hold a user and a password. `prefix` is that of the tables.
 
-    At most 16 requests are under way at a time. While the host is away a circuit breaker refuses calls at once.
+    At most 16 requests run at a time. While the host does not respond a circuit breaker refuses calls at once.
     """
 
     def __init__(self, url: str, prefix: str, *, terms: BreakerConfig = BreakerConfig(failures=3)) -> None:  # noqa: B008 - frozen
         self._url = url
         self._base = f"gateway-{prefix}search".lower()
         self._building = f"{self._base}-building"
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._slots = asyncio.Semaphore(MAX_CONCURRENCY)
         self._breaker = CircuitBreaker(self._probe, terms)
         self._has_client = False
 
     @property
-    def is_away(self) -> bool:
+    def is_unavailable(self) -> bool:
         """Whether the circuit breaker is open."""
         return self._breaker.tripped
 
     async def write(self, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         # The changes are already in the table, so a rebuild that begins after this check scans them.
-        building = await self._ask(lambda client: client.indices.exists_alias(name=self._building))
+        building = await self._call(lambda client: client.indices.exists_alias(name=self._building))
         aliases = [self._base, self._building] if building else [self._base]
-        for at in range(0, len(entries), PIECE):
-            piece = entries[at : at + PIECE]
-            if self._base in await self._upsert(kind, piece, aliases):
+        for start in range(0, len(entries), CHUNK_SIZE):
+            chunk = entries[start : start + CHUNK_SIZE]
+            if self._base in await self._upsert(kind, chunk, aliases):
                 await self._create_first()
-                if await self._upsert(kind, piece, [self._base]):
-                    raise Unavailable(REFUSAL)
+                if await self._upsert(kind, chunk, [self._base]):
+                    raise Unavailable(UNAVAILABLE)
 
     async def search(
         self, kind: Kind, query: Query, limit: int, after: Position | None = None, audience: Audience | None = None
     ) -> list[SearchHit]:
         body = search_body(kind, query, limit, after, audience)
         try:
-            answer = await self._ask(
+            response = await self._call(
                 lambda client: client.search(
                     index=self._base, body=body, params={"allow_partial_search_results": "false"}
                 ),
@@ -79,33 +79,33 @@ class OpenSearchIndex:
             )
         except NotFoundError:
             return []  # no index exists before the first write
-        return [_hit(one) for one in answer["hits"]["hits"]]
+        return [_hit(hit) for hit in response["hits"]["hits"]]
 
-    async def begin(self) -> str:
+    async def begin_rebuild(self) -> str:
         build = uuid4().hex
         for index in await self._indices_of(self._building):
-            await self._ask(lambda client, index=index: client.indices.delete(index=index))  # type: ignore[misc]
+            await self._call(lambda client, index=index: client.indices.delete(index=index))  # type: ignore[misc]
         await self._create(build, {self._building: {}, self._filling(build): {}})
         return build
 
     async def fill(self, build: str, kind: Kind, entries: Sequence[SearchEntry]) -> None:
-        for at in range(0, len(entries), PIECE):
-            if await self._upsert(kind, entries[at : at + PIECE], [self._filling(build)]):
+        for start in range(0, len(entries), CHUNK_SIZE):
+            if await self._upsert(kind, entries[start : start + CHUNK_SIZE], [self._filling(build)]):
                 raise BuildReplaced
 
-    async def finish(self, build: str, source: str, now: datetime) -> None:
+    async def finish_rebuild(self, build: str, source: str, now: datetime) -> None:
         index = self._index(build)
         if await self._indices_of(self._building) != [index]:
             raise BuildReplaced
         meta = {"_meta": {"source": source, "built_at": iso(now)}}
-        await self._ask(lambda client: client.indices.put_mapping(index=index, body=meta))
-        await self._ask(lambda client: client.indices.refresh(index=index))
+        await self._call(lambda client: client.indices.put_mapping(index=index, body=meta))
+        await self._call(lambda client: client.indices.refresh(index=index))
         actions: list[dict[str, Any]] = [
             {"remove_index": {"index": old}} for old in await self._indices_of(self._base) if old != index
         ]
         actions += [{"remove": {"index": index, "alias": alias}} for alias in (self._building, self._filling(build))]
         actions.append({"add": {"index": index, "alias": self._base}})
-        await self._ask(lambda client: client.indices.update_aliases(body={"actions": actions}))
+        await self._call(lambda client: client.indices.update_aliases(body={"actions": actions}))
 
     async def status(self) -> Status:
         indices = await self._indices_of(self._base)
@@ -113,7 +113,7 @@ class OpenSearchIndex:
         build = building[0].removeprefix(f"{self._base}-") if building else None
         if not indices:
             return Status(dict.fromkeys(Kind, 0), building=build)
-        mapping = await self._ask(lambda client: client.indices.get_mapping(index=indices[0]))
+        mapping = await self._call(lambda client: client.indices.get_mapping(index=indices[0]))
         meta = mapping[indices[0]]["mappings"].get("_meta", {})
         entries = {kind: await self._count(indices[0], kind) for kind in Kind}
         built_at = meta.get("built_at")
@@ -121,7 +121,7 @@ class OpenSearchIndex:
 
     async def refresh(self) -> None:
         """Make written entries searchable at once instead of within a second."""
-        await self._ask(lambda client: client.indices.refresh(index=self._base))
+        await self._call(lambda client: client.indices.refresh(index=self._base))
 
     async def aclose(self) -> None:
         self._breaker.stop()
@@ -136,7 +136,7 @@ class OpenSearchIndex:
         logging.getLogger("opensearch").setLevel(logging.CRITICAL)
         self._has_client = True
         return opensearchpy.AsyncOpenSearch(
-            hosts=[self._url], timeout=WRITE_SECONDS, max_retries=0, maxsize=AT_ONCE, http_compress=False
+            hosts=[self._url], timeout=WRITE_SECONDS, max_retries=0, maxsize=MAX_CONCURRENCY, http_compress=False
         )
 
     async def _probe(self, seconds: float) -> bool:
@@ -148,31 +148,31 @@ class OpenSearchIndex:
             return True
         return True
 
-    async def _ask(
+    async def _call(
         self,
-        ask: Callable[[opensearchpy.AsyncOpenSearch], Awaitable[T]],
+        send: Callable[[opensearchpy.AsyncOpenSearch], Awaitable[T]],
         seconds: float = WRITE_SECONDS,
     ) -> T:
-        """Return the answer. Raises `NotFoundError`, `Unavailable`, `Throttled` or `Internal`."""
+        """Send a request and return the response. Raises `NotFoundError`, `Unavailable`, `Throttled` or `Internal`."""
         loop = asyncio.get_running_loop()
         if self._breaker.tripped and not await self._breaker.wait(loop.time() + seconds):
-            raise Unavailable(REFUSAL)
+            raise Unavailable(UNAVAILABLE)
         sent = loop.time()
         try:
             async with asyncio.timeout(seconds), self._slots:
                 sent = loop.time()
-                answer = await ask(self._client)
+                response = await send(self._client)
         except (ConnectionTimeout, TimeoutError) as problem:
             self._breaker.record_failure(sent, timed_out=True)
-            raise Unavailable(REFUSAL) from problem
+            raise Unavailable(UNAVAILABLE) from problem
         except ConnectionError as problem:
             self._breaker.record_failure(sent)
-            raise Unavailable(REFUSAL) from problem
+            raise Unavailable(UNAVAILABLE) from problem
         except TransportError as problem:
             self._breaker.record_answer()
             raise _refusal(problem) from problem
         self._breaker.record_answer()
-        return answer
+        return response
 
     async def _upsert(self, kind: Kind, entries: Sequence[SearchEntry], aliases: Sequence[str]) -> set[str]:
         """Write entries through aliases. Return the aliases that name no index.
@@ -186,11 +186,11 @@ class OpenSearchIndex:
                     {"update": {"_index": alias, "_id": _id(kind, entry.id), "retry_on_conflict": 5}},
                     UPSERT | {"script": UPSERT["script"] | {"params": {"entry": _document(kind, entry)}}},
                 ]
-        answer = await self._ask(lambda client: client.bulk(body=body, params={"require_alias": "true"}))
+        response = await self._call(lambda client: client.bulk(body=body, params={"require_alias": "true"}))
         missing: set[str] = set()
-        if answer["errors"]:
-            for number, one in enumerate(answer["items"]):
-                result = one["update"]
+        if response["errors"]:
+            for number, outcome in enumerate(response["items"]):
+                result = outcome["update"]
                 if "error" in result:
                     alias = aliases[number % len(aliases)]
                     _check_item(result, optional=alias == self._building)
@@ -207,11 +207,11 @@ class OpenSearchIndex:
 
     async def _create(self, name: str, aliases: dict[str, Any]) -> None:
         body = {"settings": SETTINGS, "mappings": MAPPING, "aliases": aliases}
-        await self._ask(lambda client: client.indices.create(index=self._index(name), body=body))
+        await self._call(lambda client: client.indices.create(index=self._index(name), body=body))
 
     async def _indices_of(self, alias: str) -> list[str]:
         try:
-            found: Iterable[str] = await self._ask(lambda client: client.indices.get_alias(name=alias))
+            found: Iterable[str] = await self._call(lambda client: client.indices.get_alias(name=alias))
         except NotFoundError:
             return []
         return sorted(found)
@@ -219,8 +219,8 @@ class OpenSearchIndex:
     async def _count(self, index: str, kind: Kind) -> int:
         only = [{"term": {"kind": kind.value}}, {"term": {"removed": False}}]
         body = {"query": {"bool": {"filter": only}}}
-        answer = await self._ask(lambda client: client.count(index=index, body=body))
-        return int(answer["count"])
+        response = await self._call(lambda client: client.count(index=index, body=body))
+        return int(response["count"])
 
     def _index(self, build: str) -> str:
         return f"{self._base}-{build}"
@@ -233,12 +233,12 @@ def _refusal(problem: TransportError) -> Exception:
     status = problem.status_code
     if status == MISSING:
         return problem
-    logger.warning("The search host refuses a request: %s %s", status, problem.error)
-    if status == TOO_MANY:
-        return Throttled("Search has too much to do at the moment; try again.")
+    logger.warning("The search host refused a request: %s %s", status, problem.error)
+    if status == TOO_MANY_REQUESTS:
+        return Throttled("Search is overloaded at the moment; try again.")
     # The operator has to correct the password or its permissions. Until then search is unavailable.
     if status in (401, 403) or (isinstance(status, int) and status >= 500):
-        return Unavailable(REFUSAL)
+        return Unavailable(UNAVAILABLE)
     return Internal("The search host refused a request.")
 
 
@@ -250,11 +250,11 @@ def _check_item(result: dict[str, Any], *, optional: bool) -> None:
     status = result["status"]
     if status == MISSING or (optional and status == 400):
         return
-    logger.warning("The search host refuses an entry: %s %s", status, result["error"].get("type"))
-    if status == TOO_MANY:
-        raise Throttled("Search has too much to do at the moment; try again.")
+    logger.warning("The search host refused an entry: %s %s", status, result["error"].get("type"))
+    if status == TOO_MANY_REQUESTS:
+        raise Throttled("Search is overloaded at the moment; try again.")
     if status == 409 or status >= 500:
-        raise Unavailable(REFUSAL)
+        raise Unavailable(UNAVAILABLE)
     raise Internal("The search host refused an entry.")
 
 

@@ -40,16 +40,16 @@ def search_body(
 ) -> dict[str, Any]:
     """Return the body of a search: the terms are a filter, and the score is the tier of `fts_queries.tiers`."""
     *others, last = query.terms
-    needed = [_whole(term) for term in others]
-    needed.append({"bool": {"should": [_whole(last), _beginning(last)], "minimum_should_match": 1}})
-    filters = [{"term": {"kind": kind.value}}, {"term": {"removed": False}}, *needed]
-    better = [_scored(_whole(last))]
+    required = [_whole(term) for term in others]
+    required.append({"bool": {"should": [_whole(last), _prefix(last)], "minimum_should_match": 1}})
+    filters = [{"term": {"kind": kind.value}}, {"term": {"removed": False}}, *required]
+    boosts = [_scored(_whole(last))]
     if query.phrase:
-        better.append(_scored({"match_phrase": {"words": " ".join(query.phrase)}}))
+        boosts.append(_scored({"match_phrase": {"words": " ".join(query.phrase)}}))
     body: dict[str, Any] = {
         "size": limit,
         "query": {
-            "bool": {"filter": filters, "should": better, "minimum_should_match": 0, "must_not": _hidden(audience)}
+            "bool": {"filter": filters, "should": boosts, "minimum_should_match": 0, "must_not": _hidden(audience)}
         },
         "sort": [{"_score": "desc"}, {"order": "desc"}, {"id": "asc"}],
         "_source": ["author", "visibility"],
@@ -66,7 +66,7 @@ def _whole(term: Term) -> dict[str, Any]:
     return {"term": {_field(term): {"value": term.text}}}
 
 
-def _beginning(term: Term) -> dict[str, Any]:
+def _prefix(term: Term) -> dict[str, Any]:
     return {"prefix": {_field(term): {"value": term.text}}}
 
 
@@ -75,18 +75,18 @@ def _scored(query: dict[str, Any]) -> dict[str, Any]:
 
 
 def _hidden(audience: Audience | None) -> list[dict[str, Any]]:
-    """Return a query for the posts that are known to be hidden from the caller."""
+    """Return a query for the posts that the viewer cannot see, as far as this is known."""
     if audience is None:
         return []
     if audience.user_id is None:
         return [{"terms": {"visibility": ["private", "followers"]}}]
-    hidden = [_unless_by([audience.user_id], "private")]
+    hidden = [_of_others([audience.user_id], "private")]
     if audience.followees is not None:
         # OpenSearch takes up to 65,536 terms (index.max_terms_count).
-        hidden.append(_unless_by([audience.user_id, *sorted(audience.followees)], "followers"))
+        hidden.append(_of_others([audience.user_id, *sorted(audience.followees)], "followers"))
     return hidden
 
 
-def _unless_by(authors: Sequence[str], visibility: str) -> dict[str, Any]:
+def _of_others(authors: Sequence[str], visibility: str) -> dict[str, Any]:
     others = {"bool": {"must_not": [{"terms": {"author": authors}}]}}
     return {"bool": {"filter": [{"term": {"visibility": {"value": visibility}}}, others]}}

@@ -5,12 +5,12 @@ from msgspec import Struct
 from datastore.errors import BadUserInput
 from datastore.search import folding
 
-LONGEST_QUERY = 200  # characters
-MOST_TERMS = 10
+MAX_QUERY_LENGTH = 200  # characters
+MAX_TERMS = 10
 
 
 class Term(Struct, frozen=True):
-    """A word, or with `tag` the name of a tag: letters, digits, marks and underscores alone."""
+    """A word, or with `tag` the name of a tag: only letters, digits, marks and underscores."""
 
     text: str
     tag: bool = False
@@ -33,20 +33,20 @@ def query_of(text: str, *, tags: bool) -> Query:
 
     Raises `BadUserInput` for a text without a word, of more than 200 characters, or of more than 10 words.
     """
-    if len(text) > LONGEST_QUERY:
-        raise BadUserInput(f"`query` may have at most {LONGEST_QUERY} characters, not {len(text)}.", field="query")
+    if len(text) > MAX_QUERY_LENGTH:
+        raise BadUserInput(f"`query` may have at most {MAX_QUERY_LENGTH} characters, not {len(text)}.", field="query")
     terms: list[Term] = []
     for part in text.split():
         terms += _terms(part, tags)
     if not terms:
         raise BadUserInput("`query` must have at least one letter or digit.", field="query")
-    if len(terms) > MOST_TERMS:
-        raise BadUserInput(f"`query` may have at most {MOST_TERMS} words, not {len(terms)}.", field="query")
+    if len(terms) > MAX_TERMS:
+        raise BadUserInput(f"`query` may have at most {MAX_TERMS} words, not {len(terms)}.", field="query")
     return Query(tuple(dict.fromkeys(terms)) if any(term.tag for term in terms) else tuple(terms))
 
 
 def _terms(part: str, tags: bool) -> list[Term]:
     if not (tags and part.startswith("#")):
-        return [Term(word) for word in folding.asked_words(part)]
+        return [Term(word) for word in folding.query_words(part)]
     name = folding.tag(part)
     return [Term(name, tag=True)] if name else []

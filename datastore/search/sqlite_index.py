@@ -66,13 +66,13 @@ class SqliteIndex:
     ) -> list[SearchHit]:
         return await self._run(self._readers, partial(self._search, kind, query, limit, after, audience))
 
-    async def begin(self) -> str:
+    async def begin_rebuild(self) -> str:
         return await self._run(self._writer, self._begin)
 
     async def fill(self, build: str, kind: Kind, entries: Sequence[SearchEntry]) -> None:
         await self._run(self._writer, partial(self._write, kind, entries, build))
 
-    async def finish(self, build: str, source: str, now: datetime) -> None:
+    async def finish_rebuild(self, build: str, source: str, now: datetime) -> None:
         await self._run(self._writer, partial(self._finish, build, source, now))
 
     async def status(self) -> Status:
@@ -82,10 +82,10 @@ class SqliteIndex:
         await asyncio.to_thread(self._close)
 
     def discard(self) -> None:
-        """Have the file deleted when the index is closed."""
+        """Delete the file when the index is closed."""
         self._temporary = True
 
-    # In threads
+    # In worker threads
 
     async def _run(self, threads: ThreadPoolExecutor, work: Callable[[sqlite3.Connection], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(threads, self._with_connection, work)
@@ -94,18 +94,18 @@ class SqliteIndex:
         try:
             return work(self._connection())
         except sqlite3.Error as problem:
-            logger.warning("The search index %s cannot be used: %s", self.path, problem)
+            logger.warning("The search index %s is not available: %s", self.path, problem)
             self._forget_connection()
             raise Unavailable("Search is not available at the moment; try again.") from problem
         except OSError as problem:
-            logger.warning("The search index %s cannot be used: %s", self.path, problem)
+            logger.warning("The search index %s is not available: %s", self.path, problem)
             raise Unavailable("Search is not available at the moment; try again.") from problem
 
     def _connection(self) -> sqlite3.Connection:
         connection: sqlite3.Connection | None = getattr(self._local, "connection", None)
         if connection is None:
             with self._opening:
-                connection = self._opened()
+                connection = self._open()
                 self._connections.append(connection)
             self._local.connection = connection
         return connection
@@ -118,19 +118,19 @@ class SqliteIndex:
             self._connections.remove(connection)
             connection.close()
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         make_private(self.path.parent)
         _check_owner(self.path.parent)
         try:
-            return self._prepared()
+            return self._prepare()
         except sqlite3.OperationalError:
             raise  # the file is busy, or the disk is full
         except sqlite3.DatabaseError as problem:
             logger.error("The search index %s is damaged (%s); replacing it with an empty one.", self.path, problem)
             self._delete_files()
-            return self._prepared()
+            return self._prepare()
 
-    def _prepared(self) -> sqlite3.Connection:
+    def _prepare(self) -> sqlite3.Connection:
         # For a new file only: closing a file that this process's SQLite has open would drop SQLite's locks.
         # https://www.sqlite.org/howtocorrupt.html#_posix_advisory_locks_canceled_by_a_separate_thread_doing_close_
         with suppress(FileExistsError):
@@ -186,7 +186,7 @@ class SqliteIndex:
         try:
             with _snapshot(connection):
                 table = f"{kind}_{_state(connection)['current']}"
-                return _found(connection, table, query, limit, after, audience)
+                return _search_tiers(connection, table, query, limit, after, audience)
         finally:
             connection.set_progress_handler(None, 0)
 
@@ -249,7 +249,7 @@ def _make_tables(connection: sqlite3.Connection) -> None:
     if found == SCHEMA_VERSION:
         return
     if found:
-        raise sqlite3.DatabaseError(f"it was made by another version of the gateway ({found})")
+        raise sqlite3.DatabaseError(f"another version of the gateway created it ({found})")
     connection.execute("CREATE TABLE state (name TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID")
     _make_index(connection, 1)
     _save(connection, current="1", last="1")
@@ -309,7 +309,7 @@ def _put(connection: sqlite3.Connection, table: str, entry: SearchEntry) -> None
         connection.execute(f"DELETE FROM {table} WHERE place = ?", found[:1])
         if found[0] >= 0:
             connection.execute(f"DELETE FROM {table}_words WHERE rowid = ?", found[:1])
-    place = _free_place(connection, table, entry)
+    place = _free_row_id(connection, table, entry)
     connection.execute(
         f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?)", (place, entry.id, entry.version, entry.author, entry.visibility)
     )
@@ -319,7 +319,7 @@ def _put(connection: sqlite3.Connection, table: str, entry: SearchEntry) -> None
         )
 
 
-def _free_place(connection: sqlite3.Connection, table: str, entry: SearchEntry) -> int:
+def _free_row_id(connection: sqlite3.Connection, table: str, entry: SearchEntry) -> int:
     """Return the row id: the entry's order or the next free one; for a removed entry one below all others."""
     if entry.removed:
         lowest: int | None = connection.execute(f"SELECT min(place) FROM {table}").fetchone()[0]
@@ -330,7 +330,7 @@ def _free_place(connection: sqlite3.Connection, table: str, entry: SearchEntry) 
     return place
 
 
-def _found(
+def _search_tiers(
     connection: sqlite3.Connection,
     table: str,
     query: Query,
@@ -354,27 +354,26 @@ def _found(
 def _statement(
     table: str, expression: str, below: int | None, audience: Audience | None
 ) -> tuple[str, tuple[str | int, ...]]:
-    clauses, values = [f"{table}_words MATCH ?"], [expression]
-    given: list[str | int] = list(values)
+    clauses, parameters = [f"{table}_words MATCH ?"], list[str | int]([expression])
     if below is not None:
         clauses.append("words.rowid < ?")
-        given.append(below)
+        parameters.append(below)
     if audience is not None and audience.user_id is None:
         clauses.append("entries.visibility NOT IN ('private', 'followers')")
     elif audience is not None:
         clauses.append("(entries.visibility <> 'private' OR entries.author = ?)")
-        given.append(audience.user_id or "")
+        parameters.append(audience.user_id or "")
         if audience.followees is not None:
             # Pass the list as one JSON value: SQLite limits the number of parameters.
             listed = "SELECT value FROM json_each(?)"
             clauses.append(f"(entries.visibility <> 'followers' OR entries.author IN ({listed}))")
-            given.append(orjson.dumps([audience.user_id, *audience.followees]).decode())
+            parameters.append(orjson.dumps([audience.user_id, *audience.followees]).decode())
     # CROSS JOIN fixes the join order: SQLite starts with the matching words, the newest first.
     return (
         f"SELECT words.rowid, entries.id, entries.author, entries.visibility FROM {table}_words AS words"
         f" CROSS JOIN {table} AS entries ON entries.place = words.rowid WHERE {' AND '.join(clauses)}"
         " ORDER BY words.rowid DESC LIMIT ?",
-        tuple(given),
+        tuple(parameters),
     )
 
 

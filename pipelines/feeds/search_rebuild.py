@@ -63,13 +63,13 @@ class SearchRebuild:
         errors.
         """
         source = await stream_of(self._wire, FEED.name, self._prefix)
-        build = await self._index.begin()
+        build = await self._index.begin_rebuild()
         progress = RebuildProgress()
         async for page in scan_entries(self._open_store):
             await self._fill(build, page)
             progress = _after(progress, page)
             self._on_progress(progress)
-        await self._index.finish(build, source, self._now())
+        await self._index.finish_rebuild(build, source, self._now())
         if progress.damaged:
             logger.warning("%d damaged items of the feed are missing from the search index.", progress.damaged)
         return progress

@@ -10,7 +10,7 @@ from datastore.feeds.users import User
 from datastore.keyspace.feeds import search as keys
 from datastore.model.access_patterns import AccessPattern
 from datastore.search import Position
-from datastore.search.queries import LONGEST_QUERY, MOST_TERMS, Query, query_of
+from datastore.search.queries import MAX_QUERY_LENGTH, MAX_TERMS, Query, query_of
 from datastore.session.pagination import Page
 from resolvers.shared.arguments import After, First
 from resolvers.shared.context import Context, Info
@@ -18,7 +18,7 @@ from resolvers.shared.paging import Connection, Edge, Listing, Paging, PlainEdge
 
 # The attributes of a result's position that its cursor contains.
 CURSOR_ATTRIBUTES = ("id", "order", "score")
-LIMITS = f"1 to {LONGEST_QUERY} characters, at most {MOST_TERMS} words"
+LIMITS = f"1 to {MAX_QUERY_LENGTH} characters, at most {MAX_TERMS} words"
 PostQuery = Annotated[
     str,
     strawberry.argument(

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from datastore.dynamodb.retry.circuit_breaker import BreakerConfig
 from datastore.errors import Internal, Throttled, Unavailable
 from datastore.search import Kind
-from datastore.search.opensearch_index import AT_ONCE, OpenSearchIndex
+from datastore.search.opensearch_index import MAX_CONCURRENCY, OpenSearchIndex
 from datastore.search.queries import query_of
 from server.settings import Settings
 from tests.support.redis_tls import certificate
@@ -129,31 +129,31 @@ async def test_a_host_that_is_away_is_asked_no_more_until_a_probe_is_answered(
         with pytest.raises(Unavailable) as refused:
             await index.search(Kind.POSTS, WORD, 1)
         assert refused.value.extensions == {"code": "UNAVAILABLE", "retryable": True}
-    assert index.is_away
+    assert index.is_unavailable
 
     await server.start()
     async with asyncio.timeout(10):
-        while index.is_away:  # noqa: ASYNC110 - the breaker has no event to await
+        while index.is_unavailable:  # noqa: ASYNC110 - the breaker has no event to await
             await asyncio.sleep(0.005)
     assert await index.search(Kind.POSTS, WORD, 1) == []
 
 
 async def test_the_number_of_concurrent_requests_is_limited(index: OpenSearchIndex, server: SearchServer) -> None:
     server.held = asyncio.Event()
-    searches = [asyncio.create_task(index.search(Kind.POSTS, WORD, 1)) for _ in range(3 * AT_ONCE)]
+    searches = [asyncio.create_task(index.search(Kind.POSTS, WORD, 1)) for _ in range(3 * MAX_CONCURRENCY)]
     async with asyncio.timeout(10):
-        while server.most_at_once < AT_ONCE:  # noqa: ASYNC110 - over the wire
+        while server.most_at_once < MAX_CONCURRENCY:  # noqa: ASYNC110 - over the wire
             await asyncio.sleep(0.005)
     server.held.set()
 
-    assert await asyncio.gather(*searches) == [[]] * (3 * AT_ONCE)
-    assert server.most_at_once == AT_ONCE
+    assert await asyncio.gather(*searches) == [[]] * (3 * MAX_CONCURRENCY)
+    assert server.most_at_once == MAX_CONCURRENCY
 
 
 async def test_a_write_does_not_recreate_a_deleted_index(index: OpenSearchIndex, server: SearchServer) -> None:
     await index.write(Kind.POSTS, [post("a", "word")])
-    build = await index.begin()
-    await index.finish(build, "stream", NOON)
+    build = await index.begin_rebuild()
+    await index.finish_rebuild(build, "stream", NOON)
     await index.write(Kind.POSTS, [gone("a", 2)])
 
     assert list(server.indices) == [f"gateway-test-search-{build}"]

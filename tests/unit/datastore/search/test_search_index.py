@@ -14,7 +14,7 @@ from datastore.feeds.search_entries import post_entry, user_entry, version_of
 from datastore.model.timestamps import iso
 from datastore.search import Audience, BuildReplaced, Kind, SearchEntry, SearchIndex
 from datastore.search.opensearch_index import OpenSearchIndex
-from datastore.search.queries import LONGEST_QUERY, Query, query_of
+from datastore.search.queries import MAX_QUERY_LENGTH, Query, query_of
 from datastore.search.sqlite_index import SqliteIndex
 from tests.support.search_index import find, gone, hits, post, put, seen
 from tests.support.search_server import search_server
@@ -189,11 +189,11 @@ def scanned(id: str, text: str) -> SearchEntry:
 
 async def test_a_rebuilt_index_takes_the_place_of_the_present_one_at_once(index: SearchIndex) -> None:
     await put(index, post("lost", "word"), post("kept", "word", 1))
-    build = await index.begin()
+    build = await index.begin_rebuild()
     await index.fill(build, Kind.POSTS, [scanned("kept", "word"), scanned("missed", "word")])
     assert await find(index, "word") == ["kept", "lost"]
 
-    await index.finish(build, "stream", NOON)
+    await index.finish_rebuild(build, "stream", NOON)
     await seen(index)
 
     assert sorted(await find(index, "word")) == ["kept", "missed"]
@@ -203,12 +203,12 @@ async def test_a_rebuilt_index_takes_the_place_of_the_present_one_at_once(index:
 
 async def test_changes_during_a_rebuild_win_over_scanned_items(index: SearchIndex) -> None:
     await put(index, post("changed", "before"), post("deleted", "before"))
-    build = await index.begin()
+    build = await index.begin_rebuild()
     await put(index, post("changed", "after", version=7), gone("deleted", 8), post("new", "after", version=9))
     await index.fill(build, Kind.POSTS, [scanned(id, "before") for id in ("changed", "deleted", "late")])
     await put(index, gone("late", 10))
     assert await find(index, "after") == ["changed", "new"]
-    await index.finish(build, "stream", NOON)
+    await index.finish_rebuild(build, "stream", NOON)
     await put(index, post("changed", "before", version=6), post("last", "after", version=11))
 
     assert sorted(await find(index, "after")) == ["changed", "last", "new"]
@@ -217,19 +217,19 @@ async def test_changes_during_a_rebuild_win_over_scanned_items(index: SearchInde
 
 async def test_a_rebuild_ends_one_that_began_before(index: SearchIndex) -> None:
     await put(index, post("a", "word"))
-    first = await index.begin()
-    second = await index.begin()
-    for refused in (index.fill(first, Kind.POSTS, [scanned("b", "word")]), index.finish(first, "stream", NOON)):
+    first = await index.begin_rebuild()
+    second = await index.begin_rebuild()
+    for refused in (index.fill(first, Kind.POSTS, [scanned("b", "word")]), index.finish_rebuild(first, "stream", NOON)):
         with pytest.raises(BuildReplaced):
             await refused
     assert (await index.status()).building == second
 
     await index.fill(second, Kind.POSTS, [scanned("c", "word")])
-    await index.finish(second, "stream", NOON)
+    await index.finish_rebuild(second, "stream", NOON)
     await seen(index)
     assert await find(index, "word") == ["c"]
     with pytest.raises(BuildReplaced):
-        await index.finish(second, "stream", NOON)
+        await index.finish_rebuild(second, "stream", NOON)
 
 
 async def test_writes_at_the_same_time_leave_the_newest(index: SearchIndex) -> None:
@@ -302,7 +302,7 @@ async def test_nothing_a_caller_writes_is_an_operator(index: SearchIndex) -> Non
     [
         ("", "at least one letter or digit"),
         (" \t# ＃ … 🙂 __", "at least one letter or digit"),
-        ("x" * (LONGEST_QUERY + 1), "at most 200 characters, not 201"),
+        ("x" * (MAX_QUERY_LENGTH + 1), "at most 200 characters, not 201"),
         (" ".join("abcdefghijk"), "at most 10 words, not 11"),
     ],
 )

@@ -337,8 +337,8 @@ async def test_an_index_is_built_once_for_a_table(database: Database, index: Fla
     await rebuild(database, index).run_if_needed()
     assert await index.found("hello") == ["p1"]  # the consumer wrote that one
 
-    build = await index.begin()
-    await index.finish(build, "arn:of:another:table", NOON)
+    build = await index.begin_rebuild()
+    await index.finish_rebuild(build, "arn:of:another:table", NOON)
     await rebuild(database, index).run_if_needed()
     assert sorted(await index.found("hello")) == ["p1", "p2"]
 
@@ -348,7 +348,7 @@ async def test_a_rebuild_that_another_replaces_stops(database: Database, index: 
 
     class Slow(SearchRebuild):
         async def _fill(self, *arguments: object) -> None:
-            await index.begin()
+            await index.begin_rebuild()
             await super()._fill(*arguments)  # type: ignore[arg-type]
 
     slow = Slow(database.client, database.prefix, lambda: store_of(database), index, now)
@@ -411,10 +411,10 @@ async def test_processes_share_the_file(index: Flaky) -> None:
     await asyncio.gather(
         *[one.write(Kind.POSTS, [SearchEntry(f"{n}", "1", n, "hello")]) for n in range(40) for one in (index, other)]
     )
-    build = await other.begin()
+    build = await other.begin_rebuild()
     await other.fill(build, Kind.POSTS, [SearchEntry("new", "", 1, "hello")])
     assert len(await index.found("hello")) == 40
-    await other.finish(build, "stream", NOON)
+    await other.finish_rebuild(build, "stream", NOON)
     assert await index.found("hello") == ["new"]
     await other.aclose()
 
@@ -422,6 +422,6 @@ async def test_processes_share_the_file(index: Flaky) -> None:
 async def test_in_aws_there_is_no_index_without_a_url(database: Database) -> None:
     index = search_index(StoreOptions("aws", region="eu-central-1"), None)
     assert isinstance(index, NoIndex)
-    for refused in (index.status(), index.begin(), index.search(Kind.POSTS, query_of("word", tags=True), 1)):
+    for refused in (index.status(), index.begin_rebuild(), index.search(Kind.POSTS, query_of("word", tags=True), 1)):
         with pytest.raises(Unavailable, match="GATEWAY_SEARCH_URL"):
             await refused
