@@ -42,10 +42,10 @@ EXACT = {
     GraphQLFloat: "{0}.__class__ is float and {0} - {0} == 0.0",
 }
 _NAMES: dict[str, Any] = {
-    "Known": SharedValue,
+    "SharedValue": SharedValue,
     "TEXTS": frozenset([str]),
     "Undefined": Undefined,
-    "Waiting": PendingField,
+    "PendingField": PendingField,
     "adopt_all": adopt_all,
     "any_holds": any_holds,
     "default": default,
@@ -191,7 +191,7 @@ def _emit_adoption(function: _Function, plan: FieldPlan) -> None:
     value, p, shared = f"v{plan.number}", f"P{plan.number}", f"s{plan.number}"
     if isinstance(plan.resolver, str):
         return
-    function.add(1, f"if {value}.__class__ is Waiting:")
+    function.add(1, f"if {value}.__class__ is PendingField:")
     if _is_shared(plan):
         function.add(2, f"if {value} is {shared}:", f"    {value}.followers.append(({p}, d, path))", "else:")
         function.add(3, f"{value}.out = d")
@@ -262,9 +262,13 @@ def _emit_shared_field(function: _Function, indent: int, plan: FieldPlan) -> Non
     function.add(
         indent + 2, f"{place} = (path, k{plan.number})", f"{value} = run.start_shared({p}, g, of, {call}, {place})"
     )
-    function.add(indent + 1, f"elif {shared}.__class__ is Known:", f"    {value} = {shared}.answers.get({p}.alike)")
+    function.add(
+        indent + 1,
+        f"elif {shared}.__class__ is SharedValue:",
+        f"    {value} = {shared}.completed.get({p}.equality_key)",
+    )
     function.add(indent + 2, f"if {value} is None:", f"    {place} = (path, k{plan.number})")
-    function.add(indent + 3, f"{value} = {shared}.answer(run, {p}, {place})")
+    function.add(indent + 3, f"{value} = {shared}.complete(run, {p}, {place})")
     function.add(indent + 1, "else:", f"    {value} = {shared}")
     function.add(indent, "except Exception as error:")
     function.add(indent + 1, f"{value} = run.handle_error(error, {p}, {place} or (path, k{plan.number}))")

@@ -20,7 +20,7 @@ _swap: Any = getattr(tasks, "_swap_current_task", None)
 class CoroutineDriver:
     """The driver of one awaitable, whose result becomes `value`.
 
-    `begin` takes the first step. If the awaitable has to wait, `ended(error)` is called at its end.
+    `first_step` starts it. If the awaitable has to wait, `on_done(error)` is called at its end.
     """
 
     __slots__ = (
@@ -43,11 +43,11 @@ class CoroutineDriver:
         self._context: Context = copy_context()
         self.value: Any = None
 
-    def ended(self, error: BaseException | None) -> None:
+    def on_done(self, error: BaseException | None) -> None:
         """Handle the end of an awaitable that had to wait; `error` is the exception that it raised."""
         raise NotImplementedError
 
-    def begin(self) -> bool:
+    def first_step(self) -> bool:
         """Take the first step. Return whether the awaitable has to wait. Raises its exception."""
         return self._context.run(self._step)
 
@@ -94,20 +94,20 @@ class CoroutineDriver:
     def _misuse(self, awaited: Any) -> None:
         self._coroutine.close()
         self._coroutine = None
-        self.ended(RuntimeError(f"A resolver awaited an object that is not awaitable: {awaited!r}"))
+        self.on_done(RuntimeError(f"A resolver awaited an object that is not awaitable: {awaited!r}"))
 
     def _wake_up(self, _: object = None) -> None:
         self._fut_waiter = None
         try:
             waits = self._step()
         except (KeyboardInterrupt, SystemExit) as error:
-            self.ended(error)
+            self.on_done(error)
             raise
         except BaseException as error:
-            self.ended(error)
+            self.on_done(error)
         else:
             if not waits:
-                self.ended(None)
+                self.on_done(None)
 
     # The interface of a task that libraries use
 

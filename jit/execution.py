@@ -55,7 +55,7 @@ class PendingField(CoroutineDriver):
         self.is_abandoned = False
         self.followers: list[Follower] | None = None
 
-    def ended(self, error: BaseException | None) -> None:
+    def on_done(self, error: BaseException | None) -> None:
         """Replace the placeholder by the completed value, or by null."""
         run, known = self.run, None
         if self.followers is not None:
@@ -99,11 +99,11 @@ class PendingField(CoroutineDriver):
         while followers:
             plan, out, around = followers.pop()
             if known is not None:
-                value = known.answers.get(plan.alike)
+                value = known.completed.get(plan.equality_key)
                 if value is None:
                     path = (around, plan.key)
                     try:
-                        value = known.answer(run, plan, path)
+                        value = known.complete(run, plan, path)
                     except BaseException as problem:
                         run.fail(problem, plan, path, 0, out)
                         continue
@@ -135,27 +135,27 @@ Follower = tuple[FieldPlan, dict[str, Any], Path | None]
 
 
 class SharedValue:
-    """A resolved value of several fields, with its completed form for each `FieldPlan.alike`."""
+    """A resolved value of several fields, with its completed form for each `FieldPlan.equality_key`."""
 
-    __slots__ = ("answers", "value")
+    __slots__ = ("completed", "value")
 
     def __init__(self, value: Any) -> None:
         self.value = value
-        self.answers: dict[object, Any] = {}
+        self.completed: dict[object, Any] = {}
 
-    def answer(self, run: "Execution", plan: FieldPlan, path: Path) -> Any:
-        """Complete the value at a path. `answers` caches results that are valid at any path."""
+    def complete(self, run: "Execution", plan: FieldPlan, path: Path) -> Any:
+        """Complete the value at a path. `completed` caches results that are valid at any path."""
         errors = len(run.errors)
         found = plan.finish(run, plan, self.value, path, complete_awaited)
-        if plan.alike is None or found.__class__ is not dict or len(run.errors) > errors:
+        if plan.equality_key is None or found.__class__ is not dict or len(run.errors) > errors:
             return found
         if not any(value.__class__ is PendingField for value in found.values()):  # it may fail, at every path
-            self.answers[plan.alike] = found
+            self.completed[plan.equality_key] = found
         return found
 
     def finish(self, run: "Execution", plan: FieldPlan, _value: Any, path: Path, _otherwise: Any) -> Any:
         """Do what `FieldPlan.finish` does."""
-        return self.answer(run, plan, path)
+        return self.complete(run, plan, path)
 
 
 class Execution:
@@ -246,7 +246,7 @@ class Execution:
             self.loop = asyncio.get_running_loop()
         waiting = PendingField(self, plan, awaitable, path, depth, finish or plan.finish)
         try:
-            if waiting.begin():
+            if waiting.first_step():
                 self.live.add(waiting)
                 return waiting
             return waiting.finish(self, plan, waiting.value, path, complete_awaited)
@@ -339,13 +339,13 @@ class Execution:
             self.loop = asyncio.get_running_loop()
         waiting = PendingField(self, plan, awaitable, path, 0, plan.finish)
         try:
-            if waiting.begin():
+            if waiting.first_step():
                 waiting.shared, waiting.shared_key, waiting.followers = shared, of, []
                 shared[of] = waiting
                 self.live.add(waiting)
                 return waiting
             known = shared[of] = SharedValue(waiting.value)
-            return known.answer(self, plan, path)
+            return known.complete(self, plan, path)
         except Exception as error:
             self.failed_at_once = error
             raise

@@ -55,7 +55,7 @@ class FieldPlan:
         "_program",
         "_unknown",
         "_variables",
-        "alike",
+        "equality_key",
         "field",
         "finish",
         "key",
@@ -90,7 +90,7 @@ class FieldPlan:
         #: The index among the fields of the selection.
         self.number = 0
         #: Equal for fields that complete an object equally at any path; None if the path, or waiting, may matter.
-        self.alike: object | None = None
+        self.equality_key: object | None = None
         self._parent = None if parent is None else ref(parent)
         self.parent_type = parent_type
         self.key = key

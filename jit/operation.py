@@ -90,9 +90,9 @@ class CompiledOperation:
         function = plan.selects[object_type] = source.selection(plans, in_order=in_order)
         if object_type is plan.innermost:
             plan.selected = function
-            if in_order and plan.depth == 0 and all(map(_is_alike_anywhere, plans)):
+            if in_order and plan.depth == 0 and all(map(_is_equal_anywhere, plans)):
                 shape = object_type, *((below.key, below.name, *below.conditions) for below in plans)
-                plan.alike = self._shapes.setdefault(shape, object())
+                plan.equality_key = self._shapes.setdefault(shape, object())
         return function
 
     def _plans(self, parent: FieldPlan | None, kind: GraphQLObjectType, fields: selections.Fields) -> list[FieldPlan]:
@@ -168,7 +168,7 @@ class CompiledOperation:
         adopt_all(run.data, part.values())
 
 
-def _is_alike_anywhere(plan: FieldPlan) -> bool:
+def _is_equal_anywhere(plan: FieldPlan) -> bool:
     """Return whether a field is completed equally, and without waiting, at any path of its object."""
     return isinstance(plan.resolver, str) or (
         isinstance(plan.resolver, AttributeResolver) and plan.leaf and not plan.depth

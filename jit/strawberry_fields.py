@@ -123,7 +123,7 @@ def _is_untouched(plan: FieldPlan, field: StrawberryField) -> bool:
 
 
 class _Arguments:
-    """Converts coerced arguments into the parameters of a field's function."""
+    """The conversion of coerced arguments into the parameters of a field's function."""
 
     def __init__(self, field: StrawberryField) -> None:
         self._field = field

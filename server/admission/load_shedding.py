@@ -13,7 +13,7 @@ RETRY_SECONDS = 1
 LAG_EVERY = 0.25
 # The waiting and running operations of a caller, as a multiple of its running ones: a client that starts a hundred
 # subscriptions at once may wait for them.
-IN_HAND = 4
+MAX_ACTIVE_RATIO = 4
 # One late turn may be a large response; two in a row mean that the loop does not keep up.
 LATE_TURNS = 2
 
@@ -61,19 +61,19 @@ class _SlotQueue:
 class _CallerSlots(_SlotQueue):
     """The slots of one caller."""
 
-    __slots__ = ("in_hand",)
+    __slots__ = ("active",)
 
     def __init__(self, each: int) -> None:
         super().__init__(each)
-        self.in_hand = 0
+        self.active = 0
 
 
 class LoadShedder:
     """A limit of `most` operations that are executed at once; as many more wait up to `queue_seconds`. 0 is unlimited.
 
-    `each` limits the operations of one caller. Its others wait as well, until it has `IN_HAND` times as many running
-    and waiting. While the event loop is late by more than `lag_seconds`, twice in a row, every operation is refused.
-    `what` names the operations in messages.
+    `per_caller` limits the operations of one caller. Its others wait as well, until it has `MAX_ACTIVE_RATIO` times as
+    many running and waiting. While the event loop is late by more than `lag_seconds`, twice in a row, every operation
+    is refused. `noun` names the operations in messages.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class LoadShedder:
                 own = self._callers[caller] = _CallerSlots(self._per_caller)
             elif not own.free:
                 return False
-            own.in_hand += 1
+            own.active += 1
             own.free -= 1
         self._slots.free -= 1
         self.running += 1
@@ -146,9 +146,9 @@ class LoadShedder:
             await self._wait_for_slot()
             return
         own = self._callers.get(caller) or self._callers.setdefault(caller, _CallerSlots(self._per_caller))
-        if own.in_hand >= self._per_caller * IN_HAND:
-            raise self._throttled(f"You have {own.in_hand:,} {self._noun} running or waiting.")
-        own.in_hand += 1
+        if own.active >= self._per_caller * MAX_ACTIVE_RATIO:
+            raise self._throttled(f"You have {own.active:,} {self._noun} running or waiting.")
+        own.active += 1
         try:
             await self._wait_for_own(own)
             try:
@@ -170,8 +170,8 @@ class LoadShedder:
             self._forget(caller, own)
 
     def _forget(self, caller: str, own: _CallerSlots) -> None:
-        own.in_hand -= 1
-        if not own.in_hand:
+        own.active -= 1
+        if not own.active:
             del self._callers[caller]
 
     async def _wait_for_own(self, own: _CallerSlots) -> None:

@@ -68,7 +68,7 @@ Conflict = tuple[str, Selected, Selected]
 
 
 class OverlapCheck:
-    """Finds conflicts in a document. `steps` counts the visited selections, at most `budget`."""
+    """A search for conflicts in a document. `steps` counts the visited selections, at most `budget`."""
 
     def __init__(self, schema: GraphQLSchema, document: DocumentNode, budget: int) -> None:
         self._schema = schema

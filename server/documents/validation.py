@@ -207,7 +207,7 @@ class _RuleContext(ValidationContext):
 
 
 class _DocumentVisitor:
-    """Visits a document once, and calls each rule at the kinds of nodes for which it has a method."""
+    """A visitor that walks a document once, and calls each rule at the kinds of nodes for which it has a method."""
 
     def __init__(self, schema: GraphQLSchema, document: DocumentNode, found: _ErrorList) -> None:
         self.schema = schema
@@ -277,7 +277,7 @@ class _DocumentVisitor:
 
 
 class _Usages(Visitor):
-    """Collects the uses of variables, without their definitions."""
+    """A collector of the uses of variables, without their definitions."""
 
     def __init__(self, types: TypeInfo) -> None:
         super().__init__()

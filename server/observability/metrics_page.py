@@ -14,7 +14,7 @@ from server.security.jwt import Identify, bearer_token
 
 
 class MetricsPage:
-    """Serves the metrics to callers with the metrics token `token`, and to admins and services."""
+    """The endpoint of metrics, for callers with the metrics token `token`, and for admins and services."""
 
     def __init__(self, registry: CollectorRegistry, identify: Identify, token: str | None = None) -> None:
         self._registry = registry

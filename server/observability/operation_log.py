@@ -53,7 +53,7 @@ class OperationLine:
 
 
 class OperationLog:
-    """Writes a line for each operation, without its text and variables, and with the role of the caller only.
+    """An observer that logs each operation, without its text and variables, and with the role of the caller only.
 
     Refused operations cost a client next to nothing, so that their lines have a rate limit: a hundred at once, then ten
     each second. The next line has the number of omitted ones as `omitted`.

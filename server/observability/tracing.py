@@ -24,7 +24,7 @@ _parents = TraceContextTextMapPropagator()
 
 
 class OperationTracing:
-    """Creates spans from reports. `prefix` is removed from the names of the store's tables."""
+    """An exporter of spans from reports. `prefix` is removed from the names of the store's tables."""
 
     def __init__(self, provider: TracerProvider, prefix: str = "") -> None:
         self._provider = provider

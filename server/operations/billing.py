@@ -35,7 +35,7 @@ _FRESHNESS = {
 
 
 class Billing:
-    """Opens the contexts of operations, charges and settles budgets, and passes reports to observers and traces."""
+    """The contexts, charges, settlements and reports of operations."""
 
     def __init__(
         self,

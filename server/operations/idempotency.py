@@ -66,7 +66,7 @@ class _Running:
 
 
 class Idempotency:
-    """Executes mutations once for each idempotency key. A mutation takes up to `deadline` seconds."""
+    """Execution of mutations once for each idempotency key. A mutation takes up to `deadline` seconds."""
 
     def __init__(
         self,

@@ -43,12 +43,12 @@ UNSLICED_VALUES = 250
 # they are counted only if the encoded response has more bytes than a response may have characters.
 UNMEASURED_VALUES = MAX_ANSWER_CHARACTERS // 2_000
 
-# A stage of the processing, and the stages within it.
+# A step of the processing, with the steps inside of it.
 Work = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
 
 
 class Runner:
-    """Runs queries and mutations within `deadline` seconds, and subscriptions until they are stopped.
+    """The executor of queries and mutations, within `deadline` seconds, and of subscriptions until they are stopped.
 
     `load` limits the operations that run at once, and `subscriptions` the running subscriptions. Without `resume_ids`
     a subscription can be resumed in this process only.
@@ -142,9 +142,14 @@ class Runner:
                 estimate = error.estimate
             outcome = failure(error, Stage.SELECTION)
         report = self.billing.start_report(Report(params, caller, transport, document, operation, estimate))
+        return await self._refuse(report, outcome, started_at)
+
+    async def _refuse(self, report: Report, outcome: Outcome, started_at: float) -> Outcome:
+        """Charge and report a request that is not executed. Return its outcome."""
         if outcome.stage is not Stage.ADMISSION and self._budgets is not None:
+            params = report.params
             outcome.allowance = await self._budgets.settle(
-                caller, preparation_units(params.query or "", size=params.size)
+                report.caller, preparation_units(params.query or "", size=params.size)
             )
         report.add(outcome)
         self.billing.finish_report(report, started_at)

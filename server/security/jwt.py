@@ -74,7 +74,7 @@ Identify = Callable[[str | None], Awaitable[Identity | None]]
 
 
 class Tokens:
-    """Verifies tokens, and caches verified ones until they expire."""
+    """The verifier of tokens, with a cache of verified ones until they expire."""
 
     def __init__(
         self,

@@ -114,7 +114,7 @@ class CostFormula:
 
 
 class CostAnalysis:
-    """Estimates the operations on a schema. `steps` counts the visited selections of all documents."""
+    """The cost analysis of operations on a schema. `steps` counts the visited selections of all documents."""
 
     def __init__(self, schema: GraphQLSchema, models: Mapping[str, CostModel] | None = None) -> None:
         self.schema = schema
@@ -151,7 +151,7 @@ class _SelectedField:
 
 
 class _CostBuilder:
-    """Builds the formulas of one document, each combination of selection sets once."""
+    """A builder of the formulas of one document, each combination of selection sets once."""
 
     def __init__(self, costs: CostAnalysis, document: DocumentNode) -> None:
         self.modelled: list[Modelled] = []
@@ -265,7 +265,7 @@ class _CostBuilder:
 
 
 class _ValueCounter(_CostBuilder):
-    """Builds the formula of the values of a response: each field of each object is one."""
+    """A builder of the formula of the values of a response: each field of each object is one."""
 
     def _object(self, kind: GraphQLObjectType, selected: list[_Selection]) -> Amount:
         amounts: list[Amount] = []

@@ -59,9 +59,9 @@ class FieldCost:
     def _is_one(self, field: GraphQLField) -> bool:
         """Whether it is one object whose reads depend on neither the arguments nor the time."""
         extent = self._extent
-        said = (extent.size, extent.partitions, extent.scanned, extent.written)
+        declared = (extent.size, extent.partitions, extent.scanned, extent.written)
         counts = self.is_connection or self._is_list or bool(self._lists) or "consistent" in field.args
-        return not counts and not any(callable(one) or isinstance(one, str) for one in said)
+        return not counts and not any(callable(one) or isinstance(one, str) for one in declared)
 
     @cached_property
     def fixed_cost(self) -> Measured:
@@ -136,8 +136,8 @@ class FieldCost:
         if not pattern.writes:
             return 0.0
         written = self._extent.written
-        said = written(arguments) if callable(written) else written
-        items = (list_length or 1) if said is None else said
+        declared = written(arguments) if callable(written) else written
+        items = (list_length or 1) if declared is None else declared
         times = (2 if "TransactWriteItems" in pattern.operations else 1) * _copies(pattern)
         # A new item is small: it grows with updates.
         is_new = "UpdateItem" not in pattern.operations or "BatchWriteItem" in pattern.operations

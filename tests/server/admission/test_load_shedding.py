@@ -14,7 +14,7 @@ from datastore.database import StoreOptions
 from datastore.errors import Throttled, Unavailable
 from datastore.keyspace.sightings import BLIP
 from datastore.model.identity import Role
-from server.admission.load_shedding import IN_HAND, LATE_TURNS, LoadShedder
+from server.admission.load_shedding import LATE_TURNS, MAX_ACTIVE_RATIO, LoadShedder
 from server.admission.quotas import KeyedQuota
 from server.settings import Settings
 from tests.support.fault_proxy import Proxy, Seen, forward, until
@@ -123,10 +123,10 @@ async def test_a_caller_has_turns_of_his_own() -> None:
         return caller
 
     def in_hand() -> int:
-        return sum(own.in_hand for own in load._callers.values())
+        return sum(own.active for own in load._callers.values())
 
-    tasks = [asyncio.create_task(work("ann")) for _ in range(2 * IN_HAND)]
-    await until(lambda: in_hand() == 2 * IN_HAND)
+    tasks = [asyncio.create_task(work("ann")) for _ in range(2 * MAX_ACTIVE_RATIO)]
+    await until(lambda: in_hand() == 2 * MAX_ACTIVE_RATIO)
     assert load.running == 2
     with pytest.raises(Throttled, match="You have 8 operations running or waiting") as refusal:
         await work("ann")
