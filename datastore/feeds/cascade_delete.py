@@ -43,8 +43,8 @@ class PostChildren:
     async def unavailable(self, post_ids: Iterable[str]) -> UnavailablePosts:
         """FEED-P4: return which of the posts are deleted, and which are not stored."""
         ids = list(dict.fromkeys(post_ids))
-        found = await asyncio.gather(*[self._store.get(keys.POST_EXISTS, keys.post(post_id)) for post_id in ids])
-        posts = dict(zip(ids, found, strict=True))
+        items = await asyncio.gather(*[self._store.get(keys.POST_EXISTS, keys.post(post_id)) for post_id in ids])
+        posts = dict(zip(ids, items, strict=True))
         deleted = {post_id for post_id, post in posts.items() if post is not None and not is_live(post)}
         return UnavailablePosts(deleted, {post_id for post_id, post in posts.items() if post is None})
 

@@ -34,8 +34,8 @@ async def complete_changes(open_store: Callable[[], Store], changes: Sequence[Ch
     if not post_ids:
         return changes
     store, ids = open_store(), sorted(post_ids)
-    found = await asyncio.gather(*[store.get(keys.POST_OF_ITEMS, keys.post(post_id)) for post_id in ids])
-    posts = {post_id: post for post_id, post in zip(ids, found, strict=True) if post is not None}
+    items = await asyncio.gather(*[store.get(keys.POST_OF_ITEMS, keys.post(post_id)) for post_id in ids])
+    posts = {post_id: post for post_id, post in zip(ids, items, strict=True) if post is not None}
     return [_complete(change, posts) if _is_incomplete(change) else change for change in changes]
 
 

@@ -97,8 +97,8 @@ class Comments:
 
     async def by_key(self, post_id: str, comment_id: str, pattern: AccessPattern = keys.COMMENT) -> Comment | None:
         """FEED-N2: return a comment, or None. The caller checks the post's visibility."""
-        found = await self._store.find(pattern, keys.comment(post_id, comment_id))
-        return found.record(comment_from) if found is not None and _is_live(found.raw) else None
+        item = await self._store.find(pattern, keys.comment(post_id, comment_id))
+        return item.record(comment_from) if item is not None and _is_live(item.raw) else None
 
     async def add(self, post: Post, comment_id: str, user_id: str, text: str, mentions: Sequence[str]) -> Comment:
         """FEED-W3: add a comment to a post that the user may see. Return the user's existing comment of this id.

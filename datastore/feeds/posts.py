@@ -132,8 +132,8 @@ class Posts:
         return await self._live_post(post.post_id, keys.POST) or replace(post, likes=0, comments=0, mentions=())
 
     async def _live_post(self, post_id: str, pattern: AccessPattern) -> Post | None:
-        found = await self._store.find(pattern, keys.post(post_id))
-        return found.record(full_post_from) if found is not None and is_live(found.raw) else None
+        item = await self._store.find(pattern, keys.post(post_id))
+        return item.record(full_post_from) if item is not None and is_live(item.raw) else None
 
     async def by_author(self, author_id: str, span: Span, *, has_child_reads: bool = False) -> Page:
         """FEED-002: return the posts of an author that the viewer may see, newest first.
@@ -141,16 +141,16 @@ class Posts:
         `has_child_reads` means that point reads follow for each post. Those of several lists are sent in one batch.
         """
         values = {"partition": keys.by_author(author_id)}
-        keep: SelectItems | None = None
+        select: SelectItems | None = None
         if self._policy.is_own(author_id):
             shown = {}
         elif self._policy.viewer.user_id is None:
             shown = {"public": Visibility.PUBLIC.value}
         else:
             shown = {"private": Visibility.PRIVATE.value}
-            keep, has_child_reads = self._filter_visible, True
+            select, has_child_reads = self._filter_visible, True
         return await read_page(
-            self._store, keys.POSTS_BY_AUTHOR, [values | shown], span, select=keep, has_child_reads=has_child_reads
+            self._store, keys.POSTS_BY_AUTHOR, [values | shown], span, select=select, has_child_reads=has_child_reads
         )
 
     async def by_tag(self, name: str, span: Span) -> Page:
@@ -175,10 +175,10 @@ class Posts:
         """Return the item of a tag with its copies of the post's attributes; None if the post is not listed by tag."""
         if item.keys() >= COPIED_ALWAYS:
             return item
-        found = await self._store.find(keys.POSTS_BY_TAG, keys.post(second_part(item["PK"]["S"])))
-        if found is None or not is_live(found.raw) or found.raw.get("visibility") == PRIVATE:
+        post = await self._store.find(keys.POSTS_BY_TAG, keys.post(second_part(item["PK"]["S"])))
+        if post is None or not is_live(post.raw) or post.raw.get("visibility") == PRIVATE:
             return None
-        return {**{name: found.raw[name] for name in COPIED if name in found.raw}, **item}
+        return {**{name: post.raw[name] for name in COPIED if name in post.raw}, **item}
 
     async def _filter_visible(self, items: list[Raw]) -> list[Raw]:
         """Return the items of a page that the viewer may see. The viewer's follows are read in one batch."""

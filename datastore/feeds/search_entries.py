@@ -57,16 +57,16 @@ def post_entry(post_id: str, version: str, item: Mapping[str, Any] | None, tags:
     if item is None or "deleted_at" in item:
         return SearchEntry(post_id, version, removed=True)
     names = [*_texts(item.get("tags")), *tags]
-    found = tuple(dict.fromkeys(name for tag in names[: 2 * MAX_TAGS] if (name := folding.tag(tag))))[:MAX_TAGS]
+    distinct = tuple(dict.fromkeys(name for tag in names[: 2 * MAX_TAGS] if (name := folding.tag(tag))))[:MAX_TAGS]
     words = _words(item.get("text"))
-    if not words and not found:
+    if not words and not distinct:
         return SearchEntry(post_id, version, removed=True)
     return SearchEntry(
         post_id,
         version,
         order_of(item.get("created_at"), post_id),
         words,
-        " ".join(found),
+        " ".join(distinct),
         _text(item.get("author_id")),
         _text(item.get("visibility")),
     )

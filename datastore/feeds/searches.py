@@ -94,16 +94,16 @@ class Searches:
     ) -> SearchPage[Record]:
         """Query the index until the page has one result too many, the candidates end, or `MAX_ROUNDS` is reached."""
         self._store.meter.charge(SEARCH_UNITS)
-        found: list[tuple[Position, Record | Internal]] = []
+        results: list[tuple[Position, Record | Internal]] = []
         for _ in range(MAX_ROUNDS):
             hits = await self._index.search(kind, query, size + 1, after, audience)
-            found += await _read(hits, read)
-            if len(found) > size:
-                return SearchPage(found[:size], True, found[size - 1][0])
+            results += await _read(hits, read)
+            if len(results) > size:
+                return SearchPage(results[:size], True, results[size - 1][0])
             if len(hits) <= size:
-                return SearchPage(found, False, found[-1][0] if found else None)
+                return SearchPage(results, False, results[-1][0] if results else None)
             after = hits[-1].position
-        return SearchPage(found, True, after, is_cut_off=True)
+        return SearchPage(results, True, after, is_cut_off=True)
 
     async def _visible(self, hit: SearchHit) -> Post | None:
         if hit.visibility == Visibility.FOLLOWERS and hit.author:

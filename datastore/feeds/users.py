@@ -64,8 +64,8 @@ class Users:
 
     async def by_id(self, user_id: str, pattern: AccessPattern = keys.USER) -> User | None:
         """FEED-001: return a user, or None."""
-        found = await self._store.find(pattern, keys.user(user_id))
-        return None if found is None else found.record(user_from)
+        item = await self._store.find(pattern, keys.user(user_id))
+        return None if item is None else item.record(user_from)
 
     async def require(self, user_id: str, pattern: AccessPattern) -> None:
         """Raise `NotFound` unless the user has a profile. `pattern` is the access pattern of the following write."""

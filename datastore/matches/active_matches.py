@@ -78,11 +78,11 @@ class ActiveMatches:
     async def _with_details(self, live: list[ActiveMatch]) -> list[ActiveMatch]:
         """Return the matches with lines and balls, without damaged and deleted matches."""
         reads = [self.by_id(active.match_id, keys.LIVE_DETAILS) for active in live]
-        found = await asyncio.gather(*reads, return_exceptions=True)
-        for problem in found:
+        results = await asyncio.gather(*reads, return_exceptions=True)
+        for problem in results:
             if isinstance(problem, BaseException) and not isinstance(problem, Internal):
                 raise problem
-        return [active for active in found if isinstance(active, ActiveMatch)]
+        return [active for active in results if isinstance(active, ActiveMatch)]
 
     async def update_live_index(self, active: ActiveMatch) -> None:
         """AM-4: add a match that another program stored to the index if it is live, else remove it from the index."""
@@ -262,9 +262,9 @@ class ActiveMatches:
     def _readable(self, items: list[Item]) -> list[ActiveMatch]:
         return self._sorted(readable(active_match_from, items))
 
-    def _sorted(self, found: list[ActiveMatch]) -> list[ActiveMatch]:
-        found = [active for active in found if not _has_expired(active, self._now)]
-        return sorted(found, key=lambda active: active.match_id)
+    def _sorted(self, matches: list[ActiveMatch]) -> list[ActiveMatch]:
+        matches = [active for active in matches if not _has_expired(active, self._now)]
+        return sorted(matches, key=lambda active: active.match_id)
 
 
 def _written_state(written: WriteResult) -> ActiveMatch | None:

@@ -48,8 +48,8 @@ class FixtureCache:
 
     async def get_many(self, match_ids: Sequence[str]) -> dict[str, CachedMatch]:
         """FXC-2: return the cached snapshots among those of the ids."""
-        found = await asyncio.gather(*[self.get(match_id, keys.CACHED_MANY) for match_id in match_ids])
-        return {match_id: cached for match_id, cached in zip(match_ids, found, strict=True) if cached is not None}
+        snapshots = await asyncio.gather(*[self.get(match_id, keys.CACHED_MANY) for match_id in match_ids])
+        return {match_id: cached for match_id, cached in zip(match_ids, snapshots, strict=True) if cached is not None}
 
     async def of_league(self, league_id: str, span: Span) -> Page:
         """FXC-3: return the cached matches of a league, soonest first. The items have only keys and times."""

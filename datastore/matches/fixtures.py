@@ -64,17 +64,17 @@ class Fixtures:
 
         `convert` is a decoder that may omit parts.
         """
-        found = await self._store.find(pattern, keys.fixture(match_id))
-        return None if found is None else found.record(convert or match_from)
+        item = await self._store.find(pattern, keys.fixture(match_id))
+        return None if item is None else item.record(convert or match_from)
 
     async def by_ids(
         self, match_ids: Sequence[str], convert: RecordDecoder[Match] | None = None
     ) -> list[Match | Exception | None]:
         """FIX-2: return matches in the order of the ids: None for an unknown id, the error for a failed read."""
         attributes = None if convert is None or convert is match_from else convert.attributes
-        found = await self._store.find_all(keys.MATCHES, list(map(keys.fixture, match_ids)), attributes)
+        items = await self._store.find_all(keys.MATCHES, list(map(keys.fixture, match_ids)), attributes)
         read = partial(raw_parsed, convert or match_from)
-        return [read(item.raw) if isinstance(item, LazyItem) else item for item in found]
+        return [read(item.raw) if isinstance(item, LazyItem) else item for item in items]
 
     async def latest(self, match_id: str) -> Match | None:
         """FIX-4: read a match consistently, before a write that depends on it."""

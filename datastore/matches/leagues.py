@@ -75,8 +75,8 @@ class Leagues:
         """LG-1: return a league, or None. An empty id is that of a fixture of another program without a league."""
         if not league_id:
             return None
-        found = await self._store.find(keys.LEAGUE, Key(league_id))
-        return None if found is None else found.record(league_from)
+        item = await self._store.find(keys.LEAGUE, Key(league_id))
+        return None if item is None else item.record(league_from)
 
     async def all(self, *, active: bool | None = None) -> Sequence[League]:
         """LG-2, LG-3: return all, or the (in)active, leagues by name, at most 30 seconds old."""
@@ -100,9 +100,9 @@ class Leagues:
         Raises `Conflict` if other requests change the league at each attempt.
         """
         stored = replace(league, code=ascii_upper(league.code), updated_at=self._now)
-        there, place = 0, _address(league.league_id)
+        stored_version, address = 0, _address(league.league_id)
         for _ in range(ATTEMPTS):
-            stored = replace(stored, version=PUT_VERSIONS.next(self._now, place, above=there))
+            stored = replace(stored, version=PUT_VERSIONS.next(self._now, address, above=stored_version))
             item = league_item(stored)
             try:
                 written = await self._store.put(keys.PUT_LEAGUE, item, version=stored.version, nothing="NULL")
@@ -110,7 +110,7 @@ class Leagues:
                 self._invalidate()
             if written.ok or (written.is_retry and written.item == item):
                 return stored
-            there = version_of(written.item or {})
+            stored_version = version_of(written.item or {})
         raise Conflict("Other requests are changing the league at the same time; try again.", retryable=True)
 
     async def update(self, league_id: str, changes: Mapping[str, Any], expected: int | None = None) -> League:

@@ -46,8 +46,8 @@ class OperatorConflict(Exception):
 
 def operator_fields_from(names: Iterable[str] | None) -> tuple[FixtureField, ...]:
     """Return the fields that the attribute `operatorFields` names, in the order of `FixtureField`."""
-    found = set(names or ())
-    return tuple(field for field in FixtureField if field in found)
+    present = set(names or ())
+    return tuple(field for field in FixtureField if field in present)
 
 
 def attributes_of(field: str) -> tuple[str, ...]:

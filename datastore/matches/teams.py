@@ -67,8 +67,8 @@ class Teams:
         """TM-1: return a team, or None. An empty id is that of a fixture of another program without a team."""
         if not team_id:
             return None
-        found = await self._store.find(keys.TEAM, Key(team_id))
-        return None if found is None else found.record(team_from)
+        item = await self._store.find(keys.TEAM, Key(team_id))
+        return None if item is None else item.record(team_from)
 
     async def all(self) -> Sequence[Team]:
         """TM-2: return all teams by name, at most 30 seconds old."""
