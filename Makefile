@@ -67,16 +67,16 @@ ENGINE_READY_ministack := .venv-ministack/.ready
 test: export ENGINE := $(ENGINE)
 test: setup .venv-ministack/.ready tests/clients/node_modules/.ready tests/__pycache__/.ready $(ENGINE_READY_$(ENGINE))
 	@[ -n "$(ENGINE)" ] || $(BIN)/python -m datastore.engine.programs || echo "dynoxide is not installed here: the tests run on MiniStack."
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder -m "not proof" $(ARGS)
 
 # What needs neither the engine nor another process, in about half a minute: for the working loop.
 test-fast: export TEST_FAST = 1
 test-fast: $(VENV)/.ready tests/__pycache__/.ready
 	$(BIN)/python -m pytest -q -n 2 -m "not engine and not process and not browser and not node and not redis and not proof" $(ARGS)
 
-# The long runs: kills, faults, random workloads, and compiled execution beside graphql-core.
+# The long runs: kills, faults, random workloads, fuzzing, and compiled execution beside graphql-core.
 proofs: setup tests/__pycache__/.ready
-	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 2 --dist loadfile -m proof tests/proofs $(ARGS)
+	env -u PYTHONDONTWRITEBYTECODE $(BIN)/python -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder tests/proofs $(ARGS)
 
 # The same with all operations left to graphql-core, nothing compiled.
 test-interpreted: export GATEWAY_EXECUTOR = interpreted
