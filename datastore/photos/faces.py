@@ -76,5 +76,5 @@ class Faces:
         """
         items = await self._lookups.find_all(keys.UNLISTED_FACES, person_id, keys.PREFIX)
         sort = keys.sort_key_of(photo.image_id)
-        found = [parsed(face_from, item) for item in reversed(items) if item["SK"] == sort]
-        return [replace(face, photo=photo) if isinstance(face, Face) else face for face in found]
+        faces = [parsed(face_from, item) for item in reversed(items) if item["SK"] == sort]
+        return [replace(face, photo=photo) if isinstance(face, Face) else face for face in faces]

@@ -95,9 +95,9 @@ def _opened(content: bytes) -> Image.Image:
 
 def _check(file: str, image: Image.Image, declared: PictureType) -> None:
     # Many cameras append further pictures to a JPEG. Pillow reports the format of such a file as MPO.
-    found = "JPEG" if image.format == "MPO" else image.format
-    if found != declared.name:
-        raise refusal(file, RefusalReason.WRONG_TYPE, f"was announced as {declared.name}, and is {found}.")
+    actual = "JPEG" if image.format == "MPO" else image.format
+    if actual != declared.name:
+        raise refusal(file, RefusalReason.WRONG_TYPE, f"was announced as {declared.name}, and is {actual}.")
     if max(image.size) > MAX_SIDE:
         raise refusal(file, RefusalReason.TOO_MANY_PIXELS, f"must have at most {MAX_SIDE:,} pixels on each side.")
     if image.width * image.height > MAX_PIXELS:

@@ -197,8 +197,8 @@ class PersonMerge:
 
     async def _move(self, source: str, target: str, listed: Sequence[tuple[str, str]]) -> int:
         """Move those of the faces that still belong to `source`, in one transaction. Return their number."""
-        pair, *found = await gather_all([self._pair(source, target), *[self._face(*ids) for ids in listed]])
-        faces = [face for face in found if isinstance(face, _Face) and face.person_id == source]
+        pair, *current_faces = await gather_all([self._pair(source, target), *[self._face(*ids) for ids in listed]])
+        faces = [face for face in current_faces if isinstance(face, _Face) and face.person_id == source]
         if not faces or not isinstance(pair, _Pair):
             return 0
         photos = [
@@ -222,8 +222,8 @@ class PersonMerge:
         by_photo: dict[str, list[_Face]] = {}
         for face in faces:
             by_photo.setdefault(face.image_id, []).append(face)
-        found = await gather_all([self._photo(image_id, grouped) for image_id, grouped in by_photo.items()])
-        return [(photo, grouped) for photo, grouped in zip(found, by_photo.values(), strict=True) if photo is not None]
+        photos = await gather_all([self._photo(image_id, grouped) for image_id, grouped in by_photo.items()])
+        return [(photo, grouped) for photo, grouped in zip(photos, by_photo.values(), strict=True) if photo is not None]
 
     async def _photo(self, image_id: str, faces: Sequence[_Face]) -> Photo | None:
         photo = await self._current.photo(image_id, faces[0].photo_sort)

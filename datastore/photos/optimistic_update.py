@@ -172,8 +172,8 @@ class OptimisticUpdate:
 
     async def persons(self, names: Mapping[str, str | None]) -> dict[str, Item]:
         """Return the items of the existing persons, by id. `names` contains the last known name of each id."""
-        found = await gather_all([self.person(id, name) for id, name in names.items()])
-        return {id: item for id, item in zip(names, found, strict=True) if item is not None}
+        items = await gather_all([self.person(id, name) for id, name in names.items()])
+        return {id: item for id, item in zip(names, items, strict=True) if item is not None}
 
     async def with_all_faces(self, photo: Photo) -> Photo:
         """Return the photo with the faces that another program tagged without listing them.
@@ -183,9 +183,9 @@ class OptimisticUpdate:
         """
         listed = {face.person_id for face in photo.faces}
         unlisted = [id for id in dict.fromkeys(photo.person_ids) if id and id not in listed]
-        found = await gather_all([self._faces_on(photo.image_id, person_id) for person_id in unlisted])
+        indexed = await gather_all([self._faces_on(photo.image_id, person_id) for person_id in unlisted])
         distinct = dict[str, FaceOnPhoto]()
-        for face in (*photo.faces, *[face for faces in found for face in faces]):
+        for face in (*photo.faces, *[face for faces in indexed for face in faces]):
             distinct.setdefault(face.face_id, face)
         return replace(photo, faces=tuple(distinct.values()))
 

@@ -118,8 +118,8 @@ class _PageReader:
     async def _read_photos(self, count: int) -> None:
         is_first_page = self._span.start is None and not self._span.backward
         sorts = self._unread()[: count if is_first_page else count + count // EXTRA_PHOTOS_DIVISOR]
-        found = await asyncio.gather(*[self._photo(sort) for sort in sorts], return_exceptions=True)
-        self._photos.update(zip(sorts, found, strict=True))  # type: ignore[arg-type]
+        photos = await asyncio.gather(*[self._photo(sort) for sort in sorts], return_exceptions=True)
+        self._photos.update(zip(sorts, photos, strict=True))  # type: ignore[arg-type]
 
     async def _photo(self, face_sort: str) -> Photo | None:
         """Read a photo by the sort key in one of its faces. Old faces have none."""
@@ -211,11 +211,11 @@ class _PageReader:
                     self._after = await self._read_after()
             read = read | self._after.get(face_sort, {})
         partitions = self._ordered(list({*read, *listed}))
-        found = await asyncio.gather(
+        faces = await asyncio.gather(
             *[self._face(Key(partition, face_sort), read.get(partition)) for partition in partitions],
             return_exceptions=True,
         )
-        return [face for face in found if face is not None]  # type: ignore[misc]
+        return [face for face in faces if face is not None]  # type: ignore[misc]
 
     async def _face(self, key: Key, item: Item | None) -> Face | DomainError | None:
         face = parsed(face_from, item) if item else await self._faces.by_key(*keys.face_parts(key))

@@ -57,12 +57,12 @@ class PersonRename:
         the oldest: every process makes the same choice.
         """
         values = {"partition": keys.partition(person_id), "prefix": keys.PREFIX}
-        found = sorted([item async for item in self.store.query_all(keys.PERSON_CONSISTENT, values)], key=_precedence)
-        if duplicates := [other for other in found[1:] if not _is_used(other)]:
-            exists = Action("ConditionCheck", key=key_of(SPARKS, found[0]), condition="attribute_exists(PK)")
+        stored = sorted([item async for item in self.store.query_all(keys.PERSON_CONSISTENT, values)], key=_precedence)
+        if duplicates := [other for other in stored[1:] if not _is_used(other)]:
+            exists = Action("ConditionCheck", key=key_of(SPARKS, stored[0]), condition="attribute_exists(PK)")
             actions = [*map(_delete_unchanged, duplicates), exists]
             await OptimisticUpdate(self.store, self.lookups).commit(keys.CREATE_PERSON, actions)
-        return found[0] if found else None
+        return stored[0] if stored else None
 
     async def update(self, person_id: str, changes: Mapping[str, Any], expected: int | None = None) -> Person:
         """Change `name` and `thumbnailUrl`; None removes a value. Return the changed person.
