@@ -204,10 +204,10 @@ def _object(run: "Execution", plan: FieldPlan, depth: int, kind: GraphQLObjectTy
             return _checked(run, plan, kind, is_one, value, path)
 
         return run.start(plan, is_one, path, depth, finish)
-    answer = _checked(run, plan, kind, is_one, value, path)
+    completed = _checked(run, plan, kind, is_one, value, path)
     if run.program.types_by_class:
         plan.note_plain(value)
-    return answer
+    return completed
 
 
 def _checked(run: "Execution", plan: FieldPlan, kind: GraphQLObjectType, is_one: Any, value: Any, path: Path) -> Any:

@@ -144,7 +144,7 @@ class CoroutineDriver:
         return coroutine
 
     def get_name(self) -> str:
-        return f"Strand-{id(self):x}"
+        return f"Driver-{id(self):x}"
 
 
 async def _awaiting(awaitable: Awaitable[Any]) -> Any:

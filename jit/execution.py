@@ -130,7 +130,7 @@ class PendingField(CoroutineDriver):
             del self.shared[self.shared_key]
 
 
-# A field, the object in whose answer it belongs, and the place of that object.
+# A field, the object to which its value belongs, and the path of that object.
 Follower = tuple[FieldPlan, dict[str, Any], Path | None]
 
 

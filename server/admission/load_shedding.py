@@ -21,12 +21,12 @@ _log = logging.getLogger(__name__)
 
 
 class _SlotQueue:
-    """A semaphore of `most` slots with a queue: a released slot goes to the longest waiter."""
+    """A semaphore with a number of slots and a queue: a released slot goes to the longest waiter."""
 
     __slots__ = ("_waiting", "free")
 
-    def __init__(self, most: int) -> None:
-        self.free = most
+    def __init__(self, slots: int) -> None:
+        self.free = slots
         self._waiting: deque[asyncio.Future[None]] | None = None
 
     async def wait(self, seconds: float) -> None:
@@ -63,13 +63,13 @@ class _CallerSlots(_SlotQueue):
 
     __slots__ = ("active",)
 
-    def __init__(self, each: int) -> None:
-        super().__init__(each)
+    def __init__(self, slots: int) -> None:
+        super().__init__(slots)
         self.active = 0
 
 
 class LoadShedder:
-    """A limit of `most` operations that are executed at once; as many more wait up to `queue_seconds`. 0 is unlimited.
+    """A limit of `limit` operations that are executed at once; as many more wait up to `queue_seconds`. 0 is unlimited.
 
     `per_caller` limits the operations of one caller. Its others wait as well, until it has `MAX_ACTIVE_RATIO` times as
     many running and waiting. While the event loop is late by more than `lag_seconds`, twice in a row, every operation
@@ -78,20 +78,20 @@ class LoadShedder:
 
     def __init__(
         self,
-        most: int,
+        limit: int,
         *,
         per_caller: int = 0,
         noun: str = "operations",
         queue_seconds: float = QUEUE_SECONDS,
         lag_seconds: float = 0.0,
     ) -> None:
-        self._max_running = most
+        self._max_running = limit
         self._per_caller = per_caller
         self._callers: dict[str, _CallerSlots] = {}
         self._noun = noun
         self._queue_seconds = queue_seconds
         self._lag_seconds = lag_seconds
-        self._slots = _SlotQueue(most)
+        self._slots = _SlotQueue(limit)
         self.running = 0
         self.waiting = 0
         self.late_turns = 0

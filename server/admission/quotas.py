@@ -10,18 +10,18 @@ RETRY_SECONDS = 5
 
 
 class KeyedQuota:
-    """A quota of `what`: `limit` in all, and `each` for one key; 0 is unlimited. `holder` names a key in messages."""
+    """A quota: `limit` units in all, `per_key` for one key; 0 is unlimited. `noun` and `holder` are for messages."""
 
-    def __init__(self, what: str, most: int, each: int, holder: str = "caller") -> None:
-        self._noun = what
-        self.limit = most
-        self._per_key = each
+    def __init__(self, noun: str, limit: int, per_key: int, holder: str = "caller") -> None:
+        self._noun = noun
+        self.limit = limit
+        self._per_key = per_key
         self._holder = holder
         self._taken: Counter[str] = Counter()
         self.total = 0
 
     def acquire(self, key: str, count: int = 1, *, exempt: bool = False) -> None:
-        """Take `many` units of the quota, which `release` releases. An `exempt` key has only the limit of the process.
+        """Take `count` units of the quota, which `release` releases. An `exempt` key has only the limit of the process.
 
         Raises:
             Throttled: the key has reached its limit.

@@ -115,12 +115,12 @@ class RedisBuckets:
         return await asyncio.shield(self._start(self._settle(key, budget, units)))
 
     async def _charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
-        answer = await self._call(key, budget, units, always=False)
-        return await self._local.charge(key, budget, units) if answer is None else answer
+        reply = await self._call(key, budget, units, always=False)
+        return await self._local.charge(key, budget, units) if reply is None else reply
 
     async def _settle(self, key: str, budget: Budget, units: float) -> float:
-        answer = await self._call(key, budget, units, always=True)
-        return await self._local.settle(key, budget, units) if answer is None else answer[1]
+        reply = await self._call(key, budget, units, always=True)
+        return await self._local.settle(key, budget, units) if reply is None else reply[1]
 
     async def _refund(self, charging: asyncio.Task[tuple[bool, float]], key: str, budget: Budget, units: float) -> None:
         taken, _ = await charging

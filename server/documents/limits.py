@@ -83,9 +83,9 @@ NAMES = {
     "introspection_lists": "lists of types in its introspection",
     "introspection_nesting": "lists of types in one another in its introspection",
     "introspection_depth": "levels of introspection",
-    "introspection_values": "values that its introspection answers",
+    "introspection_values": "values that its introspection returns",
     "merging": "steps to compare its fields of equal names",
-    "values": "values in its answer, by the sizes of its lists and pages",
+    "values": "values in its response, by the sizes of its lists and pages",
 }
 assert set(NAMES) == {field.name for field in fields(DocumentLimits)}
 

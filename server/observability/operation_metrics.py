@@ -67,14 +67,14 @@ class OperationMetrics:
         )
         self._closed = self._counter("gateway_websocket_closed", "WebSockets that the server closed.", "code")
         self._events = self._counter("gateway_events", "Events that subscribers were sent.", "transport")
-        self._bytes = self._counter("gateway_sent_bytes", "Bytes of answers and events.", "transport")
+        self._bytes = self._counter("gateway_sent_bytes", "Bytes of responses and events.", "transport")
         of_calls = ("operation", "table", "index")
         self._calls = self._counter("gateway_dynamodb_calls", "Calls to DynamoDB.", *of_calls)
         self._capacity = self._counter("gateway_dynamodb_units", "Capacity units that DynamoDB reported.", *of_calls)
-        self._retries = self._counter("gateway_dynamodb_retries", "Tries beyond the first.", *of_calls)
+        self._retries = self._counter("gateway_dynamodb_retries", "Attempts beyond the first.", *of_calls)
         self._waits = self._histogram(
             "gateway_dynamodb_call_duration_seconds",
-            "How long a call took, with all its tries.",
+            "How long a call took, with all its attempts.",
             SECONDS,
             "operation",
         )

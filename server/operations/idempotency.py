@@ -274,9 +274,9 @@ def _still_running() -> Timeout:
 
 async def _stored(body: bytes) -> Packed:
     """Return the response to store; an error in its place if it is too large."""
-    answer = await asyncio.to_thread(packed, body) if len(body) > LARGE_BODY else packed(body)
-    if answer.fits:
-        return answer
+    stored = await asyncio.to_thread(packed, body) if len(body) > LARGE_BODY else packed(body)
+    if stored.fits:
+        return stored
     lost = AnswerNotKept(
         "This mutation was executed before; its response was too large to be stored. Read what it changed."
     )
