@@ -1,7 +1,7 @@
-"""The change feed: followers of a table get its changes, in the order of each key, from now on or after a place.
+"""The change feed: followers of a table receive its changes, in order for each key, from now on or after a position.
 
 One source per table (a `StreamReader`) runs while the table has followers, and a little longer, since clients resume
-from its log. The hub distributes the changes to the followers.
+from its log. The broadcaster distributes the changes to the followers.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ from datastore.model.access_patterns import Table
 from datastore.queues import QueueLimits
 
 if TYPE_CHECKING:
-    from datastore.change_streams.relay.bus import Bus  # its library, for those only who use it
+    from datastore.change_streams.relay.bus import Bus  # imports redis only where a bus is used
 
 T = TypeVar("T")
 R = TypeVar("R", bound=StreamReader)
@@ -44,7 +44,7 @@ def _log(table: str, problem: Exception) -> None:
 
 
 class _Followed:
-    """A table that has followers, or had some a moment ago."""
+    """A table that has followers, or had some within the linger time."""
 
     def __init__(self, log: ReplayLog, source: ChangeSource) -> None:
         self.log = log
@@ -67,7 +67,7 @@ class _Followed:
 
 
 class ChangeFeed:
-    """The changes of all tables. `on_error` hears of records that cannot be decoded, and of each outage once.
+    """The changes of all tables. `on_error` is called for records that cannot be decoded, and once for each outage.
 
     `linger`: seconds for which a table is still read after its last follower has left. With a `bus`, one process reads
     each table for all processes on that bus; `aclose` closes it. `on_change` is called with each change before the
@@ -90,7 +90,7 @@ class ChangeFeed:
         reads: StreamReads | None = None,
     ) -> None:
         reads = StreamReads() if reads is None else reads
-        self._hub: Broadcaster[LogEntry] = Broadcaster(lambda entry: on_change(entry.change))
+        self._broadcaster: Broadcaster[LogEntry] = Broadcaster(lambda entry: on_change(entry.change))
         self._tables: dict[str, _Followed] = {}
         self._heads: dict[str, dict[int, Callable[[], int]]] = {}
         self._linger = linger
@@ -119,14 +119,14 @@ class ChangeFeed:
         *,
         keeping: QueueLimits = QueueLimits(),  # noqa: B008 - a tuple
         key: Callable[[T], Hashable] | None = None,
-        stands_for: Callable[[], int] = lambda: 1,
+        subscriber_count: Callable[[], int] = lambda: 1,
         after: ResumeToken | None = None,
         charge: Callable[[float], None] = lambda _: None,
     ) -> AsyncIterator[ChangeSubscription[T]]:
         """Follow a table. Every write that is acknowledged after the context is entered is seen; older ones may be.
 
         With `after`, the changes since that position come first, each once, and then the new ones; see
-        `ChangeSubscription.is_too_old`. `stands_for` returns the number of subscribers that share the events, for
+        `ChangeSubscription.is_too_old`. `subscriber_count` returns the number of subscribers that share the events, for
         metrics. `charge` receives the read units that it takes to find the missed changes.
 
         Raises: the store's errors, if the store cannot be reached at first or while missed changes are read. Later
@@ -135,11 +135,13 @@ class ChangeFeed:
         followed = self._join(table)
         try:
             following = ChangeSubscription(followed.log, select, key, self._turns, charge)
-            async with self._hub.subscribe(table.name, following.live, keeping=keeping, key=following.key) as events:
+            async with self._broadcaster.subscribe(
+                table.name, following.accept, keeping=keeping, key=following.key
+            ) as events:
                 await followed.source.attached()
-                number = None if after is None else await followed.log.reach(after, charge)
+                number = None if after is None else await followed.log.load_from(after, charge)
                 following.begin(events, after, number)
-                self._heads.setdefault(table.name, {})[id(events)] = stands_for
+                self._heads.setdefault(table.name, {})[id(events)] = subscriber_count
                 try:
                     yield following
                 finally:
@@ -154,23 +156,25 @@ class ChangeFeed:
         """Add events of another table's changes to a follower, from now on.
 
         The context is entered once the process reads that table: every later write is seen. These events have no
-        place of their own: a client that resumes after one of them resumes at the position of the follower's own table
+        resume position: a client that resumes after one of them resumes at the position of the follower's own table
         at that time. Raises as `follow` does; the follower's iteration raises `ChangesLost` if changes of either table
         were lost.
         """
         followed = self._join(table)
         try:
-            with self._hub.join(table.name, following.subscription, partial(following.beside, select)):
+            with self._broadcaster.join(table.name, following.subscription, partial(following.accept_joined, select)):
                 await followed.source.attached()
                 yield
         finally:
             await self._leave(table, followed)
 
     def followers(self, table: Table) -> int:
-        """How many follow a table whose stream is being read."""
+        """Return the number of followers of a table whose stream is read, 0 otherwise."""
         followed = self._tables.get(table.name)
         is_read = followed is not None and followed.source.is_attached
-        return sum(stands_for() for stands_for in self._heads.get(table.name, {}).values()) if is_read else 0
+        return (
+            sum(subscriber_count() for subscriber_count in self._heads.get(table.name, {}).values()) if is_read else 0
+        )
 
     async def aclose(self) -> None:
         """Stop reading. Each remaining follower's iteration ends."""
@@ -178,7 +182,7 @@ class ChangeFeed:
         for name, followed in tables.items():
             if followed.lingering is not None:
                 followed.lingering.cancel()
-            self._hub.end(name)
+            self._broadcaster.end(name)
             await followed.stop()
         if self._stopping:
             await asyncio.wait(self._stopping)
@@ -191,7 +195,9 @@ class ChangeFeed:
             if followed is not None and followed.lingering is not None:
                 followed.lingering.cancel()
                 self._stop_soon(table, followed)
-            log = ReplayLog(partial(self._hub.publish, table.name), partial(self._hub.end, table.name), self._older)
+            log = ReplayLog(
+                partial(self._broadcaster.publish, table.name), partial(self._broadcaster.end, table.name), self._older
+            )
             followed = self._tables[table.name] = _Followed(log, self._read(table, log))
         if followed.lingering is not None:
             followed.lingering.cancel()

@@ -1,4 +1,4 @@
-"""How much memory a change takes."""
+"""Estimates of the memory that changes take."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from datastore.change_streams.shards.stream_reader import Change
 
 
 def size_of(change: Change) -> int:
-    """About what it takes in memory, in bytes."""
+    """Return about how many bytes the change takes in memory."""
     return 500 + sum(_bytes(image) for image in (change.old, change.new) if image is not None)
 
 
@@ -14,7 +14,7 @@ def _bytes(value: Any) -> int:
     if isinstance(value, (str, bytes)):
         return 50 + len(value)
     if isinstance(value, dict):
-        return 64 + sum(50 + len(key) + _bytes(one) for key, one in value.items())
+        return 64 + sum(50 + len(key) + _bytes(item) for key, item in value.items())
     if isinstance(value, (list, set, tuple, frozenset)):
         return 64 + sum(map(_bytes, value))
     return 32

@@ -10,8 +10,10 @@ if TYPE_CHECKING:
 class ChangeSink(Protocol):
     """A receiver of a table's changes, in order. No method waits."""
 
-    def begin(self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float) -> None:
-        """Begin after these positions (see `checkpoints`) of the shards of a stream (its ARN).
+    def start_epoch(
+        self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float
+    ) -> None:
+        """Start an epoch at these positions (see `checkpoints`) of the shards of a stream (its ARN).
 
         Another stream invalidates all earlier positions. Known shards continue at their positions. A source calls this
         before the first change, and calls `lost` instead if changes were lost. `parents` are those of the
@@ -19,14 +21,14 @@ class ChangeSink(Protocol):
         `since` (seconds since 1970), or read without a record up to then.
         """
 
-    def start(self, shard: str, parent: str | None) -> None:
-        """Begin a shard at its first record, after its parent has been read to its end."""
+    def start_shard(self, shard: str, parent: str | None) -> None:
+        """Start a shard at its first record, after its parent was read to its end."""
 
-    def tell(self, shard: str, change: "Change", *, parent: str | None = None, is_past: bool = False) -> None:
-        """Receive a change of a shard. With `is_past` only clients that resume receive it; it is no new change."""
+    def deliver(self, shard: str, change: "Change", *, parent: str | None = None, is_past: bool = False) -> None:
+        """Receive a change of a shard. With `is_past` only clients that resume receive it; it is not new."""
 
-    def answered(self, shard: str) -> None:
-        """Note that the shard answered without records."""
+    def read_empty(self, shard: str) -> None:
+        """Note that a read of the shard returned no records."""
 
     def lost(self, problem: Exception) -> None:
         """Receive the error that ended the source. A source that is stopped does not call it."""

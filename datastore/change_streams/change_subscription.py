@@ -33,7 +33,7 @@ class ChangeSubscription(Generic[T]):
 
     `place` and `number` are the position up to which all events have been returned or skipped: they only rise.
     `is_too_old`: the changes after the requested place are no longer known, and the events are those from now on.
-    `is_behind`: the follower still reads missed changes from the log.
+    `is_replaying`: the follower still reads missed changes from the log.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class ChangeSubscription(Generic[T]):
         self._events: TopicSubscription[tuple[T, HasPlace]] | None = None
         self._seen: Seen | None = None
         self._generation = self._time = 0
-        self._left = 0  # to be looked at in this turn
-        self._is_asked = False
-        self.is_behind = True
+        self._turn_changes = 0  # the changes left to examine in this turn
+        self._is_waiting = False
+        self.is_replaying = True
         self.is_too_old = False
         self.number, self._place = log.last_number, log.last_place
 
@@ -65,13 +65,13 @@ class ChangeSubscription(Generic[T]):
         self._events = events
         self.is_too_old = after is not None and number is None
         if after is None or number is None:
-            self._is_here()
+            self._go_live()
         else:
             self.number, self._place = number, after
             self._seen, self._generation, self._time = self._log.seen_by(after), self._log.generation, after.time
 
-    def _is_here(self) -> None:
-        self.is_behind, self._seen = False, None
+    def _go_live(self) -> None:
+        self.is_replaying, self._seen = False, None
         self.number, self._place = self._log.last_number, self._log.last_place
 
     @property
@@ -84,10 +84,10 @@ class ChangeSubscription(Generic[T]):
     @property
     def left_out(self) -> int:
         """The number of waiting events that the last returned one replaced."""
-        return 0 if self._events is None or self.is_behind else self._events.left_out
+        return 0 if self._events is None or self.is_replaying else self._events.left_out
 
     @property
-    def told_until(self) -> int:
+    def last_number(self) -> int:
         """The number of the last change that has arrived."""
         return self._log.last_number
 
@@ -102,18 +102,18 @@ class ChangeSubscription(Generic[T]):
         return 0 if self._events is None else len(self._events)
 
     @property
-    def is_at_rest(self) -> bool:
+    def is_idle(self) -> bool:
         """Whether the follower waits for the next event: all earlier ones have been taken or skipped."""
-        return self._is_asked and not self.waiting and self._log.last_number >= self.number
+        return self._is_waiting and not self.waiting and self._log.last_number >= self.number
 
-    def live(self, entry: LogEntry) -> "tuple[T, HasPlace] | None":
-        """Return the event to enqueue from the hub: none while the follower is behind and reads the log."""
-        if self.is_behind or entry.number <= self.number:
+    def accept(self, entry: LogEntry) -> "tuple[T, HasPlace] | None":
+        """Return the event to enqueue from the broadcaster: none while the follower is behind and reads the log."""
+        if self.is_replaying or entry.number <= self.number:
             return None
         event = self._select(entry.change)
         return None if event is None else (event, entry)
 
-    def beside(self, select: Callable[[Change], T | None], entry: LogEntry) -> "tuple[T, HasPlace] | None":
+    def accept_joined(self, select: Callable[[Change], T | None], entry: LogEntry) -> "tuple[T, HasPlace] | None":
         """Return an event of another table with the last position of the follower's own table.
 
         All changes up to that position are delivered before the event.
@@ -129,31 +129,31 @@ class ChangeSubscription(Generic[T]):
     def key(self, event: "tuple[T, HasPlace]") -> Hashable:
         return None if self._key is None else self._key(event[0])
 
-    async def missed(self) -> T | None:
+    async def next_replayed(self) -> T | None:
         """Return the next missed event; None once there are no more. Raises `ChangesLost`."""
-        while self.is_behind:
-            if not self._left:
+        while self.is_replaying:
+            if not self._turn_changes:
                 async with self._turns:
                     await asyncio.sleep(0)
-                self._left = CHANGES_PER_TURN
+                self._turn_changes = CHANGES_PER_TURN
             # Requested again each time: a slow follower must not keep changes that the log has dropped.
-            entries = self._log.after(self.number, self._left, self._generation)
+            entries = self._log.after(self.number, self._turn_changes, self._generation)
             if entries is None:
-                self._find_again()
+                self._locate_again()
                 continue
             if not entries:
                 assert self._seen is not None
                 if not self._log.has_reached(self._seen):  # another process reads the stream a little earlier
-                    await self._log.more()
+                    await self._log.wait_for_change()
                     continue
-                self._is_here()
+                self._go_live()
                 break
             event = self._first_event(entries)
             if event is not None:
                 return event
         return None
 
-    def _find_again(self) -> None:
+    def _locate_again(self) -> None:
         """Look the position up again: the log dropped the changes that were read again, or has read more of them."""
         number = self._log.number_of(self.place)
         if number is None:
@@ -162,11 +162,11 @@ class ChangeSubscription(Generic[T]):
 
     def _first_event(self, entries: list[LogEntry]) -> T | None:
         """Return the first event of the entries; None if none of them is one."""
-        left, seen = self._left, self._seen
+        left, seen = self._turn_changes, self._seen
         assert seen is not None
         try:
             for entry in entries:
-                self._left -= 1
+                self._turn_changes -= 1
                 self.number = entry.number
                 if not self._log.is_news(seen, entry):
                     continue
@@ -176,7 +176,7 @@ class ChangeSubscription(Generic[T]):
                 if event is not None:
                     return event
         finally:
-            self._charge((left - self._left) * TURN_UNITS / CHANGES_PER_TURN)
+            self._charge((left - self._turn_changes) * TURN_UNITS / CHANGES_PER_TURN)
         return None
 
     def __aiter__(self) -> "ChangeSubscription[T]":
@@ -184,14 +184,14 @@ class ChangeSubscription(Generic[T]):
 
     async def __anext__(self) -> T:
         assert self._events is not None
-        missed = await self.missed()
+        missed = await self.next_replayed()
         if missed is not None:
             return missed
-        self._is_asked = True
+        self._is_waiting = True
         try:
             event, entry = await anext(self._events)
         finally:
-            self._is_asked = False
+            self._is_waiting = False
         if entry.number >= self.number:
             self.number, self._place = entry.number, entry.place
         return event

@@ -80,7 +80,7 @@ async def follow(
         _tolerant(select),
         keeping=limits.before,
         key=key,
-        stands_for=lambda: context.subscriber_count(),
+        subscriber_count=lambda: context.subscriber_count(),
         after=None if progress.resume is None else progress.resume.place,
         charge=context.meter.charge,
     )
@@ -91,12 +91,12 @@ async def follow(
                 context.services.changes.join(events, second_table.table, _tolerant(second_table.select))
             )
         context.advance_watermark()  # even without a first event: a resuming client needs this position
-        progress.begin(events, events.told_until, tells_first=first is not None)
+        progress.begin(events, events.last_number, tells_first=first is not None)
         for read in (prepare, None if progress.is_resumed else first):
             if read is not None and (event := await read()) is not None:
                 context.advance_watermark()
                 yield event
-        while (event := await events.missed()) is not None:
+        while (event := await events.next_replayed()) is not None:
             progress.take()
             yield event
         if on_resume is not None and progress.is_resumed and (event := await on_resume()) is not None:

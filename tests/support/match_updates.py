@@ -72,4 +72,4 @@ def publish(served: Served, active: ActiveMatch) -> None:
     assert served.gateway.services is not None
     table, item = ACTIVE_MATCHES.name, active_match_item(active)
     change = Change(table, "MODIFY", {"matchId": active.match_id}, {"version": 0}, item, "0", NOON, False)
-    served.gateway.services.changes._tables[table].log.tell("no shard", change)
+    served.gateway.services.changes._tables[table].log.deliver("no shard", change)

@@ -86,7 +86,7 @@ class Bus:
         """Return a source that follows a table and creates readers on demand. `now` returns the store's time."""
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._receive(), name="changes by the bus")]
-            self._tasks.append(asyncio.create_task(self._look_for_it(), name="looking for the bus"))
+            self._tasks.append(asyncio.create_task(self._probe_forever(), name="looking for the bus"))
 
         def read(sink: ChangeSink, start: Reached | None) -> StreamReader:
             return make(StreamReader, sink, start)
@@ -137,7 +137,7 @@ class Bus:
 
     # What sources need
 
-    def leave(self, problem: BusUnavailable) -> None:
+    def mark_unavailable(self, problem: BusUnavailable) -> None:
         if self.is_away:
             return
         self.is_away = True
@@ -175,19 +175,19 @@ class Bus:
             try:
                 pages = await self.connection.read(places)
             except BusUnavailable as problem:
-                self.leave(problem)
+                self.mark_unavailable(problem)
                 continue
             except Exception as problem:  # without this task no follower would receive changes
                 logger.exception("What came by the bus cannot be read.")
-                self.leave(BusUnavailable(repr(problem)))
+                self.mark_unavailable(BusUnavailable(repr(problem)))
                 continue
             for table, entries in pages.items():
                 try:
                     await following[table].receive(places[table], entries)
                 except Exception as problem:  # of one table: the others' changes go on
-                    following[table].doubt(problem)
+                    following[table].mark_inconsistent(problem)
 
-    async def _look_for_it(self) -> None:
+    async def _probe_forever(self) -> None:
         while True:
             await asyncio.sleep(RETRY_SECONDS)
             if not self.is_away:

@@ -41,10 +41,10 @@ class Deduplicator:
 
     @property
     def reached(self) -> Reached | None:
-        """The position up to which changes have been delivered; None before the first `adopt` or `begin`."""
+        """The position up to which changes have been delivered; None before the first `start_from` or `start_epoch`."""
         return Reached(self.stream, dict(self.shards)) if self.shards else None
 
-    async def adopt(self, state: RelayState, past: Iterable[Entry]) -> None:
+    async def start_from(self, state: RelayState, past: Iterable[Entry]) -> None:
         """Begin at the bus's position. `past` are its latest entries, from which clients may resume."""
         entries = [entry for entry in past if isinstance(entry, Relayed) and entry.epoch == state.epoch]
         self._in_stream(state.stream)
@@ -57,17 +57,17 @@ class Deduplicator:
         # Children begin after the last entry of their parent.
         begun = {shard: at for shard, at in follows.items() if at != START or parents[shard] not in follows}
         since = self._now() - ITERATOR_LIFE
-        self._sink.begin(state.stream, begun, parents, since.timestamp())
+        self._sink.start_epoch(state.stream, begun, parents, since.timestamp())
         for entry in entries:
             for record in self._records(entry):
                 change = self._decoded(record)
                 if change is not None:
-                    self._sink.tell(entry.shard, change, parent=entry.parent, is_past=True)
+                    self._sink.deliver(entry.shard, change, parent=entry.parent, is_past=True)
                 await asyncio.sleep(0)
         for shard in self.shards.keys() - begun.keys():
-            self._sink.start(shard, parents[shard])
+            self._sink.start_shard(shard, parents[shard])
 
-    def new_in(self, entry: Relayed) -> Sequence[Record] | None:
+    def unseen(self, entry: Relayed) -> Sequence[Record] | None:
         """Return the entry's changes that are not delivered yet; None after a gap, or for a malformed entry."""
         records = self._records(entry)
         if not records:
@@ -79,20 +79,20 @@ class Deduplicator:
             return [record for record in records if _number(record) > last]
         return None if lacks(at, entry.follows) else records
 
-    def take(self, shard: str, parent: str | None, record: Record) -> None:
-        """Deliver one record of `new_in`."""
+    def deliver_record(self, shard: str, parent: str | None, record: Record) -> None:
+        """Deliver one record of `unseen`."""
         change = self._decoded(record)
         self.shards[shard] = record["dynamodb"]["SequenceNumber"]
         if change is not None:
-            self._sink.tell(shard, change, parent=parent)
+            self._sink.deliver(shard, change, parent=parent)
 
-    def note(self, reached: Reached | None) -> None:
+    def set_position(self, reached: Reached | None) -> None:
         """Set the position to that of a reader of the table's own stream, which delivers through this object."""
         if reached is not None:
             self._in_stream(reached.stream)
             self.shards = dict(reached.shards)
 
-    def agree(self, state: RelayState, before: Mapping[str, str]) -> None:
+    def reconcile(self, state: RelayState, before: Mapping[str, str]) -> None:
         """Take over the shards and idle positions of the bus once all of its changes are delivered.
 
         `before` are the positions delivered here before `state` was read. The bus may have newer iterators of idle
@@ -108,29 +108,31 @@ class Deduplicator:
         for shard, at in positions.items():
             if joined_by(at) is not None and not lacks(self.shards.get(shard), at):
                 self.shards[shard] = at
-                self._sink.answered(shard)
+                self._sink.read_empty(shard)
             elif at == START and shard not in self.shards:
                 self.shards[shard] = at
-                self._sink.start(shard, state.parents.get(shard))
+                self._sink.start_shard(shard, state.parents.get(shard))
 
     # A sink itself, for a reader of the table's own stream.
 
-    def begin(self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float) -> None:
+    def start_epoch(
+        self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float
+    ) -> None:
         self._in_stream(stream)
-        self._sink.begin(stream, positions, parents, since)
+        self._sink.start_epoch(stream, positions, parents, since)
 
-    def start(self, shard: str, parent: str | None) -> None:
+    def start_shard(self, shard: str, parent: str | None) -> None:
         if self._last(shard) is None:
-            self._sink.start(shard, parent)
+            self._sink.start_shard(shard, parent)
 
-    def tell(self, shard: str, change: Change, *, parent: str | None = None, is_past: bool = False) -> None:
+    def deliver(self, shard: str, change: Change, *, parent: str | None = None, is_past: bool = False) -> None:
         last = sequence_at(self._last(shard))
         if last is None or int(change.sequence) > last:
             self.shards[shard] = change.sequence
-            self._sink.tell(shard, change, parent=parent, is_past=is_past)
+            self._sink.deliver(shard, change, parent=parent, is_past=is_past)
 
-    def answered(self, shard: str) -> None:
-        self._sink.answered(shard)
+    def read_empty(self, shard: str) -> None:
+        self._sink.read_empty(shard)
 
     def lost(self, problem: Exception) -> None:
         """Do nothing: the source sees the reader end and reports it."""

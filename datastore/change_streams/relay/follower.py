@@ -46,7 +46,7 @@ class Host(Protocol):
     @property
     def is_away(self) -> bool: ...
 
-    def leave(self, problem: BusUnavailable) -> None:
+    def mark_unavailable(self, problem: BusUnavailable) -> None:
         """Do without it until it is found again. All sources are woken, now and then."""
 
     def follow(self, source: "BusSource") -> None:
@@ -84,21 +84,21 @@ class BusSource:
         self._on_error = on_error
         self._now = now
         self._delivered = Deduplicator(table, sink, on_error, now)
-        self._holding = RelayLeader(
+        self._leader = RelayLeader(
             host.connection,
             table,
             host.instance,
             read_pages,
             new_epoch=host.new_id,
             on_page=lambda page: host.count_relayed(page, now()),
-            away=host.leave,
+            away=host.mark_unavailable,
             ended=self.wake,
             on_error=on_error,
         )
         self._direct: StreamReader | None = None
         self._epoch = ""
-        self._is_doubtful = False
-        self._unheld_since: float | None = None
+        self._is_inconsistent = False
+        self._no_leader_since: float | None = None
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
         host.follow(self)
@@ -115,7 +115,7 @@ class BusSource:
 
     @property
     def is_relaying(self) -> bool:
-        return self._holding.is_relaying
+        return self._leader.is_relaying
 
     async def attached(self) -> None:
         """Raises what the store raises when it cannot be reached at first."""
@@ -138,23 +138,23 @@ class BusSource:
         """Deliver the entries that follow `place`, unless the source has moved to another place meanwhile."""
         delivered = 0
         for entry_id, entry in entries:
-            if self.place != place or self._is_doubtful:
+            if self.place != place or self._is_inconsistent:
                 return
             for shard, parent, record in self._new_in(entry_id, entry):
-                self._delivered.take(shard, parent, record)
+                self._delivered.deliver_record(shard, parent, record)
                 delivered += 1
                 # Spread a large page over time, so that only slow followers overflow.
                 await asyncio.sleep(0 if delivered % SLICE else SLICE_PAUSE_SECONDS)
                 if self.place != place:
                     return
-            if self._is_doubtful:
+            if self._is_inconsistent:
                 return
             self.place = place = entry_id
 
-    def doubt(self, problem: Exception) -> None:
+    def mark_inconsistent(self, problem: Exception) -> None:
         """Report a problem with the bus's entries, and have the next look find out whether changes were missed."""
         self._on_error(self.table, problem)
-        self._is_doubtful = True
+        self._is_inconsistent = True
         self.wake()
 
     def _new_in(self, entry_id: str, entry: Entry) -> Iterable[tuple[str, str | None, Record]]:
@@ -164,10 +164,12 @@ class BusSource:
             else:
                 self._on_error(self.table, ValueError(f"Entry {entry_id} of the bus holds no changes."))
             return []
-        records = self._delivered.new_in(entry) if entry.epoch == self._epoch else None
+        records = self._delivered.unseen(entry) if entry.epoch == self._epoch else None
         if records is None:
             # The entry is of another epoch, or follows a gap. The positions noted in Redis decide which.
-            self.doubt(ValueError(f"Entry {entry_id} of the bus does not follow the changes delivered before it."))
+            self.mark_inconsistent(
+                ValueError(f"Entry {entry_id} of the bus does not follow the changes delivered before it.")
+            )
             return []
         self._host.count_received(entry, len(records))
         return [(entry.shard, entry.parent, record) for record in records]
@@ -177,7 +179,7 @@ class BusSource:
     async def _run(self) -> None:
         try:
             while True:
-                seconds = await self._look()
+                seconds = await self._reconcile()
                 with suppress(TimeoutError):
                     async with asyncio.timeout(seconds):
                         await self._wake.wait()
@@ -192,84 +194,84 @@ class BusSource:
             if self._direct is not None:
                 await self._direct.stop()
             if self._host.is_away:
-                await self._holding.let_go()
+                await self._leader.stop_relay()
             else:
-                await self._holding.release()
+                await self._leader.release()
 
-    async def _look(self) -> float:
+    async def _reconcile(self) -> float:
         """Compare the positions and act on the result. Return the seconds until the next comparison."""
         try:
-            is_passing = await self._look_at_bus()
+            is_passing = await self._check_bus()
         except BusUnavailable as problem:
-            self._host.leave(problem)
+            self._host.mark_unavailable(problem)
             is_passing = False
         if self._host.is_away:
-            await self._holding.let_go()
+            await self._leader.stop_relay()
             self._read_directly()
-        self._look_at_reader()
+        self._check_reader()
         return SHORT_TICK_SECONDS if is_passing or not self._settled.is_set() else TICK_SECONDS
 
-    async def _look_at_bus(self) -> bool:
+    async def _check_bus(self) -> bool:
         """Return whether a transition is under way, which needs another look soon. Raises `BusUnavailable`."""
         if self._host.is_away:
             return False
         place, shards = self.place, dict(self._delivered.shards)
-        state = await self._holding.claim()
-        await self._holding.keep(state, self._delivered.reached)
+        state = await self._leader.claim()
+        await self._leader.run_relay(state, self._delivered.reached)
         if not state.is_attached:
-            self._wait_for_holder()
+            self._wait_for_leader()
             return True
-        self._unheld_since = None
+        self._no_leader_since = None
         if self._direct is not None:
-            await self._go_back(state)
+            await self._return_to_bus(state)
         elif self._delivered.reached is None:
             await self._join(state)
         elif place is None or not self._is_continuous(state, place):
-            self._pass_over(state)
+            self._skip_to_bus_position(state)
         elif place == state.last_id:
             self._compare(state, shards)
         return self.is_direct
 
     def _is_continuous(self, state: RelayState, place: str) -> bool:
         """Whether the bus's next entries follow the changes delivered here."""
-        return state.epoch == self._epoch and not self._is_doubtful and not later(place, state.last_id)
+        return state.epoch == self._epoch and not self._is_inconsistent and not later(place, state.last_id)
 
     def _is_behind(self, state: RelayState) -> bool:
         return state.stream != self._delivered.stream or lacking(self._delivered.shards, state.positions)
 
-    def _pass_over(self, state: RelayState) -> None:
+    def _skip_to_bus_position(self, state: RelayState) -> None:
         """Continue at the bus's present position if no change was missed."""
         if self._is_behind(state):
             self._read_directly()
         else:
-            self._ride(state)
+            self._follow_bus(state)
 
     def _compare(self, state: RelayState, shards: Mapping[str, str]) -> None:
         """Check that no change is missing once all entries were received; `shards` are the positions then."""
         if self._is_behind(state):
             self._read_directly()
             return
-        self._delivered.agree(state, shards)
+        self._delivered.reconcile(state, shards)
 
-    def _wait_for_holder(self) -> None:
+    def _wait_for_leader(self) -> None:
         """Wait up to `GRACE_SECONDS` for a process to relay the table, then read its stream."""
         now = asyncio.get_running_loop().time()
-        if self._unheld_since is None:
-            self._unheld_since = now
-        if self._holding.refused is not None or now - self._unheld_since > GRACE_SECONDS:
+        if self._no_leader_since is None:
+            self._no_leader_since = now
+        if self._leader.refused is not None or now - self._no_leader_since > GRACE_SECONDS:
             self._read_directly()
 
     async def _join(self, state: RelayState) -> None:
         """Begin with the bus's state; nothing has been delivered here yet."""
         since = round(self._now().timestamp() * 1000) - PAST_MILLISECONDS
         past = await self._host.connection.past(self.table, since, state.last_id)
-        await self._delivered.adopt(state, past)
-        self._ride(state)
+        await self._delivered.start_from(state, past)
+        self._follow_bus(state)
 
-    def _ride(self, state: RelayState) -> None:
+    def _follow_bus(self, state: RelayState) -> None:
         """Take changes from the bus from now on."""
-        self._epoch, self.place, self._is_doubtful = state.epoch, state.last_id, False
-        self._holding.refused = None
+        self._epoch, self.place, self._is_inconsistent = state.epoch, state.last_id, False
+        self._leader.refused = None
         self._settled.set()
         self._host.follow(self)
 
@@ -280,12 +282,12 @@ class BusSource:
             self.place = None
             self._direct = self._read(self._delivered, self._delivered.reached)
 
-    def _look_at_reader(self) -> None:
+    def _check_reader(self) -> None:
         """Note the reader's position. Raises the error that ended it, if it is not worth a retry."""
         reader = self._direct
         if reader is None:
             return
-        self._delivered.note(reader.reached)
+        self._delivered.set_position(reader.reached)
         if reader.problem is not None:
             if isinstance(reader.problem, FINAL) or not self._settled.is_set():
                 raise reader.problem
@@ -293,13 +295,13 @@ class BusSource:
         elif reader.is_attached:
             self._settled.set()
 
-    async def _go_back(self, state: RelayState) -> None:
+    async def _return_to_bus(self, state: RelayState) -> None:
         """Return to the bus once nothing that was appended there is missing here."""
         reader = self._direct
         assert reader is not None
-        self._delivered.note(reader.reached)
+        self._delivered.set_position(reader.reached)
         if (reader.is_attached or state.lease) and not self._is_behind(state):
             await reader.stop()
-            self._delivered.note(reader.reached)
+            self._delivered.set_position(reader.reached)
             self._direct = None
-            self._ride(state)
+            self._follow_bus(state)

@@ -56,7 +56,7 @@ class RelayLeader:
         self._on_error = on_error
         self._relay: RelayPublisher | None = None
         self._task: asyncio.Task[None] | None = None
-        self._wanted_from = float("-inf")
+        self._retry_at = float("-inf")
         self.refused: Exception | None = None
 
     @property
@@ -68,31 +68,31 @@ class RelayLeader:
         relay = self._relay
         idle = None if relay is None else relay.idle()
         appended = None if relay is None else relay.appended()
-        wanted = time.monotonic() >= self._wanted_from
+        wanted = time.monotonic() >= self._retry_at
         state = await self._connection.claim(self._table, self._instance, wanted=wanted, idle=idle)
         if relay is None or relay.lease != state.lease:
             return state
         if appended is not None and (relay.epoch != state.epoch or lacking(state.positions, appended)):
             # Redis went back to an older copy: what it has not is appended again, from where the copy is.
             logger.info("What was relayed of %s is not noted any more.", self._table)
-            await self.let_go()
+            await self.stop_relay()
         elif relay.reached is not None and relay.epoch == state.epoch:
             gone = state.positions.keys() - relay.reached.keys()
             if gone:
                 await self._connection.forget(self._table, gone)
         return state
 
-    async def keep(self, state: RelayState, known: Reached | None) -> None:
+    async def run_relay(self, state: RelayState, known: Reached | None) -> None:
         """Relay while the lease is ours. `known`: where to begin when no order is there to go on with."""
         if self._relay is not None and (self._relay.lease != state.lease or self._task is None or self._task.done()):
-            await self.let_go()
+            await self.stop_relay()
         if state.is_held_by(self._instance) and self._relay is None:
             self._relay = RelayPublisher(
                 self._connection, self._table, state.lease, self._read_pages, self._new_epoch, self._on_page
             )
             self._task = asyncio.create_task(self._run(self._relay, state, known), name=f"relay of {self._table}")
 
-    async def let_go(self) -> None:
+    async def stop_relay(self) -> None:
         """Relay no more. The lease is left to lapse."""
         if self._task is not None:
             self._task.cancel()
@@ -102,9 +102,9 @@ class RelayLeader:
     async def release(self) -> None:
         """Relay no more, and let others take over at once."""
         lease = self._relay.lease if self._relay is not None else None
-        await self.let_go()
+        await self.stop_relay()
         if lease is not None:
-            await self._give_up(lease)
+            await self._release_lease(lease)
 
     async def _run(self, relay: RelayPublisher, state: RelayState, known: Reached | None) -> None:
         try:
@@ -112,7 +112,7 @@ class RelayLeader:
         except BusUnavailable as problem:
             if isinstance(problem, BusRefused):
                 # Who renews the lease and cannot append keeps changes from all who follow.
-                await self._give_up(relay.lease)
+                await self._release_lease(relay.lease)
             self._away(problem)
         except (RelayLeaseLost, UnexpectedPosition) as problem:
             # The next claim begins it anew, here or elsewhere.
@@ -127,9 +127,9 @@ class RelayLeader:
         if type(problem) is not type(self.refused):
             self._on_error(self._table, problem)
         self.refused = problem
-        self._wanted_from = time.monotonic() + random.uniform(0.5, 1.5) * REFUSED_SECONDS
-        await self._give_up(lease)
+        self._retry_at = time.monotonic() + random.uniform(0.5, 1.5) * REFUSED_SECONDS
+        await self._release_lease(lease)
 
-    async def _give_up(self, lease: str) -> None:
+    async def _release_lease(self, lease: str) -> None:
         with suppress(BusUnavailable):  # it goes by itself then
             await self._connection.release(self._table, lease)

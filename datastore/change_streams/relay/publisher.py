@@ -26,15 +26,15 @@ TakePage = Callable[[ShardIterator, str, Page], Awaitable[None]]
 class Beginning:
     """A sink that ignores everything: the relay takes whole pages, and the reader itself keeps the positions."""
 
-    def begin(
+    def start_epoch(
         self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float
     ) -> None: ...
 
-    def start(self, shard: str, parent: str | None) -> None: ...
+    def start_shard(self, shard: str, parent: str | None) -> None: ...
 
-    def answered(self, shard: str) -> None: ...
+    def read_empty(self, shard: str) -> None: ...
 
-    def tell(self, shard: str, change: Change, *, parent: str | None = None, is_past: bool = False) -> None:
+    def deliver(self, shard: str, change: Change, *, parent: str | None = None, is_past: bool = False) -> None:
         raise AssertionError("A page was taken apart.")
 
     def lost(self, problem: Exception) -> None:
@@ -61,14 +61,14 @@ class StreamPages(StreamReader):
 
     def _end(self, problem: Exception) -> None: ...
 
-    def _tell(self, problem: Exception) -> None: ...
+    def _report(self, problem: Exception) -> None: ...
 
-    def _tell_end(self) -> None: ...
+    def _log_recovery(self) -> None: ...
 
-    async def _bear(self, problem: DomainError | RequestRefused, failures: int) -> None:
+    async def _back_off(self, problem: DomainError | RequestRefused, failures: int) -> None:
         if failures >= MOST_FAILURES:
             raise problem
-        await super()._bear(problem, failures)
+        await super()._back_off(problem, failures)
 
     async def _publish_all(self, shard: ShardIterator, records: Page) -> None:
         assert self.take is not None
@@ -83,7 +83,7 @@ class StreamPages(StreamReader):
         if sequence is None:
             self.on_error(self.table.name, ValueError("A record has no sequence number."))
             return False
-        return shard.advance(sequence, time_of(record))
+        return shard.accept(sequence, time_of(record))
 
 
 ReadPages = Callable[[Beginning, TakePage, Reached | None], StreamPages]
@@ -101,7 +101,7 @@ class RelayPublisher:
     on_page: Callable[[Page], None]
     epoch: str = ""
     _reader: StreamPages | None = None
-    _noted: dict[str, str] = field(default_factory=dict)
+    _appended: dict[str, str] = field(default_factory=dict)
 
     @property
     def is_attached(self) -> bool:
@@ -126,7 +126,7 @@ class RelayPublisher:
         reached = self.reached
         if reached is None:
             return None
-        return {shard: at for shard, at in self._noted.items() if shard in reached and sequence_at(at) is not None}
+        return {shard: at for shard, at in self._appended.items() if shard in reached and sequence_at(at) is not None}
 
     async def run(self, state: RelayState, known: Reached | None) -> None:
         """Go on with the order that is there, else begin one: where this process has got to (`known`), or now."""
@@ -153,7 +153,7 @@ class RelayPublisher:
                 await self.connection.attach(self.table, self.lease, epoch)
             else:
                 await self.connection.begin(self.table, self.lease, self.epoch, reached)
-            self._noted = dict(reached.shards)
+            self._appended = dict(reached.shards)
             reader.may_take.set()
             await reader.ended()
         finally:
@@ -164,5 +164,5 @@ class RelayPublisher:
         await self.connection.append(
             self.table, self.lease, self.epoch, shard.id, follows, records, parent=shard.parent
         )
-        self._noted[shard.id] = records[-1][0]
+        self._appended[shard.id] = records[-1][0]
         self.on_page(page)

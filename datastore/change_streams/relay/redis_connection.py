@@ -129,9 +129,9 @@ class RelayConnection:
 
     async def probe(self) -> None:
         """Whether Redis does all that is asked of it here, by a new connection: the address may lead elsewhere now."""
-        await self._patiently(self._redis.connection_pool.disconnect(inuse_connections=False))
+        await self._with_timeout(self._redis.connection_pool.disconnect(inuse_connections=False))
         await self._run(self._probe, "", [])
-        await self._patiently(self._redis.xread({self._keys("")[2]: "0-0"}, count=1))
+        await self._with_timeout(self._redis.xread({self._keys("")[2]: "0-0"}, count=1))
 
     async def claim(
         self,
@@ -196,7 +196,7 @@ class RelayConnection:
     async def forget(self, table: str, shards: Collection[str]) -> None:
         """No positions of shards that the stream lists no longer."""
         fields = [f"{kind}:{shard}" for shard in shards for kind in "pf"]
-        await self._patiently(self._redis.hdel(self._keys(table)[1], *fields))
+        await self._with_timeout(self._redis.hdel(self._keys(table)[1], *fields))
 
     async def release(self, table: str, lease: str) -> None:
         await self._run(self._release, table, [lease])
@@ -207,10 +207,10 @@ class RelayConnection:
         streams = {key: places[table] for key, table in keys.items()}
         block = round(BLOCK_SECONDS * 1000)
         count = self._count
-        page = await self._paged(self._redis.xread(streams, count=count, block=block), BLOCK_SECONDS)
+        page = await self._call_paged(self._redis.xread(streams, count=count, block=block), BLOCK_SECONDS)
         pages = {keys[_text(key)]: _entries(entries) for key, entries in _pairs(page)}
         if sum(_size(entry) for page in pages.values() for _, entry in page) > PAGE_BYTES:
-            self._have_fewer()
+            self._halve_page_size()
         elif any(len(page) == count for page in pages.values()):
             self._count = min(ENTRIES, self._count + 1)
         return pages
@@ -218,11 +218,11 @@ class RelayConnection:
     async def past(self, table: str, since_ms: int, last_id: str) -> list[Entry]:
         """What came since a moment, up to an id, as far as `PAST_BYTES` go back; what came last in any case."""
         key = self._keys(table)[2]
-        found = _entries(await self._patiently(self._redis.xrevrange(key, last_id, "-", count=1)))
+        found = _entries(await self._with_timeout(self._redis.xrevrange(key, last_id, "-", count=1)))
         held, is_more = sum(_size(entry) for _, entry in found), bool(found)
         while is_more and milliseconds(found[-1][0]) >= since_ms:
             count = self._count
-            page = await self._paged(self._redis.xrevrange(key, f"({found[-1][0]}", since_ms, count=count))
+            page = await self._call_paged(self._redis.xrevrange(key, f"({found[-1][0]}", since_ms, count=count))
             is_more = len(page) == count
             for entry_id, entry in _entries(page):
                 held += _size(entry)
@@ -236,32 +236,32 @@ class RelayConnection:
         return [f"{self._tag}{table}:{kind}" for kind in ("lease", "state", "changes")]
 
     async def _run(self, script: Any, table: str, arguments: Sequence[Any]) -> Any:
-        return await self._patiently(script(keys=self._keys(table), args=arguments))
+        return await self._with_timeout(script(keys=self._keys(table), args=arguments))
 
-    async def _paged(self, asked: Coroutine[Any, Any, T], more: float = 0.0) -> T:
+    async def _call_paged(self, request: Coroutine[Any, Any, T], more: float = 0.0) -> T:
         try:
-            return await self._patiently(asked, more)
+            return await self._with_timeout(request, more)
         except BusSlow:
-            self._have_fewer()
+            self._halve_page_size()
             raise
 
-    def _have_fewer(self) -> None:
+    def _halve_page_size(self) -> None:
         """Entries of a page, from the next one on."""
         self._count = max(1, self._count // 2)
 
-    async def _patiently(self, asked: Coroutine[Any, Any, T], more: float = 0.0) -> T:
-        asking = asyncio.ensure_future(asked)
+    async def _with_timeout(self, request: Coroutine[Any, Any, T], more: float = 0.0) -> T:
+        task = asyncio.ensure_future(request)
         try:
             for _ in range(TURNS):
-                if (await asyncio.wait((asking,), timeout=(self._patience + more) / TURNS))[0]:
-                    return asking.result()
+                if (await asyncio.wait((task,), timeout=(self._patience + more) / TURNS))[0]:
+                    return task.result()
             raise BusSlow("Redis is too slow.")
         except ResponseError as problem:
             raise BusRefused(f"{type(problem).__name__}: {problem}") from problem
         except REDIS_AWAY as problem:
             raise BusUnavailable(f"{type(problem).__name__}: {problem}") from problem
         finally:
-            asking.cancel()
+            task.cancel()
 
 
 def later(one: str, other: str) -> bool:

@@ -1,5 +1,5 @@
 """Resuming a subscription: the log of recent changes, and older records from the stream.
 
-`replay_log.Log` holds the recent changes of a table, `backfill` reads older ones, `resume_token.Place` is a position
-for each open shard, and `signed_resume_ids` makes the ids that clients send.
+`replay_log.ReplayLog` holds the recent changes of a table, and `backfill` reads older ones. `resume_token.ResumeToken`
+is a position in each open shard, and `signed_resume_ids` signs the ids that clients send.
 """

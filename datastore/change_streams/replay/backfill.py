@@ -1,4 +1,4 @@
-"""Reads what a log does not hold any more from the stream itself."""
+"""The backfill of a replay log: it reads older changes from the stream."""
 
 import asyncio
 import time
@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from datastore.change_streams.change_sizes import size_of
-from datastore.change_streams.replay.history import MOST_BYTES, MOST_CHANGES
+from datastore.change_streams.replay.history import MAX_BYTES, MAX_CHANGES
 from datastore.change_streams.replay.replay_log import REACH_SECONDS, MissingRange, ResumeTokenRefused, not_now
 from datastore.change_streams.replay.resume_token import Key, idle_since
 from datastore.change_streams.replay.runs import oldest
@@ -29,9 +29,8 @@ from datastore.change_streams.shards.stream_reader import Change, decode_change
 from datastore.dynamodb.client import RequestRefused
 from datastore.errors import DomainError, Throttled
 
-# The stream may answer with nothing anywhere before its end, and never says that it is at its end: where nothing has
-# been told yet that would have to come, it is taken for it after so many such answers, in so many seconds. On AWS each
-# of them passes over a part of what is sparse.
+# A stream may return empty pages before its end, and does not mark the end of an open shard. Without a known record
+# that must still follow, this many empty pages in this many seconds count as the end. On AWS each skips a sparse part.
 EMPTY_PAGES = 25
 EMPTY_SECONDS = 3.0
 PAUSE_SECONDS = 0.01
@@ -48,25 +47,25 @@ class _OlderRecords:
     """The changes of one reading, over all its shards, within the bounds of a log."""
 
     def __init__(self, wanted: list[MissingRange]) -> None:
-        self.of = {one.key: list[Change]() for one in wanted}
+        self.by_key = {one.key: list[Change]() for one in wanted}
         self._count = self._bytes = 0
 
-    def add(self, one: MissingRange, changes: list[Change]) -> None:
-        self.of[one.key] += changes
+    def add(self, missing: MissingRange, changes: list[Change]) -> None:
+        self.by_key[missing.key] += changes
         self._count += len(changes)
         self._bytes += sum(map(size_of, changes))
-        if self._count > MOST_CHANGES or self._bytes > MOST_BYTES:
+        if self._count > MAX_CHANGES or self._bytes > MAX_BYTES:
             raise _TooMuch
 
-    def remove_after(self, one: MissingRange, before: int) -> None:
+    def remove_after(self, missing: MissingRange, before: int) -> None:
         """Drop the shard's changes from a sequence on."""
-        kept = [change for change in self.of[one.key] if int(change.sequence) < before]
-        self._count -= len(self.of[one.key]) - len(kept)
-        self.of[one.key] = kept
+        kept = [change for change in self.by_key[missing.key] if int(change.sequence) < before]
+        self._count -= len(self.by_key[missing.key]) - len(kept)
+        self.by_key[missing.key] = kept
 
 
 class Backfill:
-    """A reader of the changes that a log lacks: see `change_log.ReadOlder`.
+    """A reader of the changes that a log lacks: see `replay_log.ReadOlder`.
 
     One reading of a shard lasts at most `seconds` while the store answers. Failed calls are repeated for `patience`
     seconds, throttled ones at a lower rate (datastore/change_streams/shards/read_pace.py). A shard without new records
@@ -108,9 +107,9 @@ class Backfill:
     async def read(self, stream: str, wanted: list[MissingRange]) -> list[tuple[str, Change]] | None:
         found, turns = _OlderRecords(wanted), asyncio.Semaphore(SHARDS_AT_ONCE)
 
-        async def read(one: MissingRange) -> None:
+        async def read(missing: MissingRange) -> None:
             async with turns:
-                await self._read(stream, one, found)
+                await self._read(stream, missing, found)
 
         tasks = [asyncio.create_task(read(one)) for one in wanted]
         try:
@@ -119,47 +118,49 @@ class Backfill:
         except (_TooMuch, Trimmed, ShardGone):
             return None
         except TimeoutError as late:
-            raise not_now() from late  # an outage tells nothing of what the stream holds
+            raise not_now() from late  # during an outage it is unknown whether the stream has them
         finally:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        return [(one.shard, change) for one in wanted for change in found.of[one.key]]
+        return [(one.shard, change) for one in wanted for change in found.by_key[one.key]]
 
-    async def _read(self, stream: str, one: MissingRange, found: _OlderRecords) -> None:
-        earliest = _earliest(one.start, self._wire.now())
-        cursor = ShardCursor(self._wire, stream, one.shard, one.start if sequence_at(one.start) is not None else None)
+    async def _read(self, stream: str, missing: MissingRange, found: _OlderRecords) -> None:
+        earliest = _earliest(missing.start, self._wire.now())
+        cursor = ShardCursor(
+            self._wire, stream, missing.shard, missing.start if sequence_at(missing.start) is not None else None
+        )
         pace = ReadPace(LONG_PAUSE_SECONDS)
         empty = reached = 0
-        spent = nothing = 0.0
-        while spent <= self._seconds:
-            page, seconds = await self._page(cursor, one.key, pace)
+        elapsed = empty_seconds = 0.0
+        while elapsed <= self._seconds:
+            page, seconds = await self._page(cursor, missing.key, pace)
             changes = _changes(_table(stream), page)
-            found.add(one, [change for change in changes if change.time.timestamp() >= earliest])
-            begins, reached = one.before(), max(reached, *map(_sequence, page.records), 0)
+            found.add(missing, [change for change in changes if change.time.timestamp() >= earliest])
+            begins, reached = missing.before(), max(reached, *map(_sequence, page.records), 0)
             if begins is not None and reached >= begins - 1:
-                found.remove_after(one, begins)
+                found.remove_after(missing, begins)
                 return
             if page.records:
-                empty, nothing = 0, 0.0
+                empty, empty_seconds = 0, 0.0
             elif not page.ended:
                 empty += 1
                 seconds += await _paused(PAUSE_SECONDS if empty < EMPTY_PAGES else LONG_PAUSE_SECONDS)
-                nothing += seconds
-            if page.ended and (one.ends or begins is None):
+                empty_seconds += seconds
+            if page.ended and (missing.ends or begins is None):
                 return
             if page.ended:
                 raise _TooMuch  # the shard no longer holds the changes that this process had
-            if begins is None and not one.ends and empty >= EMPTY_PAGES and nothing >= self._empty_seconds:
+            if begins is None and not missing.ends and empty >= EMPTY_PAGES and empty_seconds >= self._empty_seconds:
                 return
-            spent += seconds
+            elapsed += seconds
         raise _TooMuch
 
     async def _page(self, cursor: ShardCursor, key: Key, pace: ReadPace) -> tuple[ShardPage, float]:
-        """Return the next page, and how many seconds its answer took. Repeats what fails, and slows where throttled.
+        """Return the next page and the seconds that the read took. Retry failures, at a lower rate if throttled.
 
         Raises:
-            PlaceRefused: The stream does not accept the position.
+            ResumeTokenRefused: The stream does not accept the position.
             DomainError: The store refused the read for good.
         """
         if pace.is_slowed:
@@ -183,7 +184,7 @@ class Backfill:
 
 
 def _earliest(start: str, now: datetime) -> float:
-    """Return the moment of the oldest change that is wanted.
+    """Return the time of the oldest change to read.
 
     Raises:
         Trimmed: At the store's time `now` the stream may have trimmed that.
@@ -192,7 +193,7 @@ def _earliest(start: str, now: datetime) -> float:
     if since is None:
         return float("-inf")
     if now - datetime.fromtimestamp(since, UTC) > RETENTION:
-        raise Trimmed("The shard was joined before what the stream keeps.")
+        raise Trimmed("The shard was joined before the oldest records that the stream keeps.")
     return oldest(since)
 
 
@@ -215,5 +216,5 @@ def _changes(table: str, page: ShardPage) -> list[Change]:
         try:
             changes.append(decode_change(table, record))
         except (KeyError, TypeError, ValueError):
-            continue  # as the reader of the table passes it over, and tells of it
+            continue  # the reader of the table skips it too, and reports it
     return changes

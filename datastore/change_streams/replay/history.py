@@ -1,4 +1,4 @@
-"""The recent changes of one table, and which of them follow a position, also one of a process with another order."""
+"""The recent changes of one table, and the lookup of those after a position of any process."""
 
 import asyncio
 import time
@@ -22,11 +22,11 @@ from datastore.change_streams.shards.checkpoints import START, joined_by, sequen
 from datastore.change_streams.shards.parents import Parents, Seen
 from datastore.change_streams.shards.stream_reader import Change
 
-MOST_CHANGES = 10_000
-MOST_BYTES = 16_000_000
+MAX_CHANGES = 10_000
+MAX_BYTES = 16_000_000
 KEPT_SECONDS = 300.0
 # The ended shards that are kept: positions may still name them.
-ENDED_KEPT = 100
+MAX_ENDED_SHARDS = 100
 
 
 class Lack(Enum):
@@ -47,13 +47,13 @@ class History:
         self,
         publish: Callable[[LogEntry], None],
         *,
-        most_changes: int = MOST_CHANGES,
-        most_bytes: int = MOST_BYTES,
+        max_changes: int = MAX_CHANGES,
+        max_bytes: int = MAX_BYTES,
         kept_seconds: float = KEPT_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._publish = publish
-        self._most_changes, self._most_bytes, self._kept = most_changes, most_bytes, kept_seconds
+        self._max_changes, self._max_bytes, self._kept = max_changes, max_bytes, kept_seconds
         self._clock = clock
         self.stream = ""
         self.parents = Parents()
@@ -74,7 +74,9 @@ class History:
 
     # Input
 
-    def begin(self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float) -> None:
+    def start_epoch(
+        self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float
+    ) -> None:
         if stream != self.stream:
             self._clear()
             self.stream = stream
@@ -89,9 +91,9 @@ class History:
                 self._recent.begin(key, self._frontier[key])
         for key in ended:
             self._frontier.pop(key, None)
-        self._stand(max(self.last_place.time, int(since)))
+        self._set_positions(max(self.last_place.time, int(since)))
 
-    def start(self, shard: str, parent: str | None) -> None:
+    def start_shard(self, shard: str, parent: str | None) -> None:
         key = self._key(shard)
         self.parents.learn(key, None if parent is None else self._key(parent))
         if key in self._recent.shards:
@@ -100,13 +102,13 @@ class History:
         for ancestor in self.parents.ancestors(key):
             self._frontier.pop(ancestor, None)
         self._frontier[key] = START
-        self._stand(self.last_place.time)
+        self._set_positions(self.last_place.time)
         self._wake()
 
-    def tell(self, shard: str, change: Change, *, parent: str | None = None, is_past: bool = False) -> None:
+    def deliver(self, shard: str, change: Change, *, parent: str | None = None, is_past: bool = False) -> None:
         key = self._key(shard)
         if key not in self._frontier:
-            self.start(shard, parent)
+            self.start_shard(shard, parent)
         elif int(change.sequence) <= (sequence_at(self._frontier[key]) or -1):
             return  # a reader whose iterator has expired starts before the position that others have seen
         number = self.last_number = self.last_number + 1
@@ -123,14 +125,14 @@ class History:
     def _key(self, shard: str) -> Key:
         return key_of(self.stream, shard)
 
-    def _stand(self, seconds: int) -> None:
+    def _set_positions(self, seconds: int) -> None:
         """Start a new set of positions after the set of shards has changed."""
         self._moves = Moves(self._frontier)
         self.last_place = ResumeToken(key_of(self.stream, ""), seconds, self._moves)
 
     def _move(self, key: Key, position: str, seconds: int) -> None:
         if len(self._moves.moves) >= max(MOVES, len(self._frontier)):
-            self._stand(seconds)
+            self._set_positions(seconds)
         else:
             self._moves.moves.append((key, position))
             self.last_place = ResumeToken(self.last_place.stream, seconds, self._moves, len(self._moves.moves))
@@ -144,7 +146,7 @@ class History:
         earliest = self._clock() - self._kept
         run, entries, dropped, size = self._recent, self._recent.entries, 0, self._recent.bytes
         while len(entries) - dropped > 1 and (
-            len(entries) - dropped > self._most_changes or size > self._most_bytes or entries[dropped].at < earliest
+            len(entries) - dropped > self._max_changes or size > self._max_bytes or entries[dropped].at < earliest
         ):
             size -= entries[dropped].size
             dropped += 1
@@ -159,7 +161,7 @@ class History:
     def _forget_ended(self) -> None:
         """Drop the oldest ended shards beyond a limit: positions may still name the others."""
         shards = self._recent.shards
-        most = ENDED_KEPT + len(self._frontier)
+        most = MAX_ENDED_SHARDS + len(self._frontier)
         if len(shards) <= most:
             return
         ended = [key for key, shard in shards.items() if key not in self._frontier and not shard.sequences]
@@ -169,7 +171,7 @@ class History:
 
     def _bound_older(self, older: EntryRun) -> None:
         dropped, size = 0, older.bytes
-        while len(older.entries) - dropped > self._most_changes or size > self._most_bytes:
+        while len(older.entries) - dropped > self._max_changes or size > self._max_bytes:
             size -= older.entries[dropped].size
             dropped += 1
         if dropped:
@@ -183,7 +185,7 @@ class History:
         older, kept = self._older, self._recent
         if older is not None and older.entries and number < older.entries[-1].number:
             return older.after(number, most) if generation == self.generation else None
-        is_before = number < (kept.complete_after or 0)  # numbers of what was read again are negative
+        is_before = number < (kept.complete_after or 0)  # changes that were read again have negative numbers
         if is_before and (older is None or generation != self.generation):
             return None
         return kept.after(number, most)
@@ -203,8 +205,8 @@ class History:
 
     def _is_same_joining(self, key: Key, position: str) -> bool:
         run = self._recent.shards.get(key)
-        ours, theirs = joined_by(run.floor if run else ""), joined_by(position)
-        return ours is not None and theirs is not None and ours[0] == theirs[0]
+        own, other = joined_by(run.floor if run else ""), joined_by(position)
+        return own is not None and other is not None and own[0] == other[0]
 
     def has_reached(self, seen: Seen) -> bool:
         """Whether this process has received all changes that the client has seen."""
@@ -253,11 +255,11 @@ class History:
     def _is_idle(self, key: Key) -> bool:
         return joined_by(self._frontier.get(key) or START) is not None
 
-    def _take(self, starts: Positions, changes: Collection[tuple[str, Change]]) -> bool:
+    def _insert_older(self, starts: Positions, changes: Collection[tuple[str, Change]]) -> bool:
         """Insert changes that were read from these positions on before the held ones; return False if beyond bounds."""
         older = self._older or EntryRun()
         size = sum(size_of(change) for _, change in changes)
-        if len(older.entries) + len(changes) > self._most_changes or older.bytes + size > self._most_bytes:
+        if len(older.entries) + len(changes) > self._max_changes or older.bytes + size > self._max_bytes:
             return False
         first = self._lowest - len(changes)
         entries = [

@@ -1,7 +1,7 @@
 """The log of one table's changes, from which clients resume.
 
-A client names a `ResumeToken`: the position read to in each open shard, valid in every process. What came before the
-log's first change of a shard is read from the stream again, once for all clients that wait for it.
+A client sends a `ResumeToken`: the position in each open shard, valid in every process. Changes before the log's first
+one of a shard are read from the stream again, once for all clients that wait for them.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from datastore.change_streams.shards.parents import Seen
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.errors import Unavailable
 
-# The longest wait of a client for a reading, and the time for which an unreadable position is remembered.
+# The maximum wait of a client for a reading, and the time for which an unreadable position is remembered.
 REACH_SECONDS = 30.0
 REMEMBERED_SECONDS = 10.0
 # A position ahead of this process comes from a process that reads the stream a little earlier. A position that stays
@@ -31,8 +31,8 @@ FREE_FAILURES = 10
 PAUSE_SECONDS = 1.0
 # The price of a reading for the client that needs it, in read units.
 READING_UNITS = 10.0
-# After two answers without records, one of them was requested after the wait began.
-ANSWERS = 2
+# Of two reads without records, one was requested after the wait began.
+EMPTY_READS = 2
 
 
 class ResumeTokenRefused(Exception):
@@ -45,7 +45,7 @@ class ResumeTokenRefused(Exception):
 
 def not_now() -> Unavailable:
     """Return the error for a place after which the changes cannot be read at present."""
-    return Unavailable("What you have missed cannot be read at the moment: subscribe again after the same event.")
+    return Unavailable("The missed changes cannot be read at the moment: subscribe again after the same event.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +74,10 @@ class ReadOlder(Protocol):
         """Return the wanted changes with their shards, in the order of each key.
 
         Return None if the stream no longer holds them, if reading takes too long although the stream answers, or for
-        more than `MOST_CHANGES` or `MOST_BYTES`.
+        more than `MAX_CHANGES` or `MAX_BYTES`.
 
         Raises:
-            PlaceRefused: The stream does not accept a position.
+            ResumeTokenRefused: The stream does not accept a position.
             Unavailable: The store stays away.
         """
 
@@ -93,10 +93,10 @@ class _ResumeWaiter:
 
 
 class ReplayLog(History):
-    """A `Sink` that keeps recent changes within bounds and passes each on to `publish`, in order.
+    """A `ChangeSink` that keeps recent changes within bounds and passes each on to `publish`, in order.
 
-    `lost` is called with the error that ended the changes. Only `reach` and `more` wait. `bounds` are those of
-    `History`.
+    `lost` is called with the error that ended the changes. Only `load_from` and `wait_for_change` wait.
+    `bounds` are those of `History`.
     """
 
     def __init__(
@@ -116,28 +116,28 @@ class ReplayLog(History):
 
     def _clear(self) -> None:
         super()._clear()
-        self._answers: dict[Key, int] = {}
+        self._empty_reads: dict[Key, int] = {}
         self._listed: Mapping[str, str | None] = {}
         self._listed_at = float("-inf")
         # Changes up to this time cannot be read again; and the number of recent failures.
         self._unreachable, self._failures, self._remembered_until = (-1, -1), 0, 0.0
 
-    def answered(self, shard: str) -> None:
+    def read_empty(self, shard: str) -> None:
         """Count an empty answer: resuming clients wait for such answers of shards that have shown no record."""
         if self._waiting:
             key = self._key(shard)
-            self._answers[key] = self._answers.get(key, 0) + 1
+            self._empty_reads[key] = self._empty_reads.get(key, 0) + 1
             self._wake()
 
     def lost(self, problem: Exception) -> None:
         self._clear()
         self._lost(problem)
 
-    async def more(self) -> None:
+    async def wait_for_change(self) -> None:
         """Return when a change has arrived."""
         await self._changed.wait()
 
-    async def reach(self, place: ResumeToken, charge: Callable[[float], None] = lambda _: None) -> int | None:
+    async def load_from(self, place: ResumeToken, charge: Callable[[float], None] = lambda _: None) -> int | None:
         """Return `number_of` the place. List and read the stream again if needed, once for all waiting clients.
 
         Return None for a place that is too old. Each client that waits for a reading is charged `READING_UNITS`.
@@ -150,29 +150,33 @@ class ReplayLog(History):
             return None
         waiting = _ResumeWaiter(place, place.positions)
         found = self._found(waiting.positions)
-        if isinstance(found, int) and not self._unanswered(waiting):
+        if isinstance(found, int) and not self._unconfirmed(waiting):
             return found
         self._waiting.append(waiting)
         try:
             async with asyncio.timeout(REACH_SECONDS):
-                return await self._reached(waiting, charge)
+                return await self._wait_until_loaded(waiting, charge)
         except TimeoutError:
             raise not_now() from None
         finally:
             self._waiting.remove(waiting)
             if not self._waiting:
-                self._answers.clear()
+                self._empty_reads.clear()
 
-    async def _reached(self, waiting: _ResumeWaiter, charge: Callable[[float], None]) -> int | None:
+    async def _wait_until_loaded(self, waiting: _ResumeWaiter, charge: Callable[[float], None]) -> int | None:
         is_charged, began = False, self._clock()
         while True:
             found = self._found(waiting.positions)
             if self._is_closed:
                 raise not_now()
-            if isinstance(found, int) and not self._unanswered(waiting):
+            if isinstance(found, int) and not self._unconfirmed(waiting):
                 return found
             if found not in (Lack.LISTING, Lack.OLDER):
-                await (self._answer(waiting) if isinstance(found, int) else self._changed_until(began + AHEAD_SECONDS))
+                await (
+                    self._wait_for_reads(waiting)
+                    if isinstance(found, int)
+                    else self._changed_until(began + AHEAD_SECONDS)
+                )
                 if found is Lack.AHEAD and self._clock() >= began + AHEAD_SECONDS:
                     return None
                 continue
@@ -181,7 +185,7 @@ class ReplayLog(History):
             if not is_charged:
                 charge(READING_UNITS)
                 is_charged = True
-            await self._look_again(found, began)
+            await self._list_or_read(found, began)
 
     def _is_too_old(self, waiting: _ResumeWaiter, found: Lack, began: float) -> bool:
         if found is Lack.LISTING:
@@ -190,7 +194,7 @@ class ReplayLog(History):
             return False
         return waiting.is_refused or self._is_gone(waiting.positions) or not self._is_readable(waiting.place)
 
-    async def _look_again(self, found: Lack, began: float) -> None:
+    async def _list_or_read(self, found: Lack, began: float) -> None:
         """List the shards, or read the missing changes of the shards that were listed."""
         if found is Lack.OLDER and self._listed_at + LISTED_SECONDS >= began:
             await self._shared_reading()
@@ -210,14 +214,15 @@ class ReplayLog(History):
             async with asyncio.timeout(max(0.0, moment - self._clock())):
                 await self._changed.wait()
 
-    async def _answer(self, waiting: _ResumeWaiter) -> None:
-        """Wait until each shard has answered, with records or with none since it was joined.
+    async def _wait_for_reads(self, waiting: _ResumeWaiter) -> None:
+        """Wait until each shard was read, with records or with none since it was joined.
 
-        Then all that was seen of them elsewhere, or read again, came before: the last of it is where they are.
+        All changes that other processes have seen, or that were read again, precede that read: the last of them is the
+        position of the shard.
         """
-        keys = self._unanswered(waiting)
-        until = {key: self._answers.get(key, 0) + ANSWERS for key in keys}
-        while any(self._is_idle(key) and self._answers.get(key, 0) < until[key] for key in keys):
+        keys = self._unconfirmed(waiting)
+        until = {key: self._empty_reads.get(key, 0) + EMPTY_READS for key in keys}
+        while any(self._is_idle(key) and self._empty_reads.get(key, 0) < until[key] for key in keys):
             if self._is_closed:
                 raise not_now()
             await self._changed.wait()
@@ -226,14 +231,14 @@ class ReplayLog(History):
             last = max(waiting.positions.get(key, START), self._last_read(key), key=lambda one: sequence_at(one) or -1)
             if sequence_at(last) is not None:
                 self._frontier[key] = self._recent.shards[key].floor = last
-                self._stand(self.last_place.time)
+                self._set_positions(self.last_place.time)
 
     def _last_read(self, key: Key) -> str:
         """The sequence up to which the shard was read again."""
         entries = [] if self._older is None else self._older.entries
         return next((entry.change.sequence for entry in reversed(entries) if entry.shard == key), START)
 
-    def _unanswered(self, waiting: _ResumeWaiter) -> set[Key]:
+    def _unconfirmed(self, waiting: _ResumeWaiter) -> set[Key]:
         """Return the shards that this process joined, perhaps before the client's position in them."""
         keys = filter(self._is_idle, self._frontier.keys() - waiting.answered)
         return {key for key in keys if not self._is_same_joining(key, waiting.positions.get(key, START))}
@@ -259,11 +264,11 @@ class ReplayLog(History):
         if self._listed_at >= began:
             return  # another reading did it while this one waited for its turn
         if self._listing is None or self._listing.done():
-            self._listing = asyncio.create_task(self._learn())
-            self._listing.add_done_callback(_heard)
-        await _done(self._listing)
+            self._listing = asyncio.create_task(self._learn_parents())
+            self._listing.add_done_callback(_exception_of)
+        await _wait_for(self._listing)
 
-    async def _learn(self) -> None:
+    async def _learn_parents(self) -> None:
         stream, now = self.stream, self._clock()
         listed = await self._read_older.shards(stream)
         if stream != self.stream:
@@ -276,18 +281,18 @@ class ReplayLog(History):
     async def _shared_reading(self) -> None:
         if self._reading is None or self._reading.done():
             self._reading = asyncio.create_task(self._read())
-            self._reading.add_done_callback(_heard)
-        await _done(self._reading)
+            self._reading.add_done_callback(_exception_of)
+        await _wait_for(self._reading)
 
     async def _read(self) -> None:
-        """One reading: what is missing before what is here."""
+        """Read the missing changes before the present ones once."""
         if self._failures >= FREE_FAILURES:
             await asyncio.sleep(PAUSE_SECONDS)
-        recent, stream, chosen = self._recent, self.stream, self._chosen()
+        recent, stream, chosen = self._recent, self.stream, self._readable_waiters()
         if not chosen:
             return
         lowest = self.parents.lowest(one.positions for one in chosen)
-        wanted = self._wanted(lowest)
+        wanted = self._missing_ranges(lowest)
         try:
             changes = await self._read_older.read(stream, wanted)
         except ResumeTokenRefused as refused:
@@ -296,7 +301,7 @@ class ReplayLog(History):
             return
         if recent is not self._recent:
             return  # changes of another stream arrive by now
-        if changes is None or not self._take({one.key: one.start for one in wanted}, changes):
+        if changes is None or not self._insert_older({one.key: one.start for one in wanted}, changes):
             self._failures += 1
             self._remembered_until = self._clock() + REMEMBERED_SECONDS
             self._unreachable = max(self._unreachable, min(_age(one.place) for one in chosen))
@@ -304,14 +309,14 @@ class ReplayLog(History):
             for one in chosen:  # the missing changes are lost: the stream no longer lists a shard in between
                 one.is_refused = True
 
-    def _chosen(self) -> list[_ResumeWaiter]:
+    def _readable_waiters(self) -> list[_ResumeWaiter]:
         """Return the waiting clients; after a failure the newer half, so that too old places do not fail the others."""
         open_ = [one for one in self._waiting if not one.is_refused and _age(one.place) > self._unreachable]
         open_ = [one for one in open_ if self._found(one.positions) is Lack.OLDER]
         open_.sort(key=lambda one: _age(one.place))
         return open_[len(open_) // 2 if self._failures else 0 :]
 
-    def _wanted(self, lowest: dict[Key, str]) -> list[MissingRange]:
+    def _missing_ranges(self, lowest: dict[Key, str]) -> list[MissingRange]:
         """Return the shards to read, parents first."""
         seen = Seen(self.parents, lowest)
         shards = {self._key(shard): shard for shard in self._listed}
@@ -344,14 +349,14 @@ class ReplayLog(History):
         return before
 
 
-async def _done(task: asyncio.Task[None]) -> None:
+async def _wait_for(task: asyncio.Task[None]) -> None:
     """Wait for a task that several clients wait for. Raises the exception that ended it."""
     await asyncio.wait([task])
-    if (problem := _heard(task)) is not None:
+    if (problem := _exception_of(task)) is not None:
         raise problem.with_traceback(None)  # shared by all that waited: keep no frames of others
 
 
-def _heard(task: asyncio.Task[None]) -> BaseException | None:
+def _exception_of(task: asyncio.Task[None]) -> BaseException | None:
     """Return the exception that ended the task, and mark it as retrieved: all waiting clients may have left."""
     return None if task.cancelled() else task.exception()
 

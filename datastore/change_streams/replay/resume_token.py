@@ -1,8 +1,7 @@
-"""Resume positions: up to where each open shard of a table's stream has been read, as clients hold it between two
-connections.
+"""Resume tokens: the position in each open shard of a table's stream, which clients hold between two connections.
 
-A shard that has ended is left out as soon as one of its children has been begun: the child implies that the parent was
-read to its end. Any process can continue from such a position, for it names nothing of the process that made it.
+An ended shard is dropped when one of its children was started: the child implies that the parent was read to its end.
+A token does not depend on the process that created it, so any process can continue from it.
 """
 
 from collections.abc import Mapping
@@ -13,15 +12,15 @@ from itertools import starmap
 from datastore.change_streams.shards.checkpoints import START, joined, joined_by, sequence_at
 
 # A position of more open shards would not fit into a header. A shard of AWS takes 16 bytes.
-MOST_SHARDS = 128
+MAX_SHARDS = 128
 KEY_BYTES = 6
 ORIGIN_BYTES = 4
-LONGEST_SEQUENCE = 254  # AWS writes up to 40 digits
+MAX_SEQUENCE_DIGITS = 254  # AWS writes up to 40 digits
 MOVES = 64
 _VERSION = 1
 _HEAD_BYTES = 1 + KEY_BYTES + 4
 _IDLE = 255
-_SIZES = [((10**digits - 1).bit_length() + 7) // 8 for digits in range(LONGEST_SEQUENCE + 1)]
+_SIZES = [((10**digits - 1).bit_length() + 7) // 8 for digits in range(MAX_SEQUENCE_DIGITS + 1)]
 
 # The name of a shard in positions.
 Key = bytes
@@ -96,10 +95,10 @@ class ResumeToken:
         return dict(self._moves.after(self._count))
 
     def encode(self) -> bytes:
-        """Return the bytes for clients. They name no shard if there are more than `MOST_SHARDS`."""
+        """Return the bytes for clients. They name no shard if there are more than `MAX_SHARDS`."""
         positions = self._moves.after(self._count)
         head = bytes((_VERSION,)) + self.stream + self.time.to_bytes(4, "big")
-        if len(positions) > MOST_SHARDS:
+        if len(positions) > MAX_SHARDS:
             return head
         return head + b"".join(starmap(_encoded, sorted(positions.items())))
 
@@ -117,27 +116,27 @@ UNKNOWN = ResumeToken.at(bytes(KEY_BYTES), 0, {})
 def decode(content: bytes) -> ResumeToken:
     """Return the place that `encode` wrote. Raises `ValueError`."""
     if len(content) < _HEAD_BYTES or content[0] != _VERSION:
-        raise ValueError("These are no bytes of a position.")
+        raise ValueError("This is not an encoded position.")
     stream, time = content[1 : 1 + KEY_BYTES], int.from_bytes(content[1 + KEY_BYTES : _HEAD_BYTES], "big")
     positions: dict[Key, str] = {}
     at = _HEAD_BYTES
     while at < len(content):
         key, kind = content[at : at + KEY_BYTES], content[at + KEY_BYTES : at + KEY_BYTES + 1]
         at += KEY_BYTES + 1
-        if not kind or key in positions or len(positions) == MOST_SHARDS:
-            raise ValueError("These are no bytes of a position.")
+        if not kind or key in positions or len(positions) == MAX_SHARDS:
+            raise ValueError("This is not an encoded position.")
         size = ORIGIN_BYTES + 4 if kind[0] == _IDLE else _size(kind[0])
         body = content[at : at + size]
         if len(body) < size:
-            raise ValueError("These are no bytes of a position.")
+            raise ValueError("This is not an encoded position.")
         positions[key] = _decoded(kind[0], body)
         at += size
     return ResumeToken.at(stream, time, positions)
 
 
 def _size(digits: int) -> int:
-    if digits > LONGEST_SEQUENCE:
-        raise ValueError("This is no position.")
+    if digits > MAX_SEQUENCE_DIGITS:
+        raise ValueError("This is not a position.")
     size: int = _SIZES[digits]
     return size
 
@@ -158,5 +157,5 @@ def _decoded(kind: int, body: bytes) -> str:
         return START
     text = str(int.from_bytes(body, "big")).zfill(kind)
     if len(text) > kind:
-        raise ValueError("This is no position.")
+        raise ValueError("This is not a position.")
     return text

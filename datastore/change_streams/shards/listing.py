@@ -1,7 +1,7 @@
-"""The shards of one stream as one process knows them, with few calls of DescribeStream.
+"""The listing of one stream's shards, with few calls of DescribeStream.
 
 AWS allows ten calls a second in an account and region, and a listing of 100 shards for 24 hours has eight pages.
-A shard appears when its parent ends, so its reader asks for the children of that shard, in one call.
+A shard appears when its parent ends, so its reader lists the children of that shard, in one call.
 https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_streams_DescribeStream.html
 """
 
@@ -16,7 +16,7 @@ from datastore.dynamodb.client import RequestRefused
 # The number of discovery intervals between two listings of the whole stream.
 LISTING_INTERVALS = 30
 # With more ended shards than this, listing the whole stream takes fewer calls.
-MOST_ASKED = 8
+MAX_CHILD_LISTINGS = 8
 # The codes with which an engine refuses an unknown parameter.
 UNKNOWN_PARAMETER = {INVALID, "SerializationException"}
 
@@ -41,7 +41,7 @@ class ShardListing:
         Other shards that are new or gone are found every `LISTING_INTERVALS` intervals. Raises what the wire raises.
         """
         now = asyncio.get_running_loop().time()
-        if not self._known or now >= self._list_at or len(childless) > MOST_ASKED:
+        if not self._known or now >= self._list_at or len(childless) > MAX_CHILD_LISTINGS:
             await self._list()
         else:
             await self._add_children(childless)

@@ -6,7 +6,7 @@ from datastore.change_streams.replay.resume_token import Key, Positions, idle_si
 from datastore.change_streams.shards.checkpoints import sequence_at
 
 # AWS lists shards for a day: 100 open shards that are replaced every four hours make 700.
-MOST_KNOWN = 10_000
+MAX_KNOWN = 10_000
 
 
 class Parents:
@@ -27,7 +27,7 @@ class Parents:
 
     def keep(self, keys: Collection[Key]) -> None:
         """Forget all other shards once there are too many."""
-        if len(self._parents) > MOST_KNOWN:
+        if len(self._parents) > MAX_KNOWN:
             self._parents = {key: parent for key, parent in self._parents.items() if key in keys}
 
     def ancestors(self, key: Key) -> Iterator[Key]:
@@ -77,7 +77,7 @@ class Seen:
         """Whether the shard is named by a position, or is an ancestor or a descendant of a named shard."""
         if key in self.positions or key in self.ended:
             return True
-        return any(one in self.positions or one in self.ended for one in self._parents.ancestors(key))
+        return any(ancestor in self.positions or ancestor in self.ended for ancestor in self._parents.ancestors(key))
 
     def move(self, key: Key, position: str) -> None:
         """Note that the client has seen a change of the shard."""

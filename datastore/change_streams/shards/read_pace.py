@@ -1,7 +1,7 @@
 """The rate at which a process reads the shards of streams, adapted to throttling.
 
-AWS throttles GetRecords per shard and does not say who else reads it. A process therefore shares a shard with readers
-it does not know by additive increase and multiplicative decrease (AIMD), as TCP shares a link. The increase is bounded,
+AWS throttles GetRecords per shard and does not report other readers. A process therefore shares a shard with unknown
+readers by additive increase and multiplicative decrease (AIMD), as TCP shares a link. The increase is bounded,
 so that few calls of many readers are throttled: together they read a shard no more often than two readers do.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
 """
@@ -21,15 +21,15 @@ T = TypeVar("T")
 # A shard serves five reads a second. A reader that was throttled shares it with at least one other.
 FIRST_INTERVAL_SECONDS = 0.4
 # Of 30 readers of a shard, a tenth of the calls are throttled at most. More of them cannot slow down any further.
-LONGEST_INTERVAL_SECONDS = 20.0
+MAX_INTERVAL_SECONDS = 20.0
 # Reads a second that a throttled reader adds to its rate each second; with each read no more than a share of the rate.
 RATE_INCREASE = 0.02
-MOST_GROWTH = 0.04
+MAX_GROWTH = 0.04
 JITTER = 0.25
-WARN_AGAIN_SECONDS = 600.0
+WARN_INTERVAL_SECONDS = 600.0
 # GetRecords calls of a process at the same time: the pool has 128 connections, which clients' reads share
 # (datastore/dynamodb/http1/exchange_types.py).
-MOST_AT_ONCE = 32
+MAX_CONCURRENCY = 32
 
 logger = logging.getLogger(__name__)
 
@@ -47,13 +47,13 @@ class ReadPace:
 
     def throttled(self) -> float:
         """Halve the rate. Return the seconds to wait before the next try."""
-        self.interval = min(LONGEST_INTERVAL_SECONDS, max(FIRST_INTERVAL_SECONDS, 2 * self.interval))
+        self.interval = min(MAX_INTERVAL_SECONDS, max(FIRST_INTERVAL_SECONDS, 2 * self.interval))
         return self.pause()
 
     def answered(self) -> None:
         """Raise the rate in proportion to the time since the previous read, within a bound."""
         if self.is_slowed:
-            growth = min(RATE_INCREASE * self.interval**2, MOST_GROWTH)
+            growth = min(RATE_INCREASE * self.interval**2, MAX_GROWTH)
             self.interval = max(self._shortest, self.interval / (1 + growth))
 
     def pause(self) -> float:
@@ -78,7 +78,7 @@ class StreamReads:
 
     def __init__(self) -> None:
         self.throttled = 0
-        self._turns = asyncio.Semaphore(MOST_AT_ONCE)
+        self._turns = asyncio.Semaphore(MAX_CONCURRENCY)
         self._paces: set[ReadPace] = set()
         self._warned_at: dict[str, float] = {}
 
@@ -137,7 +137,7 @@ class StreamReads:
 
     def _warn(self, table: str, pace: ReadPace) -> None:
         now = asyncio.get_running_loop().time()
-        if now - self._warned_at.get(table, -math.inf) < WARN_AGAIN_SECONDS:
+        if now - self._warned_at.get(table, -math.inf) < WARN_INTERVAL_SECONDS:
             return
         self._warned_at[table] = now
         logger.warning(

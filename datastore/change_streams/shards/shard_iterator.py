@@ -1,4 +1,4 @@
-"""The reader's place in a shard, and how reading continues from it."""
+"""A reader's position in a shard, and how reading continues from it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from datastore.change_streams.shards.shard_reader import FROM_THE_START, RETENTI
 
 ITERATOR_LIFE = timedelta(minutes=15)
 DYNAMODB_LOCAL = ":ddblocal:"  # in the ARNs of its streams: their region
-# Times here are the store's, by the Date of its answers. A store that sends none leaves this machine's clock, and AWS
-# refuses requests signed by a clock that is further off.
+# Times are the store's, by the Date of its responses, or this machine's if it sends none. AWS refuses requests that are
+# signed by a clock that differs more than this.
 CLOCK_SKEW = timedelta(minutes=5)
 
 
 @dataclass(slots=True)
 class ShardIterator:
-    """A reader's place in a shard: an iterator, and the data to request another one for the same place.
+    """A reader's position in a shard: an iterator, and the data to request another one for the same position.
 
     `as_of` is the store's time of the last request that was answered; None if it is unknown.
     """
@@ -44,21 +44,21 @@ class ShardIterator:
         if self.last is not None:
             return after(self.last)
         if self.as_of is None:
-            raise Trimmed("The iterator at which another reader left the shard has expired.")
+            raise Trimmed("The iterator of the previous reader of the shard has expired.")
         if now - self.as_of > RETENTION:
-            raise Trimmed("The shard has shown no record for as long as the stream keeps any.")
+            raise Trimmed("The shard had no record for as long as the stream keeps records.")
         if not self.whole:
             self.skip_before = self.as_of - CLOCK_SKEW
         return FROM_THE_START
 
-    def go_on_at(self, position: str) -> None:
+    def restore(self, position: str) -> None:
         """Continue at the position of another reader."""
         self.position = position
         if sequence_at(position) is not None:
             self.last = position
-        place = joined_by(position)
-        if place is not None:
-            self.whole, self.iterator, self.as_of = False, place[1], None
+        joining = joined_by(position)
+        if joining is not None:
+            self.whole, self.iterator, self.as_of = False, joining[1], None
 
     def may_read_from_the_start(self, stream: str) -> bool:
         """Forget an iterator that was refused as trimmed, if the shard has shown no record since it was joined.
@@ -78,8 +78,8 @@ class ShardIterator:
         self.iterator = None
         return True
 
-    def advance(self, sequence: str, time: datetime | None) -> bool:
-        """Whether a change is new: a retry or a new iterator may return earlier changes again.
+    def accept(self, sequence: str, time: datetime | None) -> bool:
+        """Record a change, and return whether it is new: a retry or a new iterator may return earlier changes again.
 
         `sequence` is kept as the stream wrote it: some stores do not accept it without its leading zeros.
         """
@@ -91,16 +91,16 @@ class ShardIterator:
             self.position = sequence
         return is_new
 
-    def turn(self, iterator: str | None, as_of: datetime) -> None:
+    def update_iterator(self, iterator: str | None, as_of: datetime) -> None:
         """Continue with the iterator of an answer, None at the shard's end. `as_of` is the time of the request."""
         self.iterator, self.as_of = iterator, as_of
-        place = joined_by(self.position)
-        if iterator is not None and place is not None and self.skip_before is None:
-            self.position = joined(place[0], iterator)
+        joining = joined_by(self.position)
+        if iterator is not None and joining is not None and self.skip_before is None:
+            self.position = joined(joining[0], iterator)
 
 
 def ancestors(shards: Mapping[str, ShardIterator], id: str) -> list[str]:
-    """Return the places of shards that are still listed."""
+    """Return the ids of a shard's ancestors that are still listed, the nearest first."""
     found: list[str] = []
     parent = shards[id].parent
     while parent is not None and parent in shards:

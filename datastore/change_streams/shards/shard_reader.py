@@ -1,4 +1,4 @@
-"""A table's stream as DynamoDB tells of it: which shards there are, and the records of one from a place on.
+"""The calls of DynamoDB Streams: the shards of a table's stream, and the records of a shard from a position on.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
 """
@@ -12,20 +12,20 @@ from datastore.dynamodb.client import RequestRefused
 from datastore.errors import DomainError, Internal, TableMissing
 from datastore.model.timestamps import from_seconds
 
-BATCH = 1000  # what GetRecords gives at most
+BATCH = 1000  # the maximum of GetRecords
 CALL_SECONDS = 10.0
-RETENTION = timedelta(hours=24)  # AWS's
+RETENTION = timedelta(hours=24)  # of AWS
 TRIMMED = "TrimmedDataAccessException"
 INVALID = "ValidationException"
 LOST = {TRIMMED, "ResourceNotFoundException"}
 SPENT = {"ExpiredIteratorException", INVALID}
 FROM_THE_START = {"ShardIteratorType": "TRIM_HORIZON"}
-# In a row: then a position is given up. The first time the iterator may have been at fault, which is replaced then.
-MOST_REFUSALS = 3
+# The refusals in a row after which a position counts as invalid. The first may concern the iterator, which is replaced.
+MAX_REFUSALS = 3
 
 
 class Wire(Protocol):
-    """What is needed of the client."""
+    """The part of the client that readers of streams use."""
 
     async def call(self, operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]: ...  # noqa: ASYNC109
 
@@ -34,24 +34,24 @@ class Wire(Protocol):
 
 
 class StreamMissing(Internal):
-    """The table is there, but has no stream."""
+    """The table exists, but has no stream."""
 
 
 class ShardGone(Exception):
-    """The stream no longer knows the shard: it ended more than a day ago, or the table is another one now."""
+    """The stream no longer has the shard: it ended more than a day ago, or the table was replaced."""
 
 
 class Trimmed(Exception):
-    """The stream no longer holds what came after the place where a shard was left."""
+    """The stream no longer has the records after the position in a shard."""
 
 
 class PositionRefused(Trimmed):
-    """The stream does not accept the place where a shard was left, so the records after it cannot be found."""
+    """The stream does not accept the position in a shard, so the records after it cannot be found."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListedShard:
-    """A shard as the stream lists it; `parent` may be listed no longer."""
+    """A shard as the stream lists it. Its `parent` may no longer be listed."""
 
     id: str
     parent: str | None
@@ -59,7 +59,7 @@ class ListedShard:
 
 @dataclass(frozen=True, slots=True)
 class ShardPage:
-    """Records of a shard, in order; `ended` when there will never be more."""
+    """Records of a shard, in order. `ended` is set when the shard has no further records."""
 
     records: list[dict[str, Any]]
     ended: bool
@@ -70,7 +70,7 @@ async def call(wire: Wire, operation: str, payload: dict[str, Any]) -> dict[str,
 
 
 async def stream_of(wire: Wire, table: str, prefix: str) -> str:
-    """The ARN of the table's present stream. Raises `TableMissing`, or `StreamMissing`."""
+    """Return the ARN of the table's present stream. Raises `TableMissing` or `StreamMissing`."""
     try:
         answer = await call(wire, "DescribeTable", {"TableName": prefix + table})
     except RequestRefused as problem:
@@ -84,15 +84,15 @@ async def stream_of(wire: Wire, table: str, prefix: str) -> str:
 
 
 async def shards_of(wire: Wire, stream: str, parent: str | None = None) -> list[ListedShard]:
-    """All shards that the stream still lists, or the children of one (API_streams_ShardFilter)."""
+    """Return all shards that the stream lists, or the children of one (API_streams_ShardFilter)."""
     listed: list[ListedShard] = []
     page: dict[str, Any] = {"StreamArn": stream}
     if parent is not None:
         page["ShardFilter"] = {"Type": "CHILD_SHARDS", "ShardId": parent}
     while True:
-        told = (await call(wire, "DescribeStream", page))["StreamDescription"]
-        listed += [ListedShard(shard["ShardId"], shard.get("ParentShardId")) for shard in told.get("Shards", ())]
-        last = told.get("LastEvaluatedShardId")
+        description = (await call(wire, "DescribeStream", page))["StreamDescription"]
+        listed += [ListedShard(shard["ShardId"], shard.get("ParentShardId")) for shard in description.get("Shards", ())]
+        last = description.get("LastEvaluatedShardId")
         if last is None:
             return listed
         page["ExclusiveStartShardId"] = last
@@ -109,14 +109,14 @@ def after(sequence: str) -> dict[str, str]:
 
 
 def sequence_of(record: Mapping[str, Any]) -> str | None:
-    """The record's sequence number; None for a record that has none it could be found by."""
+    """Return the record's sequence number; None if it has no valid one."""
     body = record.get("dynamodb")
     sequence = body.get("SequenceNumber") if isinstance(body, Mapping) else None
     return sequence if isinstance(sequence, str) and sequence.isascii() and sequence.isdigit() else None
 
 
 def time_of(record: Mapping[str, Any]) -> datetime | None:
-    """When the change was made, to about a second; None for a record that does not tell."""
+    """Return the time of the change, to about a second; None if the record has no valid one."""
     try:
         return from_seconds(record["dynamodb"]["ApproximateCreationDateTime"])
     except (KeyError, TypeError, ValueError, OverflowError, OSError):
@@ -124,7 +124,7 @@ def time_of(record: Mapping[str, Any]) -> datetime | None:
 
 
 class ShardCursor:
-    """Reads one shard on from the record that was handled last, or from its start."""
+    """A cursor that reads one shard after the record that was handled last, or from its start."""
 
     def __init__(self, wire: Wire, stream: str, shard_id: str, last: str | None) -> None:
         self._wire = wire
@@ -137,22 +137,22 @@ class ShardCursor:
 
     @property
     def last(self) -> str | None:
-        """The sequence number of the record that was read last, None at the shard's start."""
+        """The sequence number of the record that was read last; None at the shard's start."""
         return self._last
 
     def skip_to(self, last: str) -> None:
-        """Go on behind a record that was read elsewhere."""
+        """Continue after a record that was read elsewhere."""
         self._last, self._iterator = last, None
 
     async def read(self, limit: int = BATCH) -> ShardPage:
-        """The next records, none of them twice, though the stream may deliver some again.
+        """Return the next records, each once, although the stream may deliver some again.
 
         Raises:
-            Trimmed: Changes are lost. The next call reads the oldest records there are.
-            PositionRefused: The stream has refused the place `MOST_REFUSALS` times in a row. The next call reads the
-                oldest records there are, so records that were handled come again.
-            ShardGone: The stream does not know the shard any more.
-            DomainError, RequestRefused: What the wire raises. The next call reads the same records.
+            Trimmed: Changes are lost. The next call reads the oldest records.
+            PositionRefused: The stream has refused the position `MAX_REFUSALS` times in a row. The next call reads the
+                oldest records, so records that were handled before are returned again.
+            ShardGone: The stream no longer has the shard.
+            DomainError, RequestRefused: As the wire raises them. The next call reads the same records.
         """
         try:
             answer = await self._read(limit)
@@ -168,20 +168,20 @@ class ShardCursor:
             raise kind(f"The stream has lost changes of the shard {self._shard_id}.") from problem
         self._refusals = 0
         self._iterator = answer.get("NextShardIterator")
-        # A shard may be told an ending sequence while it is open: only a missing iterator means its end.
+        # An open shard may have an ending sequence number: only a missing iterator means its end.
         return ShardPage(
             [record for record in answer.get("Records", ()) if self._is_new(record)], self._iterator is None
         )
 
     def _count(self, problem: RequestRefused) -> None:
-        """Count a refusal. Raises `PositionRefused` when it is one too many, and there is a position to give up."""
+        """Count a refusal. Raises `PositionRefused` after `MAX_REFUSALS` if there is a position to drop."""
         self._refusals = self._refusals + 1 if problem.code == INVALID else 0
-        if self._refusals < MOST_REFUSALS or self._last is None:
+        if self._refusals < MAX_REFUSALS or self._last is None:
             return
         refused = self._refused = self._last
         self._last, self._iterator, self._refusals = None, None, 0
         raise PositionRefused(
-            f"The stream refuses to be read on after the sequence number {refused} of the shard {self._shard_id}: "
+            f"The stream refuses to continue after the sequence number {refused} of the shard {self._shard_id}: "
             f"{problem}"
         ) from problem
 
@@ -203,16 +203,16 @@ class ShardCursor:
     def _is_new(self, record: dict[str, Any]) -> bool:
         sequence = sequence_of(record)
         if sequence is None:
-            return True  # it makes no sense, and somebody has to be told
+            return True  # the caller reports the malformed record
         if self._last is not None and int(sequence) <= int(self._last):
             return False
         self._last = sequence
         return not self._was_handled_long_ago(sequence, record)
 
     def _was_handled_long_ago(self, sequence: str, record: dict[str, Any]) -> bool:
-        """Whether a record before the refused position is older than AWS keeps any.
+        """Return whether a record before the refused position is older than AWS keeps records.
 
-        An embedded engine keeps them for good. What consumers remember of what they handled does not last as long.
+        An embedded engine keeps all records, but the marks of consumers' effects expire.
         """
         if self._refused is None or int(sequence) > int(self._refused):
             return False

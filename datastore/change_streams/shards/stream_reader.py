@@ -1,7 +1,7 @@
-"""Reads one table's stream: every change, in the order of each key.
+"""The reader of one table's stream: every change, in order for each key.
 
-Within a shard records come in order; a shard's children are read
-only when the shard has ended, which keeps the order of each key across splits.
+Within a shard records are in order. A shard's children are read only after it has ended, which keeps the order of each
+key across splits.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
 """
 
@@ -27,7 +27,7 @@ from datastore.change_streams.shards.shard_reader import (
     BATCH,
     INVALID,
     LOST,
-    MOST_REFUSALS,
+    MAX_REFUSALS,
     RETENTION,
     SPENT,
     TRIMMED,
@@ -48,9 +48,9 @@ __all__ = ["Change", "ChangesLost", "StreamReader", "decode_change", "encode_cha
 T = TypeVar("T")
 
 SLICE = 50
-FIRST_DELAY, LONGEST_DELAY = 0.1, 1.5
+FIRST_DELAY, MAX_DELAY = 0.1, 1.5
 POSITION_REFUSED = (
-    "The stream of %s refuses the position at which reading was to continue: changes may have been missed. Subscribers "
+    "The stream of %s refuses the position at which reading continues: changes may have been missed. Subscribers "
     "have to subscribe again, and reading begins at the end of the stream. If this repeats, compare the positions in "
     "Redis (keys gateway:bus) with the sequence numbers of the stream. The refusal: %s"
 )
@@ -68,19 +68,19 @@ def _lost() -> ChangesLost:
 
 
 def new_order() -> str:
-    """The id of an order of changes."""
+    """Return a new id of an order of changes."""
     return token_hex(4)
 
 
 def _delay(failures: int) -> float:
-    return min(LONGEST_DELAY, math.ldexp(FIRST_DELAY, min(failures, 10))) * random.uniform(0.5, 1)
+    return min(MAX_DELAY, math.ldexp(FIRST_DELAY, min(failures, 10))) * random.uniform(0.5, 1)
 
 
 @dataclass(eq=False)
 class StreamReader:
-    """A `Source`: reads one table's stream from now on, or from where another has left off (`start`).
+    """A `ChangeSource` that reads one table's stream from now on, or from the position of another reader (`start`).
 
-    Who goes on from there waits, from the first call on, for a store that is away; who begins is told.
+    With `start` it retries from the first call on; without, it fails if the store cannot be reached at first.
     """
 
     wire: Wire
@@ -102,13 +102,13 @@ class StreamReader:
         self._read_shards: dict[str, ShardIterator] = {}
         self._started: set[str] = set()
         self._finished: set[str] = set()
-        self._missed: dict[str, float] = {}  # since when those that were read are not listed
+        self._missed: dict[str, float] = {}  # the time since which a shard that was read is not listed
         self._parents: set[str | None] = set()
-        self._waits = 0  # in a row, for shards that are not listed yet
+        self._waits = 0  # successive waits for shards that are not listed yet
         self._wake = asyncio.Event()
         self._settled = asyncio.Event()
-        self._failing = 0  # calls that are made again and again
-        self._outage = OutageLog(self._tell, self._tell_end)
+        self._failing = 0  # the number of calls that are being retried
+        self._outage = OutageLog(self._report, self._log_recovery)
         self._task = asyncio.create_task(self._run(), name=f"changes of {self.table.name}")
 
     @property
@@ -117,7 +117,7 @@ class StreamReader:
 
     @property
     def reached(self) -> Reached | None:
-        """How far it has read; before it is attached, where it began."""
+        """The positions up to which it has read; before it is attached, `start`."""
         if not self._has_begun:
             return self.start
         shards = self._read_shards.values()
@@ -150,15 +150,15 @@ class StreamReader:
 
     def _end(self, problem: Exception) -> None:
         self.sink.lost(problem)
-        self._tell(problem)
+        self._report(problem)
 
     async def _attach(self, shards: asyncio.TaskGroup) -> None:
-        """Join the open shards at their end. A shard that ends meanwhile is no gap: its children are read whole."""
-        listed = await (self._find() if self.start is None else self._patiently(self._find))
+        """Join the open shards at their end. The children of a shard that ends meanwhile are read from their start."""
+        listed = await (self._find() if self.start is None else self._retry_forever(self._find))
         self._started = {shard.id for shard in listed}
         self._finished = {shard.id for shard in listed if shard.id in self._parents}
         if self.start is not None:
-            self._go_on(shards, listed, self.start)
+            self._resume_from(shards, listed, self.start)
             return
         since = self.wire.now()
         leaves = [shard for shard in listed if shard.id not in self._parents]
@@ -167,30 +167,30 @@ class StreamReader:
         self._begin_all(shards, leaves, since)
 
     async def _find(self) -> list[ShardIterator]:
-        """The stream, and its shards."""
+        """Look up the stream, and list its shards."""
         self._stream = await self._latest_stream()
         self._listing = ShardListing(self.wire, self._stream, self.discover_interval)
         return await self._list()
 
-    def _go_on(self, shards: asyncio.TaskGroup, listed: list[ShardIterator], start: Reached) -> None:
-        """Read on after the positions. Children come whole, once their parent has been read to its end."""
+    def _resume_from(self, shards: asyncio.TaskGroup, listed: list[ShardIterator], start: Reached) -> None:
+        """Continue after the positions. Children are read from their start, once their parent was read to its end."""
         by_id = {shard.id: shard for shard in listed}
         known = start.shards.keys() & by_id.keys()
-        # A child is begun when its parent has been read to its end: of that one nothing is missing, though it is gone.
+        # A child is started after its parent was read to its end: no change of that parent is missing.
         if start.stream != self._stream or start.shards.keys() - known - {by_id[id].parent for id in known}:
             raise _lost()
         self._finished = {ancestor for id in known for ancestor in ancestors(by_id, id)} - known
         self._started = self._finished | known
         for id in known:
-            by_id[id].go_on_at(start.shards[id])
-        # Of a shard that another process joined, the iterator shows only that it has not expired.
+            by_id[id].restore(start.shards[id])
+        # When another process joined a shard is known only from the lifetime of the iterator.
         self._begin_all(shards, [by_id[id] for id in known], self.wire.now() - ITERATOR_LIFE)
         self._wake.set()
 
     def _begin_all(self, tasks: asyncio.TaskGroup, shards: Sequence[ShardIterator], since: datetime) -> None:
         positions = {shard.id: shard.position for shard in shards}
         parents = {shard.id: shard.parent for shard in shards}
-        self.sink.begin(self._stream, positions, parents, since.timestamp())
+        self.sink.start_epoch(self._stream, positions, parents, since.timestamp())
         for shard in shards:
             self._begin(tasks, shard)
 
@@ -219,22 +219,22 @@ class StreamReader:
 
     async def _discover(self, shards: asyncio.TaskGroup) -> None:
         """Start the shards that are new and whose parent, if it is known, has been read to its end."""
-        listed = await self._patiently(self._relist)
+        listed = await self._retry_forever(self._relist)
         unread = {shard.id for shard in listed} | self._started
         unread -= self._finished
         for shard in listed:
             if shard.id not in self._started and shard.parent not in unread:
                 self._started.add(shard.id)
-                self.sink.start(shard.id, shard.parent)
+                self.sink.start_shard(shard.id, shard.parent)
                 self._begin(shards, shard)
-        self._forget_all_but({shard.id for shard in listed})
+        self._forget_unlisted({shard.id for shard in listed})
 
     def _childless(self) -> set[str]:
-        """The shards that have ended and whose children are not known yet."""
+        """Return the shards that have ended and whose children are not known yet."""
         return {shard for shard in self._finished - self._parents if shard not in self._missed}
 
-    def _forget_all_but(self, listed: set[str]) -> None:
-        """What is not listed for as long as records are kept does not come back. One that did would be read anew."""
+    def _forget_unlisted(self, listed: set[str]) -> None:
+        """Forget shards that were not listed for the retention time: the stream does not list them again."""
         now = asyncio.get_running_loop().time()
         self._missed = {shard: self._missed.get(shard, now) for shard in self._finished - listed}
         for shard, since in self._missed.items():
@@ -274,18 +274,18 @@ class StreamReader:
         clock = asyncio.get_running_loop().time
         ask = partial(self.reads.read, self.table.name, pace, partial(self._records, shard))
         while True:
-            asked_at = clock()
-            answer, as_of = await self._patiently(ask)
+            requested_at = clock()
+            answer, as_of = await self._retry_forever(ask)
             records = answer.get("Records", ())
             await self._publish_all(shard, records)
-            shard.turn(answer.get("NextShardIterator"), as_of)
+            shard.update_iterator(answer.get("NextShardIterator"), as_of)
             if not records:
-                self.sink.answered(shard.id)
+                self.sink.read_empty(shard.id)
             if shard.iterator is None:
                 return
             if len(records) < BATCH or pace.is_slowed:
-                # Asking and delivering take their share of the interval, so that neither makes what comes next late.
-                await asyncio.sleep(max(0.0, asked_at + pace.pause() - clock()))
+                # The interval includes the request and the delivery, so that they do not delay the next read.
+                await asyncio.sleep(max(0.0, requested_at + pace.pause() - clock()))
 
     async def _records(self, shard: ShardIterator) -> tuple[dict[str, Any], datetime]:
         """Return the next records, and the store's time before they were requested."""
@@ -301,7 +301,7 @@ class StreamReader:
             raise
 
     async def _publish_all(self, shard: ShardIterator, records: Sequence[dict[str, Any]]) -> None:
-        """A large batch is spread over about one poll interval: only followers that are slow shall overflow."""
+        """Deliver records, large batches over about one poll interval, so that only slow followers overflow."""
         for number, record in enumerate(records, 1):
             self._publish(shard, record)
             await asyncio.sleep(0 if number % SLICE else self.poll_interval * SLICE / BATCH)
@@ -309,18 +309,18 @@ class StreamReader:
     def _publish(self, shard: ShardIterator, record: dict[str, Any]) -> None:
         try:
             change = decode_change(self.table.name, record)
-            is_new = shard.advance(change.sequence, change.time)
-        except Exception as problem:  # one record that makes no sense does not hold up those behind it
+            is_new = shard.accept(change.sequence, change.time)
+        except Exception as problem:  # a malformed record does not delay later ones
             self.on_error(self.table.name, problem)
         else:
             if is_new:
-                self.sink.tell(shard.id, change, parent=shard.parent)
+                self.sink.deliver(shard.id, change, parent=shard.parent)
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return the answer, however long it takes; a failed request is repeated.
+    async def _retry_forever(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of a call, and retry it until it succeeds.
 
         Raises:
-            ChangesLost: Changes were trimmed, or the stream has refused a position `MOST_REFUSALS` times in a row.
+            ChangesLost: Changes were trimmed, or the stream has refused a position `MAX_REFUSALS` times in a row.
         """
         failures = refusals = 0
         while True:
@@ -333,27 +333,27 @@ class StreamReader:
                 raise _lost() from problem
             except (DomainError, RequestRefused) as problem:
                 refusals = refusals + 1 if getattr(problem, "code", "") == INVALID else 0
-                if refusals == MOST_REFUSALS:
+                if refusals == MAX_REFUSALS:
                     logger.error(POSITION_REFUSED, self.table.name, problem)
                     raise _lost() from problem
                 self._failing += 0 if failures else 1
-                await self._bear(problem, failures)
+                await self._back_off(problem, failures)
                 failures += 1
         if failures:
             self._failing -= 1
             if not self._failing:
                 self._outage.record_success()
-            self._wake.set()  # after an outage it may be another store: have its stream compared
+            self._wake.set()  # the store may have been replaced during the outage: compare its stream
         return answer
 
-    async def _bear(self, problem: DomainError | RequestRefused, failures: int) -> None:
+    async def _back_off(self, problem: DomainError | RequestRefused, failures: int) -> None:
         if isinstance(problem, RequestRefused) and problem.code in LOST:
             raise _lost() from problem
         self._outage.record_failure(problem)
         await asyncio.sleep(_delay(failures))
 
-    def _tell(self, problem: Exception) -> None:
+    def _report(self, problem: Exception) -> None:
         self.on_error(self.table.name, problem)
 
-    def _tell_end(self) -> None:
-        logger.info("Changes of %s are read again.", self.table.name)
+    def _log_recovery(self) -> None:
+        logger.info("Changes of %s can be read again.", self.table.name)

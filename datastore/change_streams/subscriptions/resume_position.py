@@ -79,7 +79,7 @@ class SubscriptionProgress:
     def is_past(self) -> bool:
         """Whether a change that is selected just now was made before the present state was read: that has it."""
         following = self._following
-        return following is not None and following.is_behind and following.number <= self._read_at
+        return following is not None and following.is_replaying and following.number <= self._read_at
 
     @property
     def id(self) -> str | None:
@@ -120,9 +120,9 @@ class SubscriptionProgress:
     def latest(self) -> ResumePosition | None:
         """Up to where all is told once what was given has been told: further than `mark`, where nothing came of it."""
         following = self._following
-        if following is None or following.is_behind or following.waiting:
+        if following is None or following.is_replaying or following.waiting:
             return self.mark
-        return ResumePosition(following.told_until, following.last_place, self.seal)
+        return ResumePosition(following.last_number, following.last_place, self.seal)
 
     def told_resync(self) -> None:
         self.is_resync_told = True
@@ -137,10 +137,8 @@ class SubscriptionProgress:
         if self._ahead is not None:
             return self._ahead.standing if self.has_given_all else None
         following = self._following
-        is_at_rest = following is not None and following.is_at_rest
-        return (
-            ResumePosition(following.told_until, following.last_place, self.seal) if following and is_at_rest else None
-        )
+        is_idle = following is not None and following.is_idle
+        return ResumePosition(following.last_number, following.last_place, self.seal) if following and is_idle else None
 
     def as_ahead(self) -> "SubscriptionProgress":
         """For the `follow` of a source that reads ahead of what it gives."""

@@ -547,7 +547,7 @@ async def test_an_event_that_cannot_be_read_is_an_event_and_a_source_that_fails_
 
     assert served.gateway.services is not None
     served.reports.clear()
-    served.gateway.services.changes._hub.end(ACTIVE_MATCHES.name, ChangesLost("Some may have been missed."))
+    served.gateway.services.changes._broadcaster.end(ACTIVE_MATCHES.name, ChangesLost("Some may have been missed."))
 
     assert [await viewer.end() for viewer in viewers] == [ChangesLost.code] * 2
     await runner(served).aclose()

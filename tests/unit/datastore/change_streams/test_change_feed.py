@@ -395,7 +395,7 @@ def scripted(script: Script, told: Told | None = None) -> ChangeFeed:
 @pytest.fixture(autouse=True)
 def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FIRST_DELAY", 0.005)
-    monkeypatch.setattr(module, "LONGEST_DELAY", 0.05)
+    monkeypatch.setattr(module, "MAX_DELAY", 0.05)
 
 
 async def test_only_open_shards_are_joined() -> None:
@@ -634,10 +634,10 @@ class Places(Numbers):
         self.begun: list[tuple[dict[str, str], dict[str, str | None]]] = []
         self.started: list[tuple[str, str | None]] = []
 
-    def begin(self, stream: str, positions: Any, parents: Any, since: float) -> None:
+    def start_epoch(self, stream: str, positions: Any, parents: Any, since: float) -> None:
         self.begun.append((positions, parents))
 
-    def start(self, shard: str, parent: str | None) -> None:
+    def start_shard(self, shard: str, parent: str | None) -> None:
         self.started.append((shard, parent))
 
 

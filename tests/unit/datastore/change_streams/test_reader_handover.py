@@ -23,7 +23,7 @@ Go = Callable[..., Going]
 @pytest.fixture
 async def go(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Go]:
     monkeypatch.setattr(module, "FIRST_DELAY", 0.005)
-    monkeypatch.setattr(module, "LONGEST_DELAY", 0.01)
+    monkeypatch.setattr(module, "MAX_DELAY", 0.01)
     async with AsyncExitStack() as stack:
 
         def going(script: Script, **start: str) -> Going:
@@ -74,7 +74,7 @@ async def test_who_goes_on_waits_for_a_store_that_is_away_and_tells_it_once(
 
     await until(lambda: going.heard.numbers == [second])
     assert [str(problem) for problem in going.told] == ["gone"]
-    assert [record.getMessage() for record in caplog.records] == ["Changes of blip are read again."]
+    assert [record.getMessage() for record in caplog.records] == ["Changes of blip can be read again."]
 
 
 async def test_who_begins_is_told_of_a_store_that_is_away() -> None:

@@ -26,12 +26,12 @@ class Heard:
     def __init__(self) -> None:
         self.changes: list[tuple[str, str]] = []
 
-    def begin(self, *_: Any) -> None: ...
-    def start(self, *_: Any) -> None: ...
-    def answered(self, *_: Any) -> None: ...
+    def start_epoch(self, *_: Any) -> None: ...
+    def start_shard(self, *_: Any) -> None: ...
+    def read_empty(self, *_: Any) -> None: ...
     def lost(self, problem: Exception) -> None: ...
 
-    def tell(self, shard: str, change: Change, **_: Any) -> None:
+    def deliver(self, shard: str, change: Change, **_: Any) -> None:
         self.changes.append((shard, change.sequence))
 
 
@@ -53,20 +53,20 @@ def heard() -> Heard:
 def deduplicator(heard: Heard) -> Deduplicator:
     """Return a deduplicator that passed on two changes of a shard, which the bus has forgotten since."""
     deduplicator = Deduplicator("t", heard, lambda _, problem: pytest.fail(repr(problem)), now)
-    deduplicator.begin("arn", {}, {}, 0)
+    deduplicator.start_epoch("arn", {}, {}, 0)
     deduplicator.shards = {"parent": "9"}
     take(deduplicator, entry([100, 101]))
-    deduplicator.agree(RelayState("", "1-1", "e", "arn", "", 2, {"parent": "9"}), dict(deduplicator.shards))
+    deduplicator.reconcile(RelayState("", "1-1", "e", "arn", "", 2, {"parent": "9"}), dict(deduplicator.shards))
     assert deduplicator.shards == {"parent": "9"}
     heard.changes.clear()
     return deduplicator
 
 
 def take(deduplicator: Deduplicator, relayed: Relayed) -> None:
-    new = deduplicator.new_in(relayed)
+    new = deduplicator.unseen(relayed)
     assert new is not None
     for one in new:
-        deduplicator.take(relayed.shard, relayed.parent, one)
+        deduplicator.deliver_record(relayed.shard, relayed.parent, one)
 
 
 def test_changes_that_the_bus_delivers_again_are_passed_on_once(deduplicator: Deduplicator, heard: Heard) -> None:
@@ -80,19 +80,19 @@ def test_new_changes_follow_those_that_the_bus_delivered_again(deduplicator: Ded
     take(deduplicator, entry([100, 101]))
     assert heard.changes == []
     assert deduplicator.shards["child"] == "101"
-    assert deduplicator.new_in(entry([104], follows="103")) is None  # 103 is missing
+    assert deduplicator.unseen(entry([104], follows="103")) is None  # 103 is missing
 
 
 def test_changes_that_a_reader_delivers_again_are_passed_on_once(deduplicator: Deduplicator, heard: Heard) -> None:
-    deduplicator.note(Reached("arn", {"parent": "9", "child": "100"}))
+    deduplicator.set_position(Reached("arn", {"parent": "9", "child": "100"}))
     for number in (100, 101, 102):
-        deduplicator.tell("child", decode_change("t", record(number)))
+        deduplicator.deliver("child", decode_change("t", record(number)))
     assert heard.changes == [("child", "102")]
 
 
 def test_a_shard_of_another_stream_is_a_different_shard(deduplicator: Deduplicator, heard: Heard) -> None:
-    deduplicator.begin("another", {}, {}, 0)
-    deduplicator.tell("child", decode_change("t", record(1)))
+    deduplicator.start_epoch("another", {}, {}, 0)
+    deduplicator.deliver("child", decode_change("t", record(1)))
     assert heard.changes == [("child", "1")]
 
 
@@ -102,10 +102,10 @@ def test_a_shard_of_another_stream_is_a_different_shard(deduplicator: Deduplicat
 async def test_the_log_begins_at_the_first_entry_of_the_bus(past: list[tuple[int, ...]], begun: str) -> None:
     heard = Heard()
     positions: list[dict[str, str]] = []
-    heard.begin = lambda stream, at, parents, since: positions.append(at)  # type: ignore[method-assign, misc]
+    heard.start_epoch = lambda stream, at, parents, since: positions.append(at)  # type: ignore[method-assign, misc]
     state = RelayState("", "1-1", "e", "arn", "", 9, {"child": "9"})
     sink = Deduplicator("t", heard, lambda _, problem: pytest.fail(repr(problem)), now)
-    await sink.adopt(state, [entry(numbers, begun) for numbers in past])
+    await sink.start_from(state, [entry(numbers, begun) for numbers in past])
     assert positions == [{"child": begun}]
 
 
@@ -116,7 +116,7 @@ async def test_children_begin_after_the_last_entry_of_their_parent() -> None:
     parents = {"child": "parent", "other": "parent"}
     state = RelayState("", "1-1", "e", "arn", "", 3, {"parent": "9", "child": "11", "other": START}, parents)
     of_parent = Relayed("1-1", "e", "parent", "7", 0, orjson.dumps([record(8), record(9)]))
-    await deduplicator.adopt(state, [of_parent, replace(entry([10, 11]), parent="parent")])
+    await deduplicator.start_from(state, [of_parent, replace(entry([10, 11]), parent="parent")])
     first, *_ = log._recent.entries
     keys = {shard: key_of("arn", shard) for shard in ("parent", "child", "other")}
     assert first.place.positions == {keys["parent"]: "8"}

@@ -193,7 +193,7 @@ class Cut:
 @pytest.fixture(autouse=True)
 def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FIRST_DELAY", 0.01)
-    monkeypatch.setattr(module, "LONGEST_DELAY", 0.05)
+    monkeypatch.setattr(module, "MAX_DELAY", 0.05)
 
 
 async def test_a_holder_that_cannot_read_the_table_leaves_it_to_another(two: Two) -> None:
@@ -236,7 +236,7 @@ async def test_who_cannot_read_a_table_does_not_want_it_for_a_while(
     await until(lambda: int(redis.client.xlen(key)) == kept + 2)
     for process in two.processes:
         for _ in range(20):
-            await process.source._look()
+            await process.source._reconcile()
     assert redis.client.xlen(key) == kept + 2
 
 
@@ -268,7 +268,7 @@ async def test_redis_and_the_store_that_are_both_away_are_told_once(two: Two, re
     await until(lambda: direct(*two.processes) and all(cut.refused > 10 for cut in cuts))
     for process in two.processes:
         for _ in range(10):
-            await process.source._look()
+            await process.source._reconcile()
     assert direct(*two.processes)
     assert all(1 <= len(process.problems) <= 2 for process in two.processes)
     redis.start()

@@ -14,7 +14,7 @@ import pytest
 
 import datastore.change_streams.replay.replay_log as log_module
 from datastore.change_streams.change_subscription import ChangeSubscription
-from datastore.change_streams.replay.resume_token import MOST_SHARDS, ResumeToken, decode
+from datastore.change_streams.replay.resume_token import MAX_SHARDS, ResumeToken, decode
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.client import RequestRefused
 from tests.support.bus_hosts import number_of, take, until
@@ -216,8 +216,8 @@ async def test_another_stream_of_the_table_knows_no_position_of_the_one_before(s
 
 
 async def test_positions_of_more_shards_than_fit_are_not_given(stack: AsyncExitStack) -> None:
-    script = Script(**{f"s{number}": Shard() for number in range(MOST_SHARDS + 1)})
-    script.page = MOST_SHARDS * 2
+    script = Script(**{f"s{number}": Shard() for number in range(MAX_SHARDS + 1)})
+    script.page = MAX_SHARDS * 2
     client = Feeds(script, stack)
     async with client.following(client.feed()) as events:
         assert decode(events.place.encode()).positions == {}
@@ -256,7 +256,7 @@ async def test_a_herd_that_resumes_from_different_positions_has_the_stream_read_
 
 async def _rest(events: ChangeSubscription[Change]) -> list[Change]:
     found = []
-    while (change := await events.missed()) is not None:
+    while (change := await events.next_replayed()) is not None:
         found.append(change)
     return found
 

@@ -6,7 +6,7 @@ from functools import partial
 
 import pytest
 
-from datastore.change_streams.shards.listing import LISTING_INTERVALS, MOST_ASKED, ShardListing
+from datastore.change_streams.shards.listing import LISTING_INTERVALS, MAX_CHILD_LISTINGS, ShardListing
 from datastore.change_streams.shards.stream_reader import StreamReader
 from datastore.database import Database
 from datastore.keyspace.sightings import BLIP
@@ -81,7 +81,7 @@ async def test_many_shards_that_end_together_take_one_listing() -> None:
     script.page = 100
     reader = reader_of(script, sink)
     await reader.attached()
-    ended = [f"s{number}" for number in range(MOST_ASKED + 1)]
+    ended = [f"s{number}" for number in range(MAX_CHILD_LISTINGS + 1)]
     script.shards |= {f"{parent}-child": Shard(parent) for parent in ended}
     numbers = [script.write(f"{parent}-child", "x") for parent in ended]
     script.listed = 0
@@ -90,7 +90,7 @@ async def test_many_shards_that_end_together_take_one_listing() -> None:
     await until(lambda: set(numbers) <= set(sink.told))
     await reader.stop()
     assert script.listed <= 2
-    assert len(script.asked_children) <= MOST_ASKED
+    assert len(script.asked_children) <= MAX_CHILD_LISTINGS
 
 
 async def test_a_stream_is_listed_again_only_after_thirty_intervals() -> None:

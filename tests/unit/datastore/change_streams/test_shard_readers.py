@@ -13,8 +13,8 @@ import pytest
 
 from datastore.change_streams.shards.read_pace import (
     FIRST_INTERVAL_SECONDS,
-    LONGEST_INTERVAL_SECONDS,
-    MOST_AT_ONCE,
+    MAX_CONCURRENCY,
+    MAX_INTERVAL_SECONDS,
     ReadPace,
     StreamReads,
 )
@@ -79,7 +79,7 @@ def test_readers_share_the_reads_of_a_shard_and_few_calls_are_throttled(
 
     total = readers.read.total()
     assert many * HOUR / total < most_seconds
-    assert min(readers.read.values()) > HOUR / LONGEST_INTERVAL_SECONDS
+    assert min(readers.read.values()) > HOUR / MAX_INTERVAL_SECONDS
     assert readers.throttled.total() < most_throttled * (total + readers.throttled.total())
 
 
@@ -111,7 +111,7 @@ def test_a_pace_returns_to_its_interval_and_is_bounded() -> None:
     assert pace.throttled() == 2 * POLL_SECONDS > FIRST_INTERVAL_SECONDS
     for _ in range(20):
         pace.throttled()
-    assert pace.interval == LONGEST_INTERVAL_SECONDS
+    assert pace.interval == MAX_INTERVAL_SECONDS
     assert 600 < seconds_to_full_rate(pace) < 700
 
 
@@ -134,12 +134,12 @@ async def test_reads_of_many_shards_leave_connections_to_others() -> None:
         await go_on.wait()
         return 1
 
-    waiting = [asyncio.ensure_future(reads.read("t", ReadPace(1.0), read)) for _ in range(3 * MOST_AT_ONCE)]
+    waiting = [asyncio.ensure_future(reads.read("t", ReadPace(1.0), read)) for _ in range(3 * MAX_CONCURRENCY)]
     for _ in range(10):
         await asyncio.sleep(0)
-    assert started == MOST_AT_ONCE < HttpLimits().connections / 2
+    assert started == MAX_CONCURRENCY < HttpLimits().connections / 2
     go_on.set()
-    assert await asyncio.gather(*waiting) == [1] * 3 * MOST_AT_ONCE
+    assert await asyncio.gather(*waiting) == [1] * 3 * MAX_CONCURRENCY
 
 
 @pytest.fixture

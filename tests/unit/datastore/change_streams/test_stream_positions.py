@@ -10,7 +10,7 @@ import pytest
 
 import datastore.change_streams.shards.stream_reader as module
 from datastore.change_streams.shards.checkpoints import joined
-from datastore.change_streams.shards.shard_reader import MOST_REFUSALS
+from datastore.change_streams.shards.shard_reader import MAX_REFUSALS
 from datastore.change_streams.shards.stream_reader import ChangesLost
 from datastore.dynamodb.client import RequestRefused
 from tests.support.bus_hosts import Hosts, take, until
@@ -25,7 +25,7 @@ INVALID = RequestRefused("ValidationException", "Invalid ShardIterator")
 @pytest.fixture(autouse=True)
 def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FIRST_DELAY", 0.002)
-    monkeypatch.setattr(module, "LONGEST_DELAY", 0.01)
+    monkeypatch.setattr(module, "MAX_DELAY", 0.01)
 
 
 @pytest.fixture
@@ -95,14 +95,14 @@ async def test_a_position_that_the_stream_refuses_ends_the_reader(
     async with Reading(script, a="5") as going:
         await until(lambda: bool(going.heard.problems))
         assert isinstance(going.heard.problems[0], ChangesLost)
-        assert script.calls.count("GetShardIterator") == MOST_REFUSALS
+        assert script.calls.count("GetShardIterator") == MAX_REFUSALS
     (logged,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert "Invalid SequenceNumber 5" in logged.getMessage()
 
 
 async def test_iterators_that_are_refused_again_and_again_end_the_reader(script: Script) -> None:
     first = script.write("a", "x")
-    script.fail("GetRecords", *[INVALID] * MOST_REFUSALS)
+    script.fail("GetRecords", *[INVALID] * MAX_REFUSALS)
     async with Reading(script, a=str(first).zfill(WIDTH)) as going:
         await until(lambda: bool(going.heard.problems))
         assert isinstance(going.heard.problems[0], ChangesLost)

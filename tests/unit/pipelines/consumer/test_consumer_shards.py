@@ -14,7 +14,7 @@ from aiohttp import web
 
 from datastore.change_streams.leases import Lease
 from datastore.change_streams.shards.shard_reader import (
-    MOST_REFUSALS,
+    MAX_REFUSALS,
     ListedShard,
     PositionRefused,
     ShardCursor,
@@ -189,7 +189,7 @@ async def test_a_checkpoint_that_the_stream_refuses_is_told_and_reading_goes_on_
         write(script, "a", 4)
         await until(lambda: handler.numbers() == [1, 2, 3, 4])
 
-    assert script.calls.count("GetShardIterator") == MOST_REFUSALS + 1
+    assert script.calls.count("GetShardIterator") == MAX_REFUSALS + 1
     assert instance.told("stream_lost_total", table="feed") == 1
     (logged,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert "Invalid SequenceNumber 1" in logged.getMessage()
@@ -210,7 +210,7 @@ async def test_iterators_that_are_refused_again_and_again_are_a_refused_position
     async with instance.running():
         await until(lambda: handler.numbers() == [1])
         # Replacing the held leases takes a further call.
-        script.fail("GetRecords", *[INVALID] * (2 * MOST_REFUSALS))
+        script.fail("GetRecords", *[INVALID] * (2 * MAX_REFUSALS))
         await until(lambda: instance.told("stream_lost_total", table="feed") == 1)
         await until(lambda: handler.numbers() == [1, 1])
 
@@ -231,7 +231,7 @@ async def test_refusals_that_pass_lose_nothing(database: Database, problem: Exce
 
 async def test_a_shard_without_a_checkpoint_is_waited_for_where_iterators_are_refused(database: Database) -> None:
     script, handler = Script(a=Shard()), Noting()
-    script.fail("GetShardIterator", *[INVALID] * 3 * MOST_REFUSALS)
+    script.fail("GetShardIterator", *[INVALID] * 3 * MAX_REFUSALS)
     write(script, "a", 1)
     instance = Instance(database, handler, wire=script)
     async with instance.running():
@@ -246,8 +246,8 @@ async def test_what_was_handled_more_than_a_day_ago_does_not_come_again() -> Non
     cursor = ShardCursor(script, script.arn, "a", None)
     await cursor.read()
     unread = script.write("a", "x", age=timedelta(hours=25))
-    script.fail("GetRecords", *[INVALID] * (2 * MOST_REFUSALS))
-    for _ in range(MOST_REFUSALS - 1):
+    script.fail("GetRecords", *[INVALID] * (2 * MAX_REFUSALS))
+    for _ in range(MAX_REFUSALS - 1):
         with pytest.raises(RequestRefused):
             await cursor.read()
     with pytest.raises(PositionRefused):
