@@ -16,7 +16,7 @@ from botocore.credentials import ReadOnlyCredentials
 
 from datastore.dynamodb.boto_signing import sign_at_store_time
 from datastore.dynamodb.client import CallListener, Client, Endpoint
-from datastore.dynamodb.endpoints import EndpointUnknown, addresses, administration, aws_host, is_aws
+from datastore.dynamodb.endpoints import EndpointUnknown, addresses, admin_settings, aws_host, is_aws
 from datastore.dynamodb.http1 import HttpOrigin, ProxyUnusable
 from datastore.dynamodb.read_cache import ReadCaches
 from datastore.dynamodb.sigv4 import CredentialSource
@@ -97,7 +97,7 @@ class Database:
         url: str | None = address
         settings: dict[str, Any] = {}
         if self.in_aws:
-            url, settings = administration(None if self._store == "aws" else address)
+            url, settings = admin_settings(None if self._store == "aws" else address)
         client = _boto_client(session, url, proxies=proxies, **settings)
         sign_at_store_time(client, self.client.store_clock)
         return client
@@ -190,13 +190,13 @@ def _session(options: StoreOptions) -> Any:
         return _local_session(options.region or LOCAL_REGION)
     if options.aws:
         return boto3.Session(region_name=options.named_region)
-    key = _key()
+    key = _configured_key()
     if key is not None or _is_local(options.store):
         return _local_session(options.region or LOCAL_REGION, key or LOCAL_SECRET)
     return boto3.Session(region_name=options.region)
 
 
-def _key() -> str | None:
+def _configured_key() -> str | None:
     try:
         return key_in_environment()
     except KeyUnusable as problem:

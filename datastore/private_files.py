@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
-OTHERS = 0o077  # the permissions of the group and of everybody else
+OTHERS_PERMISSIONS = 0o077  # the permissions of the group and of everybody else
 # An existing directory that holds one of these is a data directory of ours.
-MARKS = ("secret", "engine.lock", "memory.lock", "engine.json", "engine.sqlite", "objects", "search")
+OWN_FILES = ("secret", "engine.lock", "memory.lock", "engine.json", "engine.sqlite", "objects", "search")
 
 logger = logging.getLogger(__name__)
 
@@ -19,91 +19,91 @@ class FolderUnusable(Exception):
     """The data directory cannot be used; the message says why, and what to do about it."""
 
 
-def open_private(folder: Path) -> None:
+def open_private_folder(folder: Path) -> None:
     """Make sure that a data directory exists and that only its owner may use it.
 
     A directory of ours that other users may use is closed to them, with all that it holds. Raises `FolderUnusable`
     when it is another user's, holds other files than ours, or cannot be made.
     """
     try:
-        make_private(folder)
+        make_private_folder(folder)
         if os.name == "posix":
-            _close(folder)
+            _restrict(folder)
     except OSError as problem:
-        raise unusable(folder, problem) from problem
+        raise unusable_folder(folder, problem) from problem
 
 
-def unusable(folder: Path, problem: OSError) -> FolderUnusable:
+def unusable_folder(folder: Path, problem: OSError) -> FolderUnusable:
     """The error that says that the operating system refuses a data directory, and why."""
     reason = problem.strerror or str(problem)
     is_full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
-    mending = "Make room on its disk" if is_full else "Make it a directory that this user may write to"
+    advice = "Make room on its disk" if is_full else "Make it a directory that this user may write to"
     return FolderUnusable(
         f"The data directory {folder} cannot be used: {reason}"
         + (f" ({problem.filename})." if problem.filename and str(problem.filename) != str(folder) else ".")
-        + f" {mending}, or choose another one with --data-dir."
+        + f" {advice}, or choose another one with --data-dir."
     )
 
 
-def make_private(folder: Path) -> None:
+def make_private_folder(folder: Path) -> None:
     """Make a directory and those above it that are missing, with mode 0700. Raises `OSError`."""
     if folder.is_dir():
         return
     if folder.exists():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
-    make_private(folder.parent)
+    make_private_folder(folder.parent)
     folder.mkdir(mode=FOLDER_MODE, exist_ok=True)
 
 
-def private_file(path: str | os.PathLike[str], flags: int) -> int:
+def open_private_file(path: str | os.PathLike[str], flags: int) -> int:
     """An opener for `open`: a file that is made has mode 0600."""
     return os.open(path, flags, FILE_MODE)
 
 
-def write_private(path: Path, text: str) -> None:
+def write_private_file(path: Path, text: str) -> None:
     """Write a file of mode 0600. Raises `OSError`."""
-    with open(path, "w", opener=private_file) as file:
+    with open(path, "w", opener=open_private_file) as file:
         file.write(text)
 
 
-def _close(folder: Path) -> None:
+def _restrict(folder: Path) -> None:
     found = folder.stat()
-    if not found.st_mode & OTHERS:
-        _withdraw(folder.iterdir())
+    if not found.st_mode & OTHERS_PERMISSIONS:
+        _remove_permissions(folder.iterdir())
         return
-    _check_ours(folder, found)
+    _check_owned(folder, found)
     folder.chmod(FOLDER_MODE)
-    _withdraw(_below(folder))
+    _remove_permissions(_descendants(folder))
     mode = stat.S_IMODE(found.st_mode)
     logger.warning("Other users could use the data directory %s (mode %o): now its owner alone can.", folder, mode)
 
 
-def _check_ours(folder: Path, found: os.stat_result) -> None:
+def _check_owned(folder: Path, found: os.stat_result) -> None:
     if found.st_uid != os.geteuid():
         raise FolderUnusable(
             f"The data directory {folder} is open to other users and belongs to another one (uid {found.st_uid}): "
             "run `chmod 700` as its owner, or choose another one with --data-dir."
         )
     names = set(os.listdir(folder))
-    if found.st_mode & stat.S_ISVTX or (names and names.isdisjoint(MARKS)):
+    if found.st_mode & stat.S_ISVTX or (names and names.isdisjoint(OWN_FILES)):
         raise FolderUnusable(
             f"The data directory {folder} is open to other users and holds files that are not the gateway's: "
             "choose one of its own with --data-dir, or run `chmod 700` on it."
         )
 
 
-def _below(folder: Path) -> Iterator[Path]:
+def _descendants(folder: Path) -> Iterator[Path]:
     for where, folders, files in os.walk(folder):
         yield from (Path(where, name) for name in (*folders, *files))
 
 
-def _withdraw(paths: Iterable[Path]) -> None:
+def _remove_permissions(paths: Iterable[Path]) -> None:
     """Take the permissions of others away, from the files and directories of ours among the paths."""
     for path in paths:
         try:
             found = path.lstat()
             kept = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-            if kept and found.st_mode & OTHERS and found.st_uid == os.geteuid():
-                path.chmod(stat.S_IMODE(found.st_mode) & ~OTHERS)
+            if kept and found.st_mode & OTHERS_PERMISSIONS and found.st_uid == os.geteuid():
+                path.chmod(stat.S_IMODE(found.st_mode) & ~OTHERS_PERMISSIONS)
         except FileNotFoundError:
             continue  # removed by another process meanwhile

@@ -222,7 +222,7 @@ class EarthquakeQueries:
         extent=Extent(
             partitions=query_window.days_between,
             scanned=query_window.events_scanned_for_one,
-            behind=records.LOG_WRITE_UNITS,
+            deferred=records.LOG_WRITE_UNITS,
             model=resolve.EARTHQUAKE_COSTS,
         ),
         description="Return the earthquakes of a time window, newest first.",
@@ -234,7 +234,7 @@ class EarthquakeQueries:
         extent=Extent(
             size=resolve_statistics.groups_of,
             partitions=resolve_statistics.partitions_of,
-            behind=records.LOG_WRITE_UNITS,
+            deferred=records.LOG_WRITE_UNITS,
         ),
         description="Return counts of the earthquakes of a time window, by day, magnitude class or region.",
     )

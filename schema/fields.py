@@ -6,7 +6,7 @@ from typing import Any
 
 import strawberry
 
-from datastore.model.access_patterns import NOT_SAID, AccessPattern, Extent, Who
+from datastore.model.access_patterns import NO_EXTENT, AccessPattern, Extent, Who
 from datastore.queues import OverflowPolicy
 from datastore.session.pagination import SortOrder
 from schema.version_conflicts import ConflictVersions
@@ -41,7 +41,7 @@ def pattern_field(
     resolver: Callable[..., Any],
     graphql_type: Any,
     description: str,
-    extent: Extent = NOT_SAID,
+    extent: Extent = NO_EXTENT,
     depends_on: str | None = None,
     at_hand: str | None = None,
 ) -> Any:
@@ -71,7 +71,7 @@ def pattern_subscription(
     resolver: Callable[..., Any],
     graphql_type: Any,
     description: str,
-    extent: Extent = NOT_SAID,
+    extent: Extent = NO_EXTENT,
 ) -> Any:
     """Return a subscription field that uses this access pattern. Its description and its metadata name it."""
     return strawberry.subscription(

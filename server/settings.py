@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from datastore.private_files import FolderUnusable, open_private, unusable
+from datastore.private_files import FolderUnusable, open_private_folder, unusable_folder
 from datastore.redis.urls import check_redis_url
 from datastore.search.factory import check_search_url
 from server.admission.settings import VARIABLES as CAPACITY_VARIABLES
@@ -306,12 +306,12 @@ def local_secret(data_dir: Path) -> str:
     """The secret of this machine's local gateways, made at first use and readable by its owner only."""
     path = data_dir / "secret"
     try:
-        open_private(data_dir)
+        open_private_folder(data_dir)
         return _made_secret(path) or _kept_secret(path)
     except FolderUnusable as problem:
         raise Misconfigured(str(problem)) from None
     except OSError as problem:
-        raise Misconfigured(str(unusable(data_dir, problem))) from None
+        raise Misconfigured(str(unusable_folder(data_dir, problem))) from None
 
 
 def _made_secret(path: Path) -> str | None:

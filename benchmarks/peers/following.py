@@ -47,7 +47,7 @@ async def events(given: Given) -> AsyncIterator[Mapping[str, Any]]:
     table, event = tables[given.table]
     async with open_database(StoreOptions(store=given.store)) as database:
         feed = ChangeFeed(database.client, poll_interval=given.interval)
-        async with feed.follow(table, _image, keeping=QueueLimits(most=WAITING)) as images:
+        async with feed.follow(table, _image, keeping=QueueLimits(max_events=WAITING)) as images:
             async for image in images:
                 yield event(image)
         await feed.aclose()

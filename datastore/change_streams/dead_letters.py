@@ -13,7 +13,7 @@ from datastore.change_streams.consumer_table import ConsumerTable
 from datastore.change_streams.shards.shard_reader import sequence_of, time_of
 from datastore.dynamodb.client import RequestRefused
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import readable
+from datastore.dynamodb.records import readable_records
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import from_iso, iso, to_seconds
 from datastore.session.store import Store
@@ -116,7 +116,7 @@ async def every_letter(
     start: Item | None = None
     while True:
         page = await open_store().query(consumer_table.list_dead_letters, values, start=start)
-        for letter in readable(partial(letter_from, consumer_table), page.items):
+        for letter in readable_records(partial(letter_from, consumer_table), page.items):
             yield letter
         if (start := page.next_start) is None:
             return

@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from datastore.change_streams.consumer_table import ConsumerTable
-from datastore.dynamodb.records import readable
+from datastore.dynamodb.records import readable_records
 from datastore.model.access_patterns import AccessPattern
 from datastore.model.timestamps import to_seconds
 from datastore.session.store import Store
@@ -60,7 +60,7 @@ class Leases:
         """FEED-P1: return all leases, including those of ended shards."""
         values = {"partition": self._table.leases_partition(self._stream)}
         found = self._store.query_all(self._table.list_leases, values)
-        return readable(lease_from, [item async for item in found])
+        return readable_records(lease_from, [item async for item in found])
 
     async def acquire(self, shard_id: str, seen: Lease | None) -> Lease | None:
         """FEED-P1: acquire a lease and return it; None if it differs from `seen` (None: it did not exist).

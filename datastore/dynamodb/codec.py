@@ -64,15 +64,15 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 }
 
 
-def stored_bytes(item: Mapping[str, Mapping[str, Any]]) -> int:
+def item_bytes(item: Mapping[str, Mapping[str, Any]]) -> int:
     """About how many bytes an item takes, as DynamoDB answers it: what it bills is rounded up to KB.
 
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
     """
-    return sum(len(name.encode()) + _stored(value) for name, value in item.items())
+    return sum(len(name.encode()) + _value_bytes(value) for name, value in item.items())
 
 
-def _stored(value: Mapping[str, Any]) -> int:
+def _value_bytes(value: Mapping[str, Any]) -> int:
     ((kind, content),) = value.items()
     match kind:
         case "S":
@@ -82,11 +82,11 @@ def _stored(value: Mapping[str, Any]) -> int:
         case "B":
             return len(content) * 3 // 4
         case "SS" | "NS" | "BS":
-            return sum(_stored({kind[0]: element}) for element in content)
+            return sum(_value_bytes({kind[0]: element}) for element in content)
         case "L":
-            return 3 + sum(1 + _stored(element) for element in content)
+            return 3 + sum(1 + _value_bytes(element) for element in content)
         case "M":
-            return 3 + len(content) + stored_bytes(content)
+            return 3 + len(content) + item_bytes(content)
     return 1
 
 
@@ -104,7 +104,7 @@ def encode(value: Any) -> dict[str, Any]:
     if isinstance(value, bool):
         return {"BOOL": value}
     if isinstance(value, int | float | Decimal):
-        return {"N": _number(value)}
+        return {"N": _number_text(value)}
     return _encode_composite(value)
 
 
@@ -139,7 +139,7 @@ def _ordered(values: set[Any] | frozenset[Any]) -> list[Any]:
         return list(values)
 
 
-def _number(value: Number) -> str:
+def _number_text(value: Number) -> str:
     """The number's text. Raises `ValueError` unless DynamoDB holds it exactly.
 
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html

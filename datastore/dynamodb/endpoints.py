@@ -48,12 +48,12 @@ class Addresses(NamedTuple):
 
 def is_aws(url: str) -> bool:
     """Whether DynamoDB in AWS is at this URL. Other servers that run in AWS, such as an emulator on EC2, are not it."""
-    return _split(url) is not None
+    return _split_host(url) is not None
 
 
 def aws_host(url: str) -> AwsHost:
     """Raises `EndpointUnknown` where the name does not tell the region, or is that of the streams."""
-    found = _split(url)
+    found = _split_host(url)
     if found is None:
         raise EndpointUnknown(f"{url} is not an address of DynamoDB in AWS.")
     labels, suffix = found
@@ -76,7 +76,7 @@ def addresses(session: Any, url: str | None) -> Addresses:
     The streams' is configured, or botocore derives it. Raises `EndpointUnknown`, and botocore's `NoRegionError`.
     """
     if url is None:
-        return Addresses(_resolved(session, "dynamodb"), _resolved(session, "dynamodbstreams"))
+        return Addresses(_resolve(session, "dynamodb"), _resolve(session, "dynamodbstreams"))
     host = aws_host(url)
     if host.private and not _streams_are_configured(session):
         raise EndpointUnknown(
@@ -85,12 +85,12 @@ def addresses(session: Any, url: str | None) -> Addresses:
         )
     variants = {"use_fips_endpoint": host.fips, "use_dualstack_endpoint": host.dual_stack}
     try:
-        return Addresses(url, _resolved(session, "dynamodbstreams", **variants))
+        return Addresses(url, _resolve(session, "dynamodbstreams", **variants))
     except botocore.exceptions.EndpointVariantError:
         raise EndpointUnknown(f"botocore knows no DynamoDB Streams for {url}: set {STREAMS_VARIABLE}.") from None
 
 
-def administration(url: str | None) -> tuple[str | None, dict[str, Any]]:
+def admin_settings(url: str | None) -> tuple[str | None, dict[str, Any]]:
     """Return the `endpoint_url`, if any, and the settings of `Config` with which boto3 reaches the same tables.
 
     boto3 refuses an `endpoint_url` together with `use_dualstack_endpoint`, which the environment may set. For a
@@ -111,7 +111,7 @@ def partition_of(region: str) -> str:
     return "aws" if found is None else str(found["id"])
 
 
-def _resolved(session: Any, service: str, **settings: Any) -> str:
+def _resolve(session: Any, service: str, **settings: Any) -> str:
     """Where botocore would send a request. Unsigned, since an address takes no credentials."""
     client = session.client(service, config=botocore.config.Config(signature_version=UNSIGNED, **settings))
     # Not `client.meta.endpoint_url`: that is another for the streams of dual-stack endpoints.
@@ -130,12 +130,12 @@ def _streams_are_configured(session: Any) -> bool:
     """Whether environment or profile set the streams' endpoint."""
     if STREAMS_VARIABLE in os.environ:
         return True
-    derived = _resolved(session, "dynamodbstreams", ignore_configured_endpoint_urls=True)
-    return _resolved(session, "dynamodbstreams") != derived
+    derived = _resolve(session, "dynamodbstreams", ignore_configured_endpoint_urls=True)
+    return _resolve(session, "dynamodbstreams") != derived
 
 
 @lru_cache(maxsize=64)
-def _split(url: str) -> tuple[list[str], str] | None:
+def _split_host(url: str) -> tuple[list[str], str] | None:
     """The labels before the domain of a partition, and that domain, of a host that serves DynamoDB."""
     try:
         host = (urlsplit(url).hostname or "").rstrip(".")

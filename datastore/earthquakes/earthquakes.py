@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import readable, record
+from datastore.dynamodb.records import readable_records, record
 from datastore.earthquakes.day_bounds import KnownBounds
 from datastore.earthquakes.days_with_events import days_that_may_have
 from datastore.earthquakes.event_ids import is_alias, store_once
@@ -125,7 +125,7 @@ class Earthquakes:
         """QUAKE-N2: the newest revisions, newest first, at most `MOST_REVISIONS`. Damaged ones are left out."""
         values = {"partition": keys.event(event_id).partition, "revisions": "REVISION#"}
         page = await self._store.query(keys.REVISIONS, values, limit=MOST_REVISIONS)
-        return readable(event_from, page.items)
+        return readable_records(event_from, page.items)
 
     async def between(
         self,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from datastore.engine.access_key import stored_key
-from datastore.private_files import open_private, write_private
+from datastore.private_files import open_private_folder, write_private_file
 
 if sys.platform == "win32":
     import msvcrt
@@ -49,7 +49,7 @@ class EngineDirectory:
         self._descriptor: int | None = None
 
     def open(self) -> None:
-        open_private(self.lock.parent)
+        open_private_folder(self.lock.parent)
         self._descriptor = os.open(self.lock, os.O_RDWR | os.O_CREAT, 0o600)
 
     def acquire(self) -> bool:
@@ -63,7 +63,7 @@ class EngineDirectory:
     def write_record(self, record: EngineRecord) -> None:
         """Replace the record atomically. Raises `OSError`."""
         draft = self._record.with_suffix(".tmp")
-        write_private(draft, json.dumps(record._asdict()))
+        write_private_file(draft, json.dumps(record._asdict()))
         draft.replace(self._record)
 
     def read_record(self) -> EngineRecord:

@@ -20,7 +20,7 @@ from datastore.engine.access_key import KeyUnusable, key_in_environment, new_key
 from datastore.engine.directory import EngineDirectory, EngineRecord
 from datastore.engine.process import LOCAL, POLL, Child, EngineFailed, Orphan, answers, bound, is_free
 from datastore.engine.programs import FILES, EngineProgram
-from datastore.private_files import FolderUnusable, unusable
+from datastore.private_files import FolderUnusable, unusable_folder
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +91,7 @@ class Engine:
 
     def _unusable(self, problem: Exception) -> str:
         if isinstance(problem, OSError) and self._folder is not None:
-            problem = unusable(self._folder.lock.parent, problem)
+            problem = unusable_folder(self._folder.lock.parent, problem)
         return str(problem)
 
     @property

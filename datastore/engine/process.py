@@ -24,7 +24,7 @@ from datastore.engine.byte_relay import ByteRelay
 from datastore.engine.listener import EngineListener
 from datastore.engine.programs import EngineProgram
 from datastore.engine.seccomp import Filter
-from datastore.private_files import OTHERS
+from datastore.private_files import OTHERS_PERMISSIONS
 
 START_SECONDS = 20.0  # for an engine to become ready
 # From SIGTERM to SIGKILL: with a half-sent request open, SIGTERM alone never ends the engine.
@@ -297,7 +297,7 @@ def _before_engine(seccomp: Filter | None, orphaned: signal.Signals) -> Callable
     parent = os.getpid()
 
     def prepare() -> None:
-        os.umask(OTHERS)
+        os.umask(OTHERS_PERMISSIONS)
         if prctl is not None:
             prctl(PR_SET_PDEATHSIG, orphaned)
             if os.getppid() != parent:

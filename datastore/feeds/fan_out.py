@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import readable
+from datastore.dynamodb.records import readable_records
 from datastore.feeds.follows import Follow, edge_from, following_from
 from datastore.feeds.home_feeds import entry_item, is_source, source_item
 from datastore.feeds.posts import Post, is_live
@@ -157,7 +157,7 @@ class FanOuts:
             limit=limit,
         )
         through = page.items[-1]["SK"] if page.items else after
-        return FollowerPage(readable(edge_from, page.items), through, page.next_start is not None)
+        return FollowerPage(readable_records(edge_from, page.items), through, page.next_start is not None)
 
     async def follow_times(self, placement: Placement, followers: Sequence[str]) -> FollowTimes:
         """FEED-P4: return the current follow times of adjacent followers of the author."""
@@ -168,7 +168,7 @@ class FanOuts:
             "last": max(follow_keys.edge(author_id, follower, LAST_MOMENT).sort for follower in followers),
         }
         edges = [item async for item in self._store.query_all(follow_keys.RECHECK_EDGES, values)]
-        times = affected_followers(placement, readable(edge_from, edges))
+        times = affected_followers(placement, readable_records(edge_from, edges))
         return {follower: times.get(follower) for follower in followers}
 
     async def place(self, placement: Placement, follow_times: FollowTimes) -> None:
@@ -203,7 +203,7 @@ class FanOuts:
         values = {"partition": keys.feed(follower_id), "since": iso(since), "author": author_id}
         page = await self._store.query(keys.ENTRIES_BY_AUTHOR, values, start=start, limit=limit)
         entries = [item for item in page.items if not is_source(item)]
-        posts = readable(partial(_post_of_entry, author_id), entries)
+        posts = readable_records(partial(_post_of_entry, author_id), entries)
         return PostPage([post for post in posts if post.created_at >= since], page.next_start)
 
     async def write(self, *, puts: Sequence[Item] = (), deletes: Sequence[Key] = ()) -> None:

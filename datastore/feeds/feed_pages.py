@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from datastore.dynamodb.codec import Item, Raw
 from datastore.keyspace.feeds import home_feeds as keys
-from datastore.model.timestamp_forms import LAST_CHARACTER, canonical, is_settled, second_of, waits
+from datastore.model.timestamp_forms import LAST_CHARACTER, canonical, is_delayed, is_settled, second_of
 from datastore.session.pagination import Page, Span
 
 # Sorts after all entries of a feed, which begin with digits.
@@ -39,7 +39,7 @@ class StoredEntries:
 
     def bounds(self, oldest: str, end: str) -> tuple[str, str, Item | None]:
         """Return the least and the greatest key to read, and the key to start after."""
-        if self._position is None or waits(self._position, backward=self._span.backward):
+        if self._position is None or is_delayed(self._position, backward=self._span.backward):
             return oldest, end, self._span.start
         second = second_of(self._position)
         return (second, end, None) if self._span.backward else (oldest, second + LAST_CHARACTER, None)

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import readable
+from datastore.dynamodb.records import readable_records
 from datastore.errors import Conflict
 from datastore.feeds.follows import Follow, adopt_actions, edge_from, edge_of, edges_of, has_more_edges
 from datastore.keyspace.feeds import follows as keys
@@ -29,7 +29,7 @@ async def scan_edges(open_store: Callable[[], Store]) -> AsyncIterator[EdgePage]
     start: Item | None = None
     while True:
         page = await open_store().scan_page(keys.SCAN_EDGES, {"prefix": keys.FOLLOWER_PREFIX}, start=start)
-        yield EdgePage(page.scanned, readable(edge_from, page.items))
+        yield EdgePage(page.scanned, readable_records(edge_from, page.items))
         if (start := page.next_start) is None:
             return
 

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from datastore.dynamodb.codec import Item, Raw, decode_item, encode, encode_item
 from datastore.dynamodb.record_decoder import RecordDecoder, flag, text
-from datastore.dynamodb.records import raw_parsed, readable
+from datastore.dynamodb.records import raw_record_or_error, readable_records
 from datastore.errors import Internal
 from datastore.feeds.feed_pages import END, EXTRA_ENTRIES, MergedPosts, StoredEntries, cut_page
 from datastore.feeds.posts import Posts
@@ -103,7 +103,7 @@ async def with_authors(page: Page, posts: Posts) -> Page:
 async def _with_author(raw: Raw, posts: Posts) -> Raw:
     if "author_id" in raw:
         return raw
-    entry = raw_parsed(entry_from, raw)
+    entry = raw_record_or_error(entry_from, raw)
     if isinstance(entry, Internal):
         return raw
     post = await posts.visible(entry.post_id)
@@ -150,21 +150,23 @@ class HomeFeeds:
                 return await self._merged_posts(user_id, source, span)
 
         if sources:
-            for merged in await asyncio.gather(*map(posts, readable(source_from, sources))):
+            for merged in await asyncio.gather(*map(posts, readable_records(source_from, sources))):
                 entries += merged
         return cut_page(entries, span)
 
     async def sources_at_start(self, user_id: str) -> list[MergedAuthor]:
         """FEED-S1: return the sources of a user's feed for a subscription, read consistently."""
         values = {"partition": keys.feed(user_id), "prefix": keys.SOURCE_PREFIX}
-        return readable(source_from, [item async for item in self._store.query_all(keys.HOME_FEED_UPDATED, values)])
+        return readable_records(
+            source_from, [item async for item in self._store.query_all(keys.HOME_FEED_UPDATED, values)]
+        )
 
     async def newest_of(self, user_id: str, source: MergedAuthor, since: datetime, limit: int) -> list[FeedEntry]:
         """FEED-003: return the newest `limit` entries from a source, of `since` and later, oldest first."""
         span = Span(limit)
         later = replace(source, since=max(source.since, iso(since)))
         page = cut_page(await self._merged_posts(user_id, later, span), span)
-        return readable(entry_from, reversed(page.items))
+        return readable_records(entry_from, reversed(page.items))
 
     async def _first_page(self, user_id: str, size: int) -> tuple[list[Raw], list[Item]]:
         """Return the newest `size` entries and one more, and all sources, which precede them. Usually one Query."""

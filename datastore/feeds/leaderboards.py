@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import readable
+from datastore.dynamodb.records import readable_records
 from datastore.keyspace.feeds import leaderboards as keys
 from datastore.session.store import Store
 
@@ -67,13 +67,13 @@ class Leaderboards:
     async def top_authors(self, month: str, top: int) -> list[AuthorRank]:
         """FEED-010: return the first `top` authors of a month (`2026-06`), best first."""
         board = await self._store.get(keys.TOP_AUTHORS, keys.board(keys.AUTHORS, month))
-        return readable(_author_rank, self._ranked(board, top))
+        return readable_records(_author_rank, self._ranked(board, top))
 
     async def trending_tags(self, window: TagWindow, at: datetime, top: int) -> list[TagTrend]:
         """FEED-010: return the first `top` tags of the hour or day that contains `at` (in UTC), most posts first."""
         board = await self._store.get(keys.TRENDING_TAGS, keys.board(keys.TAGS, window.period(at)))
         elapsed = max(MIN_ELAPSED, min(self._now - window.start(at), window.length))
-        return readable(lambda member: _tag_trend(member, elapsed / HOUR), self._ranked(board, top))
+        return readable_records(lambda member: _tag_trend(member, elapsed / HOUR), self._ranked(board, top))
 
     def _ranked(self, board: Item | None, top: int) -> list[Item]:
         """Return the first members of a leaderboard, each with its rank."""

@@ -12,7 +12,7 @@ from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item, Raw, encode
 from datastore.dynamodb.record_decoder import RecordDecoder, count, text, texts
-from datastore.dynamodb.records import raw_parsed
+from datastore.dynamodb.records import raw_record_or_error
 from datastore.errors import Conflict, Forbidden, Internal, NotFound
 from datastore.feeds import hashtags
 from datastore.feeds.users import no_profile
@@ -81,13 +81,13 @@ post_from = RecordDecoder(
     text=text("text", default=""),
     media_ref=text("media_ref", default=None),
     tags=texts("tags", default=()),
-    likes=count("likes", default=0, given="GSI1PK"),
-    comments=count("comments", default=0, given="GSI1PK"),
+    likes=count("likes", default=0, requires="GSI1PK"),
+    comments=count("comments", default=0, requires="GSI1PK"),
     # The item of a tag has neither, nor has its projection in GSI2.
-    mentions=texts("mentions", default=(), given="created_at"),
+    mentions=texts("mentions", default=(), requires="created_at"),
 )
 # The post in its own item, which has all attributes.
-full_post_from = post_from.but(
+full_post_from = post_from.replacing(
     likes=count("likes", default=0), comments=count("comments", default=0), mentions=texts("mentions", default=())
 )
 
@@ -189,7 +189,7 @@ class Posts:
         return [item for item in items if item.get("visibility") == PUBLIC or next(allowed)]
 
     async def _may_see(self, item: Raw) -> bool:
-        post = raw_parsed(post_from, item)
+        post = raw_record_or_error(post_from, item)
         # A damaged item shows nothing but its damage.
         return isinstance(post, Internal) or await self._policy.allows(post.author_id, post.visibility)
 

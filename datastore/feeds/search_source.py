@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import DAMAGE
+from datastore.dynamodb.records import DAMAGE_ERRORS
 from datastore.feeds.search_entries import TAG_PREFIX, post_entry, post_id_of, tag_of, user_entry, user_id_of
 from datastore.keyspace.feeds import search as keys
 from datastore.keyspace.feeds.posts import partition
@@ -64,7 +64,7 @@ def _page(items: list[Item], scanned: int) -> ScannedPage:
                 page.posts.append(_entry_of(post_id, SCANNED, group))
             elif (user_id := user_id_of(group[0])) is not None:
                 page.users.append(user_entry(user_id, SCANNED, group[0]))
-        except DAMAGE:
+        except DAMAGE_ERRORS:
             page.damaged += 1
     return page
 

@@ -38,7 +38,7 @@ class Claim:
 
     def taken_over(self, seen: "IdempotencyRecord") -> "Claim":
         """The claim that comes after the one that was seen. Earlier versions kept no origin."""
-        origin = replace(seen.origin or self.origin, again=True)
+        origin = replace(seen.origin or self.origin, is_retry=True)
         return replace(self, fence=seen.fence + 1, origin=origin)
 
 
@@ -124,7 +124,7 @@ class IdempotencyRecords:
         One that was taken over is given up at once (GW-I2): who had it before may have written, and whoever has it next
         is to make what that one made.
         """
-        if claim.origin.again:
+        if claim.origin.is_retry:
             item = self._item(claim) | {"held_until": self._now().timestamp()}
             await self._store.put(keys.TAKE_OVER, item, fence=claim.fence, owner=claim.owner)
             return
@@ -140,7 +140,7 @@ class IdempotencyRecords:
             "fingerprint": claim.fingerprint,
             "owner": claim.owner,
             "fence": claim.fence,
-            "moment": iso(claim.origin.moment),
+            "moment": iso(claim.origin.requested_at),
             "seed": claim.origin.seed,
             "held_until": (now + self._lease).timestamp(),
             "expiresAt": to_seconds(now + LIFETIME),

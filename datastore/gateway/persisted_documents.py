@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from datastore.dynamodb.records import readable, record
+from datastore.dynamodb.records import readable_records, record
 from datastore.keyspace.gateway import persisted_documents as keys
 from datastore.model.composite_keys import Key
 from datastore.model.timestamps import from_iso, iso
@@ -41,7 +41,7 @@ class KnownDocuments:
         """GW-D3: in the order of their ids."""
         values = {"partition": keys.DOCUMENTS}
         async for item in self._store.query_all(keys.ALL_DOCUMENTS, values):
-            for document in readable(document_from, [item]):
+            for document in readable_records(document_from, [item]):
                 yield document
 
     async def delete(self, document_id: str) -> bool:

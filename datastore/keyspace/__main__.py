@@ -71,7 +71,7 @@ def _row(pattern: AccessPattern) -> str:
 def _slowness(pattern: AccessPattern) -> str:
     if pattern.when_slow is None:
         return ""
-    return f", when slow {pattern.when_slow.name}{'' if pattern.chooses else ' always'}"
+    return f", when slow {pattern.when_slow.name}{'' if pattern.client_may_choose else ' always'}"
 
 
 def _consistency(pattern: AccessPattern) -> str:

@@ -13,7 +13,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import parsed, readable, record
+from datastore.dynamodb.records import readable_records, record, record_or_error
 from datastore.dynamodb.requests import set_or_remove
 from datastore.errors import Conflict, Internal
 from datastore.keyspace.matches import active_matches as keys
@@ -233,7 +233,7 @@ class ActiveMatches:
         written = await self._store.delete(keys.DELETE, keys.active_match(match_id), active=active)
         if not written.ok:
             raise Conflict(f"The match {match_id!r} is being polled: deactivate it first.")
-        deleted = parsed(active_match_from, written.item) if written.item else None
+        deleted = record_or_error(active_match_from, written.item) if written.item else None
         return None if isinstance(deleted, Internal) else deleted  # a damaged item is deleted too
 
     def _invalidate(self) -> None:
@@ -260,7 +260,7 @@ class ActiveMatches:
         return None if active is None or _has_expired(active, self._now) else active
 
     def _readable(self, items: list[Item]) -> list[ActiveMatch]:
-        return self._sorted(readable(active_match_from, items))
+        return self._sorted(readable_records(active_match_from, items))
 
     def _sorted(self, matches: list[ActiveMatch]) -> list[ActiveMatch]:
         matches = [active for active in matches if not _has_expired(active, self._now)]

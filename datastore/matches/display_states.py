@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, TypeVar
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import parsed
+from datastore.dynamodb.records import record_or_error
 from datastore.errors import BadUserInput, DomainError, Internal
 from datastore.keyspace.matches import display_states, leagues, teams
 from datastore.matches.active_matches import ActiveMatches
@@ -159,5 +159,5 @@ def _check_plays(match: Match, team_id: str) -> None:
 
 
 def _record(convert: Callable[[Mapping[str, Any]], T], item: Item | None) -> T | None:
-    result = None if item is None else parsed(convert, item)
+    result = None if item is None else record_or_error(convert, item)
     return None if isinstance(result, Internal) else result

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import readable, record
+from datastore.dynamodb.records import readable_records, record
 from datastore.keyspace.matches import fixture_cache as keys
 from datastore.matches.cricket import MatchPhase, MatchSnapshot
 from datastore.matches.json_records import from_json, to_json
@@ -59,7 +59,7 @@ class FixtureCache:
     async def all(self) -> list[CachedMatch]:
         """FXC-4: return all snapshots."""
         items = await self._store.scan(keys.ALL_CACHED, now=self._now.timestamp())
-        return readable(cached_from, [item for item in items if "snapshot" in item])
+        return readable_records(cached_from, [item for item in items if "snapshot" in item])
 
     async def put(self, snapshot: MatchSnapshot, version: int = 0) -> None:
         """FXC-5: store a snapshot."""

@@ -200,4 +200,4 @@ def decoder_for(fields: frozenset[str]) -> RecordDecoder[Match]:
 
 
 # A match from the index, which does not project the revision: it is None, not 0.
-summary_from = match_from.but(revision=derived(_unknown), operator_fields=derived(_unknown))
+summary_from = match_from.replacing(revision=derived(_unknown), operator_fields=derived(_unknown))

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.record_decoder import RecordDecoder
-from datastore.dynamodb.records import LazyItem, raw_parsed, record
+from datastore.dynamodb.records import LazyItem, raw_record_or_error, record
 from datastore.errors import Conflict, NotFound
 from datastore.keyspace.matches import fixtures as keys
 from datastore.keyspace.matches.fixtures import FIXTURES
@@ -73,7 +73,7 @@ class Fixtures:
         """FIX-2: return matches in the order of the ids: None for an unknown id, the error for a failed read."""
         attributes = None if convert is None or convert is match_from else convert.attributes
         items = await self._store.find_all(keys.MATCHES, list(map(keys.fixture, match_ids)), attributes)
-        read = partial(raw_parsed, convert or match_from)
+        read = partial(raw_record_or_error, convert or match_from)
         return [read(item.raw) if isinstance(item, LazyItem) else item for item in items]
 
     async def latest(self, match_id: str) -> Match | None:

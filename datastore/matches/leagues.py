@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.record_decoder import RecordDecoder, flag, number, text
-from datastore.dynamodb.records import readable, record
+from datastore.dynamodb.records import readable_records, record
 from datastore.errors import Conflict, NotFound, possibly_deleted
 from datastore.keyspace.matches import leagues as keys
 from datastore.keyspace.matches.leagues import LEAGUES
@@ -170,7 +170,7 @@ def _no_league() -> NotFound:
 
 
 def _by_name(items: Sequence[Item]) -> Sequence[League]:
-    return tuple(sorted(readable(league_from, items), key=lambda league: (league.name, league.league_id)))
+    return tuple(sorted(readable_records(league_from, items), key=lambda league: (league.name, league.league_id)))
 
 
 def league_item(league: League) -> Item:

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
-from datastore.dynamodb.records import readable, record
+from datastore.dynamodb.records import readable_records, record
 from datastore.errors import Conflict, NotFound
 from datastore.keyspace.matches import live_activities as keys
 from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
@@ -65,7 +65,7 @@ class LiveActivities:
         """LA-1: yield the active sessions of a match in pages. Damaged items are logged and omitted."""
         values = self._of(match_id) | {"active": LiveActivityStatus.ACTIVE.value}
         async for items in self._store.query_pages(keys.ACTIVE_OF_MATCH, values):
-            if activities := readable(live_activity_from, items):
+            if activities := readable_records(live_activity_from, items):
                 yield activities
 
     async def of_user(self, user_id: str, span: Span) -> Page:

@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import NamedTuple
 
 from datastore.dynamodb.client import RequestRefused
-from datastore.dynamodb.records import readable
+from datastore.dynamodb.records import readable_records
 from datastore.keyspace.matches import active_matches as keys
 from datastore.matches.live_state import ActiveMatch, ActiveStatus, active_match_from, summary_from
 from datastore.session.scan_cache import ScanCache
@@ -54,12 +54,12 @@ async def _by_index(store: Store) -> LiveMatchList | None:
             refused.message,
         )
         return None
-    return LiveMatchList(readable(summary_from, items), has_details=False)
+    return LiveMatchList(readable_records(summary_from, items), has_details=False)
 
 
 async def _by_scan(store: Store) -> LiveMatchList:
     items = await store.scan(keys.LIVE_MATCHES_BY_SCAN, active=ActiveStatus.ACTIVE.value)
-    return LiveMatchList(readable(active_match_from, items), has_details=True)
+    return LiveMatchList(readable_records(active_match_from, items), has_details=True)
 
 
 def _is_unavailable(refused: RequestRefused) -> bool:

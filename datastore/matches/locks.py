@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from datastore.dynamodb.records import readable
+from datastore.dynamodb.records import readable_records
 from datastore.keyspace.matches import locks as keys
 from datastore.model.timestamps import from_seconds
 from datastore.session.store import Store
@@ -55,7 +55,7 @@ class Locks:
 
 async def all_locks(store: Store) -> list[Lock]:
     """LOCK-4: return all locks by name."""
-    return sorted(readable(lock_from, await store.scan(keys.ALL_LOCKS)), key=lambda lock: lock.name)
+    return sorted(readable_records(lock_from, await store.scan(keys.ALL_LOCKS)), key=lambda lock: lock.name)
 
 
 def lock_from(item: Mapping[str, Any]) -> Lock:

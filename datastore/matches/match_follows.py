@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from datastore.dynamodb.records import readable, record
+from datastore.dynamodb.records import readable_records, record
 from datastore.errors import BadUserInput, NotFound
 from datastore.keyspace.matches import match_follows as keys
 from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS
@@ -49,7 +49,7 @@ class MatchFollows:
     async def pages_of_match(self, match_id: str) -> AsyncIterator[list[MatchFollow]]:
         """FOL-2: yield the followers of a match in pages. Damaged items are logged and omitted."""
         async for items in self._store.query_pages(keys.FOLLOWERS, self._of(match_id)):
-            if follows := readable(match_follow_from, items):
+            if follows := readable_records(match_follow_from, items):
                 yield follows
 
     async def follow(self, match: Match, user_id: str, team_id: str) -> MatchFollow:

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.record_decoder import RecordDecoder, flag, number, text
-from datastore.dynamodb.records import readable
+from datastore.dynamodb.records import readable_records
 from datastore.errors import NotFound
 from datastore.keyspace.matches import teams as keys
 from datastore.keyspace.matches.teams import TEAMS
@@ -121,7 +121,7 @@ def _no_team() -> NotFound:
 
 
 def _by_name(items: Sequence[Item]) -> Sequence[Team]:
-    return tuple(sorted(readable(team_from, items), key=lambda team: (team.name, team.team_id)))
+    return tuple(sorted(readable_records(team_from, items), key=lambda team: (team.name, team.team_id)))
 
 
 def team_item(team: Team) -> Item:

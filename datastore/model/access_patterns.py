@@ -28,7 +28,7 @@ ActionKind = Literal["Put", "Update", "Delete", "ConditionCheck"]
 # How long an item that a crowd looks at serves them all: who asks again and again has four reads made in a second.
 CROWD_MS = 250
 # Updates are made of what clients give: there are as many expressions as combinations of attributes.
-EXPRESSIONS_KEPT = 4096
+EXPRESSION_CACHE_SIZE = 4096
 
 WRITES = ("Put", "Update", "Delete", "BatchWrite", "TransactWrite")
 
@@ -47,7 +47,7 @@ class Who(StrEnum):
     INTERNAL = "internal"
 
 
-@lru_cache(EXPRESSIONS_KEPT)
+@lru_cache(EXPRESSION_CACHE_SIZE)
 def aliases_in(*expressions: str) -> Mapping[str, str]:
     """ExpressionAttributeNames for the `#name`s in the expressions: an alias is the attribute's own name.
 
@@ -58,7 +58,7 @@ def aliases_in(*expressions: str) -> Mapping[str, str]:
     }
 
 
-@lru_cache(EXPRESSIONS_KEPT)
+@lru_cache(EXPRESSION_CACHE_SIZE)
 def values_in(*expressions: str) -> frozenset[str]:
     """The names of the `:name` values in the expressions."""
     return frozenset(name for expression in expressions for name in re.findall(r":(\w+)", expression))
@@ -96,7 +96,7 @@ class Table:
     ttl: str | None = None
     stream: Literal["NEW_AND_OLD_IMAGES", None] = None
     item_bytes: int = 500
-    shown_in: int = 1
+    index_copies: int = 1
 
     def index(self, name: str) -> Index:
         return next(index for index in self.indexes if index.name == name)
@@ -149,10 +149,10 @@ class AccessPattern:
     max_age: int = 0
     shared_ms: int = 0
     when_slow: OverflowPolicy | None = None
-    chooses: bool = True
+    client_may_choose: bool = True
 
     @property
-    def policy(self) -> OverflowPolicy:
+    def default_policy(self) -> OverflowPolicy:
         """Of a subscription: what happens to a subscriber that does not keep up, if nothing else is asked for."""
         assert self.when_slow is not None, self.id
         return self.when_slow
@@ -204,13 +204,13 @@ class Extent:
     """
 
     size: int | str | Callable[[Arguments, datetime], float] | None = None
-    each: bool = False
+    per_entry: bool = False
     reads: int = 1
     partitions: Callable[[Arguments, datetime], float] | float = 1
     scanned: Callable[[Arguments], float] | float = 1
     written: Callable[[Arguments], float] | float | None = None
-    behind: float = 0
-    at_hand: frozenset[str] = frozenset()
+    deferred: float = 0
+    from_parent: frozenset[str] = frozenset()
     model: str = ""
     searched: float = 0
 
@@ -222,7 +222,7 @@ class CostModel(Protocol):
     statistics.
     """
 
-    most: float
+    max_units: float
 
     async def load(self, arguments: Arguments, now: datetime) -> None:
         """Read the statistics that `units` needs, unless they are cached. An unavailable store raises nothing."""
@@ -231,4 +231,4 @@ class CostModel(Protocol):
         """Return the read units, or None without statistics for these arguments."""
 
 
-NOT_SAID = Extent()
+NO_EXTENT = Extent()

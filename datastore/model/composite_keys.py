@@ -24,7 +24,7 @@ def join(*parts: str) -> str:
     """The parts with `#` between them; `#`, `%` and control characters inside a part are percent-encoded."""
     for text in parts:
         if not text or _UNSAFE.search(text):
-            return "#".join([part(text) for text in parts])
+            return "#".join([escape_part(text) for text in parts])
     return "#".join(parts)
 
 
@@ -39,7 +39,7 @@ def second_part(key: str) -> str:
     return unquote(text) if "%" in text else text
 
 
-def part(text: str) -> str:
+def escape_part(text: str) -> str:
     """One part of a key. Raises `BadUserInput` for an empty one: DynamoDB has no empty key, and `A#` is no id."""
     if not text:
         raise BadUserInput("An id must not be empty.")
@@ -50,17 +50,17 @@ def _escape(match: re.Match[str]) -> str:
     return quote(match.group(), safe="")
 
 
-def checked(key: Key, *, sorts: bool = True) -> Key:
+def check_key(key: Key, *, has_sort: bool = True) -> Key:
     """The key, or `BadUserInput` for what DynamoDB refuses: an empty value, no Unicode text, one that is too long.
 
     `sorts`: whether its table has a sort attribute. A partition has 1 to 2048 bytes, a sort value 1 to 1024.
     """
     partition, sort = key
     ascii_alone = partition.isascii() and sort.isascii()  # as nearly all are: a byte is a character
-    if ascii_alone and 0 < len(partition) <= PARTITION_BYTES and (0 < len(sort) <= SORT_BYTES or not sorts):
+    if ascii_alone and 0 < len(partition) <= PARTITION_BYTES and (0 < len(sort) <= SORT_BYTES or not has_sort):
         return key
     try:
-        sizes = [len(value.encode()) for value in (key if sorts else key[:1])]
+        sizes = [len(value.encode()) for value in (key if has_sort else key[:1])]
     except UnicodeEncodeError:
         raise BadUserInput("An id must be valid Unicode text.") from None
     if 0 in sizes:

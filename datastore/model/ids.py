@@ -9,7 +9,7 @@ from datastore.model.timestamps import epoch_ms, from_epoch_ms
 
 VERSION, VARIANT = 0x7 << 76, 0b10 << 62
 RANDOM_A, RANDOM_B = (1 << 12) - 1, (1 << 62) - 1
-ORIGINS = UUID("3f0c1d6e-58b4-4b0b-9a57-0d6d3c1e7a42")
+NAMESPACE = UUID("3f0c1d6e-58b4-4b0b-9a57-0d6d3c1e7a42")
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +20,13 @@ class IdSource:
     another process may have executed it before, in part or to its end.
     """
 
-    moment: datetime
+    requested_at: datetime
     seed: str
-    again: bool = False
+    is_retry: bool = False
 
-    def id(self, place: str) -> str:
+    def id(self, name: str) -> str:
         """The id that is made at that place of the mutation, and nowhere else."""
-        return str(uuid5(ORIGINS, f"{self.seed} {place}"))
+        return str(uuid5(NAMESPACE, f"{self.seed} {name}"))
 
 
 def uuid7(now: datetime, new_id: str) -> str:
@@ -34,9 +34,9 @@ def uuid7(now: datetime, new_id: str) -> str:
 
     Its 74 bits of chance come from `new_id`, any text that comes once.
     """
-    chance = int.from_bytes(sha256(new_id.encode()).digest()[:16])
-    middle = (chance >> 64 & RANDOM_A) << 64
-    return str(UUID(int=epoch_ms(now) << 80 | VERSION | middle | VARIANT | chance & RANDOM_B))
+    random_bits = int.from_bytes(sha256(new_id.encode()).digest()[:16])
+    middle = (random_bits >> 64 & RANDOM_A) << 64
+    return str(UUID(int=epoch_ms(now) << 80 | VERSION | middle | VARIANT | random_bits & RANDOM_B))
 
 
 def uuid7_moment(text: str) -> datetime | None:

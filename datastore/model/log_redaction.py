@@ -19,15 +19,15 @@ _KEY = secrets.token_bytes(32)
 # between each two of them: from every letter on it would take a long text without any seconds.
 _EMAIL = re.compile(r"(?<![^\s#])[^\s#]+@[^\s#]+")
 # In a message it may stand in quotation marks.
-_AROUND = "'\"(),.:;"
+_PUNCTUATION = "'\"(),.:;"
 
 
-def without_emails(value: Any) -> Any:
+def redact_emails(value: Any) -> Any:
     """A text in whose place of each email a hash stands, the same within this process; other values as they are."""
     return _EMAIL.sub(_hashed, value) if isinstance(value, str) else value
 
 
-def hiding_emails(text: str) -> str:
+def hide_emails(text: str) -> str:
     """Return the text for a client that may see no email: with `HIDDEN` in the place of each.
 
     A hash would let the client tell whether an email that it guesses is the one of somebody it knows by another id.
@@ -36,5 +36,5 @@ def hiding_emails(text: str) -> str:
 
 
 def _hashed(email: re.Match[str]) -> str:
-    address = ascii_lower(email.group().strip(_AROUND))
+    address = ascii_lower(email.group().strip(_PUNCTUATION))
     return f"<{hmac.digest(_KEY, address.encode(errors='replace'), 'sha256').hex()[:8]}>"

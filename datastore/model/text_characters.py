@@ -12,7 +12,7 @@ from unicodedata import category, normalize
 
 # Stream-Safe Text, https://www.unicode.org/reports/tr15/#Stream_Safe_Text_Format: to put more of them in order takes
 # the square of their number.
-MOST_MARKS = 30
+MAX_MARKS = 30
 
 # In hexadecimal. Both tables are in the order of the code points, the reserved ones included.
 _IGNORABLE = """ad 34f 61c 115f-1160 17b4-17b5 180b-180f 200b-200f 202a-202e 2060-206f 3164 fe00-fe0f feff ffa0
@@ -75,17 +75,17 @@ def has_hidden(text: str) -> bool:
         return not text.isprintable()
     if not _HIDDEN.isdisjoint(map(category, text)) or _NEVER_IN_AN_ID.search(text):
         return True
-    return has_pile(text)
+    return has_mark_pile(text)
 
 
-def has_pile(text: str) -> bool:
+def has_mark_pile(text: str) -> bool:
     """Whether more than `MOST_MARKS` marks (Mn, Mc, Me) and ignorable characters follow each other."""
-    if len(text) <= MOST_MARKS:
+    if len(text) <= MAX_MARKS:
         return False
     marks = 0
     for character in text:
         marks = marks + 1 if _is_piled(character) else 0
-        if marks > MOST_MARKS:
+        if marks > MAX_MARKS:
             return True
     return False
 
@@ -98,7 +98,7 @@ def cleaned_line(text: str) -> str:
     kept, marks = [], 0
     for character in normalize("NFC", text):
         marks = marks + 1 if _is_piled(character) else 0
-        if marks <= MOST_MARKS:
+        if marks <= MAX_MARKS:
             kept.append(character)
     plain = NOT_IN_A_LINE.sub(" ", "".join(kept))
     return " ".join("".join(sign if sign.isprintable() else " " for sign in plain).split())

@@ -28,14 +28,14 @@ def canonical(sort: str) -> str:
     return f"{sort[:SECOND]}.000{sort[SECOND:]}" if is_whole_second(sort) else sort
 
 
-def waits(sort: str, *, backward: bool, start: int = 0) -> bool:
+def is_delayed(sort: str, *, backward: bool, start: int = 0) -> bool:
     """Whether a key is of the run that the table has first of a second, and a page last."""
     return is_whole_second(sort, start) is not backward
 
 
 def is_settled(key: str, last: str, *, backward: bool) -> bool:
     """Whether no key that is read after `last` precedes the canonical `key`, in the order of the page."""
-    if waits(last, backward=backward):
+    if is_delayed(last, backward=backward):
         second, reached = second_of(key), second_of(last)
         return second < reached if backward else second > reached
     return key <= canonical(last) if backward else key >= last

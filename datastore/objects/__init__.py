@@ -14,11 +14,11 @@ FILE_FIELD: Final = "file"
 INCOMING: Final = "incoming/"
 UPLOAD_LIFETIME: Final = timedelta(minutes=15)
 # A file whose upload began so long ago is not on its way any more: it has come, or its gateway was killed.
-STALE: Final = UPLOAD_LIFETIME + timedelta(minutes=5)
+STALE_AGE: Final = UPLOAD_LIFETIME + timedelta(minutes=5)
 NO_CLAIMS: Final[Mapping[str, str]] = {}
 # A URL is the same for a quarter of an hour, so that browsers keep what it shows, and good for at least three quarters.
-SAME_SECONDS: Final = 900
-GOOD_SECONDS: Final = 3600
+STABLE_SECONDS: Final = 900
+VALID_SECONDS: Final = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class ObjectStore(Protocol):
     What does not work raises `Unavailable` or `Timeout`, as the tables do.
     """
 
-    tells_keys: bool
+    exposes_keys: bool
 
     def open(self, tables: StoreClock | None = None) -> None:
         """Get ready. `tables` is the clock of the tables' store. Raises `StoreMisconfigured`."""
@@ -94,6 +94,6 @@ def check_incoming(key: str) -> None:
         raise ValueError(f"Nothing is uploaded to {key}.")
 
 
-def window(now: datetime) -> int:
+def window_start(now: datetime) -> int:
     """The beginning of the quarter of an hour in which a URL stays the same, in epoch seconds."""
-    return (to_seconds(now) // SAME_SECONDS) * SAME_SECONDS
+    return (to_seconds(now) // STABLE_SECONDS) * STABLE_SECONDS

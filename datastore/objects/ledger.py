@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from datastore.errors import Throttled, Unavailable
-from datastore.private_files import make_private
+from datastore.private_files import make_private_folder
 
 # A file counts so much at the least: it bounds the number of files, too.
-LEAST_BYTES = 65_536
+MIN_BYTES = 65_536
 BUSY_SECONDS = 5.0
 RETRY_SECONDS = 60
 
@@ -45,7 +45,7 @@ class IncomingLimits:
     """How many bytes of uploads may wait in `incoming/`: in all, and of one user. 0 is without limit."""
 
     total: int = 0
-    each: int = 0
+    per_user: int = 0
 
 
 class Ledger:
@@ -57,61 +57,61 @@ class Ledger:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def enter(self, name: str, whose: str, size: int, until: float, limits: IncomingLimits) -> None:
+    def add(self, name: str, owner: str, size: int, expires_at: float, limits: IncomingLimits) -> None:
         """Enter a file that is about to be written, of at most `size` bytes. `until` is in epoch seconds.
 
         Raises `Throttled` when the user, and `Unavailable` when all users together, would have too much.
         """
-        size = max(size, LEAST_BYTES)
-        with self._changing() as database:
-            totals = dict(database.execute("SELECT whose, bytes FROM totals WHERE whose IN (?, '')", (whose,)))
-            if limits.each and totals.get(whose, 0) + size > limits.each:
-                raise _too_much_of_user(limits.each)
+        size = max(size, MIN_BYTES)
+        with self._transaction() as database:
+            totals = dict(database.execute("SELECT whose, bytes FROM totals WHERE whose IN (?, '')", (owner,)))
+            if limits.per_user and totals.get(owner, 0) + size > limits.per_user:
+                raise _user_limit_error(limits.per_user)
             if limits.total and totals.get("", 0) + size > limits.total:
-                raise _too_much()
-            database.execute("INSERT INTO incoming VALUES (?, ?, ?, ?)", (name, whose, size, until))
+                raise _total_limit_error()
+            database.execute("INSERT INTO incoming VALUES (?, ?, ?, ?)", (name, owner, size, expires_at))
 
-    def rename(self, name: str, to: str, size: int, until: float) -> None:
+    def rename(self, name: str, to: str, size: int, expires_at: float) -> None:
         """A file has taken another's place: it has that name now, and so many bytes."""
-        with self._changing() as database:
+        with self._transaction() as database:
             database.execute("DELETE FROM incoming WHERE name = ?", (to,))
-            changed = (to, max(size, LEAST_BYTES), until, name)
+            changed = (to, max(size, MIN_BYTES), expires_at, name)
             database.execute("UPDATE incoming SET name = ?, bytes = ?, until = ? WHERE name = ?", changed)
 
-    def strike(self, names: Iterable[str]) -> None:
+    def remove(self, names: Iterable[str]) -> None:
         """Files are gone. There need be no entries of them."""
         gone = [(name,) for name in names]
         if not gone or not self._path.exists():
             return
-        with self._changing() as database:
+        with self._transaction() as database:
             database.executemany("DELETE FROM incoming WHERE name = ?", gone)
 
-    def ends(self) -> dict[str, float]:
+    def expirations(self) -> dict[str, float]:
         """Until when each file is waited for, in epoch seconds."""
         if not self._path.exists():
             return {}
-        with self._changing() as database:
+        with self._transaction() as database:
             return dict(database.execute("SELECT name, until FROM incoming"))
 
     @contextmanager
-    def _changing(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
         """A transaction that no other process is in at the same time."""
         try:
-            with closing(self._opened()) as database:
+            with closing(self._open()) as database:
                 database.execute("BEGIN IMMEDIATE")
                 yield database
                 database.execute("COMMIT")
         except sqlite3.DatabaseError as problem:
-            self._replace(problem)
+            self._drop_if_damaged(problem)
             raise Unavailable("Files cannot be kept at the moment; try again.") from problem
         except OSError as problem:
             raise Unavailable("Files cannot be kept at the moment; try again.") from problem
 
-    def _opened(self) -> sqlite3.Connection:
+    def _open(self) -> sqlite3.Connection:
         """Open a connection for one transaction, so that it outlives no fork and never uses a replaced database."""
         is_new = not self._path.exists()
         if is_new:
-            make_private(self._path.parent)
+            make_private_folder(self._path.parent)
             # The journal is made with the same rights.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         database = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
@@ -125,7 +125,7 @@ class Ledger:
             raise
         return database
 
-    def _replace(self, problem: sqlite3.DatabaseError) -> None:
+    def _drop_if_damaged(self, problem: sqlite3.DatabaseError) -> None:
         """Drop a damaged database. Files that it knew are swept by their age, as unknown ones are."""
         if problem.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             for path in (self._path, self._path.with_name(f"{self._path.name}-journal")):
@@ -133,12 +133,12 @@ class Ledger:
                     path.unlink()
 
 
-def _too_much_of_user(most: int) -> Throttled:
+def _user_limit_error(most: int) -> Throttled:
     return Throttled(
         f"Your uploads that are not completed may have at most {most:,} bytes together: complete or cancel some.",
         retryAfter=RETRY_SECONDS,
     )
 
 
-def _too_much() -> Unavailable:
+def _total_limit_error() -> Unavailable:
     return Unavailable("There is no room for more uploads at the moment; try again.", retryAfter=RETRY_SECONDS)

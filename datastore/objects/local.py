@@ -23,18 +23,18 @@ from datastore.errors import BadUserInput, Unavailable
 from datastore.model import base64url
 from datastore.model.timestamps import from_seconds, to_seconds
 from datastore.objects import (
-    GOOD_SECONDS,
     INCOMING,
     NO_CLAIMS,
-    STALE,
+    STALE_AGE,
     UPLOAD_LIFETIME,
+    VALID_SECONDS,
     UploadTarget,
     check_incoming,
-    window,
+    window_start,
 )
 from datastore.objects.ledger import IncomingLimits, Ledger
-from datastore.objects.partial_files import IncomingFile, PartialFile, UploadGone, disk_errors_are_outages
-from datastore.private_files import make_private, open_private, private_file
+from datastore.objects.partial_files import IncomingFile, PartialFile, UploadGone, translate_disk_errors
+from datastore.private_files import make_private_folder, open_private_file, open_private_folder
 
 LEDGER = "uploads.sqlite"
 
@@ -46,30 +46,30 @@ class LocalObjects:
     ours, count too.
     """
 
-    tells_keys = False
+    exposes_keys = False
 
     def __init__(
         self, folder: Path | None, secret: bytes, base_url: Callable[[], str], others: Iterable[bytes] = ()
     ) -> None:
-        self._given = folder
-        self._made: Path | None = None
+        self._configured = folder
+        self._temporary: Path | None = None
         self._closed = False
-        self._striking: set[asyncio.Task[None]] = set()
+        self._removals: set[asyncio.Task[None]] = set()
         self._base_url = base_url
         self._cipher = _cipher(secret)
-        self._naming = hmac.digest(secret, b"users of the ledger", "sha256")
+        self._user_key = hmac.digest(secret, b"users of the ledger", "sha256")
         self._accepted = (self._cipher, *map(_cipher, others))
 
     @property
     def folder(self) -> Path:
-        if self._given is not None:
-            return self._given
+        if self._configured is not None:
+            return self._configured
         if self._closed:
             raise Unavailable("The gateway stops.")  # a thread that still writes makes no folder anew
-        if self._made is None:
-            self._made = Path(mkdtemp(prefix="gateway-objects-"))
-            (self._made / "objects").mkdir()
-        return self._made / "objects"
+        if self._temporary is None:
+            self._temporary = Path(mkdtemp(prefix="gateway-objects-"))
+            (self._temporary / "objects").mkdir()
+        return self._temporary / "objects"
 
     @property
     def ledger(self) -> Ledger:
@@ -82,14 +82,14 @@ class LocalObjects:
         Raises `FolderUnusable`.
         """
         self._closed = False
-        if self._given is not None and self._given.parent.is_dir():
-            open_private(self._given.parent)
+        if self._configured is not None and self._configured.parent.is_dir():
+            open_private_folder(self._configured.parent)
 
     def close(self) -> None:
         self._closed = True
-        if self._made is not None:
-            shutil.rmtree(self._made, ignore_errors=True)
-            self._made = None
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+            self._temporary = None
 
     def origin(self) -> str | None:
         return None
@@ -107,12 +107,12 @@ class LocalObjects:
         check_incoming(key)
         expires_at = now + lifetime
         own = {"key": key, "type": content_type, "most": most_bytes, "until": to_seconds(expires_at)}
-        token = self.sealed({**claims, **own}, b"upload")
+        token = self.seal_token({**claims, **own}, b"upload")
         return UploadTarget(f"{self._base_url()}/media", {"token": token}, content_type, most_bytes, expires_at)
 
     async def url(self, key: str, *, now: datetime) -> str | None:
-        claims = {"key": key, "until": window(now) + GOOD_SECONDS}
-        return f"{self._base_url()}/media/{self.sealed(claims, b'download')}"
+        claims = {"key": key, "until": window_start(now) + VALID_SECONDS}
+        return f"{self._base_url()}/media/{self.seal_token(claims, b'download')}"
 
     async def read(self, key: str, *, most_bytes: int) -> bytes | None:
         return await asyncio.to_thread(self._read, key, most_bytes)
@@ -126,11 +126,11 @@ class LocalObjects:
     async def sweep(self) -> int:
         return await asyncio.to_thread(self._sweep)
 
-    def sealed(self, claims: dict[str, Any], purpose: bytes) -> str:
+    def seal_token(self, claims: dict[str, Any], purpose: bytes) -> str:
         """A token that says so, for that purpose."""
         return base64url.encode(self._cipher.encrypt(orjson.dumps(claims), [purpose]))
 
-    def opened(self, token: str, purpose: bytes, now: datetime) -> dict[str, Any] | None:
+    def open_token(self, token: str, purpose: bytes, now: datetime) -> dict[str, Any] | None:
         """What a token says; None for one that was not made here for this purpose, or has expired."""
         for cipher in self._accepted:
             with suppress(InvalidTag, ValueError):
@@ -148,7 +148,7 @@ class LocalObjects:
 
     @asynccontextmanager
     async def incoming_file(
-        self, key: str, *, whose: str, most_bytes: int, seconds: float, limits: IncomingLimits
+        self, key: str, *, owner: str, max_bytes: int, seconds: float, limits: IncomingLimits
     ) -> AsyncIterator["IncomingFile"]:
         """An incoming file to write to, with room for `most_bytes`, which count as a user's (`whose`, any text).
 
@@ -157,10 +157,10 @@ class LocalObjects:
         """
         ledger, unique = self.ledger, uuid4().hex
         name = f"{key}.{unique}.part"
-        until = time.time() + (UPLOAD_LIFETIME + STALE).total_seconds()
+        until = time.time() + (UPLOAD_LIFETIME + STALE_AGE).total_seconds()
         # Not the user themselves: there are emails in no file but the tables.
-        user = hmac.digest(self._naming, whose.encode(), "sha256").hex()
-        entering = asyncio.ensure_future(asyncio.to_thread(ledger.enter, name, user, most_bytes, until, limits))
+        user = hmac.digest(self._user_key, owner.encode(), "sha256").hex()
+        entering = asyncio.ensure_future(asyncio.to_thread(ledger.add, name, user, max_bytes, until, limits))
         incoming = None
         try:
             await asyncio.shield(entering)
@@ -169,18 +169,18 @@ class LocalObjects:
                 yield incoming
         finally:
             if incoming is None or not incoming.is_kept:
-                await self._struck(ledger, name, entering)
+                await self._remove_entry(ledger, name, entering)
 
-    async def _struck(self, ledger: Ledger, name: str, entering: asyncio.Future[None]) -> None:
+    async def _remove_entry(self, ledger: Ledger, name: str, entering: asyncio.Future[None]) -> None:
         """Remove an entry from the ledger, also when the caller has been cancelled."""
 
         async def strike() -> None:
             await asyncio.gather(entering, return_exceptions=True)
-            await asyncio.to_thread(ledger.strike, [name])
+            await asyncio.to_thread(ledger.remove, [name])
 
         striking = asyncio.create_task(strike())
-        self._striking.add(striking)
-        striking.add_done_callback(self._striking.discard)
+        self._removals.add(striking)
+        striking.add_done_callback(self._removals.discard)
         await asyncio.shield(striking)
 
     @contextmanager
@@ -194,10 +194,10 @@ class LocalObjects:
         if not key.startswith(INCOMING):
             # A process that is killed leaves it where it is swept.
             part = self.path(f"{INCOMING}{unique}/{path.name}.part")
-        with disk_errors_are_outages():
+        with translate_disk_errors():
             for folder in {path.parent, part.parent}:
-                make_private(folder)
-            file = open(part, "xb", opener=private_file)  # noqa: SIM115 - closed below
+                make_private_folder(folder)
+            file = open(part, "xb", opener=open_private_file)  # noqa: SIM115 - closed below
         try:
             yield PartialFile(file, part, path)
         finally:
@@ -212,7 +212,7 @@ class LocalObjects:
 
     def _read(self, key: str, most_bytes: int) -> bytes | None:
         path = self.path(key)
-        with disk_errors_are_outages():
+        with translate_disk_errors():
             try:
                 with path.open("rb") as file:
                     if os.fstat(file.fileno()).st_size > most_bytes:
@@ -237,33 +237,35 @@ class LocalObjects:
                 with suppress(OSError):
                     for part in path.parent.glob(f"{path.name}.*.part"):
                         part.unlink()
-            with disk_errors_are_outages():
+            with translate_disk_errors():
                 path.unlink(missing_ok=True)
             if key.startswith(INCOMING):
                 # The folder stays while it holds another file.
                 with suppress(OSError):
                     path.parent.rmdir()
         # Of parts that are removed the entries stay: while somebody writes to one, it takes room on the disk.
-        self.ledger.strike(key for key in keys if key.startswith(INCOMING))
+        self.ledger.remove(key for key in keys if key.startswith(INCOMING))
 
     def _sweep(self) -> int:
-        if self._given is None and self._made is None:
+        if self._configured is None and self._temporary is None:
             return 0
         # Files are as old as the clock of this machine says that wrote them.
         now, ledger = time.time(), self.ledger
-        ends = ledger.ends()
-        with disk_errors_are_outages():
-            swept = sum(_swept(folder, now, ends) for folder in self.folder.glob(f"{INCOMING}*") if folder.is_dir())
-        ledger.strike(name for name, until in ends.items() if until < now)
+        ends = ledger.expirations()
+        with translate_disk_errors():
+            swept = sum(
+                _sweep_folder(folder, now, ends) for folder in self.folder.glob(f"{INCOMING}*") if folder.is_dir()
+            )
+        ledger.remove(name for name, until in ends.items() if until < now)
         return swept
 
 
-def _swept(folder: Path, now: float, ends: Mapping[str, float]) -> int:
+def _sweep_folder(folder: Path, now: float, ends: Mapping[str, float]) -> int:
     """Remove expired files, and a folder with its last file. Return the number of removed files.
 
     `ends` maps each file in the ledger to its expiry. Other files expire when they are stale.
     """
-    swept, stale = 0, STALE.total_seconds()
+    swept, stale = 0, STALE_AGE.total_seconds()
     with suppress(FileNotFoundError):  # others remove what they are done with at the same time
         was_touched = folder.stat().st_mtime >= now - stale
         for path in list(folder.iterdir()):

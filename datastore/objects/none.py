@@ -11,7 +11,7 @@ from datastore.objects import NO_CLAIMS, UPLOAD_LIFETIME, UploadTarget
 class NoObjects:
     """Photos have no URLs, and none can be uploaded."""
 
-    tells_keys = False
+    exposes_keys = False
 
     def open(self, tables: StoreClock | None = None) -> None:
         pass

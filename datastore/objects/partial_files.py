@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from datastore.errors import Unavailable
-from datastore.objects import STALE, UPLOAD_LIFETIME
+from datastore.objects import STALE_AGE, UPLOAD_LIFETIME
 
 logger = logging.getLogger(__name__)
 
@@ -22,29 +22,29 @@ class UploadGone(Exception):
 class PartialFile:
     """A file under a temporary name. `keep` moves it to its place; otherwise it is removed."""
 
-    def __init__(self, file: BinaryIO, partial: Path, place: Path) -> None:
+    def __init__(self, file: BinaryIO, partial: Path, target: Path) -> None:
         self._file = file
         self._partial = partial
-        self._place = place
+        self._target = target
 
     def write(self, content: bytes) -> None:
         """Raises `Unavailable` when the disk is full or broken."""
-        with disk_errors_are_outages():
+        with translate_disk_errors():
             self._file.write(content)
 
     def keep(self) -> None:
         """Move the file. Raises `UploadGone` and `Unavailable`. It survives a power loss, as what the tables say of it
         does.
         """
-        with disk_errors_are_outages():
+        with translate_disk_errors():
             self._file.flush()
             os.fsync(self._file.fileno())
             self._file.close()
             try:
-                self._partial.replace(self._place)
+                self._partial.replace(self._target)
             except FileNotFoundError:
                 raise UploadGone from None
-            _settle(self._place.parent)
+            _sync_folder(self._target.parent)
 
 
 class IncomingFile:
@@ -64,10 +64,10 @@ class IncomingFile:
         """Move the file, of `size` bytes, to its place. Raises as `PartialFile.keep` does."""
         self._file.keep()
         self.is_kept = True
-        self._rename(size, time.time() + self._seconds + (STALE - UPLOAD_LIFETIME).total_seconds())
+        self._rename(size, time.time() + self._seconds + (STALE_AGE - UPLOAD_LIFETIME).total_seconds())
 
 
-def _settle(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     """Write the names of a folder's files to the disk, where the system allows it. Raises `OSError`."""
     try:
         opened = os.open(folder, os.O_RDONLY)
@@ -83,7 +83,7 @@ def _settle(folder: Path) -> None:
 
 
 @contextmanager
-def disk_errors_are_outages() -> Iterator[None]:
+def translate_disk_errors() -> Iterator[None]:
     """Raise `Unavailable` for an `OSError`, as an outage of S3 does, and log what the system reports."""
     try:
         yield

@@ -21,13 +21,13 @@ from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.dynamodb.store_clock import StoreClock
 from datastore.errors import BadUserInput, Timeout, Unavailable
 from datastore.objects import (
-    GOOD_SECONDS,
     NO_CLAIMS,
-    SAME_SECONDS,
+    STABLE_SECONDS,
     UPLOAD_LIFETIME,
+    VALID_SECONDS,
     UploadTarget,
     check_incoming,
-    window,
+    window_start,
 )
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ THREADS = 8
 CONNECT_SECONDS, READ_SECONDS, TRIES = 2, 10, 3
 URLS_KEPT = 10_000
 # A kept URL is good for so long yet. New credentials are there by then: botocore renews them 15 minutes early.
-LEAST_SECONDS = 600
+MIN_SECONDS = 600
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ class S3Objects:
     Signatures are made at S3's time. Until S3 has answered that is the time of `tables`, the tables' store.
     """
 
-    tells_keys = True
+    exposes_keys = True
 
     def __init__(self, bucket: str, *, region: str | None = None, url: str | None = None) -> None:
         self._bucket = bucket
@@ -62,10 +62,10 @@ class S3Objects:
 
     def open(self, tables: StoreClock | None = None) -> None:
         self._clock = StoreClock(tables)
-        self._credentials = CredentialSource(self._sign_in(), self._sign_in)
+        self._credentials = CredentialSource(self._connect(), self._connect)
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
 
-    def _sign_in(self) -> Any:
+    def _connect(self) -> Any:
         """Make a client with the credentials that are found now; those credentials."""
         session = boto3.Session(region_name=self._region)
         credentials = credentials_of(session)
@@ -78,7 +78,7 @@ class S3Objects:
             self._threads.shutdown(wait=False, cancel_futures=True)
 
     def origin(self) -> str | None:
-        address = urlsplit(self._signed("-", GOOD_SECONDS))
+        address = urlsplit(self._presigned_url("-", VALID_SECONDS))
         return f"{address.scheme}://{address.netloc}"
 
     async def upload(
@@ -93,8 +93,8 @@ class S3Objects:
     ) -> UploadTarget:
         """https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html"""
         check_incoming(key)
-        lifetime = min(lifetime, timedelta(seconds=await self._good_seconds(now)))
-        with _told():
+        lifetime = min(lifetime, timedelta(seconds=await self._validity_seconds(now)))
+        with _translate_errors():
             signed = self._client.generate_presigned_post(
                 self._bucket,
                 key,
@@ -110,17 +110,17 @@ class S3Objects:
             self._urls.clear()
         found = self._urls.get(key)
         if found is None:
-            seconds = await self._good_seconds(now)
-            found = self._signed(key, seconds)
+            seconds = await self._validity_seconds(now)
+            found = self._presigned_url(key, seconds)
             if len(self._urls) >= URLS_KEPT:
                 self._urls.clear()
             if not self._urls:
-                self._kept_from = window(now)
-                self._kept_until = min(self._kept_from + SAME_SECONDS, now.timestamp() + seconds - LEAST_SECONDS)
+                self._kept_from = window_start(now)
+                self._kept_until = min(self._kept_from + STABLE_SECONDS, now.timestamp() + seconds - MIN_SECONDS)
             self._urls[key] = found
         return found
 
-    async def _good_seconds(self, now: datetime) -> int:
+    async def _validity_seconds(self, now: datetime) -> int:
         """For how long a signature is good, at most an hour: it is no longer than the credentials that it is made with.
 
         Temporary credentials that need it are renewed before. Raises `Unavailable` where they have expired.
@@ -129,16 +129,16 @@ class S3Objects:
         await self._credentials.current()
         expires_at = self._credentials.expires_at
         if expires_at is None:
-            return GOOD_SECONDS
+            return VALID_SECONDS
         seconds = int((expires_at - now).total_seconds() - self._clock.skew)
         if seconds <= 0:
             logger.error("The credentials for S3 expired at %s, and no others can be had.", expires_at)
             raise Unavailable("The files' store cannot be used at the moment; try again.")
-        return min(GOOD_SECONDS, seconds)
+        return min(VALID_SECONDS, seconds)
 
-    def _signed(self, key: str, seconds: int) -> str:
+    def _presigned_url(self, key: str, seconds: int) -> str:
         where = {"Bucket": self._bucket, "Key": key}
-        with _told():
+        with _translate_errors():
             url: str = self._client.generate_presigned_url("get_object", Params=where, ExpiresIn=seconds)
         return url
 
@@ -158,7 +158,7 @@ class S3Objects:
         assert self._credentials is not None, "The store is used before it is open."
         await self._credentials.current()
         run = partial(asyncio.get_running_loop().run_in_executor, self._threads, work)
-        with _told():
+        with _translate_errors():
             try:
                 return await run()
             except botocore.exceptions.ClientError as problem:
@@ -208,7 +208,7 @@ def _client(session: Any, url: str | None) -> Any:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
+def _translate_errors() -> Iterator[None]:
     """What goes wrong as the tables' errors are; the details are for the log, which hears of no keys."""
     try:
         yield

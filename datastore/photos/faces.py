@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from datastore.dynamodb.records import parsed, record
+from datastore.dynamodb.records import record, record_or_error
 from datastore.errors import DomainError
 from datastore.keyspace.photos import faces as keys
 from datastore.model.access_patterns import AccessPattern
@@ -76,5 +76,5 @@ class Faces:
         """
         items = await self._lookups.find_all(keys.UNLISTED_FACES, person_id, keys.PREFIX)
         sort = keys.sort_key_of(photo.image_id)
-        faces = [parsed(face_from, item) for item in reversed(items) if item["SK"] == sort]
+        faces = [record_or_error(face_from, item) for item in reversed(items) if item["SK"] == sort]
         return [replace(face, photo=photo) if isinstance(face, Face) else face for face in faces]

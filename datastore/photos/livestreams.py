@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import readable, record
+from datastore.dynamodb.records import readable_records, record
 from datastore.errors import BadUserInput, Conflict, NotFound
 from datastore.keyspace.photos import livestreams as keys
 from datastore.model.access_patterns import AccessPattern
@@ -146,7 +146,7 @@ class Livestreams:
     async def at_start(self) -> list[Livestream]:
         """SPARKS-S1: return the newest `WATCHED` livestreams for a subscription. The index may lag."""
         page = await self._store.query(keys.LIVESTREAM_CHANGED, {"partition": keys.TYPE}, limit=WATCHED)
-        return readable(livestream_from, page.items)
+        return readable_records(livestream_from, page.items)
 
     async def one_at_start(self, livestream_id: str) -> tuple[Item, Livestream]:
         """SPARKS-S1: read a livestream and its item consistently for a subscription. Raises `NotFound`."""

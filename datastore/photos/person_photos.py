@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import parsed
+from datastore.dynamodb.records import record_or_error
 from datastore.errors import DomainError
 from datastore.keyspace.photos import faces as keys
 from datastore.keyspace.photos import photos as photo_keys
@@ -218,7 +218,7 @@ class _PageReader:
         return [face for face in faces if face is not None]  # type: ignore[misc]
 
     async def _face(self, key: Key, item: Item | None) -> Face | DomainError | None:
-        face = parsed(face_from, item) if item else await self._faces.by_key(*keys.face_parts(key))
+        face = record_or_error(face_from, item) if item else await self._faces.by_key(*keys.face_parts(key))
         if not isinstance(face, Face):
             return face
         photo = self._photos[key.sort]

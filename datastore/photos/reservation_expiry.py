@@ -7,7 +7,7 @@ from typing import Any
 
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import readable
+from datastore.dynamodb.records import readable_records
 from datastore.errors import Throttled
 from datastore.keyspace.photos import photos as photo_keys
 from datastore.keyspace.photos import uploads as keys
@@ -60,7 +60,7 @@ class ReservationExpiry:
         values = {"partition": email, "prefix": keys.PREFIX}
         page = await self._store.query(keys.RESERVATIONS_OF_USER, values, limit=MAX_READ)
         released = 0
-        for listed in filter(self._is_expired, readable(_listed_from, page.items)):
+        for listed in filter(self._is_expired, readable_records(_listed_from, page.items)):
             is_released = await self._release(listed.image_id) is not None
             # A reservation that remains is damaged. The others are released.
             if is_released or await self._store.get(keys.RELEASE, keys.upload(listed.image_id)) is None:
@@ -74,7 +74,7 @@ class ReservationExpiry:
         start: Item | None = None
         while True:
             page = await self._store.query(keys.RESERVATIONS, {"partition": keys.TYPE}, start=start, limit=PAGE)
-            for listed in readable(_listed_from, page.items):
+            for listed in readable_records(_listed_from, page.items):
                 if self._is_recent(listed):
                     return
                 if self._is_expired(listed):

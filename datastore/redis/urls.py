@@ -30,7 +30,7 @@ def check_redis_url(url: str) -> None:
         _ = parts.port
     except ValueError:
         raise ValueError("must be a URL of Redis: what stands behind the scheme is none") from None
-    _check_place(scheme, parts.path, parts.hostname, parts.fragment)
+    _check_location(scheme, parts.path, parts.hostname, parts.fragment)
     _check_options(scheme, options)
     try:
         pool: Any = ConnectionPool.from_url(url)
@@ -44,7 +44,7 @@ def check_redis_url(url: str) -> None:
         raise ValueError("must be a URL of Redis: the value of an option cannot be used") from None
 
 
-def _check_place(scheme: str, path: str, host: str | None, fragment: str) -> None:
+def _check_location(scheme: str, path: str, host: str | None, fragment: str) -> None:
     if fragment:
         raise ValueError("must be a URL of Redis: a # in a password is written %23")
     if scheme == "unix":

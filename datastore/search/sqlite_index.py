@@ -24,7 +24,7 @@ import orjson
 
 from datastore.errors import Unavailable
 from datastore.model.timestamps import from_iso, iso
-from datastore.private_files import FILE_MODE, OTHERS, make_private
+from datastore.private_files import FILE_MODE, OTHERS_PERMISSIONS, make_private_folder
 from datastore.search import Audience, BuildReplaced, Kind, Position, SearchEntry, SearchHit, Status
 from datastore.search.fts_queries import tiers
 from datastore.search.queries import Query
@@ -119,7 +119,7 @@ class SqliteIndex:
             connection.close()
 
     def _open(self) -> sqlite3.Connection:
-        make_private(self.path.parent)
+        make_private_folder(self.path.parent)
         _check_owner(self.path.parent)
         try:
             return self._prepare()
@@ -240,7 +240,7 @@ def _snapshot(connection: sqlite3.Connection) -> Iterator[None]:
 def _check_owner(folder: Path) -> None:
     """Raise `PermissionError` for a folder that other users can access: any user can create one in shared memory."""
     found = folder.lstat()
-    if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & OTHERS):
+    if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & OTHERS_PERMISSIONS):
         raise PermissionError(f"{folder} can be used by other users: remove it, or run `chmod 700` on it")
 
 

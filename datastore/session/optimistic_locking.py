@@ -14,7 +14,7 @@ from datastore.dynamodb.records import record
 from datastore.dynamodb.requests import set_or_remove
 from datastore.errors import Conflict
 from datastore.model.composite_keys import Key
-from datastore.model.versioning import VERSION, counted
+from datastore.model.versioning import VERSION, increment
 from datastore.session.writes import WriteResult
 
 T = TypeVar("T")
@@ -59,7 +59,7 @@ def version(value: int | None) -> int:
 def versioned_update(changes: Mapping[str, Any], attribute: str = VERSION) -> tuple[str, dict[str, Any]]:
     """The UpdateExpression for changes that make a new version, and its values."""
     expression, values = set_or_remove(changes)
-    return f"{expression} {counted(attribute)}", {**values, "one": 1}
+    return f"{expression} {increment(attribute)}", {**values, "one": 1}
 
 
 def version_values(expected: int | None) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
 from datastore.explain.trace import ReadTrace
 from datastore.model.access_patterns import AccessPattern, Table
-from datastore.model.composite_keys import Key, checked, key_of
+from datastore.model.composite_keys import Key, check_key, key_of
 from datastore.session.dataloader import CancellableDataLoader, Failure, Read
 from datastore.session.metering import Deadline, Meter
 from datastore.session.request_reads import ReadFreshness, RequestReads
@@ -171,7 +171,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
             if request_reads.tracks_order:
                 request_reads.watermark = request_reads.cache.flights_sent
         if read is None:
-            checked(key, sorts=table.sort is not None)
+            check_key(key, has_sort=table.sort is not None)
             self._patterns[address] = pattern.id
             if attributes is not None:
                 if projections is None:

@@ -14,7 +14,7 @@ from datastore.dynamodb.requests import PreparedRequest, QueryRequest, filtered,
 from datastore.explain.trace import current_field
 from datastore.model.access_patterns import AccessPattern, Table, values_in
 from datastore.model.composite_keys import Key
-from datastore.model.versioning import counts, undone
+from datastore.model.versioning import incremented_attribute, not_applied_condition
 from datastore.session.batch_write import write_batches
 from datastore.session.metering import Deadline, Meter
 from datastore.session.point_reads import PointReads
@@ -227,12 +227,12 @@ class Store:
         condition = " AND ".join(([f"({pattern.condition})"] if clauses else [pattern.condition]) + clauses)
         request = write_request(self._prefix, pattern.table, condition, pattern.update or update, values)
         request |= {"Key": encoded_key(pattern.table, key), "ReturnValues": "ALL_NEW"}
-        not_applied = undone(request["UpdateExpression"])
+        not_applied = not_applied_condition(request["UpdateExpression"])
         retry_request = partial(with_condition, request, not_applied) if not_applied else None
         try:
             written = await self._write_conditionally(pattern, "UpdateItem", request, key, _attributes, retry_request)
         except RequestRefused:
-            attribute = counts(request["UpdateExpression"])
+            attribute = incremented_attribute(request["UpdateExpression"])
             if attribute is None:
                 raise
             await self._remove_null(pattern, key, attribute)

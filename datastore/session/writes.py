@@ -12,8 +12,8 @@ from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item, decode, decode_item, encode, encode_item
 from datastore.dynamodb.requests import placeholders
 from datastore.model.access_patterns import Table, aliases_in
-from datastore.model.composite_keys import Key, checked, key_attributes, key_of
-from datastore.model.versioning import outcome
+from datastore.model.composite_keys import Key, check_key, key_attributes, key_of
+from datastore.model.versioning import assignments
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +67,12 @@ def action_request(prefix: str, table: Table, action: Action) -> dict[str, Any]:
 
 def encoded_key(table: Table, key: Key) -> dict[str, Any]:
     """Return the key as DynamoDB expects it. Raises `BadUserInput` for one that DynamoDB would refuse."""
-    return encode_item(key_attributes(table, checked(key, sorts=table.sort is not None)))
+    return encode_item(key_attributes(table, check_key(key, has_sort=table.sort is not None)))
 
 
 def checked_key(table: Table, item: Mapping[str, Any]) -> Key:
     """Return the item's key. Raises `BadUserInput` for one that DynamoDB would refuse."""
-    return checked(key_of(table, item), sorts=table.sort is not None)
+    return check_key(key_of(table, item), has_sort=table.sort is not None)
 
 
 def with_condition(request: Mapping[str, Any], condition: str) -> Mapping[str, Any]:
@@ -89,7 +89,7 @@ def is_already_applied(update: str, values: Mapping[str, Any], item: Item | None
     """Return whether the item is as the update leaves it, apart from what the update increments."""
     if item is None:
         return False
-    sets, removes = outcome(update)
+    sets, removes = assignments(update)
     names = aliases_in(update)
     is_set = all(item.get(names.get(name, name)) == decode(encode(values[value])) for name, value in sets)
     return is_set and not any(names.get(name, name) in item for name in removes)

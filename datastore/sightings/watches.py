@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import readable, record
+from datastore.dynamodb.records import readable_records, record
 from datastore.errors import possibly_deleted
 from datastore.keyspace import sightings as keys
 from datastore.model.composite_keys import Key, join
@@ -38,13 +38,13 @@ class Watches:
         """BLIP-3: all watches of a user."""
         values = {"partition": keys.user(user_id), "prefix": keys.WATCH_PREFIX}
         items = [item async for item in self._store.query_all(keys.WATCHES_OF_USER, values)]
-        return readable(watch_from, items)
+        return readable_records(watch_from, items)
 
     async def at_start(self, user_id: str) -> list[Watch]:
         """BLIP-S2: all watches of a user, one that was made just now among them."""
         values = {"partition": keys.user(user_id), "prefix": keys.WATCH_PREFIX}
         items = [item async for item in self._store.query_all(keys.WATCH_ALERTS, values)]
-        return readable(watch_from, items)
+        return readable_records(watch_from, items)
 
     async def by_key(self, key: Key) -> Watch | None:
         return record(watch_from, await self._store.get(keys.WATCH_NODE, key))

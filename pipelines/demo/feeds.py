@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-from datastore.dynamodb.records import readable
+from datastore.dynamodb.records import readable_records
 from datastore.feeds import hashtags as texts
 from datastore.feeds.comments import Comments, comment_from
 from datastore.feeds.follows import Follows
@@ -111,7 +111,7 @@ class FeedDemo:
         text = self._chance.choice(POSTS)
         await posts.create(LIVE + self._new_id(), author_id=actor, text=text, visibility=visibility)
         page = await posts.by_author(actor, Span(LIVE_POSTS + MORE))
-        lately = [post for post in readable(post_from, page.items) if post.post_id.startswith(LIVE)]
+        lately = [post for post in readable_records(post_from, page.items) if post.post_id.startswith(LIVE)]
         for post in lately[LIVE_POSTS:]:
             await posts.delete(post.post_id, actor)
 
@@ -134,7 +134,7 @@ class FeedDemo:
         comments = Comments(self._open_store(), now)
         await comments.add(post, uuid7(now, self._new_id()), actor, text, texts.mentions(text))
         page = await comments.of_post(post.post_id, Span(100, backward=True))
-        own = [comment for comment in readable(comment_from, page.items) if comment.user_id == actor]
+        own = [comment for comment in readable_records(comment_from, page.items) if comment.user_id == actor]
         for comment in own[:-COMMENTS_EACH]:
             await comments.delete(post.post_id, comment.comment_id, actor)
 
@@ -148,13 +148,13 @@ class FeedDemo:
         """One of the two newest posts that the actor may see of somebody: more often than not of the visitor."""
         author = VISITOR if self._chance.random() < 0.6 else self._chance.choice(CAST)
         page = await self._posts(actor, self._now()).by_author(author, Span(2))
-        found = readable(post_from, page.items)
+        found = readable_records(post_from, page.items)
         return self._chance.choice(found) if found else None
 
     async def _read_old_notifications(self, user_id: str) -> None:
         notifications = Notifications(self._open_store(), self._now())
         page = await notifications.unread(user_id, Span(UNREAD + MORE))
-        for old in readable(notification_from, page.items[UNREAD:]):
+        for old in readable_records(notification_from, page.items[UNREAD:]):
             await notifications.mark_read(user_id, old.notification_id)
 
     def _posts(self, viewer: str, now: datetime) -> Posts:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 
-from datastore.model.log_redaction import without_emails
+from datastore.model.log_redaction import redact_emails
 from datastore.objects import ObjectStore
 from datastore.objects.none import NoObjects
 from datastore.photos.file_deletion_outbox import FileDeletionOutbox
@@ -57,4 +57,4 @@ async def _try(subject: str, job: Callable[[], Awaitable[object]]) -> None:
     try:
         await job()
     except Exception as problem:  # a table may be missing until the next start
-        logger.warning("%s could not be cleaned up; retrying later: %s", subject, without_emails(str(problem)))
+        logger.warning("%s could not be cleaned up; retrying later: %s", subject, redact_emails(str(problem)))

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import parsed
+from datastore.dynamodb.records import record_or_error
 from datastore.errors import BadUserInput, Internal
 from datastore.keyspace.photos import photos as library
 from datastore.keyspace.photos import stripping as keys
@@ -121,7 +121,7 @@ class Stripping:
         await self._open_store().put(keys.SAVE_STRIP_PROGRESS, item)
 
     async def _strip_item(self, item: Item) -> StrippingOutcome:
-        photo = parsed(photo_from, item)
+        photo = record_or_error(photo_from, item)
         return StrippingOutcome.UNREADABLE if isinstance(photo, Internal) else await self._strip(photo)
 
     async def _strip(self, photo: Photo) -> StrippingOutcome:

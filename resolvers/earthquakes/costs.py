@@ -156,7 +156,7 @@ def _tallies(day: DayStatistics, kind: SeismicEventKind) -> tuple[Tallies, ...]:
 class EarthquakeCosts:
     """A cost model for `earthquakes`. One per process; it holds the statistics of at most 64 years."""
 
-    most = MAX_UNITS
+    max_units = MAX_UNITS
 
     def __init__(self, open_store: Callable[[float], Store]) -> None:
         self._open_store = open_store

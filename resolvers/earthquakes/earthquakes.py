@@ -192,7 +192,7 @@ async def earthquake_detected(
     bounding_box: Box = None,
     kind: Kind = SeismicEventKind.EARTHQUAKE,
     since: Since = None,
-    when_slow: WhenSlow = keys.DETECTED.policy,
+    when_slow: WhenSlow = keys.DETECTED.default_policy,
     buffer: Buffer = None,
 ) -> SharedSource[Earthquake]:
     minimum = _magnitude(min_magnitude)

@@ -35,7 +35,7 @@ class _PostDeleted:
 
 
 async def post_engagement(
-    info: Info, post_id: PostId, when_slow: WhenSlow = keys.POST_ENGAGEMENT.policy, buffer: Buffer = None
+    info: Info, post_id: PostId, when_slow: WhenSlow = keys.POST_ENGAGEMENT.default_policy, buffer: Buffer = None
 ) -> SharedSource[PostEngagement]:
     """Return the present counts, then each change, until the post is deleted.
 

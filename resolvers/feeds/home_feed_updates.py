@@ -44,7 +44,7 @@ MAX_EARLIER_POSTS = 25
 
 
 async def home_feed_updated(
-    info: Info, user_id: UserId, when_slow: WhenSlow = keys.HOME_FEED_UPDATED.policy, buffer: Buffer = None
+    info: Info, user_id: UserId, when_slow: WhenSlow = keys.HOME_FEED_UPDATED.default_policy, buffer: Buffer = None
 ) -> UnsharedSource[FeedEntry]:
     owner = validate.user_id("userId", user_id)
     require(info.context.identity, keys.HOME_FEED_UPDATED, owner=owner)

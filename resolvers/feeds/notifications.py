@@ -73,7 +73,7 @@ async def mark_notification_read(info: Info, notification_id: NotificationId) ->
 
 
 async def notification_received(
-    info: Info, user_id: UserId, when_slow: WhenSlow = keys.NOTIFICATION_RECEIVED.policy, buffer: Buffer = None
+    info: Info, user_id: UserId, when_slow: WhenSlow = keys.NOTIFICATION_RECEIVED.default_policy, buffer: Buffer = None
 ) -> UnsharedSource[Notification]:
     owner = validate.user_id("userId", user_id)
     require(info.context.identity, keys.NOTIFICATION_RECEIVED, owner=owner)

@@ -15,7 +15,7 @@ import msgspec
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import DAMAGE, DAMAGED
+from datastore.dynamodb.records import DAMAGE_ERRORS, DAMAGED_RECORD
 from datastore.errors import Internal
 from datastore.keyspace.matches import active_matches as keys
 from datastore.keyspace.matches.fixtures import FIXTURES
@@ -39,7 +39,7 @@ SHOWN = (
     "last30Balls",
 )
 # An event contains the changes since the previous version, so only a conflated event may replace others.
-QUEUE_LIMITS = QueueLimits(keys.MATCH_UPDATES.policy)
+QUEUE_LIMITS = QueueLimits(keys.MATCH_UPDATES.default_policy)
 
 
 class _MatchEnded(NamedTuple):
@@ -218,7 +218,7 @@ class VersionSequence:
             return None  # the poll found nothing new
         try:
             return self._context.services.active_match_parser.parse(change)
-        except DAMAGE as problem:
+        except DAMAGE_ERRORS as problem:
             log_unreadable(change, problem)
             return self._unreadable(image)
 
@@ -228,7 +228,7 @@ class VersionSequence:
         if self._only_live and match_id not in self.seen and status in (ActiveStatus.IDLE, ActiveStatus.ENDED):
             return None
         version = image.get("version")
-        return UnreadableUpdate(match_id, Internal(DAMAGED), version if isinstance(version, int) else -1)
+        return UnreadableUpdate(match_id, Internal(DAMAGED_RECORD), version if isinstance(version, int) else -1)
 
     def _select_fixture(self, change: Change) -> _FixtureChanged | None:
         match_id = change.keys["matchId"]

@@ -14,7 +14,7 @@ from datastore.change_streams.shards.stream_reader import Change
 from datastore.change_streams.subscriptions.event_source import UnsharedSource
 from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.dynamodb.codec import Item
-from datastore.dynamodb.records import parsed
+from datastore.dynamodb.records import record_or_error
 from datastore.errors import DomainError, Internal
 from datastore.keyspace.photos import livestreams as keys
 from datastore.keyspace.photos.table import SPARKS
@@ -42,7 +42,7 @@ logger = logging.getLogger(__name__)
 async def livestream_changed(
     info: Info,
     id: AnyLivestreamId = None,
-    when_slow: WhenSlow = keys.LIVESTREAM_CHANGED.policy,
+    when_slow: WhenSlow = keys.LIVESTREAM_CHANGED.default_policy,
     buffer: Buffer = None,
 ) -> UnsharedSource[Livestream]:
     livestream_id = None if id is None else validate.id("id", id)
@@ -197,7 +197,7 @@ def _id_of(change: Change) -> str:
 
 
 def _readable(item: Item | None) -> Livestream | None:
-    livestream = None if item is None else parsed(livestream_from, item)
+    livestream = None if item is None else record_or_error(livestream_from, item)
     return None if isinstance(livestream, Internal) else livestream
 
 

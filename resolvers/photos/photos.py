@@ -117,6 +117,6 @@ async def thumbnail_url(parent: strawberry.Parent[Photo], info: Info) -> str | N
 async def _url(info: Info, photo: Photo, key: str) -> str | None:
     """Return the address of a file, or None if its key may contain an email that the caller may not see."""
     objects = info.context.services.objects
-    if objects.tells_keys and holds_email(key) and not may_see_email(info.context.identity, photo.email):
+    if objects.exposes_keys and holds_email(key) and not may_see_email(info.context.identity, photo.email):
         return None
     return await objects.url(key, now=info.context.now)

@@ -106,17 +106,17 @@ class Context:
     def use_id_source(self, source: IdSource) -> None:
         """Derive new ids from the mutation's Idempotency-Key. Call it before the first write."""
         self._id_source = source
-        self.store.is_retry = source.again
+        self.store.is_retry = source.is_retry
 
     @property
     def requested_at(self) -> datetime:
         """The time for new keys: that of the first request, if the mutation has an Idempotency-Key."""
-        return self.now if self._id_source is None else self._id_source.moment
+        return self.now if self._id_source is None else self._id_source.requested_at
 
     @property
     def is_retry(self) -> bool:
         """Whether a process that has ended may have executed this mutation before."""
-        return self._id_source is not None and self._id_source.again
+        return self._id_source is not None and self._id_source.is_retry
 
     def new_id(self, info: "Info") -> str:
         """Return a new id. With an Idempotency-Key it is derived from the root field's name and the call's number."""

@@ -10,11 +10,11 @@ from graphql import OperationType
 
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
-from datastore.dynamodb.records import DAMAGE, logged_keys
+from datastore.dynamodb.records import DAMAGE_ERRORS, logged_keys
 from datastore.errors import BadUserInput
 from datastore.model.access_patterns import Table
-from datastore.model.log_redaction import without_emails
-from datastore.queues import WAITING_EVENTS, OverflowPolicy, QueueLimits
+from datastore.model.log_redaction import redact_emails
+from datastore.queues import MAX_EVENTS, OverflowPolicy, QueueLimits
 from resolvers.shared import validation as validate
 from resolvers.shared.context import Context, Info
 
@@ -37,7 +37,7 @@ def queue_limits(when_slow: OverflowPolicy, buffer: int | None) -> QueueLimits:
     """
     if buffer is not None and when_slow is not OverflowPolicy.BUFFER:
         raise BadUserInput("`buffer` requires `whenSlow: BUFFER`.", field="buffer")
-    size = DEFAULT_BUFFER if buffer is None else validate.number("buffer", buffer, minimum=1, maximum=WAITING_EVENTS)
+    size = DEFAULT_BUFFER if buffer is None else validate.number("buffer", buffer, minimum=1, maximum=MAX_EVENTS)
     return QueueLimits.of(when_slow, size)
 
 
@@ -78,7 +78,7 @@ async def follow(
     changes = context.services.changes.follow(
         table,
         _tolerant(select),
-        keeping=limits.before,
+        keeping=limits.upstream,
         key=key,
         subscriber_count=lambda: context.subscriber_count(),
         after=None if progress.resume is None else progress.resume.place,
@@ -121,7 +121,7 @@ async def close_reader(read: asyncio.Future[Any], source: AsyncGenerator[Any, No
 
 def log_unreadable(change: Change, problem: Exception) -> None:
     """Log the keys of a change that cannot be read, and the reason."""
-    described = without_emails(repr(problem)), logged_keys(change.keys)
+    described = redact_emails(repr(problem)), logged_keys(change.keys)
     logger.error("A change of %s is damaged: %s in %r", change.table, *described)
 
 
@@ -129,7 +129,7 @@ def _tolerant(select: Callable[[Change], Event | None]) -> Callable[[Change], Ev
     def selected(change: Change) -> Event | None:
         try:
             return select(change)
-        except DAMAGE as problem:
+        except DAMAGE_ERRORS as problem:
             log_unreadable(change, problem)
             return None
 

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from datastore.dynamodb.codec import Item, Raw, decode_item, encode_item
 from datastore.dynamodb.record_decoder import RecordDecoder
-from datastore.dynamodb.records import parsed, raw_records
+from datastore.dynamodb.records import raw_records, record_or_error
 from datastore.errors import BadUserInput, DomainError
 from datastore.model.access_patterns import DEFAULT_PAGE, LARGEST_PAGE, AccessPattern
 from datastore.session.cursors import Cursors, binding
@@ -176,10 +176,10 @@ def connection(listing: Listing, page: Page, convert: Callable[[Mapping[str, Any
     `convert` returns the record of a decoded item; a `RecordDecoder` reads items in DynamoDB's format.
     """
     if page.raw is None:
-        return Connection(page, [PlainEdge(listing, item, parsed(convert, item)) for item in page.items])
+        return Connection(page, [PlainEdge(listing, item, record_or_error(convert, item)) for item in page.items])
     if isinstance(convert, RecordDecoder):
         return Connection(page, list(map(Edge, repeat(listing), page.raw, raw_records(convert, page.raw))))
-    return Connection(page, [Edge(listing, raw, parsed(convert, decode_item(raw))) for raw in page.raw])
+    return Connection(page, [Edge(listing, raw, record_or_error(convert, decode_item(raw))) for raw in page.raw])
 
 
 def page_of_items(items: list[Item], sort_key: Callable[[Item], Any], span: Span) -> Page:

@@ -16,7 +16,7 @@ import re
 from unicodedata import category, normalize
 
 from datastore.errors import BadUserInput
-from datastore.model.text_characters import BLANK, MOST_MARKS, NOT_IN_A_LINE, NOT_IN_PROSE, has_pile
+from datastore.model.text_characters import BLANK, MAX_MARKS, NOT_IN_A_LINE, NOT_IN_PROSE, has_mark_pile
 
 # A character in NFC replaces at most this many characters of the original text.
 LONGEST_SEQUENCE = 4
@@ -79,9 +79,9 @@ def _normal(field: str, value: str, longest: int) -> str:
 
 
 def _check_marks(field: str, text: str) -> None:
-    if has_pile(text):
+    if has_mark_pile(text):
         raise BadUserInput(
-            f"`{field}` must not contain more than {MOST_MARKS} consecutive combining marks.", field=field
+            f"`{field}` must not contain more than {MAX_MARKS} consecutive combining marks.", field=field
         )
 
 

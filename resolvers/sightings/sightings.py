@@ -204,7 +204,7 @@ async def sighting_reported(
     info: Info,
     area: AnyArea = None,
     category: AnyCategory = None,
-    when_slow: WhenSlow = keys.SIGHTING_REPORTED.policy,
+    when_slow: WhenSlow = keys.SIGHTING_REPORTED.default_policy,
     buffer: Buffer = None,
 ) -> SharedSource[Sighting]:
     _check_configured(info.context, area=area, category=category)
@@ -231,7 +231,7 @@ async def _unexpired(context: Context, sightings: AsyncGenerator[Sighting, None]
 
 
 async def watch_alerts(
-    info: Info, user_id: UserId, when_slow: WhenSlow = keys.WATCH_ALERTS.policy, buffer: Buffer = None
+    info: Info, user_id: UserId, when_slow: WhenSlow = keys.WATCH_ALERTS.default_policy, buffer: Buffer = None
 ) -> UnsharedSource[Sighting]:
     require(info.context.identity, keys.WATCH_ALERTS, owner=user_id)
     limits = queue_limits(when_slow, buffer)

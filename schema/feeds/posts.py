@@ -106,7 +106,7 @@ class PostQueries:
         resolver=resolve.posts_by_tag,
         graphql_type=Connection[Post],
         # For posts for followers: also whether the caller follows the author.
-        extent=Extent(each=True),
+        extent=Extent(per_entry=True),
         description="Return the posts with a tag that the caller may see, newest first. Private posts are never "
         "found by tag, even by their author; `postsByAuthor` lists them.",
     )

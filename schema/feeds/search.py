@@ -26,13 +26,13 @@ class SearchQueries:
         resolver=resolve.search_posts,
         graphql_type=Connection[Post],
         # For posts for followers: also whether the caller follows the author.
-        extent=Extent(each=True, reads=2, searched=SEARCH_UNITS + FOLLOWED_UNITS),
+        extent=Extent(per_entry=True, reads=2, searched=SEARCH_UNITS + FOLLOWED_UNITS),
         description=f"Search for posts by words and tags, among those that the caller may see. {ORDER}",
     )
     search_users = pattern_field(
         patterns.SEARCH_USERS,
         resolver=resolve.search_users,
         graphql_type=Connection[User],
-        extent=Extent(each=True, searched=SEARCH_UNITS),
+        extent=Extent(per_entry=True, searched=SEARCH_UNITS),
         description=f"Search for users by the words of their names. {ORDER}",
     )

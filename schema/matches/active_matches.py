@@ -57,7 +57,7 @@ class LiveMatch:
         patterns.LIVE_DETAILS,
         resolver=resolve.listed_score,
         graphql_type=LiveScore,
-        extent=Extent(at_hand=resolve.SUMMARY_FIELDS),
+        extent=Extent(from_parent=resolve.SUMMARY_FIELDS),
         description="The live score. Selecting `batting`, `bowling` or `recentBalls` costs one read per match; "
         "the other fields are read with the list.",
     )

@@ -18,7 +18,7 @@ class PersonPhotoEdge(Edge[Photo]):
         patterns.PHOTOS_OF_PERSON,
         resolver=resolve.faces_on_edge,
         graphql_type=list[Face | None],
-        extent=Extent(size=2, each=True),
+        extent=Extent(size=2, per_entry=True),
         description="The person's faces on this photo, in the order of the list.",
     )
 
@@ -42,7 +42,7 @@ class AppearanceQueries:
         patterns.PHOTOS_OF_PERSON,
         resolver=resolve.photos_of_person,
         graphql_type=PersonPhotoConnection,
-        extent=Extent(each=True),
+        extent=Extent(per_entry=True),
         description="Return the photos of a person, each once, by default the last tagged first. The list is "
         "empty for an unknown person.",
     )

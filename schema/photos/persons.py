@@ -39,7 +39,7 @@ class Person(Node):
         face_patterns.PHOTOS_OF_PERSON,
         resolver=resolve_appearances.photos_of_parent,
         graphql_type=LazyPersonPhotos,
-        extent=Extent(each=True),
+        extent=Extent(per_entry=True),
         description="The photos of the person, each once, by default the last tagged first.",
     )
 

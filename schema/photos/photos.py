@@ -74,14 +74,14 @@ class Photo(Node):
         person_patterns.PERSON,
         resolver=resolve_persons.persons_on_photo,
         graphql_type=list[LazyPerson | None],
-        extent=Extent(size=3, each=True),
+        extent=Extent(size=3, per_entry=True),
         description="The persons on the photo, each once.",
     )
     faces = pattern_field(
         face_patterns.FACE,
         resolver=resolve_faces.faces_on_photo,
         graphql_type=list[LazyFace | None],
-        extent=Extent(size=3, each=True),
+        extent=Extent(size=3, per_entry=True),
         description="The faces on the photo, in the order of tagging.",
     )
 

@@ -154,7 +154,7 @@ class Media:
 
     async def _file(self, request: Request, objects: LocalObjects, token: str) -> Response:
         now = self._now()
-        claims = objects.opened(token, b"download", now)
+        claims = objects.open_token(token, b"download", now)
         if claims is None:
             raise Refused(403, Forbidden("This address is not right, or has expired."))
         found = await asyncio.to_thread(_regular, objects, claims["key"])

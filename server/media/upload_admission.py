@@ -85,7 +85,7 @@ class Upload:
         return self._write
 
     def _token(self, opening: Opening) -> dict[str, Any]:
-        token = self._objects.opened(opening.token, b"upload", self._now)
+        token = self._objects.open_token(opening.token, b"upload", self._now)
         if token is None or not token["key"].startswith(INCOMING):
             raise Forbidden("The token is not right, or has expired.")
         if opening.content_type.lower() != token["type"]:
@@ -110,8 +110,8 @@ class Upload:
         return await self._stack.enter_async_context(
             self._objects.incoming_file(
                 token["key"],
-                whose=reservation.email,
-                most_bytes=min(self._length, self._most),
+                owner=reservation.email,
+                max_bytes=min(self._length, self._most),
                 seconds=(reservation.expires_at - self._now).total_seconds(),
                 limits=self._admission.limits,
             )

@@ -8,7 +8,7 @@ from typing import Any
 
 import orjson
 
-from datastore.model.log_redaction import without_emails
+from datastore.model.log_redaction import redact_emails
 from server.admission.callers import Caller
 from server.documents.request import Stage
 from server.operations.report import Report
@@ -36,7 +36,7 @@ class JsonLines(logging.Formatter):
             line["message"] = record.getMessage()
             line.update(getattr(record, "fields", {}))
         if record.exc_info:
-            line["trace"] = without_emails(self.formatException(record.exc_info))
+            line["trace"] = redact_emails(self.formatException(record.exc_info))
         return orjson.dumps(line, default=str).decode()
 
 

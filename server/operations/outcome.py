@@ -11,7 +11,7 @@ import orjson
 from graphql import ExecutionResult, FieldNode, GraphQLError
 
 from datastore.errors import BadUserInput, DomainError, Internal, Resync, Throttled, Timeout, Unavailable
-from datastore.model.log_redaction import without_emails
+from datastore.model.log_redaction import redact_emails
 from datastore.queues import OverflowPolicy
 from server.admission.budgets import Allowance
 from server.documents.request import Stage
@@ -105,7 +105,7 @@ class Outcome:
         """Set the number of events that this one replaced, and report it to the client."""
         if dropped:
             self.dropped = dropped
-            self.add_extension(OverflowPolicy.LATEST.tells, dropped)
+            self.add_extension(OverflowPolicy.LATEST.count_field, dropped)
 
     def with_dropped(self, dropped: int) -> "Outcome":
         """Return the outcome for a subscriber with another number of dropped events."""
@@ -328,7 +328,7 @@ def mask_error(cause: BaseException, where: object = None) -> dict[str, Any]:
     """Log an error with its traceback. Return an error for the client that has only the id of the log entry."""
     error_id = token_hex(8)
     # The message of an exception may contain stored data.
-    trace = without_emails("".join(traceback.format_exception(cause)))
+    trace = redact_emails("".join(traceback.format_exception(cause)))
     _log.error("Error %s at %s\n%s", error_id, where, trace)
     return {"message": MASKED, "extensions": {"code": Internal.code, "errorId": error_id}}
 

@@ -7,7 +7,7 @@ from typing import Protocol
 from graphql.language import OperationType
 
 from datastore.dynamodb.calls import Call
-from datastore.model.log_redaction import without_emails
+from datastore.model.log_redaction import redact_emails
 from datastore.session.metering import Meter
 from server.admission.callers import Caller
 from server.documents.document_cache import Document, PreparedOperation
@@ -86,7 +86,7 @@ class Report:
         asked_id = self.params.requested_id
         if asked_id is None or self.document_hash is not None:
             return None
-        shown = without_emails(asked_id)[:MAX_REQUESTED_ID]
+        shown = redact_emails(asked_id)[:MAX_REQUESTED_ID]
         return "".join(letter if letter.isprintable() else "?" for letter in shown)
 
     @property

@@ -75,7 +75,7 @@ class BroadcastGroup:
         self._has_begun = False
         self._reading: asyncio.Task[None] | None = None
         self._turns = asyncio.Semaphore(EXECUTED_AT_ONCE)
-        self._lanes = KeyedWorkers[Rights | None, _Due](self.keeping.before, EXECUTED_AT_ONCE, self._tell_due)
+        self._lanes = KeyedWorkers[Rights | None, _Due](self.keeping.upstream, EXECUTED_AT_ONCE, self._tell_due)
         self._maker = EventExecutor(accounts, source, executor, deadlines, slices)
         self._progress = context.progress or SubscriptionProgress()
         self._progress.when_begun = self._tell_places

@@ -94,7 +94,7 @@ class GroupMember:
         """From now on events wait for it; none that waited is told."""
         self.is_plain = self._is_away = False
         self._forget_waiting()
-        self._waiting = BoundedQueue(self.keeping.before, self.listener.room)
+        self._waiting = BoundedQueue(self.keeping.upstream, self.listener.room)
 
     def _forget_waiting(self) -> None:
         """It takes no room any more."""
@@ -137,7 +137,7 @@ class GroupMember:
         if self._waiting is not None:
             try:
                 one = _QueuedResult(event, outcome, key)
-                self._waiting.add(one, key, size=len(outcome.body), left_out=outcome.dropped)
+                self._waiting.add(one, key, size=len(outcome.body), dropped=outcome.dropped)
             except Exception as problem:
                 self.stop(problem)
         elif (self.since is None or self.since.is_news(event)) and not 0 < outcome.number <= self._after:

@@ -41,13 +41,13 @@ class KeyedWorkers(Generic[Key, Work]):
         lane = self._lanes.get(key)
         if lane is not None:
             try:
-                lane.add(work, of, left_out=left_out)
+                lane.add(work, of, dropped=left_out)
             except SlowSubscriber:
                 lane.clear()
                 raise
             return
         lane = self._lanes[key] = BoundedQueue(self._keeping)
-        lane.add(work, of, left_out=left_out)
+        lane.add(work, of, dropped=left_out)
         tasks.create_task(self._work_off(key, lane))
 
     async def room(self) -> None:

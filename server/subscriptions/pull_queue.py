@@ -45,7 +45,7 @@ class PullQueue:
         if self._waiting is None:
             self._waiting = BoundedQueue(following.keeping, self.room)
         try:
-            left_out = self._waiting.add(outcome, key, size=len(outcome.body), left_out=outcome.dropped)
+            left_out = self._waiting.add(outcome, key, size=len(outcome.body), dropped=outcome.dropped)
         except SlowSubscriber as problem:
             self._drained.set()
             for one in (*self._waiting.clear(), outcome):
@@ -76,7 +76,7 @@ class PullQueue:
 
     def standing(self) -> ResumePosition | None:
         """Of all that was asked for, while more is waited for."""
-        if not self._is_asked or self._wake.is_set() or (self._waiting is not None and not self._waiting.is_told):
+        if not self._is_asked or self._wake.is_set() or (self._waiting is not None and not self._waiting.is_drained):
             return None
         return self.following.standing()
 
@@ -89,7 +89,7 @@ class PullQueue:
                 outcome, left_out = self._waiting.take()
                 if not self._waiting:
                     self._drained.set()
-                return outcome.with_dropped_under(left_out, self.following.keeping.policy.tells)
+                return outcome.with_dropped_under(left_out, self.following.keeping.policy.count_field)
             if self._last:
                 return self._last.popleft()
             self._wake.clear()

@@ -224,7 +224,7 @@ class OpenOperation:
         if self._waiting is None:
             self._waiting = BoundedQueue(following.keeping, self._mouth.room)
         try:
-            left_out = self._waiting.add(outcome, key, size=len(outcome.body), left_out=outcome.dropped)
+            left_out = self._waiting.add(outcome, key, size=len(outcome.body), dropped=outcome.dropped)
         except SlowSubscriber as problem:
             for one in (*self._waiting.clear(), outcome):
                 following.withdraw(one)
@@ -246,14 +246,14 @@ class OpenOperation:
             outcome, left_out = self._waiting.take()
             body = outcome.body
             if self._following is not None:
-                body = outcome.body_with_dropped(left_out, self._following.keeping.policy.tells)
+                body = outcome.body_with_dropped(left_out, self._following.keeping.policy.count_field)
             self._carrier.send(self._next, body, b"}")
             self.event_id = outcome.event_id
         elif self._last is not None:
             self._end(self._last)
         if self._waiting:
             return True
-        if self._waiting is not None and self._waiting.is_told:
+        if self._waiting is not None and self._waiting.is_drained:
             self._waiting = None
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)

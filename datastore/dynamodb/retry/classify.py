@@ -9,7 +9,7 @@ from typing import Any
 
 import orjson
 
-from datastore.dynamodb.codec import Item, decode_item, stored_bytes
+from datastore.dynamodb.codec import Item, decode_item, item_bytes
 from datastore.dynamodb.http1 import ConnectionLost, NotConnected, ResponseTimeout
 from datastore.dynamodb.retry.budget import RETRY_COST, TIMEOUT_RETRY_COST
 from datastore.dynamodb.retry.circuit_breaker import UNREACHABLE
@@ -193,7 +193,7 @@ def _write_units(problem: Mapping[str, Any]) -> int:
     DynamoDB reports none. Of the other items of a cancelled transaction nothing is told: they count for one each.
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
     """
-    return max(1, math.ceil(stored_bytes(problem.get("Item") or {}) / 1024))
+    return max(1, math.ceil(item_bytes(problem.get("Item") or {}) / 1024))
 
 
 def _item_in_error(problem: Mapping[str, Any]) -> Item | None:

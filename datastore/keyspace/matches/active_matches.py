@@ -261,7 +261,7 @@ MATCH_UPDATES = AccessPattern(
     consistent=True,
     when_slow=OverflowPolicy.CLOSE,
     # Each event holds the difference from the previous version, so none may be dropped.
-    chooses=False,
+    client_may_choose=False,
 )
 LIVE_SCORES = AccessPattern(
     id="CRIC-S2",
@@ -274,7 +274,7 @@ LIVE_SCORES = AccessPattern(
     filter=("#status = :active",),
     consistent=True,
     when_slow=OverflowPolicy.CLOSE,
-    chooses=False,
+    client_may_choose=False,
 )
 
 PATTERNS = (

@@ -2,7 +2,7 @@
 
 from datastore.model.access_patterns import AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key, join
-from datastore.model.versioning import BEGUN_OR_COUNTED, counted, guard
+from datastore.model.versioning import INITIALIZE_OR_INCREMENT, guard, increment
 
 LIVE_ACTIVITIES = Table(
     name="live-activities",
@@ -64,7 +64,7 @@ REGISTER_ACTIVITY = AccessPattern(
     filter=("#ttl > :now",),
     update=(
         "SET userId = :user, deviceId = :device, updateToken = :token, #status = :active, "
-        f"sessionStartedAt = :startedAt, #ttl = :ttl, {BEGUN_OR_COUNTED} REMOVE endedAt, endReason, suspendedAt"
+        f"sessionStartedAt = :startedAt, #ttl = :ttl, {INITIALIZE_OR_INCREMENT} REMOVE endedAt, endReason, suspendedAt"
     ),
 )
 UPDATE_TOKEN = AccessPattern(
@@ -76,7 +76,7 @@ UPDATE_TOKEN = AccessPattern(
     fields=("updateLiveActivityToken",),
     condition="attribute_exists(matchId) AND #status <> :ended AND #ttl > :now",
     guard=guard(),
-    update=f"SET updateToken = :token, #status = :active REMOVE suspendedAt {counted()}",
+    update=f"SET updateToken = :token, #status = :active REMOVE suspendedAt {increment()}",
 )
 END_ACTIVITY = AccessPattern(
     id="LA-5",
@@ -89,7 +89,7 @@ END_ACTIVITY = AccessPattern(
     condition="attribute_exists(matchId) AND #ttl > :now",
     update=(
         "SET #status = :ended, endedAt = if_not_exists(endedAt, :endedAt), "
-        f"endReason = if_not_exists(endReason, :reason) {counted()}"
+        f"endReason = if_not_exists(endReason, :reason) {increment()}"
     ),
 )
 SUSPEND_ACTIVITY = AccessPattern(
@@ -100,7 +100,7 @@ SUSPEND_ACTIVITY = AccessPattern(
     who=Who.SYSTEM,
     fields=("suspendLiveActivity",),
     condition="attribute_exists(matchId) AND #status <> :ended AND #ttl > :now",
-    update=f"SET #status = :suspended, suspendedAt = if_not_exists(suspendedAt, :suspendedAt) {counted()}",
+    update=f"SET #status = :suspended, suspendedAt = if_not_exists(suspendedAt, :suspendedAt) {increment()}",
 )
 SUSPEND_REJECTED = AccessPattern(
     id="LA-6",
@@ -109,7 +109,7 @@ SUSPEND_REJECTED = AccessPattern(
     operations=("UpdateItem",),
     who=Who.INTERNAL,
     condition="updateToken = :rejected AND #status <> :ended AND #ttl > :now",
-    update=f"SET #status = :suspended, suspendedAt = if_not_exists(suspendedAt, :suspendedAt) {counted()}",
+    update=f"SET #status = :suspended, suspendedAt = if_not_exists(suspendedAt, :suspendedAt) {increment()}",
 )
 
 PATTERNS = (

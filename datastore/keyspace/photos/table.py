@@ -71,5 +71,5 @@ SPARKS = Table(
     ),
     stream="NEW_AND_OLD_IMAGES",
     item_bytes=700,
-    shown_in=2,
+    index_copies=2,
 )

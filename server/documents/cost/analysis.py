@@ -331,7 +331,7 @@ def _modelled(model: CostModel, price: FieldCost, values: Values, inner: Amount)
         units = model.units(arguments, given.now)
         own: float
         if units is None:
-            own = min(priced(given) if callable(priced) else priced, model.most + price.background_cost)
+            own = min(priced(given) if callable(priced) else priced, model.max_units + price.background_cost)
         else:
             own = units + price.background_cost
         return own + price.size(arguments, given.now) * (inner(given) if callable(inner) else inner)

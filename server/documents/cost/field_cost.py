@@ -14,7 +14,7 @@ from typing import Any
 from graphql import GraphQLField, get_named_type, get_nullable_type, is_leaf_type, is_list_type, is_object_type
 
 from datastore.dynamodb.calls import WRITE_UNIT_COST
-from datastore.model.access_patterns import DEFAULT_PAGE, LARGEST_PAGE, NOT_SAID, AccessPattern, Arguments, Extent
+from datastore.model.access_patterns import DEFAULT_PAGE, LARGEST_PAGE, NO_EXTENT, AccessPattern, Arguments, Extent
 
 READ_BYTES, WRITTEN_BYTES = 4096, 1024
 POINT_READS = ("GetItem", "BatchGetItem", "TransactGetItems")
@@ -41,11 +41,11 @@ class FieldCost:
         # Patterns with equal costs, such as most of those of `node`, count once.
         distinct = {(_item_bytes(one), _copies(one), one.operations, one.consistent): one for one in self.patterns}
         self._distinct = tuple(distinct.values())
-        self._extent: Extent = metadata.get("extent", NOT_SAID)
+        self._extent: Extent = metadata.get("extent", NO_EXTENT)
         self.model = self._extent.model
         self.depends_on_time = callable(self._extent.size)  # the size depends on the time
-        self.at_hand = self._extent.at_hand
-        self.background_cost = WRITE_UNIT_COST * self._extent.behind
+        self.at_hand = self._extent.from_parent
+        self.background_cost = WRITE_UNIT_COST * self._extent.deferred
         self._is_list = is_list_type(get_nullable_type(field.type))
         self._lists = [name for name, argument in field.args.items() if _may_contain_list(argument.type)]
         self.fixed = not field.args or not (self.patterns or self._is_list or self.is_connection) or self._is_one(field)
@@ -115,11 +115,11 @@ class FieldCost:
         if "Query" in operations or "Scan" in operations:
             units += unit * self._query_units(pattern, arguments, now, size)
         if any(name in operations for name in POINT_READS):
-            each = size if self._extent.each else (list_length or 1)
+            each = size if self._extent.per_entry else (list_length or 1)
             units += unit * each * self._extent.reads * _blocks(pattern.table.item_bytes, READ_BYTES)
         return (
             units
-            + WRITE_UNIT_COST * (self._write_units(pattern, arguments, list_length) + self._extent.behind)
+            + WRITE_UNIT_COST * (self._write_units(pattern, arguments, list_length) + self._extent.deferred)
             + self._extent.searched
         )
 
@@ -152,7 +152,7 @@ def _item_bytes(pattern: AccessPattern) -> int:
 
 def _copies(pattern: AccessPattern) -> int:
     """Return the number of copies of an item: itself, and in indexes."""
-    return 1 + (pattern.table.shown_in if pattern.table.indexes else 0)
+    return 1 + (pattern.table.index_copies if pattern.table.indexes else 0)
 
 
 def _may_contain_list(of: Any) -> bool:

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from datastore.errors import BadUserInput, DomainError, Forbidden, NotFound
 from datastore.model.identity import Role
-from datastore.model.log_redaction import without_emails
+from datastore.model.log_redaction import redact_emails
 from server.admission.budgets import OverBudget
 from server.admission.callers import Caller
 from server.documents.document_cache import Document, DocumentText
@@ -168,7 +168,7 @@ class DocumentRegistry:
             self._logged[document_hash] = None
             if len(self._logged) > MAX_LOGGED_HASHES:
                 self._logged.popitem(last=False)
-            shown = "-" if name is None else without_emails(name)[:MAX_ID_CHARACTERS]
+            shown = "-" if name is None else redact_emails(name)[:MAX_ID_CHARACTERS]
             _log.warning("An unregistered document was executed: sha256 %s, operation %r", document_hash, shown)
 
 

@@ -17,8 +17,8 @@ from datastore.database import StoreOptions
 from datastore.errors import Throttled, Unavailable
 from datastore.model.identity import Role
 from datastore.model.ids import uuid7
-from datastore.objects import STALE, UPLOAD_LIFETIME, UploadTarget
-from datastore.objects.ledger import LEAST_BYTES, IncomingLimits, Ledger
+from datastore.objects import STALE_AGE, UPLOAD_LIFETIME, UploadTarget
+from datastore.objects.ledger import MIN_BYTES, IncomingLimits, Ledger
 from datastore.objects.local import LocalObjects
 from datastore.photos.file_deletion_outbox import incoming_keys
 from server.admission.settings import Capacity
@@ -34,12 +34,12 @@ from tests.support.upload_steps import files, janitor, reserved, uploaded
 
 OWN_ID = uuid7(NOON, "a client's own")
 MEGABYTE = 2**20
-LIMITS = IncomingLimits(total=4 * MEGABYTE, each=2 * MEGABYTE)
+LIMITS = IncomingLimits(total=4 * MEGABYTE, per_user=2 * MEGABYTE)
 
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:
-    capacity = replace(settings.capacity, incoming_bytes=LIMITS.total, incoming_bytes_per_caller=LIMITS.each)
+    capacity = replace(settings.capacity, incoming_bytes=LIMITS.total, incoming_bytes_per_caller=LIMITS.per_user)
     return replace(settings, capacity=capacity)
 
 
@@ -194,7 +194,7 @@ async def test_all_uploads_have_so_many_bytes_together(served: Served, objects: 
 
 
 async def test_many_small_files_count_too(served: Served, objects: LocalObjects) -> None:
-    uploads = [await reserved(served) for _ in range(LIMITS.each // LEAST_BYTES + 1)]
+    uploads = [await reserved(served) for _ in range(LIMITS.per_user // MIN_BYTES + 1)]
     statuses = [await send(served.http, upload["original"], b"x") for upload in uploads]
 
     assert statuses == [204] * (len(uploads) - 1) + [429]
@@ -255,25 +255,25 @@ def test_several_processes_share_the_bounds(tmp_path: Path) -> None:
 async def test_what_a_killed_gateway_was_receiving_counts_until_it_is_swept(
     served: Served, objects: LocalObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    limits = IncomingLimits(each=MEGABYTE)
+    limits = IncomingLimits(per_user=MEGABYTE)
     key = incoming_keys(OWN_ID)[0]
     dead = LocalObjects(objects.folder, SECRET.encode(), lambda: "")
-    arriving = dead.incoming_file(key, whose=ADA, most_bytes=MEGABYTE, seconds=3_600, limits=limits)
+    arriving = dead.incoming_file(key, owner=ADA, max_bytes=MEGABYTE, seconds=3_600, limits=limits)
     (await arriving.__aenter__()).write(b"x" * 1000)  # and never goes on: its process is killed
     assert (len(files(served)), held(objects)) == (1, (1, MEGABYTE))
 
     with pytest.raises(Throttled):
-        async with objects.incoming_file(key, whose=ADA, most_bytes=1, seconds=1, limits=limits):
+        async with objects.incoming_file(key, owner=ADA, max_bytes=1, seconds=1, limits=limits):
             pass
     assert held(objects) == (1, MEGABYTE)
     real = time.time
-    lifetime, more = UPLOAD_LIFETIME.total_seconds(), STALE.total_seconds()
+    lifetime, more = UPLOAD_LIFETIME.total_seconds(), STALE_AGE.total_seconds()
     monkeypatch.setattr(time, "time", lambda: real() + lifetime + more - 10)
     assert (await objects.sweep(), len(files(served))) == (0, 1)
     monkeypatch.setattr(time, "time", lambda: real() + lifetime + more + 10)
     assert await objects.sweep() == 1
     assert (files(served), held(objects)) == (set(), (0, 0))
-    async with objects.incoming_file(key, whose=ADA, most_bytes=1, seconds=1, limits=limits):
+    async with objects.incoming_file(key, owner=ADA, max_bytes=1, seconds=1, limits=limits):
         pass
     await arriving.__aexit__(None, None, None)
 
@@ -294,7 +294,7 @@ async def test_a_file_waits_as_long_as_its_reservation(
 
 async def test_a_caller_who_goes_away_at_once_leaves_no_entry(objects: LocalObjects) -> None:
     async def arrive() -> None:
-        async with objects.incoming_file(incoming_keys(OWN_ID)[0], whose=ADA, most_bytes=9, seconds=9, limits=LIMITS):
+        async with objects.incoming_file(incoming_keys(OWN_ID)[0], owner=ADA, max_bytes=9, seconds=9, limits=LIMITS):
             await asyncio.sleep(60)
 
     for turns in range(8):
@@ -303,7 +303,7 @@ async def test_a_caller_who_goes_away_at_once_leaves_no_entry(objects: LocalObje
             await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-    await until(lambda: not objects._striking)
+    await until(lambda: not objects._removals)
 
     assert not objects.ledger._path.exists() or held(objects) == (0, 0)
 
@@ -320,7 +320,7 @@ async def test_a_ledger_that_is_damaged_is_begun_anew(served: Served, objects: L
     lost = objects.path("incoming/lost/original")
     lost.parent.mkdir()
     lost.write_bytes(b"x")
-    os.utime(lost, (time.time() - STALE.total_seconds() - 10,) * 2)
+    os.utime(lost, (time.time() - STALE_AGE.total_seconds() - 10,) * 2)
     assert await objects.sweep() == 1
 
 
@@ -328,7 +328,7 @@ def test_a_ledger_that_cannot_be_written_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
 
     with pytest.raises(Unavailable):
-        Ledger(tmp_path / "file" / "uploads.sqlite").enter("a", "me", 1, 0.0, IncomingLimits())
+        Ledger(tmp_path / "file" / "uploads.sqlite").add("a", "me", 1, 0.0, IncomingLimits())
 
 
 async def test_the_ledger_names_nobody(served: Served, objects: LocalObjects) -> None:
@@ -400,17 +400,17 @@ class TestBudgets:
 def test_totals_are_what_the_entries_add_up_to(tmp_path: Path) -> None:
     ledger, none = Ledger(tmp_path / "uploads.sqlite"), IncomingLimits()
     for number in range(20):
-        ledger.enter(f"part {number}", f"user {number % 3}", number * 20_000, 9.0, none)
+        ledger.add(f"part {number}", f"user {number % 3}", number * 20_000, 9.0, none)
     for number in range(10):
         ledger.rename(f"part {number}", f"file {number % 4}", number * 10_000, 9.0)
-    ledger.strike([f"part {number}" for number in range(12)] + ["unknown"])
+    ledger.remove([f"part {number}" for number in range(12)] + ["unknown"])
 
     with sqlite3.connect(ledger._path) as database:
         totals = dict(database.execute("SELECT whose, bytes FROM totals"))
         added = dict(database.execute("SELECT whose, sum(bytes) FROM incoming GROUP BY whose"))
     database.close()
     assert totals == added | {"": sum(added.values())}
-    ledger.strike(ledger.ends())
+    ledger.remove(ledger.expirations())
     with sqlite3.connect(ledger._path) as database:
         assert database.execute("SELECT whose, bytes FROM totals").fetchall() == [("", 0)]
     database.close()

@@ -274,7 +274,7 @@ async def test_a_slow_subscriber_is_disconnected_or_gets_the_newest_of_each(
         return await read(self)
 
     monkeypatch.setattr(livestreams.Livestreams, "at_start", read_late)
-    monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 3)
+    monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)
     slow = await listen(served, followers=2)
     latest = await listen(served, when_slow="LATEST", followers=3)
     id = (await announce(served))["livestreamId"]

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import pytest
 
 from datastore.change_streams.shards.stream_reader import Change
-from datastore.dynamodb.records import logged_keys, parsed
+from datastore.dynamodb.records import logged_keys, record_or_error
 from datastore.errors import Internal
 from datastore.keyspace.photos.table import SPARKS
 from datastore.model import log_redaction as emails
 from datastore.model.identity import Role
 from datastore.model.ids import uuid7
-from datastore.model.log_redaction import without_emails
+from datastore.model.log_redaction import redact_emails
 from datastore.model.timestamps import iso, to_seconds
 from datastore.photos.users import PhotoUser, photo_user_from
 from datastore.queues import QueueLimits
@@ -154,7 +154,7 @@ def telling(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     async def url(key: str, **_: Any) -> str:
         return f"https://bucket.s3.example/{key}?X-Amz-Signature=1"
 
-    monkeypatch.setattr(services.objects, "tells_keys", True)
+    monkeypatch.setattr(services.objects, "exposes_keys", True)
     monkeypatch.setattr(services.objects, "url", url)
 
 
@@ -302,9 +302,9 @@ def test_a_damaged_item_is_told_in_the_log_by_a_hash_of_its_email(caplog: pytest
         raise ValueError(f"no date: {item['email']!r}")
 
     for convert in (photo_user_from, fails):
-        assert isinstance(parsed(convert, user(OWNER) | {"createdAt": OWNER}), Internal)
+        assert isinstance(record_or_error(convert, user(OWNER) | {"createdAt": OWNER}), Internal)
 
-    hashed = without_emails(OWNER)
+    hashed = redact_emails(OWNER)
     assert not reveals(caplog.text, *NEEDLES)
     assert caplog.text.count(f"'PK': 'USER#{hashed}', 'SK': 'USER#{hashed}'") == 2
     assert f"no date: {hashed}" in caplog.text
@@ -312,11 +312,11 @@ def test_a_damaged_item_is_told_in_the_log_by_a_hash_of_its_email(caplog: pytest
 
 @pytest.mark.parametrize("email", [OWNER, "o'brien@private.example", 'a"b@x', "a%23b@private.example", "日@本.jp"])
 def test_what_has_an_at_sign_in_a_logged_key_is_a_short_hash(email: str) -> None:
-    hashed = without_emails(email)
+    hashed = redact_emails(email)
 
     assert len(hashed) == 10
-    assert hashed != without_emails("x" + email)
-    assert without_emails(email.upper()) == hashed
+    assert hashed != redact_emails("x" + email)
+    assert redact_emails(email.upper()) == hashed
     told = logged_keys({"PK": f"USER#{email}", "SK": f"A#1#{email}#B", "email": email, "displayName": email})
     assert told == {"PK": f"USER#{hashed}", "SK": f"A#1#{hashed}#B"}
     assert logged_keys({"pk": 7, "matchId": "m-1"}) == {"pk": 7, "matchId": "m-1"}
@@ -326,8 +326,8 @@ def test_no_other_process_makes_the_hashes_of_this_one() -> None:
     """Else whoever reads the log could try which email a hash is of."""
     elsewhere = runpy.run_path(emails.__file__)["without_emails"]
 
-    assert elsewhere(OWNER) == elsewhere(OWNER.upper()) != without_emails(OWNER)
-    assert hashlib.sha256(OWNER.encode()).hexdigest()[:8] not in without_emails(OWNER)
+    assert elsewhere(OWNER) == elsewhere(OWNER.upper()) != redact_emails(OWNER)
+    assert hashlib.sha256(OWNER.encode()).hexdigest()[:8] not in redact_emails(OWNER)
 
 
 async def test_a_change_that_cannot_be_read_is_told_without_the_email(
@@ -348,5 +348,5 @@ async def test_a_change_that_cannot_be_read_is_told_without_the_email(
     assert await first == "a"
     await events.aclose()
     assert "A change of sparks is damaged" in caplog.text
-    assert f"USER#{without_emails(OWNER)}" in caplog.text
+    assert f"USER#{redact_emails(OWNER)}" in caplog.text
     assert not reveals(caplog.text, *NEEDLES)

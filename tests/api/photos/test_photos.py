@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from datastore.dynamodb.records import parsed
+from datastore.dynamodb.records import record_or_error
 from datastore.errors import Internal
 from datastore.model.identity import Role
 from datastore.photos.photos import Photo, photo_from, photo_item
@@ -204,8 +204,8 @@ async def test_what_the_file_of_a_photo_is_is_read_in_both_forms(served: Served)
     ids=str,
 )
 def test_what_cannot_be_read_of_a_photo_is_told_in_its_place(damage: dict[str, Any]) -> None:
-    assert isinstance(parsed(photo_from, photo("a")), Photo)
-    assert isinstance(parsed(photo_from, photo("a") | damage), Internal)
+    assert isinstance(record_or_error(photo_from, photo("a")), Photo)
+    assert isinstance(record_or_error(photo_from, photo("a") | damage), Internal)
 
 
 async def test_a_damaged_photo_is_an_error_in_its_own_place_of_the_page(served: Served) -> None:

@@ -197,7 +197,7 @@ async def test_a_stalled_subscriber_is_told_and_the_others_miss_nothing(
         return await by_id(reporters, user_id)
 
     monkeypatch.setattr(Reporters, "by_id", stalling)
-    monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 40)
+    monkeypatch.setattr("datastore.queues.MAX_EVENTS", 40)
     quick = await served.listen("subscription { sightingReported { sightingId } }")
     stalled = await served.listen("subscription { sightingReported { sightingId reporter { userId } } }")
     latest = await served.listen(

@@ -283,15 +283,15 @@ def test_each_subscription_declares_what_becomes_of_who_is_slow_and_the_schema_t
     assert declared.keys() == fields.keys()
     for name, field in fields.items():
         pattern = declared[name]
-        assert f"when slow {pattern.policy.name}" in (field.description or "")
-        if pattern.chooses:
+        assert f"when slow {pattern.default_policy.name}" in (field.description or "")
+        if pattern.client_may_choose:
             defaults = {name: one.ast_node and one.ast_node.default_value for name, one in field.args.items()}
             assert isinstance(defaults["whenSlow"], EnumValueNode)
-            assert defaults["whenSlow"].value == pattern.policy.name
+            assert defaults["whenSlow"].value == pattern.default_policy.name
             assert isinstance(defaults["buffer"], NullValueNode | None)
         else:
             assert not {"whenSlow", "buffer"} & field.args.keys()
-            assert pattern.policy is OverflowPolicy.CLOSE
+            assert pattern.default_policy is OverflowPolicy.CLOSE
 
 
 @pytest.mark.parametrize(

@@ -118,7 +118,7 @@ async def test_a_token_is_good_for_a_quarter_of_an_hour_and_for_nothing_else(
 ) -> None:
     download = (await address(served, KEY)).rpartition("/")[2]
     elsewhere = {"key": "originals/1.jpg", "type": "image/jpeg", "most": MOST, "until": 2**33}
-    for token in (download, objects.sealed(elsewhere, b"upload")):
+    for token in (download, objects.seal_token(elsewhere, b"upload")):
         assert await posted(served, form_of({"token": token}, jpeg(), "image/jpeg")) == (403, "FORBIDDEN")
     async with served.http.get(f"{served.url}/media/{target.fields['token']}") as response:
         assert response.status == 403

@@ -67,7 +67,7 @@ async def test_there_is_room_while_few_are_busy() -> None:
 
 
 async def test_too_much_for_a_lane_ends_what_waits_in_it() -> None:
-    doing = Doing(QueueLimits(most=2))
+    doing = Doing(QueueLimits(max_events=2))
     async with asyncio.TaskGroup() as tasks:
         doing.put(tasks, "a", 1)
         await asyncio.sleep(0)  # it is being done

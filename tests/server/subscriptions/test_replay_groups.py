@@ -231,7 +231,7 @@ async def test_nothing_waits_for_one_who_is_told_it_otherwise(served: Served, mo
         await really(group, members, told)
 
     monkeypatch.setattr(BroadcastGroup, "tell_missed", tell_missed)
-    monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 3)
+    monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)
     async with client.connected(served.url) as events:
         await asyncio.wait_for(inside.wait(), 10)
         for number in range(2, 8):

@@ -425,7 +425,7 @@ async def test_a_listener_that_fails_is_nobody_elses_trouble(served: Served) -> 
 async def test_who_does_not_read_is_disconnected_and_holds_up_nobody(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 3)
+    monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)
     await put_post(served, post_item("p", "bob"))
     latest = COUNTS.replace("CLOSE", "LATEST")
     slow = runner(served).stream(await prepared(served, COUNTS, caller("ada")))
@@ -484,7 +484,7 @@ async def missed_by_others(served: Served, many: int) -> tuple[Heard, str]:
 async def test_a_replay_is_as_fast_as_the_slowest_of_those_who_read_it(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 3)
+    monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)
     present, after = await missed_by_others(served, 12)
     quick, slow = await come_back(served, REPORTED, after, "ada", "bob")
 

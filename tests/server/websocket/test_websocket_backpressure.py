@@ -11,7 +11,7 @@ import pytest
 from graphql.language import OperationType
 
 from datastore.model.identity import Identity, Role
-from datastore.queues import WAITING_EVENTS, OverflowPolicy, QueueLimits
+from datastore.queues import MAX_EVENTS, OverflowPolicy, QueueLimits
 from server.admission.callers import Caller
 from server.admission.quotas import KeyedQuota
 from server.documents.request import GraphQLParams
@@ -189,14 +189,14 @@ async def test_all_wait_that_may_not_be_left_out_and_the_end_comes_after_them(ta
 async def test_too_many_end_the_socket(talk: Talk, policy: OverflowPolicy) -> None:
     feed = await talk.feed("1", policy)
     talk.peer.writable = False
-    for number in range(WAITING_EVENTS):
+    for number in range(MAX_EVENTS):
         feed.tell(number, number)
     assert talk.peer.ended is None
     feed.tell("one too many", "other")
     assert feed.stopped
     assert talk.peer.ended is not None
     assert talk.peer.ended[0] == 4410
-    assert talk.peer.ended[1].startswith(f"Too slow: This subscription fell {WAITING_EVENTS + 1} changes behind")
+    assert talk.peer.ended[1].startswith(f"Too slow: This subscription fell {MAX_EVENTS + 1} changes behind")
 
 
 async def test_the_next_event_tells_how_many_were_left_out_for_it(talk: Talk) -> None:

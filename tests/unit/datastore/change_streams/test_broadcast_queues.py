@@ -48,8 +48,8 @@ async def test_a_waiting_subscriber_is_woken() -> None:
 
 async def test_a_slow_subscriber_is_disconnected_and_others_are_not() -> None:
     hub: Broadcaster[int] = Broadcaster()
-    slow = hub.subscribe("a", same, keeping=QueueLimits(most=3))
-    wide = hub.subscribe("a", same, keeping=QueueLimits(most=10))
+    slow = hub.subscribe("a", same, keeping=QueueLimits(max_events=3))
+    wide = hub.subscribe("a", same, keeping=QueueLimits(max_events=10))
     for number in range(6):
         hub.publish("a", number)
     with pytest.raises(SlowSubscriber, match="4 changes behind") as caught:
@@ -61,7 +61,7 @@ async def test_a_slow_subscriber_is_disconnected_and_others_are_not() -> None:
 
 async def test_exactly_full_is_not_slow() -> None:
     hub: Broadcaster[int] = Broadcaster()
-    async with hub.subscribe("a", same, keeping=QueueLimits(most=3)) as events:
+    async with hub.subscribe("a", same, keeping=QueueLimits(max_events=3)) as events:
         for number in range(3):
             hub.publish("a", number)
         assert await drain(events, 3) == [0, 1, 2]
@@ -185,7 +185,7 @@ class Model:
 
     def holds(self, line: list[tuple[int, int, int, int]], size: int, others: int) -> bool:
         used = sum(one[2] for one in line) + others
-        return len(line) < self.keeping.most and (not used or used + size <= self.most_bytes)
+        return len(line) < self.keeping.max_events and (not used or used + size <= self.most_bytes)
 
     def add(self, number: int, key: int, size: int, others: int) -> bool:
         left_out, line = 0, list(self.line)
@@ -219,10 +219,10 @@ def test_what_waits_is_not_dropped_for_one_that_has_no_place_even_so() -> None:
     room.used += 75  # another subscription of the reader
     assert backlog.add("c", size=30) == ["c"]
     assert [backlog.take(), backlog.take()] == [("a", 0), ("b", 0)]
-    assert not backlog.is_told
+    assert not backlog.is_drained
     assert backlog.add("d", size=10) == []
     assert backlog.take() == ("d", 1)
-    assert backlog.is_told
+    assert backlog.is_drained
 
 
 @pytest.mark.parametrize("policy", OverflowPolicy)

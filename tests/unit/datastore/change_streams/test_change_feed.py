@@ -244,7 +244,7 @@ async def test_followers_of_a_running_reader_miss_nothing(engine: Engine, sessio
     joined: list[int] = []
 
     async def follow() -> list[int]:
-        async with feed.follow(BLIP, number_of, keeping=QueueLimits(most=100_000)) as events:
+        async with feed.follow(BLIP, number_of, keeping=QueueLimits(max_events=100_000)) as events:
             joined.append(bound := writer.begun + 1)
             await written.wait()
             seen = await take(events, 1)
@@ -279,7 +279,7 @@ async def test_each_key_comes_in_order(engine: Engine, session: aiohttp.ClientSe
         for number in range(40):
             engine.put(number, key)
 
-    async with feed_of(engine, session).follow(BLIP, every, keeping=QueueLimits(most=1000)) as events:
+    async with feed_of(engine, session).follow(BLIP, every, keeping=QueueLimits(max_events=1000)) as events:
         await asyncio.gather(*(asyncio.to_thread(write, key) for key in "abcd"))
         seen = await take(events, 160)
     for key in "abcd":
@@ -289,7 +289,7 @@ async def test_each_key_comes_in_order(engine: Engine, session: aiohttp.ClientSe
 async def test_a_follower_that_stops_reading_is_disconnected(engine: Engine, session: aiohttp.ClientSession) -> None:
     feed = feed_of(engine, session)
     async with (
-        feed.follow(BLIP, number_of, keeping=QueueLimits(most=5)) as stuck,
+        feed.follow(BLIP, number_of, keeping=QueueLimits(max_events=5)) as stuck,
         feed.follow(BLIP, number_of) as sound,
         feed.follow(BLIP, number_of, keeping=QueueLimits(OverflowPolicy.LATEST, 1)) as newest,
     ):
@@ -351,7 +351,7 @@ async def test_a_table_without_a_stream_is_refused(engine: Engine, session: aioh
 
 
 async def test_nothing_is_lost_when_the_engine_is_killed(durable: Engine, session: aiohttp.ClientSession) -> None:
-    async with feed_of(durable, session).follow(BLIP, number_of, keeping=QueueLimits(most=1000)) as events:
+    async with feed_of(durable, session).follow(BLIP, number_of, keeping=QueueLimits(max_events=1000)) as events:
         expected: list[int] = []
         for round_ in range(2):
             for number in range(round_ * 40, round_ * 40 + 40):
@@ -411,7 +411,7 @@ async def test_only_open_shards_are_joined() -> None:
 
 async def test_children_are_read_after_their_parent() -> None:
     script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of, keeping=QueueLimits(most=10_000)) as events:
+    async with scripted(script).follow(BLIP, number_of, keeping=QueueLimits(max_events=10_000)) as events:
         expected = [script.write("a", "x") for _ in range(2500)]
         script.shards |= {"b": Shard("a"), "c": Shard("a"), "e": Shard("b")}
         script.shards["a"].closed = script.shards["b"].closed = True
@@ -602,7 +602,7 @@ async def test_an_expired_item_is_marked(spelling: str) -> None:
 
 async def test_a_burst_does_not_disconnect_a_follower_that_keeps_up() -> None:
     script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of, keeping=QueueLimits(most=8)) as events:
+    async with scripted(script).follow(BLIP, number_of, keeping=QueueLimits(max_events=8)) as events:
         for _ in range(3000):
             script.write("a", "x")
         assert await take(events, 3000) == list(range(99, 3099))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from datastore.database import Database
 from datastore.dynamodb.client import RequestRefused
-from datastore.dynamodb.codec import decode, decode_item, encode, encode_item, stored_bytes
+from datastore.dynamodb.codec import decode, decode_item, encode, encode_item, item_bytes
 
 KEY = {"PK": {"S": "A"}, "SK": {"S": "B"}}
 ENGINE_SETTINGS = settings(
@@ -259,4 +259,4 @@ def test_what_an_item_takes() -> None:
         "set": {"one", "two"},
     }
     of_names = 6 + 6 + 5 + 3 + 7 + 4 + 3 + 3
-    assert stored_bytes(encode_item(item)) == of_names + 6 + 3 + 6 + 1 + 1 + (3 + 2 + 4) + (3 + 2 + 3 + 1 + 2) + 6
+    assert item_bytes(encode_item(item)) == of_names + 6 + 3 + 6 + 1 + 1 + (3 + 2 + 4) + (3 + 2 + 3 + 1 + 2) + 6

@@ -15,7 +15,7 @@ from strawberry.utils.str_converters import to_snake_case
 import schema as api
 from datastore.dynamodb.codec import decode_item, encode_item
 from datastore.dynamodb.record_decoder import RecordDecoder, derived, number, text
-from datastore.dynamodb.records import DAMAGE, parsed, raw_parsed
+from datastore.dynamodb.records import DAMAGE_ERRORS, raw_record_or_error, record_or_error
 from datastore.earthquakes.events import ATTRIBUTES, EARLIEST_MS, LATEST_MS, Earthquake, event_from, event_item
 from datastore.errors import Internal
 from datastore.feeds.comments import Comment, comment_from
@@ -316,11 +316,11 @@ def test_a_record_is_what_its_item_says_however_it_is_read(convert: RecordDecode
     plain = decode_item(raw)
     try:
         expected = BY_HAND[convert](plain)
-    except DAMAGE:
+    except DAMAGE_ERRORS:
         expected = "damaged"
 
-    assert told(raw_parsed(convert, raw)) == expected
-    assert told(parsed(convert, plain)) == expected
+    assert told(raw_record_or_error(convert, raw)) == expected
+    assert told(record_or_error(convert, plain)) == expected
 
 
 def test_sound_items_are_records() -> None:
@@ -391,7 +391,9 @@ def test_a_damaged_match_is_one_either_way(damage: dict[str, Any]) -> None:
     if damage == {"matchId": None}:
         del item["matchId"]
 
-    assert {told(raw_parsed(match_from, encode_item(item))), told(parsed(match_from, item))} == {"damaged"}
+    assert {told(raw_record_or_error(match_from, encode_item(item))), told(record_or_error(match_from, item))} == {
+        "damaged"
+    }
 
 
 def test_what_a_reader_does_not_look_at_stays_as_it_is_by_default() -> None:
@@ -405,11 +407,11 @@ def test_what_a_reader_does_not_look_at_stays_as_it_is_by_default() -> None:
 
 
 def test_of_what_readers_do_not_look_at_so_many_combinations_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.dynamodb.record_decoder.WITHOUT_KEPT", 3)
-    decoder = event_from.but()
+    monkeypatch.setattr("datastore.dynamodb.record_decoder.VARIANT_CACHE_SIZE", 3)
+    decoder = event_from.replacing()
     for name in list(ATTRIBUTES)[:7]:
         decoder.without(frozenset({name}))
-    assert len(decoder._without) == 1
+    assert len(decoder._variants) == 1
 
 
 def test_a_match_has_all_that_the_fields_show_that_it_is_read_for() -> None:

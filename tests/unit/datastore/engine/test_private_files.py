@@ -15,7 +15,7 @@ import pytest
 from datastore.engine.engine import Engine
 from datastore.engine.process import EngineFailed
 from datastore.engine.programs import find_program
-from datastore.private_files import FolderUnusable, open_private
+from datastore.private_files import FolderUnusable, open_private_folder
 from tests.support.command_line import refused_in_a_line, run, serving, serving_anew
 from tests.support.photo_files import uploaded
 from tests.support.store_engines import ROOT
@@ -108,7 +108,7 @@ def test_a_shared_folder_such_as_tmp_is_refused(tmp_path: Path) -> None:
     folder.mkdir()
     folder.chmod(0o1777)
     with pytest.raises(FolderUnusable, match="choose one of its own with --data-dir"):
-        open_private(folder)
+        open_private_folder(folder)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
 
 

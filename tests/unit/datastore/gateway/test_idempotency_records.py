@@ -249,7 +249,7 @@ async def test_who_takes_a_claim_over_makes_of_it_what_its_holder_made(
             await processes[0].ask(request(), fail)
         clock.forward(seconds=61)
     first = origins[0]
-    assert [(one.moment, one.seed, one.again) for one in origins] == [
+    assert [(one.requested_at, one.seed, one.is_retry) for one in origins] == [
         (NOON, first.seed, again) for again in (False, True, True)
     ]
     assert {one.id("a") for one in origins} == {first.id("a")}
@@ -279,7 +279,7 @@ async def test_a_claim_of_an_earlier_version_is_taken_over(processes: tuple[Proc
     clock.forward(seconds=61)
 
     assert (await processes[1].ask(request(), work)).data == {"a": 1}
-    assert [(one.moment, one.again) for one in origins] == [(clock(), True)]
+    assert [(one.requested_at, one.is_retry) for one in origins] == [(clock(), True)]
     assert origins[0].seed != GONE.seed
 
 

@@ -9,7 +9,7 @@ from datastore.keyspace import earthquakes, sightings
 from datastore.keyspace.feeds import follows, home_feeds, leaderboards, likes, notifications, posts, users
 from datastore.keyspace.gateway import idempotency_records
 from datastore.keyspace.matches import devices, live_activities, match_follows
-from datastore.model.composite_keys import Key, checked, join, part, split
+from datastore.model.composite_keys import Key, check_key, escape_part, join, split
 from datastore.model.identifiers import is_user_id
 from tests.support.served import NOON
 
@@ -51,7 +51,7 @@ def test_plain_ids_are_left_as_they_are() -> None:
 
 
 def test_what_could_break_out_is_encoded() -> None:
-    assert part("a#b%c\x00\n\x7f") == "a%23b%25c%00%0A%7F"
+    assert escape_part("a#b%c\x00\n\x7f") == "a%23b%25c%00%0A%7F"
 
 
 @pytest.mark.parametrize("parts", [[""], ["AREA", ""], ["", "x"]])
@@ -64,7 +64,7 @@ def test_an_empty_part_is_refused(parts: list[str]) -> None:
 def test_the_longest_keys_that_fit_are_taken(text: str) -> None:
     key = Key("p" * 2048, text)
 
-    assert checked(key) is key
+    assert check_key(key) is key
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,7 @@ def test_the_longest_keys_that_fit_are_taken(text: str) -> None:
         (Key("日" * 683, "s"), "too long"),
         (Key("p", "s" * 1025), "too long"),
         (Key("p", "日" * 342), "too long"),
-        (Key("p", part("#" * 342)), "too long"),
+        (Key("p", escape_part("#" * 342)), "too long"),
         (Key("", "s"), "must not be empty"),
         (Key("p", ""), "must not be empty"),
         (Key("\ud800", "s"), "valid Unicode"),
@@ -83,7 +83,7 @@ def test_the_longest_keys_that_fit_are_taken(text: str) -> None:
 )
 def test_keys_that_dynamodb_refuses_are_refused_first(key: Key, message: str) -> None:
     with pytest.raises(BadUserInput, match=message):
-        checked(key)
+        check_key(key)
 
 
 @given(area=ANY_TEXT, moment=ANY_TEXT, sighting_id=TRICKY)
@@ -135,4 +135,4 @@ def test_every_key_made_of_the_longest_user_id_fits(user: str) -> None:
     ]
 
     assert is_user_id(user)
-    assert [checked(key) for key in keys] == keys
+    assert [check_key(key) for key in keys] == keys

@@ -170,13 +170,13 @@ async def test_an_address_is_signed_once_in_a_quarter_of_an_hour(
 ) -> None:
     monkeypatch.setattr(s3, "URLS_KEPT", 3)
     signed: list[str] = []
-    sign = bucket._signed
+    sign = bucket._presigned_url
 
     def noted(key: str, seconds: int) -> str:
         signed.append(key)
         return sign(key, seconds)
 
-    monkeypatch.setattr(bucket, "_signed", noted)
+    monkeypatch.setattr(bucket, "_presigned_url", noted)
     start = NOW.replace(minute=0, second=0, microsecond=0)
 
     for minute in (0, 7, 14):
