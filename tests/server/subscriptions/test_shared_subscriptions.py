@@ -509,7 +509,7 @@ async def test_a_replay_is_as_fast_as_the_slowest_of_those_who_read_it(
 async def test_who_reads_nothing_of_a_replay_holds_up_the_others_for_a_while(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("datastore.queues.WAITING_EVENTS", 3)
+    monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)
     monkeypatch.setattr("server.subscriptions.replay.MOST_BEHIND_SECONDS", 0.05)
     present, after = await missed_by_others(served, 12)
     reader, idle = await come_back(served, REPORTED, after, "ada", "bob")
