@@ -122,9 +122,9 @@ class Database:
         """How the tables that are there differ from what is declared."""
         return await table_updates.compare(self.admin(), TABLES, self.prefix, in_aws=self.in_aws)
 
-    async def update_tables(self, changing: Callable[[Difference], None]) -> list[Difference]:
-        """Change what differs and can be changed; the differences that are left. `changing` hears of each change."""
-        return await table_updates.update(self.admin(), TABLES, self.prefix, in_aws=self.in_aws, changing=changing)
+    async def update_tables(self, on_change: Callable[[Difference], None]) -> list[Difference]:
+        """Apply the possible changes; return the remaining differences. `on_change` is called before each change."""
+        return await table_updates.update(self.admin(), TABLES, self.prefix, in_aws=self.in_aws, on_change=on_change)
 
     async def describe_tables(self) -> list[dict[str, Any]]:
         return await tables.describe(self.admin(), TABLES, self.prefix)

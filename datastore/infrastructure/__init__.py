@@ -1,4 +1,4 @@
-"""What the declarations come to in production: tables, alarms and policies, for CloudFormation or Terraform.
+"""Infrastructure derived from the declared tables and access patterns: tables, alarms and IAM policies.
 
-A module for each format, and one for what both say: `alarms` and `policies`. `tables` creates tables itself.
+`cloudformation` and `terraform` export it. `tables` and `table_updates` create and change tables directly.
 """

@@ -1,4 +1,4 @@
-"""What is watched of the tables in CloudWatch, whoever makes the alarms.
+"""CloudWatch alarms of the tables, independent of the export format.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/metrics-dimensions.html
 """
@@ -13,14 +13,14 @@ from datastore.keyspace import PATTERNS
 from datastore.model.access_patterns import AccessPattern, Operation, Table
 
 PERIOD_SECONDS = 60
-# A minute in which something was throttled is nothing: requests are tried again. Several of five are.
-MINUTES, BAD_MINUTES = 5, 3
-# A stream forgets after 24 hours. Followers should see a post within seconds.
-MOST_BEHIND_MILLISECONDS = 300_000
+# One minute with throttling is harmless, because requests are retried. Three of five are not.
+EVALUATED_MINUTES, BREACHING_MINUTES = 5, 3
+# A stream keeps records for 24 hours. Followers should see a post within seconds.
+MAX_LAG_MS = 300_000
 
 
-class Watched(StrEnum):
-    """How much is watched: each alarm costs by its metrics."""
+class AlarmLevel(StrEnum):
+    """The extent of the alarms. AWS charges for each metric of an alarm."""
 
     NOTHING = "none"
     THROTTLING = "throttling"
@@ -29,14 +29,14 @@ class Watched(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """One of DynamoDB's, of a table: of one of its indexes, or of one operation on it."""
+    """A DynamoDB metric of a table, or of one of its indexes or operations."""
 
     name: str
     index: str | None = None
     operation: Operation | None = None
 
     def dimensions(self, table_name: Any) -> dict[str, Any]:
-        """By name, for a table of that name, which may be an expression of a format's own."""
+        """Return the dimensions by name. The table name may be an expression of the export format."""
         dimensions = {"TableName": table_name}
         if self.index:
             dimensions["GlobalSecondaryIndexName"] = self.index
@@ -47,9 +47,9 @@ class Metric:
 
 @dataclass(frozen=True, slots=True)
 class Alarm:
-    """It goes off when the metrics' sum is 1 or more in three of five minutes. `key` tells it from the table's others.
+    """An alarm for a sum of metrics of 1 or more in three of five minutes. `key` is unique for the table.
 
-    No data is no trouble: DynamoDB tells of throttling and errors only where there are some.
+    Missing data counts as no error: DynamoDB reports these metrics only if throttling or errors occur.
     """
 
     key: str
@@ -59,46 +59,46 @@ class Alarm:
 
 
 @dataclass(frozen=True, slots=True)
-class Lag:
-    """It goes off when the Lambda function of a table's stream is five minutes behind, in three of five minutes."""
+class LagAlarm:
+    """An alarm for a lag of five minutes of the Lambda function of a table's stream, in three of five minutes."""
 
     key: str
     table: Table
     description: str
 
 
-def alarms_of(table: Table, watched: Watched) -> Iterator[Alarm]:
-    """The table's alarms. Throttling of an index is that of its table's writes, and tells nothing of it by itself."""
-    if watched is Watched.NOTHING:
+def alarms_of(table: Table, level: AlarmLevel) -> Iterator[Alarm]:
+    """Yield the table's alarms. One alarm covers the table and its indexes, whose throttling also throttles writes."""
+    if level is AlarmLevel.NOTHING:
         return
-    places = (None, *[index.name for index in table.indexes])
+    indexes = (None, *[index.name for index in table.indexes])
     for kind, name in (("Read", "reads"), ("Write", "writes")):
-        metrics = tuple(Metric(f"{kind}ThrottleEvents", index=index) for index in places)
+        metrics = tuple(Metric(f"{kind}ThrottleEvents", index=index) for index in indexes)
         yield Alarm(f"{kind}Throttle", table, f"DynamoDB throttles {name} of {table.name} or its indexes.", metrics)
     operations = operations_on(table)
-    if watched is Watched.ALL and operations:
+    if level is AlarmLevel.ALL and operations:
         metrics = tuple(Metric("SystemErrors", operation=operation) for operation in operations)
         yield Alarm(
-            "SystemErrors", table, f"DynamoDB answers requests to {table.name} with errors of its own.", metrics
+            "SystemErrors", table, f"DynamoDB responds to requests to {table.name} with internal errors.", metrics
         )
 
 
-def lags(tables: Sequence[Table], watched: Watched) -> list[Lag]:
-    """One for each stream that a Lambda function may handle."""
-    triggers = {table for role in ROLES for table in role.triggered} if watched is not Watched.NOTHING else set()
+def lag_alarms(tables: Sequence[Table], level: AlarmLevel) -> list[LagAlarm]:
+    """Return an alarm for each stream that a Lambda function may process."""
+    triggers = {table for role in ROLES for table in role.triggers} if level is not AlarmLevel.NOTHING else set()
     return [
-        Lag("IteratorAge", table, f"The function that handles the stream of {table.name} is behind.")
+        LagAlarm("IteratorAge", table, f"The function that processes the stream of {table.name} lags behind it.")
         for table in tables
         if table in triggers
     ]
 
 
 def operations_on(table: Table) -> list[Operation]:
-    """What the access patterns do to a table, by name."""
-    return sorted({operation for pattern in PATTERNS for operation in _on(pattern, table)})
+    """Return the operations of the access patterns on a table, sorted."""
+    return sorted({operation for pattern in PATTERNS for operation in _operations_of(pattern, table)})
 
 
-def _on(pattern: AccessPattern, table: Table) -> tuple[Operation, ...]:
+def _operations_of(pattern: AccessPattern, table: Table) -> tuple[Operation, ...]:
     if pattern.table is table:
         return pattern.operations
-    return ("TransactWriteItems",) if any(place is table for _, place in pattern.transacted) else ()
+    return ("TransactWriteItems",) if any(target is table for _, target in pattern.transacted) else ()

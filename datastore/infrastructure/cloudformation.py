@@ -9,60 +9,64 @@ from typing import Any
 
 from datastore.infrastructure import inputs
 from datastore.infrastructure.alarms import (
-    BAD_MINUTES,
-    MINUTES,
-    MOST_BEHIND_MILLISECONDS,
+    BREACHING_MINUTES,
+    EVALUATED_MINUTES,
+    MAX_LAG_MS,
     PERIOD_SECONDS,
     Alarm,
-    Lag,
+    AlarmLevel,
+    LagAlarm,
     Metric,
-    Watched,
     alarms_of,
-    lags,
+    lag_alarms,
 )
 from datastore.infrastructure.iam_roles import IamRole
-from datastore.infrastructure.policies import FILES, Resource, numbered, policies
-from datastore.infrastructure.tables import definition
+from datastore.infrastructure.policies import FILES, Resource, policies, policy_names
+from datastore.infrastructure.tables import create_table_request
 from datastore.model.access_patterns import Table
 
 Properties = dict[str, Any]
 Named = Iterator[tuple[str, Properties]]
 
 TAGS = [{"Key": "Application", "Value": "graphql-gateway"}]
-KEPT = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
+RETAINED = {"DeletionPolicy": "Retain", "UpdateReplacePolicy": "Retain"}
 HAS_TOPIC = "HasAlarmTopic"
 
 
 def cloudformation(
-    tables: Sequence[Table], prefix: str = "", *, watched: Watched = Watched.THROTTLING, roles: Sequence[IamRole] = ()
+    tables: Sequence[Table],
+    prefix: str = "",
+    *,
+    level: AlarmLevel = AlarmLevel.THROTTLING,
+    roles: Sequence[IamRole] = (),
 ) -> str:
-    """The template. What the stack is given by parameters: `prefix` is the default of one of them."""
-    behind = lags(tables, watched)
+    """Return the template. Its inputs are parameters: `prefix` is the default of TablePrefix."""
+    lags = lag_alarms(tables, level)
     template: Properties = {
         "AWSTemplateFormatVersion": "2010-09-09",
         "Description": "The tables of the GraphQL gateway",
-        "Parameters": dict(_parameters(prefix, watched, behind, roles)),
-        "Conditions": dict(_conditions(watched, behind)),
-        "Resources": dict(_resources(tables, watched, behind, roles)),
+        "Parameters": dict(_parameters(prefix, level, lags, roles)),
+        "Conditions": dict(_conditions(level, lags)),
+        "Resources": dict(_resources(tables, level, lags, roles)),
         "Outputs": dict(_outputs(tables, roles)),
     }
     return json.dumps({name: part for name, part in template.items() if part}, indent=2)
 
 
-def _parameters(prefix: str, watched: Watched, behind: Sequence[Lag], roles: Sequence[IamRole]) -> Named:
+def _parameters(prefix: str, level: AlarmLevel, lags: Sequence[LagAlarm], roles: Sequence[IamRole]) -> Named:
     yield (
         "TablePrefix",
         {
             "Type": "String",
             "Default": prefix,
             "AllowedPattern": "[A-Za-z0-9_.-]{0,60}",
-            "Description": inputs.PREFIX,
+            "Description": inputs.TABLE_PREFIX,
         },
     )
-    if watched is not Watched.NOTHING:
+    if level is not AlarmLevel.NOTHING:
         yield "AlarmTopic", _optional(inputs.TOPIC)
-    for lag in behind:
-        yield f"{_words(lag.table)}Function", _optional(inputs.function(lag.table))
+    for lag in lags:
+        yield f"{_camel_name(lag.table)}Function", _optional(inputs.lag_function(lag.table))
     if any(role.files for role in roles):
         yield "PhotoBucket", {"Type": "String", "Description": inputs.BUCKET}
 
@@ -71,31 +75,31 @@ def _optional(description: str) -> Properties:
     return {"Type": "String", "Default": "", "Description": description}
 
 
-def _conditions(watched: Watched, behind: Sequence[Lag]) -> Named:
-    if watched is not Watched.NOTHING:
-        yield HAS_TOPIC, _is_given("AlarmTopic")
-    for lag in behind:
-        yield f"Has{_words(lag.table)}Function", _is_given(f"{_words(lag.table)}Function")
+def _conditions(level: AlarmLevel, lags: Sequence[LagAlarm]) -> Named:
+    if level is not AlarmLevel.NOTHING:
+        yield HAS_TOPIC, _is_set("AlarmTopic")
+    for lag in lags:
+        yield f"Has{_camel_name(lag.table)}Function", _is_set(f"{_camel_name(lag.table)}Function")
 
 
-def _is_given(parameter: str) -> Properties:
+def _is_set(parameter: str) -> Properties:
     return {"Fn::Not": [{"Fn::Equals": [{"Ref": parameter}, ""]}]}
 
 
-def _resources(tables: Sequence[Table], watched: Watched, behind: Sequence[Lag], roles: Sequence[IamRole]) -> Named:
+def _resources(tables: Sequence[Table], level: AlarmLevel, lags: Sequence[LagAlarm], roles: Sequence[IamRole]) -> Named:
     for table in tables:
         yield _identifier(table), _table(table)
     for table in tables:
-        for alarm in alarms_of(table, watched):
-            yield f"{_words(table)}{alarm.key}Alarm", _alarm(alarm)
-    for lag in behind:
-        yield f"{_words(lag.table)}{lag.key}Alarm", _lag(lag)
+        for alarm in alarms_of(table, level):
+            yield f"{_camel_name(table)}{alarm.key}Alarm", _alarm(alarm)
+    for lag in lags:
+        yield f"{_camel_name(lag.table)}{lag.key}Alarm", _lag_alarm(lag)
     for role in roles:
         yield from _policies(role)
 
 
 def _table(table: Table) -> Properties:
-    properties = definition(table)
+    properties = create_table_request(table)
     properties["TableName"] = {"Fn::Sub": f"${{TablePrefix}}{table.name}"}
     if table.stream:
         properties["StreamSpecification"] = {"StreamViewType": table.stream}
@@ -104,7 +108,7 @@ def _table(table: Table) -> Properties:
     properties["PointInTimeRecoverySpecification"] = {"PointInTimeRecoveryEnabled": True}
     properties["DeletionProtectionEnabled"] = True
     properties["Tags"] = TAGS
-    return {"Type": "AWS::DynamoDB::Table", **KEPT, "Properties": properties}
+    return {"Type": "AWS::DynamoDB::Table", **RETAINED, "Properties": properties}
 
 
 def _alarm(alarm: Alarm) -> Properties:
@@ -115,7 +119,7 @@ def _alarm(alarm: Alarm) -> Properties:
     metrics.append({"Id": "sum", "Expression": "SUM(METRICS())", "Label": alarm.key, "ReturnData": True})
     return {
         "Type": "AWS::CloudWatch::Alarm",
-        "Properties": {**_told(alarm.description), "Threshold": 1, "Metrics": metrics},
+        "Properties": {**_alarm_properties(alarm.description), "Threshold": 1, "Metrics": metrics},
     }
 
 
@@ -128,14 +132,14 @@ def _statistic(table: Table, metric: Metric) -> Properties:
     }
 
 
-def _lag(lag: Lag) -> Properties:
-    function = f"{_words(lag.table)}Function"
+def _lag_alarm(lag: LagAlarm) -> Properties:
+    function = f"{_camel_name(lag.table)}Function"
     return {
         "Type": "AWS::CloudWatch::Alarm",
         "Condition": f"Has{function}",
         "Properties": {
-            **_told(lag.description),
-            "Threshold": MOST_BEHIND_MILLISECONDS,
+            **_alarm_properties(lag.description),
+            "Threshold": MAX_LAG_MS,
             "Namespace": "AWS/Lambda",
             "MetricName": lag.key,
             "Dimensions": _dimensions({"FunctionName": {"Ref": function}}),
@@ -149,13 +153,13 @@ def _dimensions(values: Properties) -> list[Properties]:
     return [{"Name": name, "Value": value} for name, value in values.items()]
 
 
-def _told(description: str) -> Properties:
+def _alarm_properties(description: str) -> Properties:
     topic = {"Fn::If": [HAS_TOPIC, [{"Ref": "AlarmTopic"}], {"Ref": "AWS::NoValue"}]}
     return {
         "AlarmDescription": description,
         "ComparisonOperator": "GreaterThanOrEqualToThreshold",
-        "EvaluationPeriods": MINUTES,
-        "DatapointsToAlarm": BAD_MINUTES,
+        "EvaluationPeriods": EVALUATED_MINUTES,
+        "DatapointsToAlarm": BREACHING_MINUTES,
         "TreatMissingData": "notBreaching",
         "AlarmActions": topic,
         "OKActions": topic,
@@ -169,7 +173,7 @@ def _policies(role: IamRole) -> Named:
 
 
 def _policy_names(role: IamRole) -> list[str]:
-    return numbered(role, f"{_camel(role.name)}Policy")
+    return policy_names(role, f"{_camel(role.name)}Policy")
 
 
 def _arn(resource: Resource) -> Any:
@@ -185,17 +189,17 @@ def _outputs(tables: Sequence[Table], roles: Sequence[IamRole]) -> Named:
     for table in tables:
         if table.stream:
             value = {"Fn::GetAtt": [_identifier(table), "StreamArn"]}
-            yield f"{_words(table)}StreamArn", {"Description": f"The stream of {table.name}", "Value": value}
+            yield f"{_camel_name(table)}StreamArn", {"Description": f"The stream of {table.name}", "Value": value}
     for role in roles:
         for identifier in _policy_names(role):
             yield f"{identifier}Arn", {"Description": f"For {role.summary}", "Value": {"Ref": identifier}}
 
 
 def _identifier(table: Table) -> str:
-    return f"{_words(table)}Table"
+    return f"{_camel_name(table)}Table"
 
 
-def _words(table: Table) -> str:
+def _camel_name(table: Table) -> str:
     return _camel(table.name)
 
 

@@ -1,4 +1,4 @@
-"""Which process uses which access patterns: what its rights in AWS are derived from."""
+"""The IAM role of each process: its access patterns, streams and files, from which its policy is derived."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -24,8 +24,8 @@ from datastore.keyspace.photos import faces, livestreams, persons, stripping, up
 from datastore.model.access_patterns import AccessPattern, Table, Who
 
 
-class Files(StrEnum):
-    """What is done to files in the bucket of photos. S3 says of a file that is not there only who may list."""
+class FileAction(StrEnum):
+    """An action on the photo bucket. S3 reports a missing file as missing only to a role that may list."""
 
     GET = "s3:GetObject"
     PUT = "s3:PutObject"
@@ -35,21 +35,21 @@ class Files(StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class IamRole:
-    """A process, or what it is started for: one that does several things has several roles.
-
-    `follows` are tables whose streams it reads, `described` those that it asks DescribeTable for, `made` those that it
-    creates. `triggered` are tables whose streams AWS Lambda reads for it. `files` is what it does to those in the
-    bucket of photos.
-    """
+    """A role of a process. A process with several tasks has several roles."""
 
     name: str
     summary: str
     patterns: tuple[AccessPattern, ...] = ()
-    follows: tuple[Table, ...] = ()
-    triggered: tuple[Table, ...] = ()
+    #: The tables whose streams the process reads.
+    streams: tuple[Table, ...] = ()
+    #: The tables whose streams AWS Lambda reads for the process.
+    triggers: tuple[Table, ...] = ()
+    #: The tables for which the process calls DescribeTable.
     described: tuple[Table, ...] = ()
-    made: tuple[Table, ...] = ()
-    files: tuple[Files, ...] = ()
+    #: The tables that the process creates.
+    created: tuple[Table, ...] = ()
+    #: The actions of the process on the photo bucket.
+    files: tuple[FileAction, ...] = ()
 
 
 _INGEST = (
@@ -63,9 +63,9 @@ _INGEST = (
     earthquake_statistics.RAISE_BOUND,
     earthquake_statistics.RAISE_OTHER_BOUND,
 )
-# What fields come to beside their own patterns, and what a gateway does on its own: it looks after uploads, keeps
-# answers and logs.
-_BEHIND_FIELDS = (
+# The internal patterns that fields use besides their own, and those of the gateway's periodic tasks, idempotency
+# records and request logs.
+_INDIRECT = (
     *uploads.PATTERNS,
     *persons.PATTERNS,
     *faces.PATTERNS,
@@ -167,38 +167,38 @@ _LIVE_MATCHES = (
 
 GATEWAY = IamRole(
     "gateway",
-    "`serve`: the API and its subscriptions, with what looks after uploads",
-    patterns=tuple(dict.fromkeys((*(one for one in PATTERNS if one.who is not Who.INTERNAL), *_BEHIND_FIELDS))),
-    follows=tuple(table for table in TABLES if table.stream),
+    "`serve`: the API, its subscriptions and the expiry of uploads",
+    patterns=tuple(dict.fromkeys((*(each for each in PATTERNS if each.who is not Who.INTERNAL), *_INDIRECT))),
+    streams=tuple(table for table in TABLES if table.stream),
     described=TABLES,
-    files=tuple(Files),
+    files=tuple(FileAction),
 )
 PIPELINE_FEED = IamRole(
     "pipeline-feed",
-    "`pipeline feed`, or `serve --feed-pipeline`: handles the feed's changes",
+    "`pipeline feed`, or `serve --feed-pipeline`: processes the feed's changes",
     patterns=tuple(dict.fromkeys((*_FEED_HANDLERS, *_LEASES, *_SEARCH))),
-    follows=(FEED,),
+    streams=(FEED,),
     described=(FEED,),
 )
 PIPELINE_SEARCH = IamRole(
     "pipeline-search",
-    "`pipeline search` and `search rebuild`: keeps the search index; `pipeline feed` does so too",
+    "`pipeline search` and `search rebuild`: updates the search index, as `pipeline feed` does too",
     patterns=(*_SEARCH, *_LEASES),
-    follows=(FEED,),
+    streams=(FEED,),
     described=(FEED,),
 )
 PIPELINE_EARTHQUAKES = IamRole(
     "pipeline-earthquakes",
     "`pipeline earthquakes` and `statistics rebuild`, or `serve --feed-pipeline`: counts earthquakes by day",
     patterns=(*earthquake_statistics.PATTERNS, *_LEASES, pipeline.PUT_DEAD_LETTER),
-    follows=(earthquakes.EARTHQUAKES,),
+    streams=(earthquakes.EARTHQUAKES,),
     described=(earthquakes.EARTHQUAKES,),
 )
 LAMBDA_FEED = IamRole(
     "lambda-feed",
-    "the same as a Lambda function; AWSLambdaBasicExecutionRole is needed besides, for its log",
+    "`pipeline feed` as a Lambda function, which also needs AWSLambdaBasicExecutionRole for its log",
     patterns=_FEED_HANDLERS,
-    triggered=(FEED,),
+    triggers=(FEED,),
 )
 PIPELINE_MATCHES = IamRole(
     "pipeline-matches",
@@ -207,7 +207,7 @@ PIPELINE_MATCHES = IamRole(
 )
 INGEST = IamRole(
     "ingest",
-    "`ingest earthquakes`: stores earthquakes; `serve` may do so without this role",
+    "`ingest earthquakes`: stores earthquakes, which `serve` can do without this role",
     patterns=(
         earthquakes.INSERT_EVENT,
         *_INGEST,
@@ -215,7 +215,7 @@ INGEST = IamRole(
 )
 DEAD_LETTERS = IamRole(
     "dead-letters",
-    "`dlq`: shows changes that could not be handled, and handles them again",
+    "`dlq`: lists dead letters and redrives them",
     patterns=(*_FEED_HANDLERS, search.INDEXED_POST, pipeline.DEAD_LETTERS, pipeline.DELETE_DEAD_LETTER),
 )
 FOLLOWS = IamRole(
@@ -232,16 +232,16 @@ FOLLOWS = IamRole(
 )
 DOCUMENTS = IamRole(
     "documents",
-    "`documents put`, `list` and `delete`: makes documents known",
+    "`documents put`, `list` and `delete`: manages persisted documents",
     patterns=(persisted_documents.PUT_DOCUMENT, persisted_documents.ALL_DOCUMENTS, persisted_documents.DELETE_DOCUMENT),
 )
 PHOTOS = IamRole(
     "photos",
-    "`photos strip`: removes the metadata from files that were stored with it",
+    "`photos strip`: removes the metadata from stored files",
     patterns=stripping.PATTERNS,
-    files=tuple(Files),
+    files=tuple(FileAction),
 )
-TABLES_ROLE = IamRole("tables", "`tables create` and `describe`", described=TABLES, made=TABLES)
+TABLES_ROLE = IamRole("tables", "`tables create` and `describe`", described=TABLES, created=TABLES)
 
 ROLES = (
     GATEWAY,

@@ -1,22 +1,22 @@
-"""How a table in the store differs from its declaration, and what would change that.
+"""Differences between a table in the store and its declaration, with the changes that remove them.
 
-What other programs have beside it is theirs: indexes and streams that are not declared are no difference.
+Undeclared indexes and streams are no difference: other programs may use them.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from datastore.infrastructure.tables import definition
+from datastore.infrastructure.tables import create_table_request
 from datastore.model.access_patterns import Index, Table
 
 Described = Mapping[str, Any]
-KINDS = {"HASH": "partition", "RANGE": "sort"}
+KEY_ROLES = {"HASH": "partition", "RANGE": "sort"}
 
 
 @dataclass(frozen=True, slots=True)
 class TableChange:
-    """A call of boto3's client that does away with a difference, with all its parameters but the table's name."""
+    """A call of boto3's client that removes a difference, with all parameters except the table name."""
 
     operation: str
     parameters: Mapping[str, Any]
@@ -24,7 +24,7 @@ class TableChange:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`change` is None where nothing can be changed without losing data or positions: that is up to an operator."""
+    """A difference. `change` is None if only an operator may change it, because data or positions would be lost."""
 
     table: str
     text: str
@@ -36,70 +36,71 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What the store says of a table: its description, how its items expire, and in AWS how it is protected.
+    """The state of a table in the store."""
 
-    `recoverable` tells of point-in-time recovery; it is None where the store has none, or need not have it.
-    """
-
+    #: DescribeTable's description.
     described: Described
+    #: DescribeTimeToLive's description.
     expiry: Described
-    protection_wanted: bool = False
+    #: Whether the table must have deletion protection.
+    protection_required: bool = False
+    #: Whether point-in-time recovery is on. None if the store does not support it or does not need it.
     recoverable: bool | None = None
 
 
 def differences(table: Table, state: TableState) -> Iterator[Difference]:
-    """Those of a table that is there; first those that take longest to change."""
+    """Yield the differences of an existing table, those that take longest to change first."""
     name = str(state.described["TableName"])
-    wanted = definition(table)
-    for found in (
-        _keys(wanted, state.described),
-        *[_index(index, wanted, state.described) for index in table.indexes],
+    expected = create_table_request(table)
+    for difference in (
+        _keys(expected, state.described),
+        *[_index(index, expected, state.described) for index in table.indexes],
         _stream(table, state.described),
         _expiry(table, state.expiry),
         _billing(state.described),
         _protection(state),
         _recovery(state),
     ):
-        if found is not None:
-            text, change = found
+        if difference is not None:
+            text, change = difference
             yield Difference(name, text, change)
 
 
-_Found = tuple[str, TableChange | None] | None
+_Result = tuple[str, TableChange | None] | None
 
 
-def _keys(wanted: Described, described: Described) -> _Found:
-    there, declared = _key_of(described, described), _key_of(wanted, wanted)
-    return None if there == declared else (f"its key is {there}, and {declared} is declared", None)
+def _keys(expected: Described, described: Described) -> _Result:
+    actual, declared = _key_of(described, described), _key_of(expected, expected)
+    return None if actual == declared else (f"its key is {actual}, and {declared} is declared", None)
 
 
 def _key_of(schema: Described, definitions: Described) -> str:
     kinds = {one["AttributeName"]: one["AttributeType"] for one in definitions["AttributeDefinitions"]}
     return ", ".join(
-        f"{key['AttributeName']} ({kinds.get(key['AttributeName'])}, {KINDS[key['KeyType']]})"
+        f"{key['AttributeName']} ({kinds.get(key['AttributeName'])}, {KEY_ROLES[key['KeyType']]})"
         for key in schema["KeySchema"]
     )
 
 
-def _index(index: Index, wanted: Described, described: Described) -> _Found:
-    declared = _named(wanted, index)
+def _index(index: Index, expected: Described, described: Described) -> _Result:
+    declared = _index_named(expected, index)
     assert declared is not None
-    there = _named(described, index)
-    if there is None:
-        return f"the index {index.name} is missing", _add_index(declared, wanted, described)
-    if _key_of(there, described) != _key_of(declared, wanted):
-        keys = f"{_key_of(there, described)}, and {_key_of(declared, wanted)} is declared"
+    actual = _index_named(described, index)
+    if actual is None:
+        return f"the index {index.name} is missing", _add_index(declared, expected, described)
+    if _key_of(actual, described) != _key_of(declared, expected):
+        keys = f"{_key_of(actual, described)}, and {_key_of(declared, expected)} is declared"
         return f"the key of the index {index.name} is {keys}", None
-    if _projection(there) != _projection(declared):
-        projected = f"{_projection(there)}, and {_projection(declared)} is declared"
+    if _projection(actual) != _projection(declared):
+        projected = f"{_projection(actual)}, and {_projection(declared)} is declared"
         return f"the index {index.name} projects {projected}", None
-    status = there.get("IndexStatus", "ACTIVE")
+    status = actual.get("IndexStatus", "ACTIVE")
     return None if status == "ACTIVE" else (f"the index {index.name} is {status}", None)
 
 
-def _named(described: Described, index: Index) -> Described | None:
-    found = described.get("GlobalSecondaryIndexes", ())
-    return next((one for one in found if one["IndexName"] == index.name), None)
+def _index_named(described: Described, index: Index) -> Described | None:
+    indexes = described.get("GlobalSecondaryIndexes", ())
+    return next((each for each in indexes if each["IndexName"] == index.name), None)
 
 
 def _projection(index: Described) -> str:
@@ -108,50 +109,50 @@ def _projection(index: Described) -> str:
     return f"{projection['ProjectionType']} {', '.join(names)}".strip()
 
 
-def _add_index(declared: Described, wanted: Described, described: Described) -> TableChange:
-    """DynamoDB wants the types of the new key, and those of the keys that there are must not be missing."""
-    kinds = {one["AttributeName"]: one for one in wanted["AttributeDefinitions"]}
+def _add_index(declared: Described, expected: Described, described: Described) -> TableChange:
+    """Return the change that adds an index. DynamoDB requires the types of the new key and of all existing keys."""
+    kinds = {one["AttributeName"]: one for one in expected["AttributeDefinitions"]}
     needed = {key["AttributeName"]: kinds[key["AttributeName"]] for key in declared["KeySchema"]}
     needed |= {one["AttributeName"]: one for one in described["AttributeDefinitions"]}
     added = {"AttributeDefinitions": list(needed.values()), "GlobalSecondaryIndexUpdates": [{"Create": declared}]}
     return TableChange("update_table", added)
 
 
-def _stream(table: Table, described: Described) -> _Found:
+def _stream(table: Table, described: Described) -> _Result:
     stream = described.get("StreamSpecification") or {}
-    there = stream.get("StreamViewType") if stream.get("StreamEnabled") else None
-    if table.stream is None or there == table.stream:
+    actual = stream.get("StreamViewType") if stream.get("StreamEnabled") else None
+    if table.stream is None or actual == table.stream:
         return None
-    if there is None:
-        wanted = {"StreamEnabled": True, "StreamViewType": table.stream}
-        return "its stream is off", TableChange("update_table", {"StreamSpecification": wanted})
-    return f"its stream has {there}, and {table.stream} is declared", None
+    if actual is None:
+        expected = {"StreamEnabled": True, "StreamViewType": table.stream}
+        return "its stream is off", TableChange("update_table", {"StreamSpecification": expected})
+    return f"its stream has {actual}, and {table.stream} is declared", None
 
 
-def _expiry(table: Table, expiry: Described) -> _Found:
+def _expiry(table: Table, expiry: Described) -> _Result:
     is_on = expiry.get("TimeToLiveStatus") in ("ENABLED", "ENABLING")
-    there = expiry.get("AttributeName") if is_on else None
-    if there == table.ttl:
+    actual = expiry.get("AttributeName") if is_on else None
+    if actual == table.ttl:
         return None
-    if there is None:
-        wanted = {"Enabled": True, "AttributeName": table.ttl}
-        return "its items do not expire", TableChange("update_time_to_live", {"TimeToLiveSpecification": wanted})
+    if actual is None:
+        expected = {"Enabled": True, "AttributeName": table.ttl}
+        return "its items do not expire", TableChange("update_time_to_live", {"TimeToLiveSpecification": expected})
     declared = f"by {table.ttl}" if table.ttl else "that they do not"
-    return f"its items expire by {there}, and {declared} is declared", None
+    return f"its items expire by {actual}, and {declared} is declared", None
 
 
-def _billing(described: Described) -> _Found:
+def _billing(described: Described) -> _Result:
     mode = (described.get("BillingModeSummary") or {}).get("BillingMode", "PROVISIONED")
     return None if mode == "PAY_PER_REQUEST" else ("its capacity is provisioned, and on demand is declared", None)
 
 
-def _protection(state: TableState) -> _Found:
-    if not state.protection_wanted or state.described.get("DeletionProtectionEnabled"):
+def _protection(state: TableState) -> _Result:
+    if not state.protection_required or state.described.get("DeletionProtectionEnabled"):
         return None
     return "it is not protected from deletion", TableChange("update_table", {"DeletionProtectionEnabled": True})
 
 
-def _recovery(state: TableState) -> _Found:
+def _recovery(state: TableState) -> _Result:
     if state.recoverable is not False:
         return None
     return "its point-in-time recovery is off", RECOVER

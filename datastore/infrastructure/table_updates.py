@@ -1,4 +1,4 @@
-"""Has tables that exist become what is declared, as far as that loses nothing."""
+"""Updates of existing tables to their declarations, as far as no data is lost."""
 
 import asyncio
 import logging
@@ -18,12 +18,12 @@ from datastore.infrastructure.table_differences import (
 )
 from datastore.model.access_patterns import Table
 
-# An index of a large table takes hours to be filled: it is waited for without an end.
-FIRST_SECONDS, MOST_SECONDS = 0.05, 5.0
-# DynamoDB begins to keep backups of a new table a moment after it is there, and another command may change it just now.
-SOON = Backoff(initial=0.5, maximum=10.0, attempts=30)
-NOT_YET = ("ContinuousBackupsUnavailableException", "ResourceInUseException", "LimitExceededException")
-UNKNOWN = ("UnknownOperationException", "UnsupportedOperationException", "InvalidAction")
+# The backfill of a large table's index takes hours: there is no time limit.
+FIRST_POLL_SECONDS, MAX_POLL_SECONDS = 0.05, 5.0
+# Backups of a new table become available with a delay, and another command may be changing the table.
+RETRY = Backoff(initial=0.5, maximum=10.0, attempts=30)
+RETRYABLE_CODES = ("ContinuousBackupsUnavailableException", "ResourceInUseException", "LimitExceededException")
+UNSUPPORTED_CODES = ("UnknownOperationException", "UnsupportedOperationException", "InvalidAction")
 
 Admin = Any
 
@@ -31,11 +31,11 @@ logger = logging.getLogger(__name__)
 
 
 async def compare(admin: Admin, tables: Sequence[Table], prefix: str = "", *, in_aws: bool) -> list[Difference]:
-    """How the tables that are there differ from what is declared; `in_aws` they are to be protected, too."""
-    found: list[Difference] = []
+    """Return how the existing tables differ from their declarations; `in_aws` also compares their protection."""
+    result: list[Difference] = []
     for table in tables:
-        found += await _compare(admin, table, await _described(admin, prefix + table.name), in_aws)
-    return found
+        result += await _compare(admin, table, await _describe(admin, prefix + table.name), in_aws)
+    return result
 
 
 async def update(
@@ -44,44 +44,44 @@ async def update(
     prefix: str = "",
     *,
     in_aws: bool,
-    changing: Callable[[Difference], None] = lambda _: None,
+    on_change: Callable[[Difference], None] = lambda _: None,
 ) -> list[Difference]:
-    """Change what can be, one thing at a time and table after table; the differences that are left.
+    """Apply the possible changes, one at a time, table after table. Return the remaining differences.
 
-    `changing` hears of each before it is changed. Interrupted, it leaves what DynamoDB has begun to be finished by it.
+    `on_change` is called before each change. If the caller is cancelled, DynamoDB completes the change in progress.
     """
-    return [one for table in tables for one in await _update(admin, table, prefix, in_aws, changing)]
+    return [rest for table in tables for rest in await _update(admin, table, prefix, in_aws, on_change)]
 
 
 async def recover(admin: Admin, name: str) -> None:
-    """Switch point-in-time recovery on for a new table, where the store has it."""
+    """Enable point-in-time recovery of a new table if the store supports it."""
     if await _is_recoverable(admin, name) is False:
         await _change(admin, name, RECOVER)
 
 
 async def _update(
-    admin: Admin, table: Table, prefix: str, in_aws: bool, changing: Callable[[Difference], None]
+    admin: Admin, table: Table, prefix: str, in_aws: bool, on_change: Callable[[Difference], None]
 ) -> list[Difference]:
     done: set[str] = set()
     while True:
-        described = await _settled(admin, prefix + table.name)
-        left = await _compare(admin, table, described, in_aws)
-        found = next((one for one in left if one.change is not None and one.text not in done), None)
-        if found is None or found.change is None:
-            return left
-        changing(found)
-        done.add(found.text)
+        described = await _wait_until_active(admin, prefix + table.name)
+        remaining = await _compare(admin, table, described, in_aws)
+        selected = next((each for each in remaining if each.change is not None and each.text not in done), None)
+        if selected is None or selected.change is None:
+            return remaining
+        on_change(selected)
+        done.add(selected.text)
         try:
-            await _change(admin, found.table, found.change)
+            await _change(admin, selected.table, selected.change)
         except ClientError:
-            # Another command may have changed the same, or have begun to.
-            there = await _compare(admin, table, await _settled(admin, found.table), in_aws)
-            if found.text in [one.text for one in there]:
+            # Another command may have made the same change.
+            current = await _compare(admin, table, await _wait_until_active(admin, selected.table), in_aws)
+            if selected.text in [each.text for each in current]:
                 raise
 
 
 async def _compare(admin: Admin, table: Table, described: Described | None, in_aws: bool) -> list[Difference]:
-    """Nothing is compared where there is no table."""
+    """Return the differences of a table; none if it is missing."""
     if described is None:
         return []
     name = described["TableName"]
@@ -91,28 +91,28 @@ async def _compare(admin: Admin, table: Table, described: Described | None, in_a
 
 
 async def _is_recoverable(admin: Admin, name: str) -> bool | None:
-    """Whether point-in-time recovery is on; None where the store does not know it, as emulators do not."""
+    """Return whether point-in-time recovery is on; None if the store does not support it, as emulators do not."""
     try:
-        answer = await asyncio.to_thread(admin.describe_continuous_backups, TableName=name)
+        response = await asyncio.to_thread(admin.describe_continuous_backups, TableName=name)
     except ClientError as problem:
-        if _code(problem) not in UNKNOWN:
+        if _code(problem) not in UNSUPPORTED_CODES:
             raise
-        logger.info("The store has no point-in-time recovery: %s goes without.", name)
+        logger.info("The store does not support point-in-time recovery: it is not enabled for %s.", name)
         return None
-    recovery = answer["ContinuousBackupsDescription"].get("PointInTimeRecoveryDescription", {})
+    recovery = response["ContinuousBackupsDescription"].get("PointInTimeRecoveryDescription", {})
     return bool(recovery.get("PointInTimeRecoveryStatus") == "ENABLED")
 
 
-async def _settled(admin: Admin, name: str) -> Described | None:
-    """The table, once DynamoDB is done with what it was asked to change: it takes one change at a time."""
-    seconds = FIRST_SECONDS
-    while (described := await _described(admin, name)) is not None and not _is_settled(described):
+async def _wait_until_active(admin: Admin, name: str) -> Described | None:
+    """Return the table's description once no change is in progress. DynamoDB makes one change at a time."""
+    seconds = FIRST_POLL_SECONDS
+    while (described := await _describe(admin, name)) is not None and not _is_active(described):
         await asyncio.sleep(seconds)
-        seconds = min(2 * seconds, MOST_SECONDS)
+        seconds = min(2 * seconds, MAX_POLL_SECONDS)
     return described
 
 
-async def _described(admin: Admin, name: str) -> Described | None:
+async def _describe(admin: Admin, name: str) -> Described | None:
     try:
         described: Described = (await asyncio.to_thread(admin.describe_table, TableName=name))["Table"]
     except ClientError as problem:
@@ -122,18 +122,18 @@ async def _described(admin: Admin, name: str) -> Described | None:
     return described
 
 
-def _is_settled(described: Described) -> bool:
+def _is_active(described: Described) -> bool:
     indexes = described.get("GlobalSecondaryIndexes", ())
     return {described["TableStatus"], *[index.get("IndexStatus", "ACTIVE") for index in indexes]} == {"ACTIVE"}
 
 
 async def _change(admin: Admin, name: str, change: TableChange) -> None:
     call = getattr(admin, change.operation)
-    for seconds in SOON.delays(lambda: 1.0):
+    for seconds in RETRY.delays(lambda: 1.0):
         try:
             await asyncio.to_thread(call, TableName=name, **change.parameters)
         except ClientError as problem:
-            if _code(problem) not in NOT_YET:
+            if _code(problem) not in RETRYABLE_CODES:
                 raise
             await asyncio.sleep(seconds)
         else:

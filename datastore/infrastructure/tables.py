@@ -1,4 +1,4 @@
-"""Tables in the store: created and described from their declarations (table administration is boto3's)."""
+"""Creation and description of the declared tables, through boto3."""
 
 import asyncio
 from collections.abc import Sequence
@@ -9,11 +9,11 @@ from botocore.exceptions import ClientError
 from datastore.model.access_patterns import Index, Table
 
 ACTIVE_POLL_SECONDS = 0.05
-ACTIVE_TRIES = 2400
+ACTIVE_POLLS = 2400
 
 
-def definition(table: Table, prefix: str = "") -> dict[str, Any]:
-    """CreateTable's parameters: on demand, with the declared indexes and stream. TTL is set apart (see `create`)."""
+def create_table_request(table: Table, prefix: str = "") -> dict[str, Any]:
+    """Return the parameters of CreateTable: on-demand capacity, indexes and stream. `create` enables the TTL."""
     request: dict[str, Any] = {
         "TableName": prefix + table.name,
         "BillingMode": "PAY_PER_REQUEST",
@@ -28,68 +28,70 @@ def definition(table: Table, prefix: str = "") -> dict[str, Any]:
 
 
 async def create(admin: Any, tables: Sequence[Table], prefix: str = "", *, protected: bool = False) -> list[str]:
-    """Create what does not exist, wait until all is active, switch TTL on. The names of the tables that were made.
+    """Create the missing tables, wait until all are active, and enable TTL. Return the names of the created tables.
 
-    Those that are `protected` cannot be deleted before that is switched off. Where they are, tables that others made
-    are left as they are: items that begin to expire are lost.
+    `protected` enables deletion protection. It also leaves existing tables unchanged, because enabling TTL may delete
+    their items. Raises `TimeoutError` if a table is not active after two minutes.
     """
-    made = [name for table in tables if (name := await asyncio.to_thread(_create, admin, table, prefix, protected))]
+    names = [
+        prefix + table.name for table in tables if await asyncio.to_thread(_create, admin, table, prefix, protected)
+    ]
     for table in tables:
-        await _active(admin, prefix + table.name)
-        if table.ttl and (not protected or prefix + table.name in made):
-            await asyncio.to_thread(_expire, admin, prefix + table.name, table.ttl)
-    return made
+        await _wait_until_active(admin, prefix + table.name)
+        if table.ttl and (not protected or prefix + table.name in names):
+            await asyncio.to_thread(_enable_ttl, admin, prefix + table.name, table.ttl)
+    return names
 
 
 async def describe(admin: Any, tables: Sequence[Table], prefix: str = "") -> list[dict[str, Any]]:
-    """DescribeTable's answer for each table; `{"TableName": …, "TableStatus": "MISSING"}` for one that is not there."""
+    """Return each table's description; `{"TableName": …, "TableStatus": "MISSING"}` for a missing table."""
     return [await asyncio.to_thread(_describe, admin, prefix + table.name) for table in tables]
 
 
-def _create(admin: Any, table: Table, prefix: str, protected: bool) -> str | None:
+def _create(admin: Any, table: Table, prefix: str, protected: bool) -> bool:
     protection = {"DeletionProtectionEnabled": True} if protected else {}
     try:
-        admin.create_table(**definition(table, prefix), **protection)
+        admin.create_table(**create_table_request(table, prefix), **protection)
     except ClientError as problem:
         if problem.response["Error"]["Code"] != "ResourceInUseException":
             raise
-        return None
-    return prefix + table.name
+        return False
+    return True
 
 
-def _expire(admin: Any, name: str, attribute: str) -> None:
-    """Switch TTL on unless it is: whoever made the table may have gone before doing so, or be about to."""
-    if _expires(admin, name):
+def _enable_ttl(admin: Any, name: str, attribute: str) -> None:
+    """Enable TTL unless it is enabled. Another process may create the table and enable TTL concurrently."""
+    if _has_ttl(admin, name):
         return
     specification = {"Enabled": True, "AttributeName": attribute}
     try:
         admin.update_time_to_live(TableName=name, TimeToLiveSpecification=specification)
     except ClientError:
-        if not _expires(admin, name):
+        if not _has_ttl(admin, name):
             raise
 
 
-def _expires(admin: Any, name: str) -> bool:
+def _has_ttl(admin: Any, name: str) -> bool:
     status = admin.describe_time_to_live(TableName=name)["TimeToLiveDescription"]["TimeToLiveStatus"]
     return status in ("ENABLED", "ENABLING")
 
 
-async def _active(admin: Any, name: str) -> None:
-    for _ in range(ACTIVE_TRIES):
+async def _wait_until_active(admin: Any, name: str) -> None:
+    for _ in range(ACTIVE_POLLS):
         if (await asyncio.to_thread(_describe, admin, name))["TableStatus"] == "ACTIVE":
             return
         await asyncio.sleep(ACTIVE_POLL_SECONDS)
-    raise TimeoutError(f"The table {name} is not active after two minutes.")
+    raise TimeoutError(f"The table {name} is not active after two minutes. Check its status and try again.")
 
 
 def _describe(admin: Any, name: str) -> dict[str, Any]:
     try:
-        answer: dict[str, Any] = admin.describe_table(TableName=name)["Table"]
+        description: dict[str, Any] = admin.describe_table(TableName=name)["Table"]
     except ClientError as problem:
         if problem.response["Error"]["Code"] != "ResourceNotFoundException":
             raise
         return {"TableName": name, "TableStatus": "MISSING"}
-    return answer
+    return description
 
 
 def _attributes(table: Table) -> list[dict[str, str]]:

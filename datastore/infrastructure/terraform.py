@@ -10,20 +10,20 @@ from typing import Any
 
 from datastore.infrastructure import inputs
 from datastore.infrastructure.alarms import (
-    BAD_MINUTES,
-    MINUTES,
-    MOST_BEHIND_MILLISECONDS,
+    BREACHING_MINUTES,
+    EVALUATED_MINUTES,
+    MAX_LAG_MS,
     PERIOD_SECONDS,
     Alarm,
-    Lag,
+    AlarmLevel,
+    LagAlarm,
     Metric,
-    Watched,
     alarms_of,
-    lags,
+    lag_alarms,
 )
 from datastore.infrastructure.iam_roles import IamRole
-from datastore.infrastructure.policies import FILES, Resource, numbered, policies
-from datastore.infrastructure.tables import definition
+from datastore.infrastructure.policies import FILES, Resource, policies, policy_names
+from datastore.infrastructure.tables import create_table_request
 from datastore.model.access_patterns import Index, Table
 
 Block = dict[str, Any]
@@ -34,19 +34,23 @@ TOPIC = '${var.alarm_topic == "" ? [] : [var.alarm_topic]}'
 
 
 def terraform(
-    tables: Sequence[Table], prefix: str = "", *, watched: Watched = Watched.THROTTLING, roles: Sequence[IamRole] = ()
+    tables: Sequence[Table],
+    prefix: str = "",
+    *,
+    level: AlarmLevel = AlarmLevel.THROTTLING,
+    roles: Sequence[IamRole] = (),
 ) -> str:
-    """The file. What a configuration gives is in variables: `prefix` is the default of one of them."""
-    behind = lags(tables, watched)
+    """Return the file. Its inputs are variables: `prefix` is the default of `table_prefix`."""
+    lags = lag_alarms(tables, level)
     resources = {
         "aws_dynamodb_table": {_name(table): _table(table) for table in tables},
-        "aws_cloudwatch_metric_alarm": dict(_alarms(tables, watched, behind)),
+        "aws_cloudwatch_metric_alarm": dict(_alarms(tables, level, lags)),
         "aws_iam_policy": dict(_policies(roles)),
     }
     data: Block = {"aws_partition": {"current": {}}} if any(role.files for role in roles) else {}
     file = {
         "terraform": {"required_providers": {"aws": {"source": "hashicorp/aws", "version": ">= 5.0"}}},
-        "variable": dict(_variables(prefix, watched, behind, roles)),
+        "variable": dict(_variables(prefix, level, lags, roles)),
         "data": data,
         "resource": {kind: blocks for kind, blocks in resources.items() if blocks},
         "output": dict(_outputs(tables, roles)),
@@ -54,16 +58,16 @@ def terraform(
     return json.dumps({name: part for name, part in file.items() if part}, indent=2)
 
 
-def _variables(prefix: str, watched: Watched, behind: Sequence[Lag], roles: Sequence[IamRole]) -> Named:
-    yield "table_prefix", _variable(inputs.PREFIX, prefix)
-    if watched is not Watched.NOTHING:
+def _variables(prefix: str, level: AlarmLevel, lags: Sequence[LagAlarm], roles: Sequence[IamRole]) -> Named:
+    yield "table_prefix", _variable(inputs.TABLE_PREFIX, prefix)
+    if level is not AlarmLevel.NOTHING:
         yield "alarm_topic", _variable(inputs.TOPIC)
-    for lag in behind:
-        yield f"{_name(lag.table)}_function", _variable(inputs.function(lag.table))
+    for lag in lags:
+        yield f"{_name(lag.table)}_function", _variable(inputs.lag_function(lag.table))
     if any(role.files for role in roles):
         yield "photo_bucket", {"type": "string", "description": inputs.BUCKET}
     if roles:
-        yield "policy_prefix", _variable("What the names of the policies begin with", "graphql-")
+        yield "policy_prefix", _variable("The prefix of the policy names", "graphql-")
 
 
 def _variable(description: str, default: str = "") -> Block:
@@ -76,8 +80,8 @@ def _table(table: Table) -> Block:
         "billing_mode": "PAY_PER_REQUEST",
         **_keys(table),
         "attribute": [
-            {"name": one["AttributeName"], "type": one["AttributeType"]}
-            for one in definition(table)["AttributeDefinitions"]
+            {"name": attribute["AttributeName"], "type": attribute["AttributeType"]}
+            for attribute in create_table_request(table)["AttributeDefinitions"]
         ],
     }
     if table.indexes:
@@ -101,19 +105,19 @@ def _index(index: Index) -> Block:
     return block | {"projection_type": index.projection}
 
 
-def _keys(of: Table | Index) -> Block:
-    return {"hash_key": of.partition} | ({"range_key": of.sort} if of.sort else {})
+def _keys(source: Table | Index) -> Block:
+    return {"hash_key": source.partition} | ({"range_key": source.sort} if source.sort else {})
 
 
-def _alarms(tables: Sequence[Table], watched: Watched, behind: Sequence[Lag]) -> Named:
+def _alarms(tables: Sequence[Table], level: AlarmLevel, lags: Sequence[LagAlarm]) -> Named:
     for table in tables:
-        for alarm in alarms_of(table, watched):
-            yield _named(alarm), _alarm(alarm)
-    for lag in behind:
-        yield _named(lag), _lag(lag)
+        for alarm in alarms_of(table, level):
+            yield _alarm_name(alarm), _alarm(alarm)
+    for lag in lags:
+        yield _alarm_name(lag), _lag_alarm(lag)
 
 
-def _named(alarm: Alarm | Lag) -> str:
+def _alarm_name(alarm: Alarm | LagAlarm) -> str:
     return f"{_name(alarm.table)}_{alarm.key}"
 
 
@@ -123,7 +127,7 @@ def _alarm(alarm: Alarm) -> Block:
         for number, metric in enumerate(alarm.metrics)
     ]
     queries.append({"id": "sum", "expression": "SUM(METRICS())", "label": alarm.key, "return_data": True})
-    return {**_told(alarm), "threshold": 1, "metric_query": queries}
+    return {**_alarm_arguments(alarm), "threshold": 1, "metric_query": queries}
 
 
 def _statistic(table: Table, metric: Metric) -> Block:
@@ -136,12 +140,12 @@ def _statistic(table: Table, metric: Metric) -> Block:
     }
 
 
-def _lag(lag: Lag) -> Block:
+def _lag_alarm(lag: LagAlarm) -> Block:
     function = f"var.{_name(lag.table)}_function"
     return {
         "count": f'${{{function} == "" ? 0 : 1}}',
-        **_told(lag),
-        "threshold": MOST_BEHIND_MILLISECONDS,
+        **_alarm_arguments(lag),
+        "threshold": MAX_LAG_MS,
         "namespace": "AWS/Lambda",
         "metric_name": lag.key,
         "dimensions": {"FunctionName": f"${{{function}}}"},
@@ -150,13 +154,13 @@ def _lag(lag: Lag) -> Block:
     }
 
 
-def _told(alarm: Alarm | Lag) -> Block:
+def _alarm_arguments(alarm: Alarm | LagAlarm) -> Block:
     return {
         "alarm_name": f"${{var.table_prefix}}{alarm.table.name}-{alarm.key}",
         "alarm_description": alarm.description,
         "comparison_operator": "GreaterThanOrEqualToThreshold",
-        "evaluation_periods": MINUTES,
-        "datapoints_to_alarm": BAD_MINUTES,
+        "evaluation_periods": EVALUATED_MINUTES,
+        "datapoints_to_alarm": BREACHING_MINUTES,
         "treat_missing_data": "notBreaching",
         "alarm_actions": TOPIC,
         "ok_actions": TOPIC,
@@ -166,7 +170,7 @@ def _told(alarm: Alarm | Lag) -> Block:
 def _policies(roles: Sequence[IamRole]) -> Named:
     for role in roles:
         documents = policies(role, _arn)
-        for name, document in zip(numbered(role, role.name, "-"), documents, strict=True):
+        for name, document in zip(policy_names(role, role.name, "-"), documents, strict=True):
             yield (
                 name.replace("-", "_"),
                 {
@@ -194,7 +198,7 @@ def _outputs(tables: Sequence[Table], roles: Sequence[IamRole]) -> Named:
             value = f"${{aws_dynamodb_table.{_name(table)}.stream_arn}}"
             yield f"{_name(table)}_stream_arn", {"description": f"The stream of {table.name}", "value": value}
     for role in roles:
-        for name in numbered(role, role.name, "-"):
+        for name in policy_names(role, role.name, "-"):
             identifier = name.replace("-", "_")
             value = f"${{aws_iam_policy.{identifier}.arn}}"
             yield f"{identifier}_policy_arn", {"description": f"For {role.summary}", "value": value}

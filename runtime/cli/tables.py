@@ -8,10 +8,10 @@ from typing import Annotated
 import typer
 
 from datastore.database import open_database
-from datastore.infrastructure.alarms import Watched
+from datastore.infrastructure.alarms import AlarmLevel
 from datastore.infrastructure.cloudformation import cloudformation
 from datastore.infrastructure.iam_roles import ROLES
-from datastore.infrastructure.policies import named, policy
+from datastore.infrastructure.policies import arn_format, policy
 from datastore.infrastructure.table_differences import Difference
 from datastore.infrastructure.terraform import terraform
 from datastore.keyspace import TABLES
@@ -97,8 +97,8 @@ def describe_tables(
 def export_tables(
     format: Annotated[ExportFormat, typer.Option(help="For which tool.")] = ExportFormat.CLOUDFORMATION,
     alarms: Annotated[
-        Watched, typer.Option(help="What CloudWatch watches: throttling, DynamoDB's own errors too, or nothing.")
-    ] = Watched.THROTTLING,
+        AlarmLevel, typer.Option(help="What CloudWatch watches: throttling, DynamoDB's own errors too, or nothing.")
+    ] = AlarmLevel.THROTTLING,
     policies: Annotated[
         bool, typer.Option("--policies", help="With a managed policy for each role of a process.")
     ] = False,
@@ -126,9 +126,9 @@ def export_tables(
         raise typer.BadParameter("is for --iam and --policies", param_hint="--role")
     chosen = [one for one in ROLES if not role or one.name in role]
     if iam:
-        arn = named(prefix=prefix, region=region, account=account, bucket=photo_bucket)
+        arn = arn_format(prefix=prefix, region=region, account=account, bucket=photo_bucket)
         documents = {one.name: policy(one, arn) for one in chosen}
         typer.echo(json.dumps(next(iter(documents.values())) if len(role or ()) == 1 else documents, indent=2))
         return
     export = cloudformation if format is ExportFormat.CLOUDFORMATION else terraform
-    typer.echo(export(TABLES, prefix, watched=alarms, roles=chosen if policies else ()))
+    typer.echo(export(TABLES, prefix, level=alarms, roles=chosen if policies else ()))

@@ -6,7 +6,7 @@ from functools import cache
 from typing import Any
 
 from datastore.infrastructure.iam_roles import IamRole
-from datastore.infrastructure.policies import named, policy
+from datastore.infrastructure.policies import arn_format, policy
 
 REGION, ACCOUNT = "eu-central-1", "123456789012"
 TABLES = f"arn:aws:dynamodb:{REGION}:{ACCOUNT}:table/"
@@ -42,7 +42,7 @@ def _declared(table: str) -> str:
 
 @cache
 def policy_of(role: IamRole) -> dict[str, Any]:
-    return policy(role, named(prefix="", region=REGION, account=ACCOUNT, bucket="photos"))
+    return policy(role, arn_format(prefix="", region=REGION, account=ACCOUNT, bucket="photos"))
 
 
 @cache

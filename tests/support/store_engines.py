@@ -213,7 +213,7 @@ async def create_tables(database: Database) -> None:
     async def make(table: Table) -> None:
         name = database.prefix + table.name
         try:
-            await database.client.call("CreateTable", tables.definition(table, database.prefix), timeout=60.0)
+            await database.client.call("CreateTable", tables.create_table_request(table, database.prefix), timeout=60.0)
         except RequestRefused as refusal:
             if refusal.code != "ResourceInUseException":
                 raise

@@ -12,7 +12,7 @@ import pytest
 
 from datastore.database import Database, StoreOptions
 from datastore.infrastructure import tables
-from datastore.infrastructure.alarms import Watched
+from datastore.infrastructure.alarms import AlarmLevel
 from datastore.infrastructure.cloudformation import cloudformation
 from datastore.infrastructure.iam_roles import ROLES
 from datastore.infrastructure.terraform import terraform
@@ -93,9 +93,9 @@ def test_tables_are_kept_whatever_becomes_of_the_stack() -> None:
         assert resource["Properties"]["Tags"] == [{"Key": "Application", "Value": "graphql-gateway"}]
 
 
-@pytest.mark.parametrize("watched", Watched)
-def test_what_the_template_refers_to_is_there(watched: Watched) -> None:
-    found = template(watched=watched, roles=ROLES)
+@pytest.mark.parametrize("watched", AlarmLevel)
+def test_what_the_template_refers_to_is_there(watched: AlarmLevel) -> None:
+    found = template(level=watched, roles=ROLES)
     known = {*found["Parameters"], *found["Resources"]}
 
     refers = set(_referred(found))
@@ -171,9 +171,9 @@ def _index(index: Index) -> dict[str, Any]:
     return {**keys, "projection_type": index.projection}
 
 
-@pytest.mark.parametrize("watched", Watched)
-def test_what_the_terraform_file_refers_to_is_there(watched: Watched) -> None:
-    found = configuration(watched=watched, roles=ROLES)
+@pytest.mark.parametrize("watched", AlarmLevel)
+def test_what_the_terraform_file_refers_to_is_there(watched: AlarmLevel) -> None:
+    found = configuration(level=watched, roles=ROLES)
     variables = {f"var.{name}" for name in found["variable"]}
     resources = {f"{kind}.{name}" for kind, blocks in found["resource"].items() for name in blocks}
 
@@ -192,7 +192,7 @@ def test_what_the_terraform_file_refers_to_is_there(watched: Watched) -> None:
 
 
 def test_alarms_are_about_throttling_of_each_table_with_its_indexes() -> None:
-    found = of_type(template(watched=Watched.THROTTLING), "AWS::CloudWatch::Alarm")
+    found = of_type(template(level=AlarmLevel.THROTTLING), "AWS::CloudWatch::Alarm")
 
     assert len(found) == 2 * len(ALL) + 1
     sums = found["RichAndRareWriteThrottleAlarm"]["Properties"]["Metrics"]
@@ -208,7 +208,7 @@ def test_alarms_are_about_throttling_of_each_table_with_its_indexes() -> None:
 
 
 def test_alarms_about_errors_are_told_of_the_operations_that_patterns_have() -> None:
-    found = of_type(template(watched=Watched.ALL), "AWS::CloudWatch::Alarm")
+    found = of_type(template(level=AlarmLevel.ALL), "AWS::CloudWatch::Alarm")
 
     operations = _operations(found["FeedPipelineSystemErrorsAlarm"])
     assert operations == [
@@ -216,7 +216,7 @@ def test_alarms_about_errors_are_told_of_the_operations_that_patterns_have() -> 
     ]
     # Written to by transactions of another table's patterns.
     assert "TransactWriteItems" in _operations(found["FeedMetricsSystemErrorsAlarm"])
-    assert of_type(template(watched=Watched.NOTHING), "AWS::CloudWatch::Alarm") == {}
+    assert of_type(template(level=AlarmLevel.NOTHING), "AWS::CloudWatch::Alarm") == {}
 
 
 def _operations(alarm: dict[str, Any]) -> list[str]:
@@ -225,21 +225,21 @@ def _operations(alarm: dict[str, Any]) -> list[str]:
 
 
 def test_what_nothing_is_declared_to_use_has_no_alarms_about_errors_or_streams() -> None:
-    found = of_type(json.loads(cloudformation([PLAIN], watched=Watched.ALL)), "AWS::CloudWatch::Alarm")
+    found = of_type(json.loads(cloudformation([PLAIN], level=AlarmLevel.ALL)), "AWS::CloudWatch::Alarm")
     assert list(found) == ["PlainReadThrottleAlarm", "PlainWriteThrottleAlarm"]
 
 
 def test_no_alarm_has_more_metrics_than_cloudwatch_takes() -> None:
     """At most ten in an expression that an alarm is about."""
-    alarms = of_type(template(watched=Watched.ALL), "AWS::CloudWatch::Alarm").values()
+    alarms = of_type(template(level=AlarmLevel.ALL), "AWS::CloudWatch::Alarm").values()
     assert max(len(alarm["Properties"].get("Metrics", ())) for alarm in alarms) <= 11
-    assert len(template(watched=Watched.ALL, roles=ROLES)["Resources"]) <= 500
+    assert len(template(level=AlarmLevel.ALL, roles=ROLES)["Resources"]) <= 500
 
 
 def test_terraform_has_the_same_alarms_and_policies() -> None:
     stack, file = (
-        template(watched=Watched.ALL, roles=ROLES),
-        configuration(watched=Watched.ALL, roles=ROLES)["resource"],
+        template(level=AlarmLevel.ALL, roles=ROLES),
+        configuration(level=AlarmLevel.ALL, roles=ROLES)["resource"],
     )
 
     alarms = [one["Properties"] for one in of_type(stack, "AWS::CloudWatch::Alarm").values()]
@@ -263,13 +263,13 @@ def _actions(policy: dict[str, Any]) -> list[tuple[list[str], int]]:
 
 def test_the_same_declarations_make_the_same_text() -> None:
     code = """if True:
-        from datastore.infrastructure.alarms import Watched
+        from datastore.infrastructure.alarms import AlarmLevel
         from datastore.infrastructure.cloudformation import cloudformation
         from datastore.infrastructure.terraform import terraform
         from datastore.keyspace import TABLES
         from datastore.infrastructure.iam_roles import ROLES
         for export in (cloudformation, terraform):
-            print(export(TABLES, watched=Watched.ALL, roles=ROLES))
+            print(export(TABLES, level=AlarmLevel.ALL, roles=ROLES))
     """
     texts = [
         subprocess.run(

@@ -32,11 +32,11 @@ from datastore.infrastructure.iam_roles import (
     PIPELINE_MATCHES,
     ROLES,
     TABLES_ROLE,
-    Files,
+    FileAction,
     IamRole,
 )
-from datastore.infrastructure.policies import LONGEST, MOST_CHARACTERS, policies
-from datastore.infrastructure.tables import definition
+from datastore.infrastructure.policies import LONGEST_ARNS, MAX_CHARACTERS, policies
+from datastore.infrastructure.tables import create_table_request
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
@@ -102,15 +102,15 @@ def test_a_policy_names_what_it_allows(role: IamRole) -> None:
 @roles
 def test_each_right_is_needed_by_a_pattern_or_by_what_the_process_is_declared_to_do(role: IamRole) -> None:
     needed = {need for pattern in role.patterns for need in _needs(pattern)}
-    needed |= {(f"dynamodb:{name}", _arn(table.name)) for table in role.made for name in MAKING}
+    needed |= {(f"dynamodb:{name}", _arn(table.name)) for table in role.created for name in MAKING}
     needed |= {("dynamodb:DescribeTable", _arn(table.name)) for table in role.described}
-    needed |= {(f"dynamodb:{name}", _arn(f"{table.name}/stream/*")) for table in role.follows for name in FOLLOWING}
+    needed |= {(f"dynamodb:{name}", _arn(f"{table.name}/stream/*")) for table in role.streams for name in FOLLOWING}
     needed |= {
         (f"dynamodb:{name}", _arn(f"{table.name}/stream/*"))
-        for table in role.triggered
+        for table in role.triggers
         for name in (*FOLLOWING, "ListStreams")
     }
-    needed |= {(str(one), "arn:aws:s3:::photos" + ("" if one is Files.LIST else "/*")) for one in role.files}
+    needed |= {(str(one), "arn:aws:s3:::photos" + ("" if one is FileAction.LIST else "/*")) for one in role.files}
 
     statements = policy_of(role)["Statement"]
     granted = [(action, one) for said in statements for action in said["Action"] for one in said["Resource"]]
@@ -160,9 +160,9 @@ def test_only_declared_scans_are_allowed() -> None:
 
 @roles
 def test_managed_policies_are_short_enough_and_say_the_same(role: IamRole) -> None:
-    parts = policies(role, LONGEST)
+    parts = policies(role, LONGEST_ARNS)
 
-    assert max(len(json.dumps(part, separators=(",", ":"))) for part in parts) <= MOST_CHARACTERS
+    assert max(len(json.dumps(part, separators=(",", ":"))) for part in parts) <= MAX_CHARACTERS
     whole = policy_of(role)["Statement"]
     assert [len(one["Resource"]) for part in parts for one in part["Statement"]] == [
         len(one["Resource"]) for one in whole
@@ -393,7 +393,7 @@ async def test_tables_may_be_made_changed_and_described(
     environment = be_aws(proxy, monkeypatch)
     options = StoreOptions("aws", region="eu-west-1", prefix=f"made{uuid.uuid4().hex[:8]}__")
     async with open_database(options) as database:
-        poor = definition(replace(BLIP, indexes=(), ttl=None), options.prefix)
+        poor = create_table_request(replace(BLIP, indexes=(), ttl=None), options.prefix)
         await asyncio.to_thread(database.admin().create_table, **poor)
     client_of = databases._boto_client
 

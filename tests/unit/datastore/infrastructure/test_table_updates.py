@@ -36,7 +36,9 @@ async def database(engine: str) -> AsyncIterator[Database]:
 
 
 async def make(database: Database, table: Table, **otherwise: Any) -> None:
-    await asyncio.to_thread(database.admin().create_table, **tables.definition(table, database.prefix) | otherwise)
+    await asyncio.to_thread(
+        database.admin().create_table, **tables.create_table_request(table, database.prefix) | otherwise
+    )
     if table.ttl:
         await tables.create(database.admin(), [table], database.prefix)
 
@@ -135,7 +137,7 @@ async def test_what_is_missing_is_added_and_filled(database: Database) -> None:
     changed: list[str] = []
 
     left = await table_updates.update(
-        admin, [RICH], database.prefix, in_aws=False, changing=lambda found: changed.append(str(found))
+        admin, [RICH], database.prefix, in_aws=False, on_change=lambda found: changed.append(str(found))
     )
 
     assert (left, await texts(database)) == ([], [])
@@ -211,7 +213,9 @@ async def test_tables_in_aws_are_made_with_recovery_and_protection(aws: Database
 
 
 async def test_tables_in_aws_that_exist_are_compared_and_changed_when_it_is_asked_for(aws: Database) -> None:
-    await asyncio.to_thread(aws.admin().create_table, **tables.definition(replace(BLIP, ttl=None), aws.prefix))
+    await asyncio.to_thread(
+        aws.admin().create_table, **tables.create_table_request(replace(BLIP, ttl=None), aws.prefix)
+    )
     await aws.create_tables()
     name = aws.prefix + BLIP.name
     missing = [

@@ -46,7 +46,7 @@ async def test_tables_are_as_they_are_declared(database: Database) -> None:
 
     wanted = [
         {"GlobalSecondaryIndexes": [], **definition, "AttributeDefinitions": _sorted(definition)}
-        for definition in map(tables.definition, ALL)
+        for definition in map(tables.create_table_request, ALL)
     ]
     assert [shape(table, database.prefix) for table in described] == wanted
     assert [await ttl(database, table) for table in ALL] == [
@@ -72,7 +72,7 @@ async def test_commands_that_start_together_make_each_table_once(
 
 
 async def test_ttl_is_switched_on_where_another_command_went_before_it_did(database: Database) -> None:
-    database.admin().create_table(**tables.definition(BLIP, database.prefix))
+    database.admin().create_table(**tables.create_table_request(BLIP, database.prefix))
     assert (await ttl(database, BLIP))["TimeToLiveStatus"] == "DISABLED"
 
     assert await database.create_tables() == [database.prefix + table.name for table in TABLES if table is not BLIP]
@@ -110,7 +110,7 @@ async def test_ttl_that_another_command_switches_on_at_the_same_time_is_no_error
 
 
 async def test_ttl_that_cannot_be_switched_on_is_an_error(database: Database) -> None:
-    database.admin().create_table(**tables.definition(BLIP, database.prefix))
+    database.admin().create_table(**tables.create_table_request(BLIP, database.prefix))
 
     with pytest.raises(ClientError, match="UpdateTimeToLive"):
         await tables.create(Stale(database.admin()), [BLIP], database.prefix)
@@ -157,7 +157,7 @@ def test_no_index_includes_more_attributes_than_dynamodb_takes(table: Table) -> 
 
 @pytest.mark.parametrize("table", ALL, ids=[table.name for table in ALL])
 def test_an_attribute_is_defined_exactly_if_a_key_uses_it(table: Table) -> None:
-    definition = tables.definition(table)
+    definition = tables.create_table_request(table)
     schemas = [definition["KeySchema"], *[one["KeySchema"] for one in definition.get("GlobalSecondaryIndexes", ())]]
 
     defined = [one["AttributeName"] for one in definition["AttributeDefinitions"]]
