@@ -57,7 +57,7 @@ def be_aws(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     environment = {TABLES_VARIABLE: proxy.url, STREAMS_VARIABLE: proxy.url, **account}
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(table_updates, "FIRST_SECONDS", 0.001)
-    monkeypatch.setattr(table_updates, "SOON", Backoff(initial=0.001, attempts=4))
+    monkeypatch.setattr(table_updates, "FIRST_POLL_SECONDS", 0.001)
+    monkeypatch.setattr(table_updates, "RETRY", Backoff(initial=0.001, attempts=4))
     proxy.always = Aws()
     return environment
