@@ -34,13 +34,14 @@ from tests.support import contract as contract
 from tests.support import photo_contract
 from tests.support.comments import an_id
 from tests.support.explain import ask, explanation
-from tests.support.fault_proxy import Proxy, Seen, forward, plain, until
+from tests.support.fault_proxy import Proxy, Seen, forward, plain
 from tests.support.feed_items import comment_item, post_item, user_item
 from tests.support.home_feeds import entry, put
 from tests.support.photo_items import ADA, EVE, user, user_id
 from tests.support.photo_items import put as put_photos
 from tests.support.served import NOON, SECRET, Clock, Served
 from tests.support.store_engines import free_port
+from tests.support.until import until
 
 SIGHTINGS = '{ sightings(area: "Downtown") { nodes { area } } }'
 

@@ -13,7 +13,7 @@ from benchmarks.peers.bare_sockets import RawSocket, framed
 from benchmarks.scaling import Scaled, text
 from benchmarks.speed_chart import drawn
 from benchmarks.workloads import WORKLOADS
-from tests.support.http_server import until
+from tests.support.until import until
 
 SVG = "{http://www.w3.org/2000/svg}"
 

@@ -7,7 +7,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -31,6 +31,7 @@ from tests.support.load_operations import QUAKES
 from tests.support.mixed_load import Fact, Load
 from tests.support.photo_items import photo, put, user
 from tests.support.served import NOON, Clock, Served
+from tests.support.until import until
 
 OPERATIONS = int(os.environ.get("FAULT_OPERATIONS", "1500"))
 SEED = int(os.environ.get("FAULT_SEED", "8"))
@@ -165,21 +166,15 @@ async def _storms(served: Served, load: Load, mix: FaultMix) -> None:
         return load.done >= STORM_EACH * least
 
     for number in range(OPERATIONS // STORM_EACH):
-        await _until(partial(share, number + 0.4))
+        await until(partial(share, number + 0.4))
         mix.times, refused = 4.0, client.budget.refused
-        await _until(partial(lambda before: client.budget.refused > before, refused))
+        await until(partial(lambda before: client.budget.refused > before, refused))
         mix.times = 1.0
-        await _until(partial(share, number + 0.7))
+        await until(partial(share, number + 0.7))
         mix.away, opened = True, tables.times_opened
-        await _until(partial(lambda before: tables.times_opened > before, opened))
+        await until(partial(lambda before: tables.times_opened > before, opened))
         mix.away = False
-        await _until(lambda: not tables.tripped)
-
-
-async def _until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(300):
-        while not holds():  # noqa: ASYNC110 - what it waits for has no event
-            await asyncio.sleep(0.02)
+        await until(lambda: not tables.tripped)
 
 
 def _tell(served: Served, load: Load, proxy: Proxy, mix: FaultMix, seconds: float) -> None:

@@ -1,7 +1,7 @@
 """Processes that share a bus, as far as a change feed is concerned, and what they follow."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime
 from typing import Any
@@ -14,6 +14,7 @@ from datastore.change_streams.shards.stream_reader import Change
 from datastore.keyspace.sightings import BLIP
 from datastore.queues import QueueLimits
 from tests.support.redis_server import RedisServer
+from tests.support.until import until
 
 KEYS = 7
 
@@ -103,12 +104,6 @@ def number_of(change: Change) -> int:
 async def take(events: ChangeSubscription[int], many: int) -> list[int]:
     async with asyncio.timeout(20):
         return [await anext(events) for _ in range(many)]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - plain values
-            await asyncio.sleep(0.01)
 
 
 def direct(*processes: Process) -> bool:

@@ -1,7 +1,5 @@
 """Steps and data of the tests of changes."""
 
-import asyncio
-from collections.abc import Callable
 from typing import Any
 
 from datastore.change_streams.shards.stream_reader import Change
@@ -11,12 +9,6 @@ def number_of(change: Change) -> int:
     assert change.new is not None
     number: int = change.new["n"]
     return number
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(8):
-        while not condition():  # noqa: ASYNC110 - the conditions are plain values, some set by threads
-            await asyncio.sleep(0.002)
 
 
 class Numbers:

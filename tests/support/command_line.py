@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 from gateway import cli
 from tests.support.forking import Forked
 from tests.support.store_engines import ROOT, free_port
+from tests.support.until import until_blocking
 
 STRONG = "{ earthquakes(minMagnitude: 4.5, first: 100) { nodes { eventId magnitude } } }"
 ONE = '{ earthquake(eventId: "%s") { eventId magnitude place } }'
@@ -192,19 +193,12 @@ def _serving(
     process = start(surroundings(**given), log)
     try:
         gateway = Process(process, f"http://127.0.0.1:{port}", folder)
-        _until(lambda: "Stop with" in gateway.told or process.poll() is not None, 50)
+        until_blocking(lambda: "Stop with" in gateway.told or process.poll() is not None, 50)
         assert process.poll() is None, gateway.told
         yield gateway
     finally:
         process.kill()
         process.wait()
-
-
-def _until(holds: Callable[[], object], seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "It takes too long."
-        time.sleep(0.02)
 
 
 def feed(path: Path, *ids: str) -> Path:

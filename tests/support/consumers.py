@@ -182,12 +182,6 @@ async def letters_of(database: Database, at: datetime | None = None) -> list[Dea
     return [letter async for letter in found]
 
 
-async def until(holds: Callable[[], bool], seconds: float = 30) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110 - what it waits for has no event
-            await asyncio.sleep(0.005)
-
-
 async def leased(database: Database, as_wanted: Callable[[dict[str, Lease]], bool], stream: str | None = None) -> None:
     """Wait until the leases are as wanted."""
     async with asyncio.timeout(10):

@@ -277,9 +277,3 @@ def client_of(proxy: Proxy, *, credentials: Any = LOCAL, backoff: Backoff = QUIC
     endpoint = Endpoint(lambda: proxy.url, lambda: proxy.url, "local")
     source = credentials if isinstance(credentials, CredentialSource) else CredentialSource(credentials)
     return Client(endpoint, source, backoff=backoff, **options)
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not holds():  # noqa: ASYNC110 - what it waits for has no event
-            await asyncio.sleep(0.005)

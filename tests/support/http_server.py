@@ -1,11 +1,13 @@
 """An ASGI application of a test's own behind a real server."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 import uvicorn
+
+from tests.support.until import until
 
 
 @asynccontextmanager
@@ -27,9 +29,3 @@ async def served(app: Any, state: Mapping[str, Any] | None = None, **how: Any) -
     server.servers[0].close()
     before.add(asyncio.current_task())
     await until(lambda: not server.server_state.connections and asyncio.all_tasks() <= before)
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(3):
-        while not reached():  # noqa: ASYNC110 -- what is waited for happens in code that offers no event
-            await asyncio.sleep(0.005)

@@ -1,7 +1,6 @@
 """Steps and data of the tests of media."""
 
 import asyncio
-from collections.abc import Callable
 
 from tests.support.served import Served
 
@@ -12,9 +11,3 @@ async def begun(served: Served, content_type: str, length: int) -> tuple[asyncio
     lines = ["POST /media HTTP/1.1", "Host: x", f"Content-Type: {content_type}", f"Content-Length: {length}", "", ""]
     writer.write("\r\n".join(lines).encode())
     return reader, writer
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 - it is over the wire
-            await asyncio.sleep(0.005)

@@ -13,6 +13,7 @@ from starlette.types import Receive, Scope, Send
 from server.admission.connection_limits import Connections, Patience
 from server.admission.settings import Capacity
 from server.http.protocol import UVICORN_OPTIONS
+from tests.support.until import until
 
 PATIENT = Patience(head_seconds=30, silent_seconds=30, linger_seconds=0.15)
 # Where a test makes the time pass.
@@ -172,12 +173,6 @@ class Answers:
         assert "connection: close" in self.heads[0]
         [told] = json.loads(self.bodies[0])["errors"]
         return self.statuses[0], told["extensions"]["code"], told["message"]
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not holds():  # noqa: ASYNC110 - what it waits for has no event
-            await asyncio.sleep(0.01)
 
 
 @asynccontextmanager

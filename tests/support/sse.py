@@ -15,8 +15,8 @@ from server.http.sse import EventStreams, StreamLimits
 from server.operations.report import Report
 from server.operations.runner import Runner
 from tests.support.http_server import served as serving
-from tests.support.http_server import until
 from tests.support.toy_sockets import SCHEMA, Toy, identify, world
+from tests.support.until import until
 
 EVENTS = "text/event-stream"
 QUICK = StreamLimits(heartbeat=30, send_timeout=0.2)

@@ -29,6 +29,7 @@ from server.http.protocol import UVICORN_OPTIONS
 from server.operations.runner import Runner
 from server.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
 from server.websocket.transport import SocketLimits
+from tests.support.until import until
 
 NOW = 1_800_000_000.0
 # Whoever keeps to them does so also where the machine stalls for some tenths of a second.
@@ -332,12 +333,6 @@ async def serving(
     await until(lambda: not server.server_state.connections and asyncio.all_tasks() <= before)
     assert world.held == 0
     assert not edge._sockets
-
-
-async def until(reached: Callable[[], bool]) -> None:
-    async with asyncio.timeout(AT_LAST):
-        while not reached():  # noqa: ASYNC110 -- what is waited for happens in code that offers no event
-            await asyncio.sleep(0.005)
 
 
 def unexpected(caplog: pytest.LogCaptureFixture) -> list[str]:

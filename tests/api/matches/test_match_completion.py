@@ -10,11 +10,11 @@ from datastore.change_streams.shards.stream_reader import StreamReader
 from datastore.matches.cricket import MatchPhase
 from datastore.model.identity import Role
 from tests.support.active_matches import begin, matches, state
-from tests.support.fault_proxy import until
 from tests.support.fixture_steps import one, put, system
 from tests.support.match_updates import advance, play_out
 from tests.support.resuming_clients import Client, OverEvents, OverSocket
 from tests.support.served import Served
+from tests.support.until import until
 
 MATCH = 'subscription { matchUpdates(matchId: "m1"%s) { version isSnapshot liveScore { phase } } }'
 DEACTIVATE = 'mutation { deactivateMatch(id: "m1") { fence } }'

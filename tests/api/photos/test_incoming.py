@@ -23,12 +23,13 @@ from datastore.objects.local import LocalObjects
 from datastore.photos.file_deletion_outbox import incoming_keys
 from server.admission.settings import Capacity
 from server.settings import Settings
-from tests.support.media import begun, until
+from tests.support.media import begun
 from tests.support.photo_items import ADA, EVE, ask_as, put, user
 from tests.support.photo_steps import DELETE
 from tests.support.pictures import jpeg
 from tests.support.served import NOON, SECRET, Served
 from tests.support.store_engines import ROOT, free_port
+from tests.support.until import until
 from tests.support.upload_forms import cancel, complete, form_of, send
 from tests.support.upload_steps import files, janitor, reserved, uploaded
 

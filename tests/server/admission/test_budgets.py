@@ -23,9 +23,9 @@ from server.documents.cost.analysis import CostEstimate
 from server.documents.request import Stage
 from server.operations.request import MIN_UNITS
 from server.settings import Settings
-from tests.support.fault_proxy import until
 from tests.support.served import Answer, Served
 from tests.support.sighting_subscriptions import foreign_sighting, raw_put
+from tests.support.until import until
 from tests.support.virtual_time import VirtualLoop, in_virtual_time
 
 REDIS = os.environ.get("GATEWAY_TEST_REDIS_URL", "redis://127.0.0.1:6379/0")

@@ -17,8 +17,9 @@ from datastore.model.identity import Role
 from server.admission.load_shedding import LATE_TURNS, MAX_ACTIVE_RATIO, LoadShedder
 from server.admission.quotas import KeyedQuota
 from server.settings import Settings
-from tests.support.fault_proxy import Proxy, Seen, forward, until
+from tests.support.fault_proxy import Proxy, Seen, forward
 from tests.support.served import Listener, Served
+from tests.support.until import until
 
 READ = '{ sightings(area: "Harbor", first: 1) { edges { node { sightingId } } } }'
 LISTEN = "subscription { sightingReported { sightingId } }"

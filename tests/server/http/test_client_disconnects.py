@@ -22,8 +22,9 @@ from datastore.model.identity import Role
 from datastore.photos.lookups import CONCURRENCY
 from datastore.session.store import Store
 from server.settings import Settings
-from tests.support.fault_proxy import Proxy, Seen, forward, hang, until
+from tests.support.fault_proxy import Proxy, Seen, forward, hang
 from tests.support.served import UNBOUGHT, Listener, Served
+from tests.support.until import until
 
 PROFILES = " ".join(["{", *[f'a{number}: userProfile(userId: "{number}") {{ userId }}' for number in range(5)], "}"])
 PHOTOS = " ".join(

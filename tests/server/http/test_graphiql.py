@@ -19,8 +19,9 @@ from websockets.sync.client import connect
 
 from datastore.keyspace import PATTERNS
 from server.http.graphiql import Config, Example, examples
-from tests.support.command_line import Process, _until, serving
+from tests.support.command_line import Process, serving
 from tests.support.photo_files import picture
+from tests.support.until import until_blocking
 
 try:
     from playwright.sync_api import BrowserContext, ConsoleMessage, Page, Route, expect, sync_playwright
@@ -216,7 +217,7 @@ def test_its_workers_run_under_the_policies_of_page_and_files(page: "Page") -> N
         page.wait_for_timeout(20)
         return {worker.url.rpartition("/")[2].partition(".")[0] for worker in page.workers}
 
-    _until(lambda: workers() >= {"graphql", "json"}, 15)
+    until_blocking(lambda: workers() >= {"graphql", "json"}, 15)
 
 
 def test_a_script_that_got_in_can_do_little(page_that_errs: "Page", gateway: Process) -> None:
@@ -682,7 +683,7 @@ def _found(example: Example, gateway: Process, token: str) -> dict[str, Any]:
         found = _first_with(set(example.variables or {}), gateway.data(example.find or "", token))
         return found is not None
 
-    _until(find, 20)
+    until_blocking(find, 20)
     assert found is not None
     return found
 

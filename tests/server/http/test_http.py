@@ -16,8 +16,9 @@ from server.http.endpoint import GraphQLHTTP
 from server.http.protocol import UVICORN_OPTIONS
 from server.http.responses import HttpProfile
 from server.operations.runner import Runner
-from tests.support.http_server import served, until
+from tests.support.http_server import served
 from tests.support.toy_schema import SCHEMA, Toy, identify, seen
+from tests.support.until import until
 
 GRAPHQL = "application/graphql-response+json"
 

@@ -9,7 +9,8 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from server.admission.connection_limits import Patience
-from tests.support.slow_clients import GET, PATIENT, TIMED, Answers, Running, Time, Toy, respond, serving, until
+from tests.support.slow_clients import GET, PATIENT, TIMED, Answers, Running, Time, Toy, respond, serving
+from tests.support.until import until
 
 HOST = b"Host: here\r\n"
 CHUNKED = b"POST /body HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n"

@@ -14,7 +14,8 @@ from server.admission.fairness import TURN_BYTES, FairReader, RateLimit, TokenBu
 from server.admission.settings import Capacity, unlimited
 from server.websocket.connection import WebSocketConnection
 from server.websocket.transport import SocketLimits
-from tests.support.toy_sockets import Peer, serving, unexpected, until, upgrade, world
+from tests.support.toy_sockets import Peer, serving, unexpected, upgrade, world
+from tests.support.until import until
 
 PING = bytes([0x89, 0x80, 0, 0, 0, 0])
 LISTEN = "subscription { held }"

@@ -13,7 +13,8 @@ import pytest
 from server.admission.connection_limits import Patience
 from server.http.protocol import UVICORN_OPTIONS
 from server.operations.outcome import MASKED
-from tests.support.slow_clients import GET, PATIENT, TIMED, Answers, Running, Time, serving, until
+from tests.support.slow_clients import GET, PATIENT, TIMED, Answers, Running, Time, serving
+from tests.support.until import until
 
 UPGRADE = b"Host: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
 KEY = b"Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"

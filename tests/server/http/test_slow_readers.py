@@ -27,8 +27,9 @@ from server.operations.runner import Runner
 from server.settings import Settings
 from tests.support.earthquake_samples import put_raw
 from tests.support.served import Served
-from tests.support.toy_sockets import AT_LAST, QUICK, SCHEMA, Toy, identify, until, upgrade, world
+from tests.support.toy_sockets import AT_LAST, QUICK, SCHEMA, Toy, identify, upgrade, world
 from tests.support.toy_sockets import serving as serving_sockets
+from tests.support.until import until
 
 # With what the system and the transports keep, this is more than waits for a reader who does not read.
 SIZE, MANY = 20_000, 60

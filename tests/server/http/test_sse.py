@@ -15,11 +15,11 @@ from server.http.protocol import UVICORN_OPTIONS
 from server.http.sse import StreamLimits
 from server.operations.request import Transport
 from tests.support import node_client
-from tests.support.http_server import until
 from tests.support.served import Served
 from tests.support.sightings import report
 from tests.support.sse import EVENTS, QUICK, blocks, edge, next_of
 from tests.support.toy_sockets import NOW, world
+from tests.support.until import until
 
 ALL = "application/graphql-response+json, application/json, text/event-stream, multipart/mixed"
 COMPLETE = {"id": "end", "event": "complete", "data": ""}

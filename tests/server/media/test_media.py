@@ -20,10 +20,11 @@ from datastore.photos.reservations import Reservation, reservation_item
 from server.media import files as media
 from server.media.multipart import Opening, UploadForm
 from server.settings import Settings
-from tests.support.media import begun, until
+from tests.support.media import begun
 from tests.support.photo_items import ADA, put
 from tests.support.pictures import jpeg, png
 from tests.support.served import NOON, Served
+from tests.support.until import until
 from tests.support.upload_forms import form_of, send_to
 
 KEY = "incoming/one/original"

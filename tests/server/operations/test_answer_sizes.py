@@ -31,9 +31,9 @@ from server.operations.request import (
     Transport,
 )
 from server.settings import Settings
-from tests.support.fault_proxy import until
 from tests.support.served import Answer, Served
 from tests.support.sighting_subscriptions import foreign_sighting, raw_put
+from tests.support.until import until
 
 SIGHTING = (
     "area category description confidence freshness reportedAt expiresAt reporter {trustTier streakDays reportTotal}"

@@ -20,9 +20,10 @@ from datastore.model.identity import Role
 from runtime.container import Gateway
 from server.admission.settings import Capacity
 from server.settings import Settings
-from tests.support.fault_proxy import QUICK, Proxy, Seen, forward, hang, lose_answer, plain, refuse, until
+from tests.support.fault_proxy import QUICK, Proxy, Seen, forward, hang, lose_answer, plain, refuse
 from tests.support.served import SECRET, Clock, Served, call_name, listening
 from tests.support.store_engines import free_port, make_tables
+from tests.support.until import until
 
 REPORT = """
 mutation Report($area: String!, $text: String!) {

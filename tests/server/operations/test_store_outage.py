@@ -7,8 +7,9 @@ import pytest
 from datastore.database import StoreOptions
 from datastore.dynamodb.client import Client
 from datastore.model.identity import Role
-from tests.support.fault_proxy import Proxy, hang, until
+from tests.support.fault_proxy import Proxy, hang
 from tests.support.served import Answer, Served
+from tests.support.until import until
 
 BREAKER = 'gateway_dynamodb_breaker{endpoint="tables"}'
 OPENINGS = 'gateway_dynamodb_breaker_openings_total{endpoint="tables"}'

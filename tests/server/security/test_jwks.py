@@ -15,7 +15,6 @@ from jwt.algorithms import RSAAlgorithm
 
 from datastore.errors import Unauthenticated, Unavailable
 from server.security.jwt import Tokens, TokenSettings
-from tests.support.fault_proxy import until
 from tests.support.issuers import (
     EC_ONE,
     NOW,
@@ -30,6 +29,7 @@ from tests.support.issuers import (
     raw,
     with_key,
 )
+from tests.support.until import until
 
 
 @pytest.fixture

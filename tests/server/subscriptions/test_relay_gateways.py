@@ -16,7 +16,6 @@ from datastore.model.access_patterns import Table
 from server.settings import Settings
 from tests.support.active_matches import state
 from tests.support.bus_gateways import figure
-from tests.support.bus_hosts import until
 from tests.support.earthquake_samples import put_raw, scan
 from tests.support.fault_proxy import Proxy
 from tests.support.match_updates import advance, begun
@@ -26,6 +25,7 @@ from tests.support.resuming_clients import Client, OverEvents, OverSocket
 from tests.support.served import Clock, Served, Tidied, listening
 from tests.support.split_stream import SplitStream
 from tests.support.store_engines import Engines, free_port
+from tests.support.until import until
 
 QUAKES = "subscription { earthquakeDetected { eventId } }"
 SCORES = "subscription { liveScores { isSnapshot updates { matchId version conflated } } }"

@@ -3,7 +3,7 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from typing import Any, cast
 
 import aiohttp
@@ -39,14 +39,9 @@ from tests.support.notifications import notification_item
 from tests.support.resume import QUAKES, told_all
 from tests.support.resuming_clients import OverSocket
 from tests.support.served import SECRET, Served
+from tests.support.until import until
 
 SCORES = "subscription { liveScores { isSnapshot ended updates { matchId version } } }"
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not is_so():  # noqa: ASYNC110 - it is nobody's event
-            await asyncio.sleep(0.005)
 
 
 def group_of(served: Served) -> BroadcastGroup:

@@ -27,7 +27,6 @@ from server.operations.outcome import Outcome
 from server.subscriptions.event_execution import EventExecutor
 from tests.support.command_line import Process, serving
 from tests.support.earthquake_samples import put_raw
-from tests.support.fault_proxy import until
 from tests.support.feed_items import post_item
 from tests.support.home_feeds import entry
 from tests.support.livestreams import announce, at
@@ -37,6 +36,7 @@ from tests.support.resume import CUTS, MATCH, QUAKES, TRANSPORTS, cut_at_random,
 from tests.support.resuming_clients import Client, OverSocket
 from tests.support.served import NOON, SECRET, Served
 from tests.support.sightings import report
+from tests.support.until import until
 
 __all__ = ["other"]  # fixtures
 

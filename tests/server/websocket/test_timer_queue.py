@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from server.websocket.timer_queue import MOST_AT_ONCE, TimerQueue
-from tests.support.toy_sockets import until
+from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time
 
 

@@ -24,7 +24,8 @@ from server.websocket.connection import WebSocketConnection
 from server.websocket.endpoint import SUBPROTOCOL
 from server.websocket.messages import ProtocolError, read_message, requested_operation
 from server.websocket.transport import SocketLimits
-from tests.support.toy_sockets import NOW, QUICK, Peer, Served, serving, unexpected, until, upgrade, world
+from tests.support.toy_sockets import NOW, QUICK, Peer, Served, serving, unexpected, upgrade, world
+from tests.support.until import until
 from tests.support.websocket import deaf, masked_frame
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from server.websocket.protocol import UVICORN_WS_OPTIONS
 from server.websocket.transport import SocketLimits
-from tests.support.toy_sockets import Peer, Served, serving, unexpected, until, world
+from tests.support.toy_sockets import Peer, Served, serving, unexpected, world
+from tests.support.until import until
 from tests.support.websocket import deaf
 
 ELSEWHERE = {**UVICORN_WS_OPTIONS, "ws": "websockets-sansio"}

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from server.websocket.transport import SocketLimits
-from tests.support.toy_sockets import NOW, Peer, Served, serving, unexpected, until, world
+from tests.support.toy_sockets import NOW, Peer, Served, serving, unexpected, world
+from tests.support.until import until
 
 EVENTS = "subscription { events { number } }"
 

@@ -38,7 +38,8 @@ from tests.support.resuming_clients import OverEvents, OverSocket
 from tests.support.served import Served as Gateway
 from tests.support.sse import blocks, next_of
 from tests.support.sse import edge as events
-from tests.support.toy_sockets import Peer, Served, serving, until, world
+from tests.support.toy_sockets import Peer, Served, serving, world
+from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time
 from tests.support.websocket import deaf
 

@@ -12,9 +12,10 @@ from urllib.request import urlopen
 import pytest
 
 from server.observability.liveness import HUNG_STATUS
-from tests.support.command_line import Process, _serving, _until, run_here, surroundings
+from tests.support.command_line import Process, _serving, run_here, surroundings
 from tests.support.store_engines import ROOT
 from tests.support.supervisor import runs
+from tests.support.until import until_blocking
 from tests.support.workers import QUIET, workers
 
 pytestmark = [
@@ -46,9 +47,9 @@ def test_a_worker_that_hangs_is_replaced_and_its_stacks_are_in_the_log(path: str
     with hanging(tmp_path / "data", "--workers", "1", *QUIET, SILENT_SECONDS="3") as gateway:
         (first,) = workers(gateway)
         hang(gateway, path)
-        _until(lambda: workers(gateway) and first not in workers(gateway), 60)
+        until_blocking(lambda: workers(gateway) and first not in workers(gateway), 60)
         assert not runs(first)
-        _until(lambda: answers(gateway), 60)
+        until_blocking(lambda: answers(gateway), 60)
         assert f"Worker 1 (process {first}) sent no heartbeat for 3 s" in gateway.told
         assert f"in {path[1:]}\n" in gateway.told
         assert "Worker 1 ended (killed by the supervisor because its event loop did not run)" in gateway.told

@@ -2,13 +2,12 @@
 
 import json
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.support.command_line import Process, refused_in_a_line, run, run_here, serving
+from tests.support.until import until_blocking
 
 SEARCH = '{ searchPosts(query: "%s", first: 100) { nodes { postId } } }'
 CREATE = 'mutation { createPost(input: {text: "%s", postId: "%s"}) { postId } }'
@@ -19,19 +18,12 @@ def found(gateway: Process, query: str) -> list[str]:
     return [node["postId"] for node in gateway.data(SEARCH % query, gateway.token())["searchPosts"]["nodes"]]
 
 
-def until(holds: Callable[[], object], seconds: float = 30) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "It takes too long."
-        time.sleep(0.05)
-
-
 @pytest.mark.timeout(150)
 def test_a_gateway_finds_written_posts_and_its_index_can_be_rebuilt(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     with serving(folder, **MATCHES_OFF) as gateway:
         assert gateway.data(CREATE % ("A zebra at dawn", "z1"), gateway.token())
-        until(lambda: found(gateway, "zebr") == ["z1"])
+        until_blocking(lambda: found(gateway, "zebr") == ["z1"])
 
         status = json.loads(run("search", "status", "--json", "--data-dir", folder).stdout)
         assert status["posts"] > 1
@@ -50,7 +42,7 @@ def test_a_gateway_finds_written_posts_and_its_index_can_be_rebuilt(tmp_path: Pa
 
     (folder / "search" / "feed.sqlite").write_bytes(b"damaged" * 1000)
     with serving(folder, **MATCHES_OFF) as gateway:
-        until(lambda: found(gateway, "zebra") == ["z1"])
+        until_blocking(lambda: found(gateway, "zebra") == ["z1"])
 
 
 @pytest.mark.timeout(150)
@@ -64,7 +56,7 @@ def test_the_index_of_a_store_in_memory_is_in_memory_and_all_workers_read_it(tmp
         def ids() -> list[str]:
             return [node["postId"] for node in gateway.data(SEARCH % "zebra", token)["searchPosts"]["nodes"]]
 
-        until(lambda: ids() == ["z1"])
+        until_blocking(lambda: ids() == ["z1"])
         assert [ids() for _ in range(20)] == [["z1"]] * 20
         assert not (folder / "search").exists()
         shown = run("search", "status", "--memory", "--data-dir", folder).stdout

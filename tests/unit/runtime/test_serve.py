@@ -23,7 +23,6 @@ from tests.support.command_line import (
     STRONG,
     WATCHES,
     Process,
-    _until,
     refused,
     refused_in_a_line,
     run,
@@ -34,6 +33,7 @@ from tests.support.command_line import (
 )
 from tests.support.served import SECRET
 from tests.support.store_engines import ROOT, free_port
+from tests.support.until import until_blocking
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +122,7 @@ def test_a_restart_keeps_written_data_and_every_stop_is_clean(tmp_path: Path) ->
         with _subscription(gateway):
             gateway.stop(signal.SIGTERM)
         assert gateway.process.returncode == 0
-        _until(lambda: not _runs(engine), 20)
+        until_blocking(lambda: not _runs(engine), 20)
         assert "Traceback" not in gateway.told
 
     with serving_anew(folder) as gateway:
@@ -199,7 +199,7 @@ def _is_retryable(answer: dict[str, Any]) -> bool:
 
 def test_serve_starts_without_its_store_and_says_so(tmp_path: Path) -> None:
     with serving(tmp_path / "data", "--store", f"http://127.0.0.1:{free_port()}") as gateway:
-        _until(lambda: "Warning: the store cannot be reached." in gateway.told, 5)
+        until_blocking(lambda: "Warning: the store cannot be reached." in gateway.told, 5)
         assert gateway.get("/healthz")[0] == 200
         status, _, body = gateway.get("/readyz")
         assert (status, json.loads(body)) == (503, {"ready": False, "store": "unreachable"})
@@ -223,7 +223,7 @@ def test_a_demo_on_aws_offers_no_tokens(tmp_path: Path) -> None:
 def test_missing_tables_are_told_and_created(engine: str, tmp_path: Path) -> None:
     store = ("--store", engine, "--prefix", f"made{free_port()}__")
     with serving(tmp_path / "data", *store) as gateway:
-        _until(lambda: "Warning: the store lacks the tables" in gateway.told, 5)
+        until_blocking(lambda: "Warning: the store lacks the tables" in gateway.told, 5)
         assert json.loads(gateway.get("/readyz")[2])["store"] == "tables missing"
         assert run("tables", "create", *store).stdout.startswith("Created: made")
         assert gateway.get("/readyz")[0] == 200
@@ -247,7 +247,7 @@ def uvicorn_serving(folder: Path, *arguments: str, **environment: str) -> Iterat
     with process:
         try:
             gateway = Process(process, f"http://127.0.0.1:{port}", log)
-            _until(lambda: "Uvicorn running" in gateway.told or process.poll() is not None, 30)
+            until_blocking(lambda: "Uvicorn running" in gateway.told or process.poll() is not None, 30)
             yield gateway
         finally:
             process.kill()

@@ -20,11 +20,12 @@ from runtime.supervisor.slot import Address, Slot
 from runtime.supervisor.worker import Worker
 from runtime.supervisor.worker_env import VARIABLE, Assignment
 from server.settings import Misconfigured
-from tests.support.command_line import _until, surroundings
+from tests.support.command_line import surroundings
 from tests.support.forking import Forked
 from tests.support.store_engines import free_port
 from tests.support.supervisor import runs, signals_are_taken
 from tests.support.supervisor_process import STAND_IN
+from tests.support.until import until_blocking
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="looks processes up in /proc")
 
@@ -66,7 +67,7 @@ class Supervised:
 
 
 def until(holds: Callable[[], object]) -> None:
-    _until(holds, 10)
+    until_blocking(holds, 10)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from tests.support.earthquake_samples import quake
 from tests.support.redis_server import RedisServer
 from tests.support.resuming_clients import Client, OverEvents, OverSocket
 from tests.support.served import NOON
+from tests.support.until import until
 from tests.support.workers import QUIET, workers
 
 pytestmark = [
@@ -101,12 +102,6 @@ async def running(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     finally:
         task.cancel()
         await asyncio.wait([task])
-
-
-async def until(holds: Callable[[], bool], seconds: float = 60) -> None:
-    async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110 - it is other processes
-            await asyncio.sleep(0.02)
 
 
 async def test_subscribers_miss_nothing_while_workers_and_redis_end(

@@ -4,17 +4,18 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import aiohttp
 import pytest
 
-from tests.support.command_line import Process, _until, refused_in_a_line, run_here, serving
+from tests.support.command_line import Process, refused_in_a_line, run_here, serving
 from tests.support.served import SECRET
 from tests.support.store_engines import free_port
 from tests.support.supervisor import runs, signals_are_taken
+from tests.support.until import until_blocking
 from tests.support.workers import QUIET, children, workers
 
 # Four interpreters that start on a busy machine take their time.
@@ -34,7 +35,9 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process]:
     with serving(folder, "--workers", "2", *QUIET, **environment) as gateway:
         yield gateway
         there, all_workers = children(gateway), workers(gateway) | workers(gateway, "jobs")
-        _until(lambda: all(signals_are_taken(worker) for worker in all_workers), 30)  # the youngest may still begin
+        until_blocking(
+            lambda: all(signals_are_taken(worker) for worker in all_workers), 30
+        )  # the youngest may still begin
         for child in all_workers:
             os.kill(child, signal.SIGINT)
             os.kill(child, signal.SIGHUP)
@@ -99,8 +102,8 @@ class Load:
                     self.broken += 1
 
 
-async def until(holds: object, seconds: float = 30) -> None:
-    await asyncio.to_thread(_until, holds, seconds)  # type: ignore[arg-type]
+async def until(holds: Callable[[], object], seconds: float = 30) -> None:
+    await asyncio.to_thread(until_blocking, holds, seconds)
 
 
 async def ready(gateway: Process, count: int = 2) -> None:
@@ -147,7 +150,7 @@ def test_workers_end_with_a_supervisor_that_was_killed(tmp_path: Path) -> None:
         there = children(gateway)
         assert len(there) == 3  # one that serves, one for jobs, and the engine
         gateway.process.kill()
-        _until(lambda: not any(runs(child) for child in there), 25)
+        until_blocking(lambda: not any(runs(child) for child in there), 25)
 
 
 def test_a_taken_address_is_told_although_workers_share_theirs(gateway: Process, tmp_path: Path) -> None:

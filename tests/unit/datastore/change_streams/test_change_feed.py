@@ -32,9 +32,10 @@ from datastore.engine.programs import EngineMissing, find_binary
 from datastore.errors import SlowSubscriber, TableMissing, Throttled, Timeout, Unavailable
 from datastore.model.access_patterns import Table
 from datastore.queues import OverflowPolicy, QueueLimits
-from tests.support.changes import Numbers, number_of, until
+from tests.support.changes import Numbers, number_of
 from tests.support.scripted_stream import Script, Shard
 from tests.support.store_engines import ROOT
+from tests.support.until import until
 
 BLIP = Table("Blip", "pk", "sk", stream="NEW_AND_OLD_IMAGES")
 MUTE = Table("Mute", "pk", "sk")

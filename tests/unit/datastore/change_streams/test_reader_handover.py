@@ -13,9 +13,9 @@ from datastore.change_streams.shards.stream_reader import ChangesLost, StreamRea
 from datastore.dynamodb.retry.outage_log import QUIET_SECONDS, REPEAT_SECONDS, OutageLog
 from datastore.errors import TableMissing, Unavailable
 from datastore.keyspace.sightings import BLIP
-from tests.support.bus_hosts import until
 from tests.support.going_on import Going, Heard
 from tests.support.scripted_stream import Script, Shard
+from tests.support.until import until
 
 Go = Callable[..., Going]
 

@@ -12,10 +12,11 @@ from redis import Redis
 from datastore.redis.urls import check_redis_url
 from server.admission.budgets import Budget
 from server.admission.redis_budgets import RedisBuckets
-from tests.support.bus_hosts import Hosts, direct, on_bus, take, until
+from tests.support.bus_hosts import Hosts, direct, on_bus, take
 from tests.support.redis_server import RedisServer
 from tests.support.redis_tls import certificate
 from tests.support.scripted_stream import Script, Shard
+from tests.support.until import until
 
 
 class TlsServer(RedisServer):

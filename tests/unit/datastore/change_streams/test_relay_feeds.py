@@ -11,8 +11,9 @@ import pytest
 from datastore.database import Database
 from datastore.errors import TableMissing
 from datastore.model.access_patterns import Table
-from tests.support.bus_hosts import Hosts, Process, direct, number_of, reads_settle, take, until
+from tests.support.bus_hosts import Hosts, Process, direct, number_of, reads_settle, take
 from tests.support.redis_server import RedisServer
+from tests.support.until import until
 
 
 @pytest.fixture

@@ -13,11 +13,12 @@ from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.relay.redis_connection import RelayConnection
 from datastore.change_streams.shards.checkpoints import Reached
 from datastore.errors import Unavailable
-from tests.support.bus_hosts import Hosts, Process, direct, on_bus, take, until
+from tests.support.bus_hosts import Hosts, Process, direct, on_bus, take
 from tests.support.bus_pages import Line
 from tests.support.redis_server import RedisServer
 from tests.support.scripted_stream import Script, Shard
 from tests.support.store_engines import ROOT
+from tests.support.until import until
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 
 from datastore.change_streams.shards.stream_reader import ChangesLost
-from tests.support.bus_hosts import Hosts, direct, on_bus, reads_settle, take, until
+from tests.support.bus_hosts import Hosts, direct, on_bus, reads_settle, take
 from tests.support.redis_server import RedisServer
 from tests.support.scripted_stream import Script, Shard
+from tests.support.until import until
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from datastore.change_streams.replay.runs import LogEntry
 from datastore.change_streams.shards.checkpoints import joined
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.errors import Unavailable
+from tests.support.until import until
 
 NOW = 1_790_000_000
 STREAM = key_of("arn", "")
@@ -92,12 +93,6 @@ def begun(read: Read = nothing, **bounds: float) -> tuple[ReplayLog, Older]:
     kept.start_epoch("arn", {"s": joined("o", "iterator")}, {"s": None}, NOW)
     kept.deliver("s", change(100))
     return kept, older
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(5):
-        while not holds():  # noqa: ASYNC110 - a plain value
-            await asyncio.sleep(0.002)
 
 
 class Stream:

@@ -17,9 +17,10 @@ from datastore.change_streams.change_subscription import ChangeSubscription
 from datastore.change_streams.replay.resume_token import MAX_SHARDS, ResumeToken, decode
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.client import RequestRefused
-from tests.support.bus_hosts import number_of, take, until
+from tests.support.bus_hosts import number_of, take
 from tests.support.resume_splits import KEYS, TABLE, Feeds, Splitting
 from tests.support.scripted_stream import Script, Shard
+from tests.support.until import until
 
 SEEDS = range(12)
 

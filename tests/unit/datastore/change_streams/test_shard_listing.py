@@ -10,10 +10,11 @@ from datastore.change_streams.shards.listing import LISTING_INTERVALS, MAX_CHILD
 from datastore.change_streams.shards.stream_reader import StreamReader
 from datastore.database import Database
 from datastore.keyspace.sightings import BLIP
-from tests.support.changes import Numbers, until
+from tests.support.changes import Numbers
 from tests.support.consumer_shards import write
 from tests.support.consumers import QUICK, Instance, Noting
 from tests.support.scripted_stream import Script, Shard
+from tests.support.until import until
 
 # No interval passes in a test, so a reader finds new shards only because a shard has ended.
 LATER = 600.0

@@ -23,13 +23,13 @@ from datastore.dynamodb.http1 import HttpLimits
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from server.settings import Settings
 from tests.support.bus_gateways import figure
-from tests.support.bus_hosts import until
 from tests.support.earthquake_samples import put_raw
 from tests.support.fault_proxy import Proxy
 from tests.support.redis_server import RedisServer
 from tests.support.served import Clock, Listener, Served, Tidied, listening
 from tests.support.shard_limits import ShardLimits, Shared
 from tests.support.store_engines import free_port
+from tests.support.until import until
 
 QUAKES = "subscription { earthquakeDetected { eventId } }"
 GATEWAYS = 3

@@ -11,13 +11,14 @@ from datastore.database import StoreOptions, open_database
 from datastore.dynamodb.retry.circuit_breaker import BreakerState
 from datastore.keyspace.sightings import BLIP
 from tests.support.fault_mix import FIFTH, FaultMix, Only
-from tests.support.fault_proxy import EXPIRED, Proxy, Seen, until
+from tests.support.fault_proxy import EXPIRED, Proxy, Seen
 from tests.support.feed_workload import STEP, Workload, before, compare, settled
 from tests.support.feed_workload_steps import PATIENCE, buried, pipeline
 from tests.support.resume import other  # noqa: F401
 from tests.support.resuming_clients import Client, OverEvents, OverSocket
 from tests.support.served import Clock, Served
 from tests.support.sightings import report
+from tests.support.until import until
 
 OPERATIONS = 160
 REPORTED = 'subscription { sightingReported(area: "Downtown") { sightingId } }'

@@ -13,10 +13,11 @@ from datastore.change_streams.shards.checkpoints import joined
 from datastore.change_streams.shards.shard_reader import MAX_REFUSALS
 from datastore.change_streams.shards.stream_reader import ChangesLost
 from datastore.dynamodb.client import RequestRefused
-from tests.support.bus_hosts import Hosts, take, until
+from tests.support.bus_hosts import Hosts, take
 from tests.support.going_on import Going
 from tests.support.redis_server import RedisServer
 from tests.support.scripted_stream import Script, Shard
+from tests.support.until import until
 
 WIDTH = 21  # as many digits as DynamoDB Local writes
 INVALID = RequestRefused("ValidationException", "Invalid ShardIterator")

@@ -31,8 +31,8 @@ from tests.support.fault_proxy import (
     lose_answer,
     plain,
     reset,
-    until,
 )
+from tests.support.until import until
 
 SOON = BreakerConfig(wait_seconds=0.1, first_probe_seconds=0.01, probe_interval=0.02)
 # It stays with those who wait.

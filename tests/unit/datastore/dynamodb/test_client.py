@@ -34,8 +34,8 @@ from tests.support.fault_proxy import (
     plain,
     refuse,
     reset,
-    until,
 )
+from tests.support.until import until
 
 # --- Trying again -----------------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ from datastore.dynamodb.http1 import connector as connecting
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Timeout, Unavailable
 from datastore.session.metering import Meter
-from tests.support.fault_proxy import until
+from tests.support.until import until
 from tests.support.wire_server import Talk, answer, certificate, echo, on_both_loops, serving
 from tests.support.wire_talks import LARGE, NEVER, ONCE, QUICK, ask, client_at, one_answer, talking
 

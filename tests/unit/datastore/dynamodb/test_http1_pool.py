@@ -13,7 +13,7 @@ from datastore.dynamodb.retry.backoff import Backoff
 from datastore.dynamodb.sigv4 import CredentialSource
 from datastore.errors import Timeout, Unavailable
 from datastore.session.metering import Meter
-from tests.support.fault_proxy import until
+from tests.support.until import until
 from tests.support.wire_server import Talk, answer, echo, on_both_loops, serving
 from tests.support.wire_talks import NEVER, ONCE, ask, one_answer, opened, talking
 

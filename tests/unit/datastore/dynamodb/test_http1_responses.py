@@ -11,7 +11,7 @@ from datastore.dynamodb.http1 import HttpLimits
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import Timeout, Unavailable
 from datastore.session.metering import Meter
-from tests.support.fault_proxy import until
+from tests.support.until import until
 from tests.support.wire_server import Script, Talk, answer, chunked, echo, on_both_loops
 from tests.support.wire_talks import LARGE, ONCE, ask, opened, talking
 

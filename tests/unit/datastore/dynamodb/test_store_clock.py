@@ -18,13 +18,14 @@ from datastore.database import Database
 from datastore.dynamodb.client import Client
 from datastore.dynamodb.store_clock import StoreClock
 from datastore.keyspace.sightings import BLIP
-from tests.support.bus_hosts import Hosts, number_of, reads_settle, take, until
+from tests.support.bus_hosts import Hosts, number_of, reads_settle, take
 from tests.support.consumers import Gate, Instance, Noting, record
 from tests.support.fault_proxy import Fault, Proxy, Seen, client_of
 from tests.support.redis_server import RedisServer
 from tests.support.refused_signatures import at
 from tests.support.resume_splits import TABLE, Feeds, Splitting
 from tests.support.scripted_stream import Script, Shard
+from tests.support.until import until
 
 NEAR = timedelta(seconds=3)
 

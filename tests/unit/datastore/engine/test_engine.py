@@ -8,8 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from datastore.engine.directory import EngineDirectory
 from datastore.engine.engine import Engine
 from datastore.engine.process import EngineFailed
 from datastore.engine.programs import Dynoxide, EngineMissing, find_binary, npm_platform
+from tests.support.until import until
 
 ROOT = Path(__file__).parents[4]
 
@@ -105,13 +105,6 @@ async def keys(engine: Engine) -> set[str]:
 async def tables(engine: Engine) -> list[str]:
     found = await asyncio.to_thread(dynamodb(engine).list_tables)
     return list(found["TableNames"])
-
-
-async def until(holds: Callable[[], bool], seconds: float = 3.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "waited too long"
-        await asyncio.sleep(0.01)
 
 
 def pid(folder: Path) -> int:

@@ -7,8 +7,7 @@ import json
 import os
 import signal
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -21,6 +20,7 @@ from server.security.jwt import Tokens, TokenSettings
 from tests.support.command_line import Process, refused_in_a_line, run, serving
 from tests.support.photo_files import COMPLETE, RESERVE, picture, send
 from tests.support.served import SECRET
+from tests.support.until import until_blocking
 
 MEGABYTE = 2**20
 DISK_MEGABYTES = 16
@@ -231,17 +231,10 @@ def test_an_engine_that_dies_on_a_full_disk_comes_back_and_writes_once_there_is_
     gateway.data(JOIN, token)
     disk.fill()
     os.kill(json.loads((folder / "engine.json").read_text())["pid"], signal.SIGKILL)
-    wait_until(lambda: "The embedded engine is gone (killed by signal 9)" in gateway.told)
+    until_blocking(lambda: "The embedded engine is gone (killed by signal 9)" in gateway.told)
     disk.make_room()
-    wait_until(lambda: gateway.get("/readyz")[0] == 200)
+    until_blocking(lambda: gateway.get("/readyz")[0] == 200)
     gateway.data(POST % '"after"', token)
     assert posts(gateway, token) == ["after"]
     done = run("tables", "describe", GATEWAY_DATA_DIR=str(folder))
     assert done.returncode == 0, done.stderr
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30
-    while not holds():
-        assert time.monotonic() < deadline, "It takes too long."
-        time.sleep(0.05)

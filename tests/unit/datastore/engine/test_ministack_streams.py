@@ -19,11 +19,12 @@ from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import Table
 from datastore.model.timestamps import day_bucket, epoch_ms
 from tests.support import store_engines
-from tests.support.consumers import Instance, Noting, until
+from tests.support.consumers import Instance, Noting
 from tests.support.fault_proxy import Proxy, Seen, forward
 from tests.support.resuming_clients import OverSocket
 from tests.support.served import NOON, Served, Tidied, listening
 from tests.support.store_engines import ENGINES, MINISTACK, create_tables, free_port, new_prefix, running
+from tests.support.until import until
 
 NEEDS = "MiniStack is not installed: make .venv-ministack/.ready"
 pytestmark = pytest.mark.skipif(not MINISTACK.exists(), reason=NEEDS)

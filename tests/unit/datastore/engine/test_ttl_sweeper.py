@@ -17,7 +17,8 @@ from datastore.engine.ttl_sweeper import sweep, sweep_forever
 from datastore.keyspace import TABLES
 from datastore.keyspace.sightings import BLIP
 from datastore.model.access_patterns import Table
-from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse, until
+from tests.support.fault_proxy import Proxy, Seen, client_of, forward, refuse
+from tests.support.until import until
 
 NOW = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
 AT = int(NOW.timestamp())

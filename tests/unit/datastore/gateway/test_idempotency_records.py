@@ -42,8 +42,9 @@ from server.operations import idempotency
 from server.operations.idempotency import Idempotency
 from server.operations.outcome import Outcome, failure, replayed
 from server.operations.request import Request, Transport
-from tests.support.fault_proxy import Fault, Proxy, Seen, client_of, forward, hang, lose_answer, plain, refuse, until
+from tests.support.fault_proxy import Fault, Proxy, Seen, client_of, forward, hang, lose_answer, plain, refuse
 from tests.support.served import NOON, Clock, call_name
+from tests.support.until import until
 
 ENGINE_SETTINGS = settings(
     deadline=None,

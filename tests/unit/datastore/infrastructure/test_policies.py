@@ -71,6 +71,7 @@ from tests.support.photo_items import photo
 from tests.support.pictures import jpeg
 from tests.support.rights import ACCOUNT, REGION, allows, policy_of, refused
 from tests.support.served import NOON
+from tests.support.until import until_async
 from tests.support.usgs_samples import feature, feed
 
 roles = pytest.mark.parametrize("role", ROLES, ids=lambda role: role.name)
@@ -254,13 +255,13 @@ async def test_the_feed_s_pipeline_may_do_all_it_does(
         )
         running = asyncio.create_task(pipeline.run())
         await world.write("p1", "ada")
-        await _until(lambda: _has(database, "FEED#bob"))
+        await until_async(lambda: _has(database, "FEED#bob"))
         await world.follow("cyd", "ada")  # one follower too many for a fan-out
         await world.write("p2", "ada")
-        await _until(lambda: _has(database, "FEED#cyd"))
+        await until_async(lambda: _has(database, "FEED#cyd"))
         await world.delete("p1", "ada")
         await world.unfollow("bob", "ada")
-        await _until(lambda: _has(database, "FEED#bob", there=False))
+        await until_async(lambda: _has(database, "FEED#bob", there=False))
         running.cancel()
         await asyncio.wait([running])
 
@@ -270,12 +271,6 @@ async def test_the_feed_s_pipeline_may_do_all_it_does(
 
 async def _has(database: Database, partition: str, *, there: bool = True) -> bool:
     return any(item["PK"] == partition for item in await items_of(database, FEED)) == there
-
-
-async def _until(holds: Any) -> None:
-    async with asyncio.timeout(20):
-        while not await holds():  # noqa: ASYNC110 - it is over the wire
-            await asyncio.sleep(0.02)
 
 
 async def test_the_pipeline_of_earthquakes_and_the_rebuild_may_do_all_they_do(
@@ -294,8 +289,8 @@ async def test_the_pipeline_of_earthquakes_and_the_rebuild_may_do_all_they_do(
             pace=QUICK,
         )
         running = asyncio.create_task(pipeline.run())
-        await _until(lambda: _is_counted(database, event["dayBucket"]))
-        await _until(pipeline.check)
+        await until_async(lambda: _is_counted(database, event["dayBucket"]))
+        await until_async(pipeline.check)
         running.cancel()
         await asyncio.wait([running])
     await command(store_options, "statistics", "rebuild", "--data-dir", tmp_path)

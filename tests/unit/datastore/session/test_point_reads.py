@@ -21,8 +21,9 @@ from datastore.model.access_patterns import AccessPattern, Table, Who
 from datastore.model.composite_keys import Key
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
-from tests.support.fault_proxy import Fault, Proxy, Seen, forward, hang, plain, refuse, reset, until
+from tests.support.fault_proxy import Fault, Proxy, Seen, forward, hang, plain, refuse, reset
 from tests.support.loading import withhold
+from tests.support.until import until
 
 BLIPS = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
 EVENTS = AccessPattern("T-2", "", EARTHQUAKES, ("GetItem", "BatchGetItem"), Who.ANY)

@@ -39,9 +39,9 @@ from tests.support.fault_proxy import (
     plain,
     refuse,
     reset,
-    until,
 )
 from tests.support.served import NOON, Clock
+from tests.support.until import until
 
 READ = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
 HOT = replace(READ, id="T-2", shared_ms=250)

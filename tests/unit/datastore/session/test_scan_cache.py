@@ -18,8 +18,9 @@ from datastore.model.identity import Role
 from datastore.session.metering import Deadline
 from datastore.session.scan_cache import ScanCache
 from datastore.session.store import Store
-from tests.support.fault_proxy import Fault, Proxy, Seen, hang, plain, until
+from tests.support.fault_proxy import Fault, Proxy, Seen, hang, plain
 from tests.support.served import Clock, Served, call_name
+from tests.support.until import until
 
 TEAMS_AND_LEAGUES = "{ teams { name } leagues { name } active: leagues(active: true) { name } }"
 SETUP = """mutation {

@@ -18,9 +18,10 @@ from pipelines.consumer import failures as outages
 from pipelines.consumer.batches import RETRIES, BatchProcessor
 from pipelines.consumer.handlers import Handler
 from pipelines.consumer.metrics import StreamMetrics
-from tests.support.consumers import AT_ONCE, SOON, Noting, letters_of, now, record, until
+from tests.support.consumers import AT_ONCE, SOON, Noting, letters_of, now, record
 from tests.support.fault_proxy import Proxy, refuse
 from tests.support.feed_changes import store_of
+from tests.support.until import until
 
 
 def batches_of(

@@ -20,12 +20,13 @@ from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE, FEED_PIPELINE
 from datastore.keyspace.feeds.table import FEED
 from runtime.container import Gateway
 from server.settings import Misconfigured, Settings
-from tests.support.consumers import QUICK, Gate, Instance, Noting, leased, leases_of, letters_of, now, numbered, until
+from tests.support.consumers import QUICK, Gate, Instance, Noting, leased, leases_of, letters_of, now, numbered
 from tests.support.fault_proxy import Proxy, lose_answer, plain
 from tests.support.feed_changes import items_of, put, store_of
 from tests.support.feed_items import like_item, post_item, user_item
 from tests.support.served import SECRET
 from tests.support.store_engines import ROOT, free_port
+from tests.support.until import until
 
 ONE_LIFE = QUICK.lease_seconds
 

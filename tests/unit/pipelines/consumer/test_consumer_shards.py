@@ -29,12 +29,13 @@ from datastore.keyspace.feeds.table import FEED
 from pipelines.consumer.lease_balancer import LeaseBalancer, LeaseCandidate
 from pipelines.feeds.handlers import feed_handlers
 from tests.support.consumer_shards import write
-from tests.support.consumers import QUICK, Gate, Instance, Noting, leased, leases_of, letters_of, now, record, until
+from tests.support.consumers import QUICK, Gate, Instance, Noting, leased, leases_of, letters_of, now, record
 from tests.support.fault_proxy import Proxy, Seen, forward, refuse
 from tests.support.feed_changes import items_of, put, store_of
 from tests.support.feed_items import like_item, post_item, user_item
 from tests.support.feed_workload import settled
 from tests.support.scripted_stream import Script, Shard
+from tests.support.until import until
 
 
 @asynccontextmanager

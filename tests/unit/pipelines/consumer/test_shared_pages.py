@@ -32,11 +32,11 @@ from tests.support.consumers import (
     now,
     numbered,
     record,
-    until,
 )
 from tests.support.feed_changes import put, store_of
 from tests.support.scripted_stream import Script, Shard
 from tests.support.served import Served
+from tests.support.until import until
 
 GROUP = "following"
 

@@ -28,10 +28,11 @@ from pipelines.consumer.redrive import Redrive
 from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.feeds.search import GROUP, SearchMetrics, SearchPipeline, SearchSync
 from pipelines.feeds.search_rebuild import RebuildProgress, SearchRebuild
-from tests.support.consumers import QUICK, leases_of, letters_of, now, until
+from tests.support.consumers import QUICK, leases_of, letters_of, now
 from tests.support.feed_changes import put, remove, store_of
 from tests.support.feed_items import inserted, like_item, modified, post_item, tombstone, user_item
 from tests.support.served import NOON
+from tests.support.until import until
 
 
 class Flaky(SqliteIndex):

@@ -31,6 +31,7 @@ from tests.support.apns import LIMITS, credentials
 from tests.support.apns_server import Answer, ApnsServer, Fault, Request
 from tests.support.display_states import CHENNAI, MUMBAI, NAMES, first, fixture, in_chase, put_in_place, second
 from tests.support.served import NOON, Clock
+from tests.support.until import until
 
 MATCH = fixture(version=7)
 FINISHED = replace(
@@ -120,12 +121,6 @@ def rings(server: ApnsServer) -> list[tuple[int, str | None]]:
         (request.aps["content-state"]["version"], request.aps.get("alert", {}).get("body"))
         for request in server.requests
     ]
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():  # noqa: ASYNC110 - it is over the wire
-            await asyncio.sleep(0.005)
 
 
 # Whom a change reaches

@@ -24,6 +24,7 @@ from pipelines.matches.push.push_delivery import LoggedDelivery
 from tests.support.cricket_pipeline import Instance
 from tests.support.orchestrator import Scripted
 from tests.support.served import Served
+from tests.support.until import until_async
 
 FAST: dict[str, Any] = {"tick_seconds": 0.0, "reconcile_seconds": 0.02}
 
@@ -66,12 +67,6 @@ async def _polls_nothing(instance: Instance) -> bool:
     return not instance.orchestrator.polled
 
 
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(20):
-        while not await condition():  # noqa: ASYNC110 - it is over the wire
-            await asyncio.sleep(0.02)
-
-
 async def test_a_match_that_goes_live_is_stored_and_polled(served: Served) -> None:
     provider = Scripted(served, "m1", "m2")
     one = Instance(served, provider, **FAST)
@@ -79,7 +74,7 @@ async def test_a_match_that_goes_live_is_stored_and_polled(served: Served) -> No
     await one.orchestrator.reconcile()
 
     assert one.orchestrator.polled == {"m1", "m2"}
-    await until(lambda: _told(one, "m1", "m2"))
+    await until_async(lambda: _told(one, "m1", "m2"))
     assert (await state(served, "m1")).instance_id == "one"
     assert (await fixture(served, "m2")).league_code == "LBL"
     await one.orchestrator.aclose()
@@ -105,7 +100,7 @@ async def test_many_instances_share_the_matches_and_none_is_polled_twice(served:
 async def test_reconciling_again_changes_nothing(served: Served) -> None:
     one = Instance(served, Scripted(served, "m1"), tick_seconds=60)
     await one.orchestrator.reconcile()
-    await until(lambda: _told(one, "m1"))
+    await until_async(lambda: _told(one, "m1"))
     before = await state(served, "m1")
 
     for _ in range(3):
@@ -119,8 +114,8 @@ async def test_what_a_dead_instance_left_is_taken_over_once_its_lock_is_free(ser
     provider = Scripted(served, "m1")
     dead = Instance(served, provider, "dead", tick_seconds=60)
     await dead.orchestrator.reconcile()
-    await until(lambda: _told(dead, "m1"))
-    await until(lambda: _is_free(served, "m1"))  # the tick gives its lock back when it has told
+    await until_async(lambda: _told(dead, "m1"))
+    await until_async(lambda: _is_free(served, "m1"))  # the tick gives its lock back when it has told
     left = await state(served, "m1")
     assert await Locks(served.store(), "dead", served.clock()).acquire(match_lock("m1"), 60)
     other = Instance(served, provider, "other", tick_seconds=60)
@@ -146,8 +141,8 @@ async def test_a_match_is_left_to_who_polls_it_however_late_its_clock_is_and_tak
     late = Instance(served, provider, "late", now=lambda: served.clock() - timedelta(seconds=5), tick_seconds=60)
     early = Instance(served, provider, "early", now=lambda: served.clock() + timedelta(seconds=5), tick_seconds=60)
     await late.orchestrator.reconcile()
-    await until(lambda: _told(late, "m1"))
-    await until(lambda: _is_free(served, "m1"))
+    await until_async(lambda: _told(late, "m1"))
+    await until_async(lambda: _is_free(served, "m1"))
 
     for _ in range(4):
         served.clock.forward(seconds=5)
@@ -167,7 +162,7 @@ async def test_an_instance_that_stops_leaves_its_matches_to_others_at_once(serve
     provider = Scripted(served, "m1")
     one, other = Instance(served, provider, "one", **FAST), Instance(served, provider, "other", **FAST)
     running = asyncio.create_task(one.orchestrator.run())
-    await until(lambda: _told(one, "m1"))
+    await until_async(lambda: _told(one, "m1"))
     running.cancel()
     await asyncio.wait([running])
 
@@ -186,10 +181,10 @@ async def test_a_match_that_is_over_is_ended_cleaned_up_archived_and_taken_off(s
     started = replace(match, start_time=served.clock())
     for number in range(30):
         await follows.follow(started, f"user{number}", match.home_team_id)
-    await until(lambda: _is_over(served))
+    await until_async(lambda: _is_over(served))
 
-    await until(lambda: _is_ended(served, one))
-    await until(lambda: _polls_nothing(one))  # which is known a moment after the end is written
+    await until_async(lambda: _is_ended(served, one))
+    await until_async(lambda: _polls_nothing(one))  # which is known a moment after the end is written
 
     assert one.ended == ["m1"]
     assert [follow async for page in follows.pages_of_match("m1") for follow in page] == []
@@ -217,7 +212,7 @@ async def test_an_end_that_is_cut_off_is_done_again(served: Served) -> None:
     provider = Scripted(served, "m1", balls_per_tick=300)
     one = Instance(served, provider, **FAST)
     await one.orchestrator.reconcile()
-    await until(lambda: _is_over(served))
+    await until_async(lambda: _is_over(served))
     fails = iter([Unavailable("no"), Unavailable("no")])
 
     async def fail(active: ActiveMatch) -> None:
@@ -229,7 +224,7 @@ async def test_an_end_that_is_cut_off_is_done_again(served: Served) -> None:
     await one.orchestrator.reconcile()
     assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
 
-    await until(lambda: _is_ended(served, one))
+    await until_async(lambda: _is_ended(served, one))
 
     assert one.ended == ["m1"]
 
@@ -239,13 +234,13 @@ async def test_a_match_that_is_started_again_after_its_end_gets_its_correction_b
     provider = Corrected(served, "m1", balls_per_tick=300)
     one = Instance(served, provider, **FAST | {"tick_seconds": 0.05})
     await one.orchestrator.reconcile()
-    await until(lambda: _is_ended(served, one))
+    await until_async(lambda: _is_ended(served, one))
     before = await state(served, "m1")
     provider.runs_taken_back = 1
 
     await one.orchestrator.start(await fixture(served, "m1"))
     assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
-    await until(lambda: _is_ended(served, one))
+    await until_async(lambda: _is_ended(served, one))
 
     after = await state(served, "m1")
     assert after.live.innings[-1].runs == before.live.innings[-1].runs - 1
@@ -257,7 +252,7 @@ async def test_a_match_that_is_started_again_after_its_end_gets_its_correction_b
 async def test_a_match_that_was_abandoned_and_goes_on_is_polled_again(served: Served) -> None:
     one = Instance(served, Scripted(served, "m1", balls_per_tick=24), **FAST)
     await one.orchestrator.reconcile()
-    await until(lambda: _told(one, "m1"))
+    await until_async(lambda: _told(one, "m1"))
     await one.orchestrator.aclose()
     left = await state(served, "m1")
     abandoned = replace(left.live, phase=MatchPhase.ABANDONED)
@@ -296,7 +291,7 @@ async def test_a_match_that_was_ticked_while_the_provider_was_slow_is_not_taken(
     provider = Scripted(served, "m1")
     one, other = (Instance(served, provider, name, tick_seconds=60) for name in ("one", "other"))
     await one.orchestrator.reconcile()
-    await until(lambda: _told(one, "m1"))
+    await until_async(lambda: _told(one, "m1"))
     seen = await state(served, "m1")
     served.clock.forward(seconds=11)
     assert await matches(served).record_tick("m1", seen.fence)
@@ -320,14 +315,14 @@ async def test_a_match_stays_ours_and_others_go_on_while_its_sessions_are_ended(
     one.orchestrator._on_end = slowly
     provider.listed = {"m1"}
     await one.orchestrator.reconcile()
-    await until(lambda: _is_over(served))
+    await until_async(lambda: _is_over(served))
     await one.orchestrator.reconcile()
-    await until(lambda: _is_ending(one))
+    await until_async(lambda: _is_ending(one))
     provider.listed = {"m1", "m2"}
 
     for _ in range(3):
         served.clock.forward(seconds=9)
-        await until(lambda: _ticked(served))
+        await until_async(lambda: _ticked(served))
         await one.orchestrator.reconcile()
         await other.orchestrator.reconcile()
 
@@ -336,7 +331,7 @@ async def test_a_match_stays_ours_and_others_go_on_while_its_sessions_are_ended(
     assert (await state(served, "m1")).instance_id == "one"
     assert other.ended == []
     reached.set()
-    await until(lambda: _has_status(served, ActiveStatus.ENDED))
+    await until_async(lambda: _has_status(served, ActiveStatus.ENDED))
     await one.orchestrator.aclose()
     await other.orchestrator.aclose()
 
@@ -352,7 +347,7 @@ async def _ticked(served: Served) -> bool:
 async def test_who_lost_a_match_while_its_sessions_were_ended_removes_nothing_more(served: Served) -> None:
     one = Instance(served, Scripted(served, "m1", balls_per_tick=300), **FAST)
     await one.orchestrator.reconcile()
-    await until(lambda: _is_over(served))
+    await until_async(lambda: _is_over(served))
     over = await state(served, "m1")
     match = replace(await fixture(served, "m1"), start_time=served.clock())
     await MatchFollows(served.store(), served.clock()).follow(match, "ada", match.home_team_id)
@@ -374,7 +369,7 @@ async def test_a_match_that_ends_while_it_rests_ends_here_too(served: Served) ->
     provider = Scripted(served, "m1", balls_per_tick=24)
     one = Instance(served, provider, **FAST)
     await one.orchestrator.reconcile()
-    await until(lambda: _told(one, "m1"))
+    await until_async(lambda: _told(one, "m1"))
     await one.orchestrator.aclose()
     claimed = await matches(served).claim(await state(served, "m1"), "one")
     assert claimed is not None
@@ -383,7 +378,7 @@ async def test_a_match_that_ends_while_it_rests_ends_here_too(served: Served) ->
     while not provider.is_over("m1"):
         await provider.match("m1")
 
-    await until(lambda: _is_ended(served, one))
+    await until_async(lambda: _is_ended(served, one))
 
     assert (await state(served, "m1")).live.result is not None
     assert one.ended == ["m1"]
@@ -394,7 +389,7 @@ async def test_between_two_days_a_match_rests_and_goes_on_from_its_state(served:
     provider = Scripted(served, "m1", balls_per_tick=24)
     one = Instance(served, provider, tick_seconds=60)
     await one.orchestrator.reconcile()
-    await until(lambda: _told(one, "m1"))
+    await until_async(lambda: _told(one, "m1"))
     listed, provider.listed = provider.listed, set()
     await one.orchestrator.reconcile()
     assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
@@ -423,17 +418,17 @@ async def test_a_match_the_provider_does_not_know_rests_and_is_ended_after_a_day
     provider = Scripted(served, "m1")
     one = Instance(served, provider, **FAST)
     await one.orchestrator.reconcile()
-    await until(lambda: _told(one, "m1"))
+    await until_async(lambda: _told(one, "m1"))
     provider.unknown.add("m1")
     provider.listed = set()
-    await until(lambda: _has_status(served, ActiveStatus.IDLE))
+    await until_async(lambda: _has_status(served, ActiveStatus.IDLE))
     await one.orchestrator.reconcile()
     assert one.ended == []
 
     served.clock.forward(days=1)
     await one.orchestrator.reconcile()
 
-    await until(lambda: _has_status(served, ActiveStatus.ENDED))
+    await until_async(lambda: _has_status(served, ActiveStatus.ENDED))
     assert one.ended == ["m1"]
     assert (await fixture(served, "m1")).archived_at is not None
     await one.orchestrator.aclose()
@@ -447,7 +442,7 @@ async def test_while_the_provider_does_not_tell_nothing_begins_and_nothing_ends(
     provider = Scripted(served, "m1")
     one = Instance(served, provider, tick_seconds=60)
     await one.orchestrator.reconcile()
-    await until(lambda: _told(one, "m1"))
+    await until_async(lambda: _told(one, "m1"))
     before = await state(served, "m1")
     provider.listed = None
 
@@ -493,7 +488,7 @@ async def test_sessions_are_ended_with_the_match_through_the_whole_pipeline(serv
     async with pipeline.open():
         await pipeline.sync()
         running = asyncio.create_task(pipeline.orchestrator.run())
-        await until(lambda: _has_ended(served))
+        await until_async(lambda: _has_ended(served))
         running.cancel()
         await asyncio.wait([running])
 

@@ -25,6 +25,7 @@ from pipelines.matches.providers.provider import ProviderUnavailable
 from pipelines.matches.providers.replay import ReplayProvider
 from tests.support.cricket_pipeline import Instance
 from tests.support.served import Served, call_name
+from tests.support.until import until
 
 BEHIND = STREAM_OPERATIONS | {"DescribeTable"}
 
@@ -202,7 +203,7 @@ async def test_a_poller_that_slept_past_its_lock_writes_nothing_when_it_wakes(se
     await slow.asked.wait()
     served.clock.forward(seconds=21)
     await other.orchestrator.reconcile()
-    await _until(lambda: len(other.changes) >= 2)
+    await until(lambda: len(other.changes) >= 2)
     await other.orchestrator.aclose()
     before = await state(served), await stored(served)
 
@@ -217,12 +218,6 @@ async def test_a_poller_that_slept_past_its_lock_writes_nothing_when_it_wakes(se
 async def served_locks(served: Served) -> list[Any]:
     answer = await served.ask("{ locks { name owner } }", user="ops", role=Role.SYSTEM)
     return list(answer.data["locks"])
-
-
-async def _until(condition: Any) -> None:
-    async with asyncio.timeout(20):
-        while not condition():  # noqa: ASYNC110 - it is over the wire
-            await asyncio.sleep(0.01)
 
 
 @pytest.mark.parametrize("problem", [ProviderUnavailable("later"), TimeoutError()])

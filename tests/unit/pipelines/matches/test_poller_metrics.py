@@ -1,7 +1,7 @@
 """What the poller of live matches tells Prometheus, so that it is noticed when nobody polls."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from tests.support.forking import Forked
 from tests.support.orchestrator import Scripted
 from tests.support.served import Clock, Served
 from tests.support.store_engines import free_port
+from tests.support.until import until
 
 
 class Figures:
@@ -64,12 +65,6 @@ async def test_matches_that_are_answered_for_and_those_that_are_not(
         running.cancel()
         await asyncio.wait([running])
     assert figures.of("matches_polled") == figures.of("tick_age_seconds") == 0
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not holds():  # noqa: ASYNC110 - nothing tells of it
-            await asyncio.sleep(0.01)
 
 
 @pytest.fixture

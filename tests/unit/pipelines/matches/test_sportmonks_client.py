@@ -16,7 +16,6 @@ from datastore.dynamodb.retry.backoff import Backoff
 from datastore.matches.cricket import Match
 from pipelines.matches.providers.provider import Malformed, ProviderError, ProviderRefused, ProviderUnavailable
 from pipelines.matches.providers.sportmonks.provider import SportMonks
-from tests.support.fault_proxy import until
 from tests.support.sportmonks_samples import (
     PATIENCE,
     START,
@@ -36,6 +35,7 @@ from tests.support.sportmonks_samples import (
     saying,
     serving,
 )
+from tests.support.until import until
 
 QUICK = Backoff(initial=0.5, maximum=2.0, attempts=3)
 HOUR = 3600
