@@ -138,7 +138,7 @@ def test_a_full_disk_is_told_loses_nothing_and_is_got_over_without_a_restart(
     assert error["message"] == "The store has no room left to write; nothing was written. Try again later."
     assert sorted(posts(gateway, token)) == sorted(["before", *acknowledged])
     assert gateway.get("/readyz")[0] == 200
-    assert gateway.told.count("make room on its disk") == 1
+    assert gateway.told.count("Free space on its disk") == 1
 
     disk.make_room()
     gateway.data(POST % '"after"', token)
