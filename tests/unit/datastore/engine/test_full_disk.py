@@ -211,7 +211,7 @@ def test_a_start_on_a_full_disk_ends_in_a_line_and_leaves_nothing_in_the_way(
     assert done.returncode == 0, done.stderr
     disk.fill()
     done = run("tables", "describe", GATEWAY_DATA_DIR=str(folder))
-    refused_in_a_line(done, 1, "The disk is full: make room on it.")
+    refused_in_a_line(done, 1, "The disk is full: free some space.")
     disk.make_room()
     assert run("tables", "describe", GATEWAY_DATA_DIR=str(folder)).returncode == 0
 
