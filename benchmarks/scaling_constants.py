@@ -3,7 +3,7 @@
 CPU is in seconds of the machine that docs/benchmarks.md names: on another one, measure them again.
 """
 
-from datastore.change_streams.relay.lua import BYTES_KEPT, CHANGES_KEPT
+from datastore.change_streams.relay.lua import MAX_BYTES, MAX_CHANGES
 from datastore.change_streams.shards.listing import LISTING_INTERVALS
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from pipelines.matches.live.orchestrator import RECONCILE_SECONDS, TICK_SECONDS
@@ -135,7 +135,7 @@ def lag_seconds() -> float:
 
 def changes_kept() -> tuple[int, int]:
     """How many changes of a table, and how many bytes, the bus keeps: datastore/change_streams/relay/lua.py."""
-    return CHANGES_KEPT, BYTES_KEPT
+    return MAX_CHANGES, MAX_BYTES
 
 
 def relayed_changes() -> float:

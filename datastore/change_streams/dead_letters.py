@@ -18,19 +18,19 @@ from datastore.model.composite_keys import Key
 from datastore.model.timestamps import from_iso, iso, to_seconds
 from datastore.session.store import Store
 
-KEPT = timedelta(days=14)
-# Of a record's JSON: an item has at most 400 KB, and other attributes.
-MOST_BYTES = 380 * 1024
-ERROR_CHARACTERS = 2000
-SEQUENCE_DIGITS = 40  # the most that DynamoDB gives
+LIFETIME = timedelta(days=14)
+# The maximum size of a record's JSON. An item has at most 400 KB, with its other attributes.
+MAX_RECORD_BYTES = 380 * 1024
+MAX_ERROR_CHARACTERS = 2000
+SEQUENCE_DIGITS = 40  # the maximum in DynamoDB
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A record of a stream, and the error of its handler.
 
-    `moment` and `sequence` (padded) are the change's own, as far as they are known; `whole` is False when the record
-    was too big to be kept with its images. `id` is the same each time the same record is buried for the same handler.
+    `moment` and `sequence` (padded) are those of the change if they are known. `whole` is False when the record was too
+    large to be stored with its images. `id` is the same each time the same record is buried for the same handler.
     """
 
     table: str
@@ -82,9 +82,9 @@ class DeadLetters:
         self._table = table
 
     async def bury(self, letter: DeadLetter) -> None:
-        """FEED-P3: store a letter for `KEPT`, in place of an earlier one for the same record and handler."""
+        """FEED-P3: store a letter for `LIFETIME`, in place of an earlier one for the same record and handler."""
         text = orjson.dumps(letter.record)
-        if len(text) > MOST_BYTES:
+        if len(text) > MAX_RECORD_BYTES:
             await self._put(letter, _without_images(letter.record), whole=False)
             return
         try:
@@ -151,19 +151,19 @@ def _item(letter: DeadLetter, key: Key, record: bytes, *, whole: bool) -> dict[s
         "attempts": letter.attempts,
         "buried_at": iso(letter.buried_at),
         "whole": whole,
-        "expiresAt": to_seconds(letter.buried_at + KEPT),
+        "expiresAt": to_seconds(letter.buried_at + LIFETIME),
     }
 
 
 def _without_images(record: Mapping[str, Any]) -> bytes:
     """Return the parts that identify the change. An item's keys have at most three kilobytes."""
     body = record.get("dynamodb")
-    kept = {"eventName": str(record.get("eventName", "?"))[:100]}
+    identity = {"eventName": str(record.get("eventName", "?"))[:100]}
     if not isinstance(body, Mapping):
-        return orjson.dumps(kept)
+        return orjson.dumps(identity)
     names = ("Keys", "SequenceNumber", "ApproximateCreationDateTime")
-    text = orjson.dumps({**kept, "dynamodb": {name: body[name] for name in names if name in body}})
-    return text if len(text) <= MOST_BYTES else orjson.dumps(kept)
+    text = orjson.dumps({**identity, "dynamodb": {name: body[name] for name in names if name in body}})
+    return text if len(text) <= MAX_RECORD_BYTES else orjson.dumps(identity)
 
 
 def _padded(sequence: str | None) -> str:
@@ -184,4 +184,4 @@ def _id(handler: str, record: Mapping[str, Any]) -> str:
 
 def _text(problem: Exception) -> str:
     text = " ".join(str(problem).split()) or type(problem).__name__
-    return text[:ERROR_CHARACTERS].encode(errors="replace").decode()
+    return text[:MAX_ERROR_CHARACTERS].encode(errors="replace").decode()

@@ -22,7 +22,7 @@ from datastore.session.store import Store
 from datastore.session.writes import Action
 
 MARK_LIFETIME = timedelta(days=20)
-MOST_ACTIONS = 100  # of a transaction
+MAX_ACTIONS = 100  # of a transaction
 
 Address = tuple[Table, Key]
 
@@ -31,7 +31,7 @@ Address = tuple[Table, Key]
 class Write:
     """An effect's change of one item: numbers to ADD and values to SET. A missing item is created.
 
-    `only_if` is a condition without values: if it does not hold, the write is left out. `newest` names one of the
+    `only_if` is a condition without values: if it does not hold, the write is dropped. `newest` names one of the
     values to SET: an item with a later value keeps all its values, and only numbers are added. All writes to one item
     must have the same `only_if` and `newest`, since they are merged into one.
     """
@@ -77,7 +77,7 @@ def _packs(effects: Iterable[Effect]) -> Iterator[list[Effect]]:
     touched: set[Address] = set()
     for effect in effects:
         addresses = {(write.table, write.key) for write in effect.writes}
-        if pack and len(pack) + 1 + len(touched | addresses) > MOST_ACTIONS:
+        if pack and len(pack) + 1 + len(touched | addresses) > MAX_ACTIONS:
             yield pack
             pack, touched = [], set()
         pack.append(effect)
@@ -87,24 +87,24 @@ def _packs(effects: Iterable[Effect]) -> Iterator[list[Effect]]:
 
 
 async def _apply(store: Store, table: ConsumerTable, pack: list[Effect], now: datetime) -> None:
-    gone: set[Address] = set()
-    newer: set[Address] = set()  # items that were found with a later value
+    missing: set[Address] = set()
+    newer: set[Address] = set()  # items that have a later value
     while pack:
-        left = [write for write in _merged(pack) if _address(write) not in gone]
-        writes = [_numbers_alone(write) if _address(write) in newer else write for write in left]
+        remaining = [write for write in _merged(pack) if _address(write) not in missing]
+        writes = [_numbers_alone(write) if _address(write) in newer else write for write in remaining]
         actions = [_mark(table, effect, now) for effect in pack] + [_action(write) for write in writes]
         try:
             await store.transact(table.apply_effects, actions)
             return
         except TransactionCancelled as cancelled:
-            failed = [at for at, reason in enumerate(cancelled.reasons) if reason == "ConditionalCheckFailed"]
+            failed = [index for index, reason in enumerate(cancelled.reasons) if reason == "ConditionalCheckFailed"]
             if not failed:
                 raise
-        stopped = [left[at - len(pack)] for at in failed if at >= len(pack)]
-        gone |= {_address(write) for write in stopped if not write.newest}
-        # An item that was deleted since is written whole.
-        newer ^= {_address(write) for write in stopped if write.newest}
-        pack = [effect for at, effect in enumerate(pack) if at not in failed]
+        skipped = [remaining[index - len(pack)] for index in failed if index >= len(pack)]
+        missing |= {_address(write) for write in skipped if not write.newest}
+        # If the item was deleted since, the whole write applies again.
+        newer ^= {_address(write) for write in skipped if write.newest}
+        pack = [effect for index, effect in enumerate(pack) if index not in failed]
 
 
 def _address(write: Write) -> Address:

@@ -17,7 +17,7 @@ import aiohttp
 import pytest
 import yaml
 
-from datastore.change_streams.relay.lua import BYTES_KEPT
+from datastore.change_streams.relay.lua import MAX_BYTES
 from datastore.model.identity import Role
 from deploy.rehearse import instructions
 from server.security.jwt import Tokens, TokenSettings
@@ -187,7 +187,7 @@ def test_the_bus_has_a_redis_that_evicts_nothing_and_room_for_ten_tables() -> No
     options = dict(zip(command[1::2], command[2::2], strict=True))
     assert options["--maxmemory-policy"] == "noeviction"
     # A fifth more than what is kept was measured (docs/operations.md), and as much as a table is under way.
-    assert int(options["--maxmemory"].removesuffix("mb")) * 2**20 > (10 * 1.2 + 2) * BYTES_KEPT
+    assert int(options["--maxmemory"].removesuffix("mb")) * 2**20 > (10 * 1.2 + 2) * MAX_BYTES
 
 
 async def test_two_gateways_a_pipeline_redis_and_the_engine_work_together(composed: Composed) -> None:

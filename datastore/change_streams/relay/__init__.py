@@ -1,4 +1,4 @@
-"""The bus: changes of tables relayed through Redis Streams, so that one process reads each table's stream for all."""
+"""The relay of tables' changes through Redis Streams (the bus): one process reads each table's stream for all."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
@@ -8,22 +8,22 @@ if TYPE_CHECKING:
 
 
 class RelayMetrics(Protocol):
-    """Where figures are shown: the name of each, what it is, and how it is read."""
+    """The registry of metrics: each has a name, a help text and a function that reads its value."""
 
     def gauge(self, name: str, help_: str, read: Callable[[], float]) -> None: ...
 
     def count(self, name: str, help_: str, read: Callable[[], float]) -> None: ...
 
 
-def bus_at(url: str | None, prefix: str, figures: RelayMetrics) -> "Bus | None":
-    """The bus at a URL, for the tables of a prefix; none without a URL."""
+def bus_at(url: str | None, prefix: str, metrics: RelayMetrics) -> "Bus | None":
+    """Return the bus at a URL for the tables of a prefix, or None without a URL."""
     if url is None:
         return None
-    from datastore.change_streams.relay.bus import Bus  # its library, for those only who use it
+    from datastore.change_streams.relay.bus import Bus  # imports redis only where a bus is used
 
     bus = Bus(url, prefix)
-    for name, (meaning, read) in bus.gauges().items():
-        figures.gauge(name, meaning, read)
-    for name, (meaning, read) in bus.counts().items():
-        figures.count(name, meaning, read)
+    for name, (help_, read) in bus.gauges().items():
+        metrics.gauge(name, help_, read)
+    for name, (help_, read) in bus.counts().items():
+        metrics.count(name, help_, read)
     return bus

@@ -1,4 +1,4 @@
-"""The process's part of the bus: one connection that reads for all tables it follows, and what is done without it."""
+"""A process's client of the bus: one connection that reads the changes of all tables that the process follows."""
 
 import asyncio
 import logging
@@ -14,7 +14,7 @@ from datastore.change_streams.relay.follower import BusSource
 from datastore.change_streams.relay.publisher import Beginning, Page, StreamPages, TakePage
 from datastore.change_streams.relay.redis_connection import (
     LEASE_SECONDS,
-    PATIENCE_SECONDS,
+    TIMEOUT_SECONDS,
     BusUnavailable,
     RelayConnection,
     Relayed,
@@ -27,7 +27,7 @@ from datastore.dynamodb.retry.outage_log import OutageLog
 
 RETRY_SECONDS = 0.5
 
-Figure = tuple[str, Callable[[], float]]
+Metric = tuple[str, Callable[[], float]]
 R = TypeVar("R", bound=StreamReader)
 
 logger = logging.getLogger(__name__)
@@ -38,16 +38,15 @@ def _new_id() -> str:
 
 
 class MakeReader(Protocol):
-    """Makes a reader of one table's stream, of a kind of one's own."""
+    """A factory of readers of one table's stream, of the given class."""
 
     def __call__(self, kind: type[R], sink: ChangeSink, start: Reached | None) -> R: ...
 
 
 class Bus:
-    """At a `url`, for the tables of a `prefix`. `new_id` makes letters and digits that nobody else makes.
+    """The bus at a `url`, for the tables of a `prefix`. `new_id` returns unique letters and digits.
 
-    While Redis does not do what it is asked, `is_away`: tables' streams are read directly, and every half second it is
-    found out whether it does.
+    While Redis fails, `is_away` is set, tables' streams are read directly, and Redis is probed every half second.
     """
 
     def __init__(
@@ -56,7 +55,7 @@ class Bus:
         prefix: str,
         *,
         new_id: Callable[[], str] = _new_id,
-        patience: float = PATIENCE_SECONDS,
+        patience: float = TIMEOUT_SECONDS,
         lease_seconds: float = LEASE_SECONDS,
         clock: Callable[[], float] = time.time,
     ) -> None:
@@ -70,7 +69,10 @@ class Bus:
         self._sources: set[BusSource] = set()
         self._changed = asyncio.Event()
         self._outage = OutageLog(
-            partial(logger.warning, "The bus is away, tables' streams are read directly: %s"),
+            partial(
+                logger.warning,
+                "The bus is away, tables' streams are read directly: %s",
+            ),
             partial(logger.info, "The bus is back."),
         )
         self._tasks: list[asyncio.Task[None]] = []
@@ -86,7 +88,7 @@ class Bus:
         """Return a source that follows a table and creates readers on demand. `now` returns the store's time."""
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._receive(), name="changes by the bus")]
-            self._tasks.append(asyncio.create_task(self._probe_forever(), name="looking for the bus"))
+            self._tasks.append(asyncio.create_task(self._probe_forever(), name="probe of the bus"))
 
         def read(sink: ChangeSink, start: Reached | None) -> StreamReader:
             return make(StreamReader, sink, start)
@@ -99,43 +101,46 @@ class Bus:
         return BusSource(self, table, sink, read, read_pages, on_error, now)
 
     async def aclose(self) -> None:
-        """When all sources have been stopped."""
+        """Close the connection. All sources must be stopped before."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.connection.aclose()
 
-    def gauges(self) -> dict[str, Figure]:
-        """What can be seen of it: the name of each figure, what it is, and how it is read."""
+    def gauges(self) -> dict[str, Metric]:
+        """Return the help text and the reading function of each gauge, by name."""
         return {
-            "gateway_bus_away": ("1 while tables' streams are read directly, for Redis is away.", lambda: self.is_away),
+            "gateway_bus_away": (
+                "1 while tables' streams are read directly because Redis is away.",
+                lambda: self.is_away,
+            ),
             "gateway_bus_tables_relayed": (
                 "Tables whose streams this process reads for all.",
                 lambda: sum(source.is_relaying for source in self._sources),
             ),
             "gateway_bus_tables_direct": (
-                "Tables whose streams this process reads for itself alone.",
+                "Tables whose streams this process reads for itself only.",
                 lambda: sum(source.is_direct for source in self._sources),
             ),
             "gateway_bus_relay_lag_seconds": (
-                "From DynamoDB's moment of a change, which is to about a second, to the bus: the last.",
+                "Seconds from DynamoDB's time of a change, to about a second, to the bus: the last change.",
                 lambda: self._relay_lag,
             ),
             "gateway_bus_receipt_lag_seconds": (
-                "From the bus to this process: the last change, by both clocks.",
+                "Seconds from the bus to this process, by both clocks: the last change.",
                 lambda: self._receipt_lag,
             ),
         }
 
-    def counts(self) -> dict[str, Figure]:
-        """The same of those that only grow."""
+    def counts(self) -> dict[str, Metric]:
+        """Return the same for the counters."""
         return {
             "gateway_bus_relayed": ("Changes that this process read for all.", lambda: self._relayed),
-            "gateway_bus_received": ("Changes that came to this process by the bus.", lambda: self._received),
-            "gateway_bus_outages": ("How often Redis went away.", lambda: self._outages),
+            "gateway_bus_received": ("Changes that this process received from the bus.", lambda: self._received),
+            "gateway_bus_outages": ("Outages of Redis.", lambda: self._outages),
         }
 
-    # What sources need
+    # The host of the sources
 
     def mark_unavailable(self, problem: BusUnavailable) -> None:
         if self.is_away:
@@ -154,15 +159,15 @@ class Bus:
 
     def count_relayed(self, page: Page, now: datetime) -> None:
         self._relayed += len(page)
-        made = time_of(page[-1])
-        if made is not None:
-            self._relay_lag = max(0.0, (now - made).total_seconds())
+        changed_at = time_of(page[-1])
+        if changed_at is not None:
+            self._relay_lag = max(0.0, (now - changed_at).total_seconds())
 
     def count_received(self, entry: Relayed, changes: int) -> None:
         self._received += changes
         self._receipt_lag = max(0.0, self._clock() - milliseconds(entry.id) / 1000)
 
-    # What runs for all of them
+    # Background tasks
 
     async def _receive(self) -> None:
         while True:
@@ -178,13 +183,13 @@ class Bus:
                 self.mark_unavailable(problem)
                 continue
             except Exception as problem:  # without this task no follower would receive changes
-                logger.exception("What came by the bus cannot be read.")
+                logger.exception("The entries of the bus cannot be read; tables' streams are read directly.")
                 self.mark_unavailable(BusUnavailable(repr(problem)))
                 continue
             for table, entries in pages.items():
                 try:
                     await following[table].receive(places[table], entries)
-                except Exception as problem:  # of one table: the others' changes go on
+                except Exception as problem:  # other tables are not affected
                     following[table].mark_inconsistent(problem)
 
     async def _probe_forever(self) -> None:
@@ -194,7 +199,7 @@ class Bus:
                 continue
             try:
                 await self.connection.probe()
-            except Exception as problem:  # without this task it would be away for ever
+            except Exception as problem:  # without this task the bus would stay away
                 self._outage.record_failure(problem)
                 continue
             self._outage.record_success()

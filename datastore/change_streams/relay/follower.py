@@ -29,7 +29,7 @@ from datastore.errors import TableMissing
 
 TICK_SECONDS, SHORT_TICK_SECONDS = 1.0, 0.05
 # After this time without a process that relays the table, this process reads the table's stream.
-GRACE_SECONDS = 1.0
+NO_LEADER_SECONDS = 1.0
 PAST_MILLISECONDS = 120_000
 SLICE, SLICE_PAUSE_SECONDS = 50, 0.001
 # Errors that are not retried.
@@ -37,7 +37,7 @@ FINAL = (ChangesLost, StreamMissing, TableMissing)
 
 
 class Host(Protocol):
-    """What a source needs of the process's bus."""
+    """The part of the process's bus that a source uses."""
 
     connection: RelayConnection
     instance: str
@@ -47,10 +47,10 @@ class Host(Protocol):
     def is_away(self) -> bool: ...
 
     def mark_unavailable(self, problem: BusUnavailable) -> None:
-        """Do without it until it is found again. All sources are woken, now and then."""
+        """Do without the bus until a probe succeeds. All sources are woken then, and now."""
 
     def follow(self, source: "BusSource") -> None:
-        """Have it receive what comes after its place, as long as it has one."""
+        """Deliver the entries after its `place` to a source, while it has one."""
 
     def forget(self, source: "BusSource") -> None: ...
 
@@ -91,8 +91,8 @@ class BusSource:
             read_pages,
             new_epoch=host.new_id,
             on_page=lambda page: host.count_relayed(page, now()),
-            away=host.mark_unavailable,
-            ended=self.wake,
+            on_unavailable=host.mark_unavailable,
+            on_end=self.wake,
             on_error=on_error,
         )
         self._direct: StreamReader | None = None
@@ -110,7 +110,7 @@ class BusSource:
 
     @property
     def is_direct(self) -> bool:
-        """Whether the table's own stream is read for this process alone."""
+        """Whether this process reads the table's stream for itself."""
         return self._direct is not None
 
     @property
@@ -118,7 +118,7 @@ class BusSource:
         return self._leader.is_relaying
 
     async def attached(self) -> None:
-        """Raises what the store raises when it cannot be reached at first."""
+        """Return once `is_attached`. Raises the store's error if it cannot be reached at first."""
         await self._settled.wait()
         if self.problem is not None:
             raise self.problem.with_traceback(None)  # followers share it: keep no other's frames
@@ -129,13 +129,13 @@ class BusSource:
         await asyncio.wait([self._task])
 
     def wake(self) -> None:
-        """Look at once how things stand."""
+        """Reconcile the positions at once."""
         self._wake.set()
 
-    # What comes on the bus
+    # Entries of the bus
 
     async def receive(self, place: str, entries: Sequence[tuple[str, Entry]]) -> None:
-        """Deliver the entries that follow `place`, unless the source has moved to another place meanwhile."""
+        """Deliver the entries that follow `place`, unless the source moves to another position."""
         delivered = 0
         for entry_id, entry in entries:
             if self.place != place or self._is_inconsistent:
@@ -152,7 +152,7 @@ class BusSource:
             self.place = place = entry_id
 
     def mark_inconsistent(self, problem: Exception) -> None:
-        """Report a problem with the bus's entries, and have the next look find out whether changes were missed."""
+        """Report a problem with the bus's entries. The next reconciliation finds out whether changes were missed."""
         self._on_error(self.table, problem)
         self._is_inconsistent = True
         self.wake()
@@ -174,7 +174,7 @@ class BusSource:
         self._host.count_received(entry, len(records))
         return [(entry.shard, entry.parent, record) for record in records]
 
-    # How things stand
+    # Reconciliation
 
     async def _run(self) -> None:
         try:
@@ -212,7 +212,7 @@ class BusSource:
         return SHORT_TICK_SECONDS if is_passing or not self._settled.is_set() else TICK_SECONDS
 
     async def _check_bus(self) -> bool:
-        """Return whether a transition is under way, which needs another look soon. Raises `BusUnavailable`."""
+        """Return whether a transition is under way, which needs another check soon. Raises `BusUnavailable`."""
         if self._host.is_away:
             return False
         place, shards = self.place, dict(self._delivered.shards)
@@ -254,11 +254,11 @@ class BusSource:
         self._delivered.reconcile(state, shards)
 
     def _wait_for_leader(self) -> None:
-        """Wait up to `GRACE_SECONDS` for a process to relay the table, then read its stream."""
+        """Wait up to `NO_LEADER_SECONDS` for a process to relay the table, then read its stream."""
         now = asyncio.get_running_loop().time()
         if self._no_leader_since is None:
             self._no_leader_since = now
-        if self._leader.refused is not None or now - self._no_leader_since > GRACE_SECONDS:
+        if self._leader.refused is not None or now - self._no_leader_since > NO_LEADER_SECONDS:
             self._read_directly()
 
     async def _join(self, state: RelayState) -> None:

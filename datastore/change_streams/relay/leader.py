@@ -1,4 +1,4 @@
-"""Holds a table for as long as its lease is this process's, and relays it."""
+"""The leadership of a table: this process relays the table while it holds its lease."""
 
 import asyncio
 import logging
@@ -20,16 +20,17 @@ from datastore.change_streams.shards.checkpoints import Reached, lacking
 from datastore.dynamodb.client import RequestRefused
 from datastore.errors import DomainError
 
-# So long who could not read a table leaves it to others, more or less.
+# About the time for which a process that could not read a table does not claim it.
 REFUSED_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
 
 
 class RelayLeader:
-    """Of one table, by one `instance`. `refused` is why it could not be read when that was tried last.
+    """The leadership of one table by one `instance`.
 
-    `away` hears that Redis is, `ended` that there is something to see to, `on_error` of each new reason to refuse.
+    `on_unavailable` is called when Redis fails, `on_end` when the relay has ended, and `on_error` for each new reason
+    why the table cannot be read.
     """
 
     def __init__(
@@ -41,8 +42,8 @@ class RelayLeader:
         *,
         new_epoch: Callable[[], str],
         on_page: Callable[[Page], None],
-        away: Callable[[BusUnavailable], None],
-        ended: Callable[[], None],
+        on_unavailable: Callable[[BusUnavailable], None],
+        on_end: Callable[[], None],
         on_error: Callable[[str, Exception], None],
     ) -> None:
         self._connection = connection
@@ -51,12 +52,13 @@ class RelayLeader:
         self._read_pages = read_pages
         self._new_epoch = new_epoch
         self._on_page = on_page
-        self._away = away
-        self._ended = ended
+        self._on_unavailable = on_unavailable
+        self._on_end = on_end
         self._on_error = on_error
         self._relay: RelayPublisher | None = None
         self._task: asyncio.Task[None] | None = None
         self._retry_at = float("-inf")
+        #: The error of the last attempt to read the table, if it failed.
         self.refused: Exception | None = None
 
     @property
@@ -64,17 +66,17 @@ class RelayLeader:
         return self._relay is not None and self._relay.is_attached
 
     async def claim(self) -> RelayState:
-        """How the table stands: its lease renewed, or taken if it is free. Raises `BusUnavailable`."""
+        """Renew the lease, or claim it if it is free, and return the table's state. Raises `BusUnavailable`."""
         relay = self._relay
         idle = None if relay is None else relay.idle()
         appended = None if relay is None else relay.appended()
-        wanted = time.monotonic() >= self._retry_at
-        state = await self._connection.claim(self._table, self._instance, wanted=wanted, idle=idle)
+        may_claim = time.monotonic() >= self._retry_at
+        state = await self._connection.claim(self._table, self._instance, may_claim=may_claim, idle=idle)
         if relay is None or relay.lease != state.lease:
             return state
         if appended is not None and (relay.epoch != state.epoch or lacking(state.positions, appended)):
-            # Redis went back to an older copy: what it has not is appended again, from where the copy is.
-            logger.info("What was relayed of %s is not noted any more.", self._table)
+            # Redis was restored from an older copy: the relay starts again from the positions of the copy.
+            logger.info("Redis has lost relayed changes of %s; they are relayed again.", self._table)
             await self.stop_relay()
         elif relay.reached is not None and relay.epoch == state.epoch:
             gone = state.positions.keys() - relay.reached.keys()
@@ -83,7 +85,7 @@ class RelayLeader:
         return state
 
     async def run_relay(self, state: RelayState, known: Reached | None) -> None:
-        """Relay while the lease is ours. `known`: where to begin when no order is there to go on with."""
+        """Relay while this process holds the lease. `known` is the start if there is no epoch to continue."""
         if self._relay is not None and (self._relay.lease != state.lease or self._task is None or self._task.done()):
             await self.stop_relay()
         if state.is_held_by(self._instance) and self._relay is None:
@@ -93,14 +95,14 @@ class RelayLeader:
             self._task = asyncio.create_task(self._run(self._relay, state, known), name=f"relay of {self._table}")
 
     async def stop_relay(self) -> None:
-        """Relay no more. The lease is left to lapse."""
+        """Stop relaying, and let the lease expire."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
         self._relay = self._task = None
 
     async def release(self) -> None:
-        """Relay no more, and let others take over at once."""
+        """Stop relaying, and release the lease, so that another process can claim it at once."""
         lease = self._relay.lease if self._relay is not None else None
         await self.stop_relay()
         if lease is not None:
@@ -111,19 +113,19 @@ class RelayLeader:
             await relay.run(state, known)
         except BusUnavailable as problem:
             if isinstance(problem, BusRefused):
-                # Who renews the lease and cannot append keeps changes from all who follow.
+                # A leader that renews the lease but cannot append would withhold changes from all followers.
                 await self._release_lease(relay.lease)
-            self._away(problem)
+            self._on_unavailable(problem)
         except (RelayLeaseLost, UnexpectedPosition) as problem:
-            # The next claim begins it anew, here or elsewhere.
+            # The next claim, here or in another process, starts the relay again.
             logger.info("The relay of %s has ended: %r", self._table, problem)
         except (DomainError, RequestRefused) as problem:
             await self._refuse(problem, relay.lease)
         finally:
-            self._ended()
+            self._on_end()
 
     async def _refuse(self, problem: Exception, lease: str) -> None:
-        """What cannot be read here may be readable elsewhere."""
+        """Release the lease, since another process may be able to read the table."""
         if type(problem) is not type(self.refused):
             self._on_error(self._table, problem)
         self.refused = problem
@@ -131,5 +133,5 @@ class RelayLeader:
         await self._release_lease(lease)
 
     async def _release_lease(self, lease: str) -> None:
-        with suppress(BusUnavailable):  # it goes by itself then
+        with suppress(BusUnavailable):  # the lease expires by itself
             await self._connection.release(self._table, lease)

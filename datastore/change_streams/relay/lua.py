@@ -9,9 +9,9 @@ read it. Sequence numbers have up to 40 digits and are compared as texts.
 """
 
 KEPT_SECONDS = 300
-# Of a table, as many as a process's own log has.
-CHANGES_KEPT, BYTES_KEPT = 10_000, 16_000_000
-# An entry's records; a record of more has one of its own.
+# The limits of a table, equal to those of a process's log.
+MAX_CHANGES, MAX_BYTES = 10_000, 16_000_000
+# The maximum bytes of the records in an entry; a larger record has a separate entry.
 ENTRY_BYTES = 64_000
 
 _BEGIN = """
@@ -22,10 +22,10 @@ local function kept()
 end
 """.replace("KEPT", str(KEPT_SECONDS * 1000))
 
-# Take or renew the lease. ARGV: the instance, the lease's duration in milliseconds, whether the instance wants the
-# lease, then shard, position and parent (empty for none) of each idle shard. Deletes keys of another Redis type, which
-# another program wrote. A process without the lease writes it back unchanged: the write shows within a second that
-# Redis is full or read-only. Returns the lease, the id of the last change, and the state.
+# Take or renew the lease. ARGV: the instance, the lease's duration in milliseconds, whether the instance may claim
+# the lease, then shard, position and parent (empty for none) of each idle shard. Deletes keys of another Redis type,
+# which another program wrote. A process without the lease writes it back unchanged: the write shows within a second
+# that Redis is full or read-only. Returns the lease, the id of the last change, and the state.
 CLAIM = (
     _BEGIN
     + """
@@ -140,8 +140,8 @@ if ARGV[5] ~= '' then redis.call('HSET', state, 'f:' .. ARGV[3], ARGV[5]) end
 redis.call('HSET', state, name, at, 'changes', string.format('%.0f', total), 'bytes', string.format('%.0f', size))
 kept()
 return total - before
-""".replace("MOST_CHANGES", str(CHANGES_KEPT))
-    .replace("MOST_BYTES", str(BYTES_KEPT))
+""".replace("MOST_CHANGES", str(MAX_CHANGES))
+    .replace("MOST_BYTES", str(MAX_BYTES))
     .replace("ENTRY_BYTES", str(ENTRY_BYTES))
 )
 
@@ -155,9 +155,9 @@ redis.call('XADD', changes, 'MAXLEN', '~', MOST_CHANGES, '*', 'free', '1')
 kept()
 return 1
 """
-).replace("MOST_CHANGES", str(CHANGES_KEPT))
+).replace("MOST_CHANGES", str(MAX_CHANGES))
 
-# On keys of no table, which are gone behind it: all commands that the others use, first one that a full Redis refuses.
+# Run all commands that the other scripts use on keys of no table, first one that a full Redis refuses.
 PROBE = """
 local lease, state, changes = KEYS[1], KEYS[2], KEYS[3]
 redis.call('SET', lease, redis.call('TIME')[1], 'PX', 1000)

@@ -1,4 +1,4 @@
-"""Reads a table's stream for all processes, while this one holds the table, and appends what it reads to the bus."""
+"""The publisher of a table's changes: the leader reads the table's stream for all processes, and appends to the bus."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -15,8 +15,8 @@ from datastore.change_streams.shards.stream_reader import Change, ChangesLost, S
 from datastore.dynamodb.client import RequestRefused
 from datastore.errors import DomainError
 
-# In a row, within about two seconds: then a table is left to others.
-MOST_FAILURES = 4
+# The failures in a row, within about two seconds, after which the table is left to another process.
+MAX_FAILURES = 4
 
 Page = Sequence[dict[str, Any]]
 # Called with a shard, the position that a page of it follows, and the page.
@@ -38,21 +38,21 @@ class Beginning:
         raise AssertionError("A page was taken apart.")
 
     def lost(self, problem: Exception) -> None:
-        """Whoever waits for the end of the reader tells of it."""
+        """Do nothing: the task that awaits the reader reports the error."""
 
 
 @dataclass(eq=False)
 class StreamPages(StreamReader):
-    """A reader whose pages are taken as they came, nothing decoded, once `may_take` is set.
+    """A reader that passes whole pages to `take` without decoding them, once `may_take` is set.
 
-    What `take` raises ends it, and so does a store that cannot be reached: it may be for others.
+    It ends with the errors of `take`, and when the store cannot be reached, since another process may reach it.
     """
 
     take: TakePage | None = None
     may_take: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def ended(self) -> None:
-        """Waits for its end. Raises what it ended by."""
+        """Wait for the end of the reader. Raises the error that ended it."""
         await asyncio.wait([self._task])
         if self.problem is not None:
             raise self.problem
@@ -66,7 +66,7 @@ class StreamPages(StreamReader):
     def _log_recovery(self) -> None: ...
 
     async def _back_off(self, problem: DomainError | RequestRefused, failures: int) -> None:
-        if failures >= MOST_FAILURES:
+        if failures >= MAX_FAILURES:
             raise problem
         await super()._back_off(problem, failures)
 
@@ -91,7 +91,7 @@ ReadPages = Callable[[Beginning, TakePage, Reached | None], StreamPages]
 
 @dataclass(eq=False)
 class RelayPublisher:
-    """One holding of a table, under one lease. It ends with the lease, and by whatever goes wrong."""
+    """The publisher of a table's changes under one lease. It ends with the lease, or with any error."""
 
     connection: RelayConnection
     table: str
@@ -109,12 +109,12 @@ class RelayPublisher:
 
     @property
     def reached(self) -> Mapping[str, str] | None:
-        """How far the shards have been read that the stream lists; None before it is attached."""
+        """The positions read in the listed shards; None before the reader is attached."""
         reached = self._reader.reached if self._reader is not None and self.is_attached else None
         return None if reached is None else reached.shards
 
     def idle(self) -> Reached:
-        """Of those that have shown no record yet: to be noted from time to time, as iterators expire."""
+        """Return the positions of shards without a record, which are stored regularly because iterators expire."""
         reached = self._reader.reached if self._reader is not None and self.is_attached else None
         if reached is None:
             return Reached("", {})
@@ -122,14 +122,14 @@ class RelayPublisher:
         return Reached(reached.stream, idle, reached.parents)
 
     def appended(self) -> Mapping[str, str] | None:
-        """Sequences that Redis is known to have had noted, of shards that are listed; None before it is attached."""
+        """Return the sequence numbers appended to Redis, by listed shard; None before the reader is attached."""
         reached = self.reached
         if reached is None:
             return None
         return {shard: at for shard, at in self._appended.items() if shard in reached and sequence_at(at) is not None}
 
     async def run(self, state: RelayState, known: Reached | None) -> None:
-        """Go on with the order that is there, else begin one: where this process has got to (`known`), or now."""
+        """Continue the epoch in `state`, or begin one at the position of this process (`known`), or now."""
         epoch = state.epoch
         start = Reached(state.stream, state.positions) if epoch else known
         while True:
@@ -138,7 +138,7 @@ class RelayPublisher:
             except ChangesLost:
                 if start is None:
                     raise
-                # Whoever followed hears of it by reading on for himself.
+                # The followers detect the loss when they read the stream themselves.
                 start, epoch = None, ""
 
     async def _read_from(self, start: Reached | None, epoch: str) -> None:

@@ -1,4 +1,4 @@
-"""What the bus asks of Redis, with little patience: whoever waits has another way."""
+"""The commands of the bus to Redis, with short timeouts, since a process can read tables' streams instead."""
 
 import asyncio
 from collections.abc import Collection, Coroutine, Mapping, Sequence
@@ -15,35 +15,35 @@ from datastore.change_streams.shards.checkpoints import Reached
 from datastore.redis.failures import REDIS_AWAY
 
 NAME = "gateway:bus"
-PATIENCE_SECONDS = 1.0
-# Patience is counted in so many turns of the loop: one that is held up loses one of them, not all.
-TURNS = 4
+TIMEOUT_SECONDS = 1.0
+# The parts of a timeout: a blocked event loop uses up one of them, not all.
+TIMEOUT_PARTS = 4
 LEASE_SECONDS = 10.0
-# Longer than streams are polled by default: while changes come, no read returns without some.
+# Longer than the default poll interval of streams, so that reads return changes while there are any.
 BLOCK_SECONDS = 0.3
-# The most entries of a table that one read returns. A read of more bytes, or one that times out, halves the number.
+# The maximum number of entries of a table in one read. A read of more bytes, or one that times out, halves it.
 ENTRIES, PAGE_BYTES = 100, 4_000_000
-# A process loads at most as many bytes of past changes as Redis keeps.
-PAST_BYTES = scripts.BYTES_KEPT
+# A process loads at most as many bytes of past changes as Redis stores.
+PAST_BYTES = scripts.MAX_BYTES
 CONNECTIONS = 8
 
 T = TypeVar("T")
 
 
 class BusUnavailable(Exception):
-    """Redis does not answer, or answers something else than was asked for."""
+    """Redis does not respond, or responds unexpectedly."""
 
 
 class BusSlow(BusUnavailable):
-    """Redis did not answer in time."""
+    """Redis did not respond in time."""
 
 
 class BusRefused(BusUnavailable):
-    """Redis refuses a command: it is full or read-only, or the user has no right to the command."""
+    """Redis refuses a command: it is full or read-only, or the user lacks the permission."""
 
 
 class RelayLeaseLost(Exception):
-    """Another process holds the table, or none does: nothing was written."""
+    """Another process, or none, holds the lease of the table: nothing was written."""
 
 
 class UnexpectedPosition(Exception):
@@ -78,41 +78,40 @@ class RelayState:
 
 @dataclass(frozen=True, slots=True)
 class Relayed:
-    """Changes of a shard as Redis has them, one behind the other.
-
-    `follows` is the shard's position before them; `before` is how many changes there were in the order, of all shards;
-    `records` is a JSON list of the stream's.
-    """
+    """An entry of successive changes of a shard."""
 
     id: str
     epoch: str
     shard: str
+    #: The shard's position before the changes.
     follows: str
+    #: The number of earlier changes in the epoch, of all shards.
     before: int
+    #: The stream's records as a JSON list.
     records: bytes
     parent: str | None = None
 
 
-# Entries of a table in the order they were appended: what has no changes, is its fields.
+# An entry of a table. One without changes is represented by its fields.
 Entry = Relayed | dict[bytes, bytes]
 
 
 class RelayConnection:
-    """To the bus at a `url` (redis://, rediss:// or unix://). All it does raises `BusUnavailable` when Redis fails."""
+    """A connection to the bus at a `url` (redis://, rediss:// or unix://). All calls may raise `BusUnavailable`."""
 
     def __init__(
-        self, url: str, prefix: str, *, patience: float = PATIENCE_SECONDS, lease_seconds: float = LEASE_SECONDS
+        self, url: str, prefix: str, *, patience: float = TIMEOUT_SECONDS, lease_seconds: float = LEASE_SECONDS
     ) -> None:
         self._patience = patience
         self._lease_ms = round(lease_seconds * 1000)
         self._count = ENTRIES
-        # One slot of a cluster has them all: one XREAD is for all tables.
+        # All keys are in one slot of a cluster, since one XREAD reads all tables.
         self._tag = f"{{{NAME}:{prefix}}}"
         pool: Any = BlockingConnectionPool.from_url(
             url,
             max_connections=CONNECTIONS,
             timeout=2 * patience,
-            socket_timeout=None,  # XREAD waits, and who asks keeps the time
+            socket_timeout=None,  # XREAD blocks, and `_with_timeout` limits it
             socket_connect_timeout=2 * patience,
             retry=Retry(NoBackoff(), 0),
         )
@@ -128,7 +127,7 @@ class RelayConnection:
         await self._redis.aclose()
 
     async def probe(self) -> None:
-        """Whether Redis does all that is asked of it here, by a new connection: the address may lead elsewhere now."""
+        """Run all commands of the bus on a new connection, since the address may resolve to another host now."""
         await self._with_timeout(self._redis.connection_pool.disconnect(inuse_connections=False))
         await self._run(self._probe, "", [])
         await self._with_timeout(self._redis.xread({self._keys("")[2]: "0-0"}, count=1))
@@ -138,14 +137,14 @@ class RelayConnection:
         table: str,
         instance: str,
         *,
-        wanted: bool = True,
+        may_claim: bool = True,
         idle: Reached | None = None,
     ) -> RelayState:
-        """How the table stands, its lease renewed, or taken if it is free and `wanted`.
+        """Renew the lease, or claim it if it is free and `may_claim`, and return the table's state.
 
-        `idle` are positions of shards without a record yet, which move on.
+        `idle` are the present positions of shards without a record.
         """
-        arguments = [instance, self._lease_ms, int(wanted), *([] if idle is None else _flat(idle))]
+        arguments = [instance, self._lease_ms, int(may_claim), *([] if idle is None else _flat(idle))]
         lease, last_id, state = await self._run(self._claim, table, arguments)
         found = dict(zip(state[::2], state[1::2], strict=True))
         return RelayState(
@@ -160,12 +159,12 @@ class RelayConnection:
         )
 
     async def begin(self, table: str, lease: str, epoch: str, reached: Reached) -> None:
-        """Begin a new order, from these positions on. Raises `RelayLeaseLost`."""
+        """Begin an epoch at these positions. Raises `RelayLeaseLost`."""
         if not await self._run(self._begin, table, [lease, epoch, reached.stream, *_flat(reached)]):
             raise RelayLeaseLost
 
     async def attach(self, table: str, lease: str, epoch: str) -> None:
-        """Tell that whoever has the lease goes on with the order. Raises `RelayLeaseLost`."""
+        """Record that the holder of the lease continues the epoch. Raises `RelayLeaseLost`."""
         if not await self._run(self._attach, table, [lease, epoch]):
             raise RelayLeaseLost
 
@@ -180,10 +179,9 @@ class RelayConnection:
         *,
         parent: str | None = None,
     ) -> int:
-        """Append a page's records, each behind its sequence number, but for those that are there; how many were new.
+        """Append the records of a page (sequence number and content) that are new, and return their number.
 
-        Raises `RelayLeaseLost`, and `UnexpectedPosition` when the page follows something else than what was appended
-        last.
+        Raises `RelayLeaseLost`, and `UnexpectedPosition` if the page does not follow the stored position.
         """
         arguments = [lease, epoch, shard, follows, parent or "", *(part for record in records for part in record)]
         appended: int = await self._run(self._append, table, arguments)
@@ -194,7 +192,7 @@ class RelayConnection:
         return appended
 
     async def forget(self, table: str, shards: Collection[str]) -> None:
-        """No positions of shards that the stream lists no longer."""
+        """Delete the positions of shards that the stream no longer lists."""
         fields = [f"{kind}:{shard}" for shard in shards for kind in "pf"]
         await self._with_timeout(self._redis.hdel(self._keys(table)[1], *fields))
 
@@ -202,7 +200,7 @@ class RelayConnection:
         await self._run(self._release, table, [lease])
 
     async def read(self, places: Mapping[str, str]) -> dict[str, list[tuple[str, Entry]]]:
-        """What comes in each table after an id: at once, or as soon as there is some, or nothing after a while."""
+        """Return the entries of each table after an id. Wait up to `BLOCK_SECONDS` for the first one."""
         keys = {self._keys(table)[2]: table for table in places}
         streams = {key: places[table] for key, table in keys.items()}
         block = round(BLOCK_SECONDS * 1000)
@@ -216,17 +214,17 @@ class RelayConnection:
         return pages
 
     async def past(self, table: str, since_ms: int, last_id: str) -> list[Entry]:
-        """What came since a moment, up to an id, as far as `PAST_BYTES` go back; what came last in any case."""
+        """Return the entries since a time up to an id, at most `PAST_BYTES`, and the last one in any case."""
         key = self._keys(table)[2]
         found = _entries(await self._with_timeout(self._redis.xrevrange(key, last_id, "-", count=1)))
-        held, is_more = sum(_size(entry) for _, entry in found), bool(found)
+        total, is_more = sum(_size(entry) for _, entry in found), bool(found)
         while is_more and milliseconds(found[-1][0]) >= since_ms:
             count = self._count
             page = await self._call_paged(self._redis.xrevrange(key, f"({found[-1][0]}", since_ms, count=count))
             is_more = len(page) == count
             for entry_id, entry in _entries(page):
-                held += _size(entry)
-                if held > PAST_BYTES:
+                total += _size(entry)
+                if total > PAST_BYTES:
                     is_more = False
                     break
                 found.append((entry_id, entry))
@@ -246,16 +244,16 @@ class RelayConnection:
             raise
 
     def _halve_page_size(self) -> None:
-        """Entries of a page, from the next one on."""
+        """Halve the number of entries of the next pages."""
         self._count = max(1, self._count // 2)
 
     async def _with_timeout(self, request: Coroutine[Any, Any, T], more: float = 0.0) -> T:
         task = asyncio.ensure_future(request)
         try:
-            for _ in range(TURNS):
-                if (await asyncio.wait((task,), timeout=(self._patience + more) / TURNS))[0]:
+            for _ in range(TIMEOUT_PARTS):
+                if (await asyncio.wait((task,), timeout=(self._patience + more) / TIMEOUT_PARTS))[0]:
                     return task.result()
-            raise BusSlow("Redis is too slow.")
+            raise BusSlow("Redis did not respond in time.")
         except ResponseError as problem:
             raise BusRefused(f"{type(problem).__name__}: {problem}") from problem
         except REDIS_AWAY as problem:
@@ -265,12 +263,12 @@ class RelayConnection:
 
 
 def later(one: str, other: str) -> bool:
-    """Whether one id comes behind another."""
+    """Return whether the first id is later than the second."""
     return _numbers(one) > _numbers(other)
 
 
 def milliseconds(entry_id: str) -> int:
-    """When Redis took an entry, in milliseconds since 1970."""
+    """Return the time of an entry in milliseconds since 1970."""
     return _numbers(entry_id)[0]
 
 
@@ -280,7 +278,7 @@ def _numbers(entry_id: str) -> tuple[int, int]:
 
 
 def _pairs(page: Any) -> list[tuple[bytes, Any]]:
-    """redis-py answers a list for RESP2, and a dict for RESP3, whose values lie one list deeper."""
+    """Return pairs of key and entries. redis-py returns a list for RESP2, and for RESP3 a dict of nested lists."""
     if isinstance(page, dict):
         return [(key, [entry for batch in batches for entry in batch]) for key, batches in page.items()]
     return list(page or ())
@@ -304,7 +302,7 @@ def _size(entry: Entry) -> int:
 
 
 def _flat(reached: Reached) -> list[str]:
-    """Shards, positions and parents."""
+    """Return the shards, positions and parents as one list."""
     return [part for id, at in reached.shards.items() for part in (id, at, reached.parents.get(id) or "")]
 
 

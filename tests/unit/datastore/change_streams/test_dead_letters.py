@@ -182,7 +182,7 @@ async def test_what_fails_again_is_kept_with_its_new_error(database: Database, o
     errors = {letter.error for letter in await letters_of(database)}
     assert errors == {
         "There is no handler gone.",
-        "The record was too big to be kept with its images.",
+        "The record was too large to be stored with its images.",
         "'dynamodb'",
     }
     assert {letter.attempts for letter in await letters_of(database)} == {7}

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from datastore.change_streams.relay.lua import BYTES_KEPT, CHANGES_KEPT, ENTRY_BYTES
+from datastore.change_streams.relay.lua import ENTRY_BYTES, MAX_BYTES, MAX_CHANGES
 from datastore.change_streams.relay.redis_connection import (
     BusRefused,
     BusUnavailable,
@@ -80,7 +80,7 @@ async def test_a_table_is_held_by_one_process_until_it_gives_it_up(bus: RelayCon
 
     await bus.release("Blip", one.lease)
 
-    assert (await bus.claim("Blip", "other", wanted=False)).lease == ""
+    assert (await bus.claim("Blip", "other", may_claim=False)).lease == ""
     other = await bus.claim("Blip", "other")
     assert other.is_held_by("other")
     assert fence(other) > fence(one)
@@ -120,7 +120,7 @@ async def test_a_lease_lapses_though_nobody_else_wants_it(redis: RedisServer) ->
     async with opened(redis, lease_seconds=0.05) as bus:
         paused = await begun(bus)
         async with asyncio.timeout(5):
-            while (await bus.claim("Blip", "other", wanted=False)).lease:  # noqa: ASYNC110 - it is Redis's time
+            while (await bus.claim("Blip", "other", may_claim=False)).lease:  # noqa: ASYNC110 - it is Redis's time
                 await asyncio.sleep(0.01)
 
         with pytest.raises(RelayLeaseLost):
@@ -161,7 +161,7 @@ async def test_changes_of_a_page_share_entries_up_to_a_size(bus: RelayConnection
 
 
 @pytest.mark.parametrize(
-    ("size", "many", "kept"), [(10, 1000, CHANGES_KEPT), (100_000, 1, BYTES_KEPT // 100_000)], ids=["many", "large"]
+    ("size", "many", "kept"), [(10, 1000, MAX_CHANGES), (100_000, 1, MAX_BYTES // 100_000)], ids=["many", "large"]
 )
 async def test_the_oldest_go_when_there_are_too_many_or_too_large_ones(
     bus: RelayConnection, redis: RedisServer, size: int, many: int, kept: int
