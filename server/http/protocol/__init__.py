@@ -1,9 +1,10 @@
 """HTTP/1.1 connections of the server: one state machine on httptools, which uvicorn runs by its option `http=`.
 
-`connection` reads requests, orders responses and enforces deadlines; `request_head` validates the head of a request.
+`connection` reads requests and orders responses on a `timed_transport`, which enforces deadlines and flow control.
+`request_head` validates the head of a request; `rejections` are the errors of those that reach no application.
 One request and its response, as an ASGI application sees them, are a `server.http.cycle.RequestCycle`.
 
-Unlike uvicorn's own protocol, it bounds all that a client sends, or does not read, in bytes, in lines and in seconds.
+Unlike uvicorn's protocol, it limits what a client sends or leaves unread, in bytes, lines and seconds.
 """
 
 from collections.abc import Mapping

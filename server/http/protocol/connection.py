@@ -28,8 +28,6 @@ import asyncio
 import contextvars
 import logging
 from collections import deque
-from enum import Enum, auto
-from functools import partial
 from math import inf
 from typing import Any
 
@@ -42,45 +40,30 @@ from uvicorn.server import ServerState
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
 from server.admission.connection_limits import Connections
 from server.http.cycle import STATUS_LINES, RequestCycle, cycle_of
-from server.http.headers import SECURITY_HEADERS, lines_of
-from server.http.protocol.request_head import (
-    ALLOW,
+from server.http.protocol.rejections import (
     METHODS,
-    Header,
     RequestRejected,
+    check_size,
+    error_response,
+    method_not_allowed,
+    rejection_of,
+)
+from server.http.protocol.request_head import (
+    Header,
     check_head,
     encode_head,
     has_content,
     is_websocket_handshake,
-    method_not_allowed,
+    size_of,
 )
-from server.operations.outcome import encode, format_error
+from server.http.protocol.timed_transport import CLOSED, CLOSING, CONTENT, DISCARD, HEAD, TimedTransport
 
 # A client that sent something this recently may be sending the next request at this moment.
 QUIET_SECONDS = 1.0
-# A client that sent some of its content this recently is still sending.
-SENDING_SECONDS = 0.1
-
-_log = logging.getLogger(__name__)
 
 
-class ReadState(Enum):
-    """What the input of a connection means; see the table above."""
-
-    HEAD = auto()
-    CONTENT = auto()
-    DISCARD = auto()
-    CLOSING = auto()
-    CLOSED = auto()
-
-
-HEAD, CONTENT, DISCARD, CLOSING, CLOSED = ReadState
-
-
-class HttpProtocol(asyncio.Protocol):
+class HttpProtocol(TimedTransport):
     """One connection of a server that uvicorn runs: `uvicorn.Config(..., http=HttpProtocol)`."""
-
-    transport: asyncio.Transport
 
     def __init__(
         self,
@@ -91,42 +74,31 @@ class HttpProtocol(asyncio.Protocol):
     ) -> None:
         if not config.loaded:
             config.load()
-        self.loop = _loop or asyncio.get_event_loop()
+        self._limits = Connections.from_state(app_state)
+        super().__init__(_loop or asyncio.get_event_loop(), self._limits.patience)
         self.server_state = server_state
         self.tasks = server_state.tasks
         self._connections: set[Any] = server_state.connections
         self.access_logger = logging.getLogger("uvicorn.access")
         self.access_log = self.access_logger.hasHandlers()
-        self.read_paused = self.write_paused = False
         self._config = config
         self._app_state = app_state
-        self._limits = Connections.from_state(app_state)
-        self._patience = self._limits.patience
         self._parser = self._new_parser()
-        self._state = HEAD
-        # The head that is read
+        # The head that is being read
         self._url = b""
         self._headers: list[Header] = []  # in CONTENT: the trailers
         self._head_begun = False
         self._head_timed = True
         self._head_bytes = self._discarded_bytes = 0
         self._may_be_too_large = False
-        self._upgrade = b""  # a head that asks for another protocol, as it is read without that wish, or as a handshake
+        self._upgrade = b""  # a head with Upgrade, encoded again: as a handshake, or without that header
         self._is_handshake = False
         self._full_head: list[Header] | None = None
         self._framing_bytes = 0  # of chunks and trailers since the last content
         # Requests
-        self._cycle: RequestCycle | None = None  # the newest
         self._running: RequestCycle | None = None
         self._waiting: deque[tuple[RequestCycle, ASGIApp]] = deque()
-        # Time
-        self._heard = self.loop.time()
-        self._deadline = self._timer_due = inf
-        self._timer: asyncio.TimerHandle | None = None
-        self._reader_timer: asyncio.TimerHandle | None = None
-        self._closing_until = 0.0
         self._shutting_down = self._counted = False
-        self._writable = asyncio.Event()
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
@@ -163,17 +135,14 @@ class HttpProtocol(asyncio.Protocol):
     def _release(self) -> None:
         """Take the connection out of all that counts and times it."""
         self._state = CLOSED
-        for timer in (self._timer, self._reader_timer):
-            if timer is not None:
-                timer.cancel()
-        self._deadline = self._timer_due = inf
+        self._cancel_timers()
         self._connections.discard(self)
         if self._counted:
             self._limits.release(self._address)
         self._counted = False
 
     def data_received(self, data: bytes) -> None:
-        self._heard = self.loop.time()
+        self._last_received_at = self.loop.time()
         size, patience = len(data), self._patience
         if self._state is HEAD:
             self._head_begun = True
@@ -190,12 +159,12 @@ class HttpProtocol(asyncio.Protocol):
         try:
             self._parse(data)
             if self._state is HEAD and self._head_begun:
-                self._check_size("headers", self._head_bytes, patience.head_bytes)
+                check_size("headers", self._head_bytes, patience.head_bytes, self._url)
                 if not self._head_timed:
                     self._head_timed = True
                     self._expect_within(patience.head_seconds)
             elif self._state is CONTENT:
-                self._check_size("trailers", self._framing_bytes, patience.trailer_bytes)
+                check_size("trailers", self._framing_bytes, patience.trailer_bytes, self._url)
                 self._expect_within(patience.silent_seconds)
         except RequestRejected as rejected:
             self._reject(rejected.status, rejected.error)
@@ -224,30 +193,8 @@ class HttpProtocol(asyncio.Protocol):
             return data[upgrade.args[0] :]
         except httptools.HttpParserError as problem:
             if self._state in (HEAD, CONTENT):  # else it is about data behind the last request
-                raise self._rejection(problem, data) from None
+                raise rejection_of(problem, data, begins_here=self._head_bytes == len(data)) from None
         return None
-
-    def _rejection(self, problem: httptools.HttpParserError, data: bytes) -> RequestRejected:
-        cause = problem.__context__
-        if isinstance(cause, RequestRejected):
-            return cause
-        if isinstance(problem, httptools.HttpParserCallbackError):
-            _log.error("A request could not be read", exc_info=problem)
-        if isinstance(problem, httptools.HttpParserInvalidMethodError):
-            # What came before of this request, if anything, is the beginning of a method.
-            begins_here = self._head_bytes == len(data)
-            if not begins_here or data.lstrip(b"\r\n")[:1].isupper():
-                return method_not_allowed()
-        return RequestRejected(400, BadUserInput("This is no well-formed HTTP/1.1 request."))
-
-    def _check_size(self, fields: str, size: int, most: int) -> None:
-        """Raise `RequestRejected` for a head, or a trailer section, that is too large."""
-        if size > most and fields == "headers" and len(self._url) * 2 > most:
-            raise RequestRejected(
-                414, BadUserInput(f"A URL and its headers may have at most {most:,} bytes: use POST.")
-            )
-        if size > most:
-            raise RequestRejected(431, BadUserInput(f"The {fields} of a request may have at most {most:,} bytes."))
 
     def discard_input(self) -> None:
         """Read no further request from this connection."""
@@ -276,15 +223,14 @@ class HttpProtocol(asyncio.Protocol):
         headers.append((name.lower(), value.rstrip(b" \t")))
         if len(headers) > self._patience.head_lines:
             fields = "headers" if self._state is HEAD else "trailers"
-            raise RequestRejected(
-                431, BadUserInput(f"A request may have at most {self._patience.head_lines} {fields}.")
-            )
+            message = f"A request may have at most {self._patience.head_lines} {fields}."
+            raise RequestRejected(431, BadUserInput(message))
 
     def on_headers_complete(self) -> None:
         parser, headers, patience = self._parser, self._headers, self._patience
         method, version = parser.get_method().decode("ascii"), parser.get_http_version()
         if self._may_be_too_large:
-            self._check_size("headers", len(self._url) + _size(headers), patience.head_bytes)
+            check_size("headers", len(self._url) + size_of(headers), patience.head_bytes, self._url)
         if self._full_head is not None:
             headers, self._full_head = self._full_head, None
         target, expects_100 = check_head(method, version, self._url, headers)
@@ -329,7 +275,7 @@ class HttpProtocol(asyncio.Protocol):
         if self._parser.should_upgrade():
             return
         if self._headers:
-            self._check_size("trailers", _size(self._headers), self._patience.trailer_bytes)
+            check_size("trailers", size_of(self._headers), self._patience.trailer_bytes, self._url)
         assert self._cycle is not None
         self._cycle.complete()
         self._deadline = inf
@@ -369,15 +315,13 @@ class HttpProtocol(asyncio.Protocol):
         while (message := await receive()).get("more_body") and left > 0:
             left -= len(message["body"])
         self._limits.on_refusal(rejected.status, rejected.error.code)
-        await cycle.respond(rejected.status, *_error_response(rejected.status, rejected.error))
+        await cycle.respond(rejected.status, *error_response(rejected.status, rejected.error))
 
     def _start(self, cycle: RequestCycle, app: ASGIApp) -> None:
         self._running = cycle
         # The cycle discards its task itself: a callback of the task would cost another iteration of the loop.
-        if self._config.reset_contextvars:
-            task = self.loop.create_task(cycle.run(app), context=contextvars.Context())
-        else:
-            task = self.loop.create_task(cycle.run(app))
+        context = contextvars.Context() if self._config.reset_contextvars else None
+        task = self.loop.create_task(cycle.run(app), context=context)
         cycle.task = task
         self.tasks.add(task)
 
@@ -416,7 +360,7 @@ class HttpProtocol(asyncio.Protocol):
             last = self._waiting[-1][0] if self._waiting else self._running
             last.keep_alive = False
             return
-        lines, body = _error_response(status, error)
+        lines, body = error_response(status, error)
         self.transport.write(b"".join([STATUS_LINES[status], lines, b"connection: close\r\n\r\n", body]))
         self.close()
 
@@ -431,99 +375,9 @@ class HttpProtocol(asyncio.Protocol):
         if self._state in (DISCARD, CLOSING) and not self._is_busy():
             self.transport.abort()
         elif self._state is HEAD and not self._head_begun and not self._is_busy():
-            self._expect_within(max(0.0, self._heard + QUIET_SECONDS - self.loop.time()))
-
-    # Closing
-
-    def close(self) -> None:
-        """End the connection such that the client can read its response first.
-
-        Closed with unread input, the system would reset the connection, and the response could be lost.
-        """
-        if self._state in (CLOSING, CLOSED) or self.transport.is_closing():
-            return
-        self._state = CLOSING
-        self._closing_until = self.loop.time() + self._patience.linger_seconds
-        self.resume_reading()
-        self._linger()
-
-    def _linger(self) -> None:
-        """End our side, but not while content arrives: some clients read no response once it has ended."""
-        now = self.loop.time()
-        if now >= self._closing_until:
-            self._watch_reader() if self.transport.get_write_buffer_size() else self.transport.abort()
-        elif self._cycle is not None and self._cycle.more_content and now - self._heard < SENDING_SECONDS:
-            self._expect_within(min(SENDING_SECONDS, self._closing_until - now))
-        else:
-            self._expect_within(self._closing_until - now)
-            if self.transport.can_write_eof():
-                self.transport.write_eof()
-
-    def eof_received(self) -> None:
-        """The client sends nothing more: asyncio closes the transport once its buffer is written."""
-        if self.transport.get_write_buffer_size():
-            self._watch_reader()
-
-    # Flow control
-
-    def pause_reading(self) -> None:
-        if not self.read_paused and self._state in (HEAD, CONTENT):
-            self.read_paused = True
-            self.transport.pause_reading()
-
-    def resume_reading(self) -> None:
-        if self.read_paused and not self.transport.is_closing():
-            self.read_paused = False
-            self.transport.resume_reading()
-
-    def pause_writing(self) -> None:
-        self.write_paused = True
-        self._writable.clear()
-        self._watch_reader()
-
-    def resume_writing(self) -> None:
-        self.write_paused = False
-        self._writable.set()
-
-    async def drain(self) -> None:
-        """Wait until the client has read enough for more to be written."""
-        while self.write_paused:
-            await self._writable.wait()
-
-    def _watch_reader(self) -> None:
-        if self._reader_timer is None:
-            unread = self.transport.get_write_buffer_size()
-            seconds = self._patience.silent_seconds
-            self._reader_timer = self.loop.call_later(seconds, partial(self._check_reader, unread))
-
-    def _check_reader(self, unread: int) -> None:
-        """Less than a full buffer may wait to be read, unless the connection is to end."""
-        self._reader_timer = None
-        left = self.transport.get_write_buffer_size()
-        if self._state is CLOSING and not left:
-            self._linger()
-        elif left and (self.write_paused or self._state is CLOSING or self.transport.is_closing()):
-            self._watch_reader() if unread - left >= self._patience.least_bytes else self.transport.abort()
+            self._expect_within(max(0.0, self._last_received_at + QUIET_SECONDS - self.loop.time()))
 
     # Deadlines
-
-    def _expect_within(self, seconds: float) -> None:
-        """Set the deadline of the current state. One timer serves all of them, and is seldom replaced."""
-        self._deadline = self.loop.time() + seconds
-        if self._deadline < self._timer_due:
-            if self._timer is not None:
-                self._timer.cancel()
-            self._timer_due = self._deadline
-            self._timer = self.loop.call_later(seconds, self._on_timer)
-
-    def _on_timer(self) -> None:
-        self._timer, self._timer_due = None, inf
-        left = self._deadline - self.loop.time()
-        if left <= 0:
-            self._deadline = inf
-            self._on_deadline()
-        elif left < inf:
-            self._expect_within(left)
 
     def _on_deadline(self) -> None:
         head_seconds, silent_seconds = self._patience.head_seconds, self._patience.silent_seconds
@@ -543,20 +397,3 @@ class HttpProtocol(asyncio.Protocol):
             self.transport.close()
         else:
             self.close()
-
-
-def _size(headers: list[Header]) -> int:
-    """The bytes of header lines."""
-    return sum(len(name) + len(value) + 4 for name, value in headers)
-
-
-def _error_response(status: int, error: DomainError) -> tuple[bytes, bytes]:
-    """The header lines and the body of a response with an error."""
-    body = encode({"errors": [format_error(error)]})
-    lines = b"content-type: application/json; charset=utf-8\r\ncontent-length: %d\r\n" % len(body)
-    lines += lines_of(SECURITY_HEADERS)
-    if status == 405:
-        lines += b"allow: %b\r\n" % ALLOW.encode()
-    if "retryAfter" in error.extensions:
-        lines += b"retry-after: %d\r\n" % error.extensions["retryAfter"]
-    return lines, body

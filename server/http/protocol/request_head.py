@@ -8,26 +8,13 @@ from urllib.parse import unquote
 
 import httptools
 
-from datastore.errors import BadUserInput, DomainError
+from datastore.errors import BadUserInput
+from server.http.protocol.rejections import RequestRejected, method_not_allowed
 
-METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
-ALLOW = ", ".join(sorted(METHODS))
 # A name or an address, and perhaps a port: RFC 9110, 7.2.
 _HOST = re.compile(rb"(?:[\w.~-]+|\[[\dA-Fa-f:.]+\])(?::\d{1,5})?")
 
 Header = tuple[bytes, bytes]
-
-
-class RequestRejected(Exception):
-    """A request that is answered with `status` and `error`, and ends its connection.
-
-    Raised in a callback of the parser, it also ends the parsing.
-    """
-
-    def __init__(self, status: int, error: DomainError) -> None:
-        super().__init__(str(error))
-        self.status = status
-        self.error = error
 
 
 class RequestTarget(NamedTuple):
@@ -39,15 +26,11 @@ class RequestTarget(NamedTuple):
     authority: bytes
 
 
-def method_not_allowed() -> RequestRejected:
-    return RequestRejected(405, BadUserInput(f"The method of a request must be one of {ALLOW}."))
-
-
 def check_head(method: str, version: str, url: bytes, headers: Sequence[Header]) -> tuple[RequestTarget, bool]:
     """Return the target of a request, and whether its client waits for `100 Continue` before it sends the content.
 
     Raises:
-        Rejected: The method has no meaning here, or the version, the framing, the host or the target is invalid.
+        RequestRejected: The method has no meaning here, or the version, the framing, the host or the target is invalid.
     """
     if method == "CONNECT":  # whatever follows would be the tunnel's data
         raise method_not_allowed()
@@ -110,6 +93,11 @@ def has_content(headers: Sequence[Header]) -> bool:
     return any(
         name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0") for name, value in headers
     )
+
+
+def size_of(headers: Sequence[Header]) -> int:
+    """Return the number of bytes of header lines."""
+    return sum(len(name) + len(value) + 4 for name, value in headers)
 
 
 def encode_head(method: str, url: bytes, version: str, headers: Sequence[Header], *, upgrade: bool) -> bytes:

@@ -244,7 +244,7 @@ async def test_a_body_may_take_its_time_while_it_comes(timed: Running) -> None:
         for _ in range(10):
             time.passes(9)
             writer.write(b"x")
-            await until(lambda: protocol._heard == time.time())
+            await until(lambda: protocol._last_received_at == time.time())
         assert (await reader.readuntil(b"x" * 10)).startswith(b"HTTP/1.1 200")
 
 

@@ -1,0 +1,65 @@
+"""Requests that are rejected before any application runs: the errors, and their responses."""
+
+import logging
+
+import httptools
+
+from datastore.errors import BadUserInput, DomainError
+from server.http.headers import SECURITY_HEADERS, lines_of
+from server.operations.outcome import encode, format_error
+
+METHODS = frozenset({"GET", "HEAD", "OPTIONS", "POST"})
+ALLOW = ", ".join(sorted(METHODS))
+
+_log = logging.getLogger(__name__)
+
+
+class RequestRejected(Exception):
+    """A request that is answered with `status` and `error`, and ends its connection.
+
+    Raised in a callback of the parser, it also ends the parsing.
+    """
+
+    def __init__(self, status: int, error: DomainError) -> None:
+        super().__init__(str(error))
+        self.status = status
+        self.error = error
+
+
+def method_not_allowed() -> RequestRejected:
+    return RequestRejected(405, BadUserInput(f"The method of a request must be one of {ALLOW}."))
+
+
+def rejection_of(problem: httptools.HttpParserError, data: bytes, *, begins_here: bool) -> RequestRejected:
+    """Return the rejection for an error of the parser in `data`; `begins_here`: the request begins in it."""
+    cause = problem.__context__
+    if isinstance(cause, RequestRejected):
+        return cause
+    if isinstance(problem, httptools.HttpParserCallbackError):
+        _log.error("A request could not be read", exc_info=problem)
+    # Data that continues a request, and anything that begins with a capital letter, is an unknown method.
+    if isinstance(problem, httptools.HttpParserInvalidMethodError) and (
+        not begins_here or data.lstrip(b"\r\n")[:1].isupper()
+    ):
+        return method_not_allowed()
+    return RequestRejected(400, BadUserInput("This is no well-formed HTTP/1.1 request."))
+
+
+def check_size(fields: str, size: int, limit: int, url: bytes) -> None:
+    """Raise `RequestRejected` for a section of headers or trailers (`fields`) of more than `limit` bytes."""
+    if size > limit and fields == "headers" and len(url) * 2 > limit:
+        raise RequestRejected(414, BadUserInput(f"A URL and its headers may have at most {limit:,} bytes: use POST."))
+    if size > limit:
+        raise RequestRejected(431, BadUserInput(f"The {fields} of a request may have at most {limit:,} bytes."))
+
+
+def error_response(status: int, error: DomainError) -> tuple[bytes, bytes]:
+    """Return the header lines and the body of a response with an error."""
+    body = encode({"errors": [format_error(error)]})
+    lines = b"content-type: application/json; charset=utf-8\r\ncontent-length: %d\r\n" % len(body)
+    lines += lines_of(SECURITY_HEADERS)
+    if status == 405:
+        lines += b"allow: %b\r\n" % ALLOW.encode()
+    if "retryAfter" in error.extensions:
+        lines += b"retry-after: %d\r\n" % error.extensions["retryAfter"]
+    return lines, body
