@@ -37,14 +37,14 @@ class Recorder(Toy):
 
 @pytest.fixture
 async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    monkeypatch.setattr("test_slow_clients.Toy", Recorder)
+    monkeypatch.setattr("tests.support.slow_clients.Toy", Recorder)
     async with serving(PATIENT) as running:
         yield running
 
 
 @pytest.fixture
 async def timed(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Running]:
-    monkeypatch.setattr("test_slow_clients.Toy", Recorder)
+    monkeypatch.setattr("tests.support.slow_clients.Toy", Recorder)
     async with serving(TIMED, Time()) as running:
         yield running
 
