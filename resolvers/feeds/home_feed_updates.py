@@ -130,7 +130,7 @@ class _HomeFeedArrivals:
                         self._user_id, arrival.post_id, arrival.author_id, arrival.created_at, followers_only
                     )
                 else:
-                    progress.taken_left_out()  # the dropped posts do not belong to this feed either
+                    progress.take_dropped()  # the dropped posts do not belong to this feed either
 
     async def _read_authors(self) -> None:
         authors = await self._context.home_feeds.sources_at_start(self._user_id)

@@ -91,7 +91,7 @@ async def follow(
                 context.services.changes.join(events, second_table.table, _tolerant(second_table.select))
             )
         context.advance_watermark()  # even without a first event: a resuming client needs this position
-        progress.begin(events, events.last_number, tells_first=first is not None)
+        progress.begin(events, events.last_number, sends_first_event=first is not None)
         for read in (prepare, None if progress.is_resumed else first):
             if read is not None and (event := await read()) is not None:
                 context.advance_watermark()
@@ -106,7 +106,7 @@ async def follow(
         async for event in events:
             progress.take()
             if events.left_out:
-                progress.pass_over(events.left_out)
+                progress.add_dropped(events.left_out)
             yield event
 
 

@@ -275,7 +275,7 @@ async def _watch_alerts(context: Context, user_id: str, limits: QueueLimits) -> 
             elif any((watch.area, watch.category) == _area_and_category(change) for watch in watches.values()):
                 yield change
             elif progress is not None:
-                progress.taken_left_out()  # the dropped sightings match no watch either
+                progress.take_dropped()  # the dropped sightings match no watch either
 
 
 def _watch_change(change: Change) -> Watch | _Unwatched | None:

@@ -1,4 +1,4 @@
-"""Cross-origin resource sharing: only pages of the configured origins may read responses.
+"""Cross-origin resource sharing: only pages of the configured origins can read the responses.
 
 https://fetch.spec.whatwg.org/#http-cors-protocol
 """
@@ -47,9 +47,9 @@ _MAY = [
 
 
 class CrossOrigin:
-    """Middleware that adds the CORS headers for `allowed_origins`, as `https://host[:port]`, also to errors.
+    """Middleware that shares responses, errors included, with pages of `allowed_origins`, as `https://host[:port]`.
 
-    Without allowed origins it changes nothing. Credentials are never allowed: the gateway uses no cookies.
+    Without any it changes nothing. No cookies are used, so browsers may not send credentials.
     """
 
     def __init__(self, app: ASGIApp, allowed_origins: Collection[str]) -> None:

@@ -1,8 +1,8 @@
-"""Protection against cross-site request forgery: a page of another site cannot send requests in its user's name.
+"""Protection against cross-site request forgery: pages of other sites cannot send requests with a user's credentials.
 
-A browser sends a preflight request before any request of another site that is not simple, and the server refuses it. A
-POST is never simple, for its body has to be JSON. A GET is accepted if it is not simple either, if the browser states
-that it comes from this site, or if it does not come from a browser.
+A browser sends a preflight before a request of another site that is not simple, and it is refused. A POST is never
+simple here: its body must be JSON. A GET is accepted if it cannot be simple either, if the browser states that it comes
+from this site, or if no browser sent it.
 
 https://fetch.spec.whatwg.org/#cors-safelisted-request-header · https://w3c.github.io/webappsec-fetch-metadata/
 """
@@ -28,7 +28,7 @@ _BROWSER_HEADERS = ("sec-fetch-site", "origin", "referer", "cookie")
 
 
 def check_get(headers: Mapping[str, str], allowed_origins: Collection[str] = ()) -> None:
-    """Refuse a GET that a page of another site may have sent. `allowed_origins` are canonical."""
+    """Raise `Refused` for a GET that a page of another site may have sent. `allowed_origins` are canonical."""
     if any(headers.get(name) for name in PREFLIGHTED):
         return
     if headers.get("sec-fetch-site") in _FROM_HERE or canonical_origin(headers.get("origin", "")) in allowed_origins:
@@ -41,8 +41,8 @@ def check_get(headers: Mapping[str, str], allowed_origins: Collection[str] = ())
 
 
 def _is_browser(headers: Mapping[str, str]) -> bool:
-    """Return whether a browser may have sent the headers.
+    """Return whether a browser sent the request.
 
-    The user agent of every browser begins with Mozilla/, and a page cannot change it without a preflight.
+    Every browser is Mozilla/5.0, which pages cannot change without preflight.
     """
     return any(name in headers for name in _BROWSER_HEADERS) or headers.get("user-agent", "").startswith("Mozilla/")

@@ -48,7 +48,7 @@ class Streamed(NamedTuple):
 
     outcomes: AsyncGenerator[Outcome, None]
     caller: Caller
-    whereabouts: PullPosition | None = None
+    pull_position: PullPosition | None = None
     ends_soon: bool = True
 
 
@@ -105,8 +105,8 @@ class GraphQLHTTP:
         if isinstance(answer, Streamed):
             if cycle is not None:
                 cycle.begin_stream()
-            outcomes, caller, whereabouts, ends_soon = answer
-            reads = await self.streams.serve(outcomes, caller, receive, send, whereabouts, ends_soon=ends_soon)
+            outcomes, caller, pull_position, ends_soon = answer
+            reads = await self.streams.serve(outcomes, caller, receive, send, pull_position, ends_soon=ends_soon)
             if cycle is not None and not reads:
                 cycle.abort()
         elif cycle is None:
@@ -173,8 +173,8 @@ class GraphQLHTTP:
             _check_carried(kind, method, accepted)
         if kind is _SUBSCRIPTION:
             request.transport = Transport.EVENTS
-            whereabouts = PullPosition()
-            return Streamed(self._runner.stream(request, whereabouts), caller, whereabouts, ends_soon=False)
+            pull_position = PullPosition()
+            return Streamed(self._runner.stream(request, pull_position), caller, pull_position, ends_soon=False)
         if single is None:
             return Streamed(self._single(request), caller)
         outcome = await self._runner.run(request)

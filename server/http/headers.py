@@ -1,4 +1,4 @@
-"""The headers of a request, decoded as they are asked for: of those that come, few are looked at. And of answers."""
+"""Request headers that are decoded on access, since few of them are read; and the security headers of responses."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -23,9 +23,9 @@ def lines_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 class Headers(Mapping[str, str]):
-    """By name in lower case, as ASGI has them; several of one name are one list, which is what HTTP makes of them.
+    """Headers by lower-case name, as in ASGI. Values of one name are joined to one list.
 
-    `raw` has them as they came, for what is looked at with every request.
+    `raw` has the undecoded values, for lookups on every request.
     """
 
     __slots__ = ("raw",)

@@ -1,4 +1,4 @@
-"""Media types: which one an answer gets by `Accept`, and which ones a request may have."""
+"""Media types: the negotiation of the response by `Accept`, and the check of the request."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -15,8 +15,7 @@ MOST_PARAMETERS = 8
 
 
 class AcceptedTypes(NamedTuple):
-    """What an answer may come as: `single` is the type of one that is whole; a stream of events is taken, or liked
-    better than that."""
+    """The accepted responses: the type of a whole response, and whether events are accepted, or preferred."""
 
     single: str | None
     events: bool = False
@@ -24,10 +23,10 @@ class AcceptedTypes(NamedTuple):
 
 
 def wanted(accept: str) -> AcceptedTypes:
-    """What an `Accept` asks for (RFC 9110, 12.5.1), with its weights.
+    """Parse an `Accept` header (RFC 9110, 12.5.1) with its weights.
 
-    Wildcards and silence mean plain JSON, which is what older clients expect. Events have to be asked for by name.
-    Nothing is wanted by one of more than `MOST_ACCEPT_BYTES` or `MOST_RANGES`.
+    Wildcards and an absent header mean plain JSON, which older clients expect. Events must be accepted by name. A
+    header of more than `MOST_ACCEPT_BYTES` or `MOST_RANGES` accepts nothing.
     """
     return _wanted(accept) if len(accept) <= MOST_ACCEPT_BYTES else AcceptedTypes(None)
 
@@ -49,7 +48,7 @@ def _wanted(accept: str) -> AcceptedTypes:
 
 
 def is_json(content_type: bytes) -> bool:
-    """Whether a `Content-Type` says JSON, in UTF-8, within `MOST_CONTENT_TYPE_BYTES`."""
+    """Return whether a `Content-Type` is JSON in UTF-8, within `MOST_CONTENT_TYPE_BYTES`."""
     return len(content_type) <= MOST_CONTENT_TYPE_BYTES and _is_json(content_type)
 
 

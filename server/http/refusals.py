@@ -1,10 +1,10 @@
-"""How an HTTP request ends before anything is executed."""
+"""Errors that end an HTTP request before anything is executed."""
 
 from datastore.errors import DomainError
 
 
 class Refused(Exception):
-    """The request is answered with this status and error; nothing was executed. `headers` go with the answer."""
+    """A request that is answered with this status and error. `headers` are added to the response."""
 
     def __init__(self, status: int, error: DomainError, **headers: str) -> None:
         super().__init__(str(error))
@@ -14,4 +14,4 @@ class Refused(Exception):
 
 
 class ClientGone(Exception):
-    """Nobody is left to answer."""
+    """The client has disconnected: no response can be sent."""

@@ -1,4 +1,4 @@
-"""Whole answers over HTTP: their headers, and their status, which two editions of GraphQL over HTTP tell differently.
+"""Whole responses over HTTP: their headers, and their status by two editions of GraphQL over HTTP.
 
 https://graphql.github.io/graphql-over-http/draft/
 """
@@ -43,7 +43,7 @@ class HttpProfile(StrEnum):
 
 
 class Reply(NamedTuple):
-    """A status and a JSON body. What is left of the caller's budget is told with it; `headers` replace those of all."""
+    """A status and a JSON body. The remaining budget is sent in headers; `headers` replace the default ones."""
 
     status: int
     body: bytes
@@ -53,7 +53,7 @@ class Reply(NamedTuple):
 
 
 def reply(outcome: Outcome, content_type: str, profile: HttpProfile) -> Reply:
-    """What is answered when an operation has ended, or was not begun."""
+    """Return the response for an operation that has ended, or was not admitted."""
     if not outcome.errors and outcome.replayed is None:
         return Reply(200, outcome.body, content_type, (), outcome.allowance)
     status, told = _status(outcome, content_type, profile), _told_by(outcome)
@@ -61,23 +61,23 @@ def reply(outcome: Outcome, content_type: str, profile: HttpProfile) -> Reply:
 
 
 def refusal(refused: Refused, content_type: str) -> Reply:
-    """What is answered to a request that is no GraphQL request, or not one that is taken."""
+    """Return the response for a request that is no GraphQL request, or is refused."""
     return Reply(refused.status, encode({"errors": [format_error(refused.error)]}), content_type, refused.headers)
 
 
 def fault(error: Exception) -> Reply:
-    """What is answered when something broke that should not."""
+    """Return the response for an unexpected error."""
     return Reply(500, encode({"errors": [mask_error(error)]}))
 
 
 async def send_reply(send: Send, answer: Reply) -> None:
-    """Send it as ASGI has it."""
+    """Send a response by ASGI messages."""
     await send({"type": "http.response.start", "status": answer.status, "headers": _headers(answer)})
     await send({"type": "http.response.body", "body": answer.body})
 
 
 def head_of(answer: Reply) -> bytes:
-    """Its headers, as `RequestCycle.respond` takes them."""
+    """Return the header lines of a response, for `RequestCycle.respond`."""
     if answer.headers:
         return lines_of(_headers(answer))
     return _USUAL[answer.content_type] % len(answer.body) + _lines(answer.allowance)
@@ -92,7 +92,7 @@ _USUAL = {
 
 
 def _lines(allowance: Allowance | None) -> bytes:
-    """As `_headers` tells of it, written out."""
+    """Return the header lines of a budget, as `_headers` has them."""
     if allowance is None:
         return b""
     left, reset = allowance.remaining, allowance.reset
@@ -132,7 +132,7 @@ def _status(outcome: Outcome, content_type: str, profile: HttpProfile) -> int:
 
 
 def _told_by(outcome: Outcome) -> tuple[tuple[bytes, bytes], ...]:
-    """The headers that an outcome brings along."""
+    """Return the headers that an outcome adds."""
     told: dict[str, str] = {}
     if outcome.is_failure and "retryAfter" in outcome.formatted_errors[0]["extensions"]:
         told["retry-after"] = f"{math.ceil(outcome.formatted_errors[0]['extensions']['retryAfter'])}"

@@ -1,4 +1,4 @@
-"""Security headers of every HTTP response, which restrict how a browser may use it.
+"""Security headers of every HTTP response.
 
 https://cheatsheetseries.owasp.org/cheatsheets/HTTP_Headers_Cheat_Sheet.html
 """
@@ -18,7 +18,7 @@ _LINES_BY_TLS = _LINES + lines_of([_ONLY_TLS])
 
 
 class SecurityHeaders:
-    """Middleware that adds the headers. `always_https`: clients always connect by TLS."""
+    """Middleware that adds the headers. `always_https`: all clients connect by TLS."""
 
     def __init__(self, app: ASGIApp, *, always_https: bool) -> None:
         self._app = app

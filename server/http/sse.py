@@ -67,15 +67,15 @@ class EventStreams:
         caller: Caller,
         receive: Receive,
         send: Send,
-        whereabouts: PullPosition | None = None,
+        pull_position: PullPosition | None = None,
         *,
         ends_soon: bool = False,
     ) -> bool:
         """Answer with the outcomes, which are closed when this returns: False when the client does not read.
 
-        `whereabouts` tell where the outcomes are while there are none. What `ends_soon` is no subscription.
+        `pull_position` tell where the outcomes are while there are none. What `ends_soon` is no subscription.
         """
-        stream = _Stream(outcomes, caller, self._limits, self._clock, receive, send, whereabouts or PullPosition())
+        stream = _Stream(outcomes, caller, self._limits, self._clock, receive, send, pull_position or PullPosition())
         stream.ends_soon = ends_soon
         self._open[stream] = asyncio.current_task()
         try:
@@ -92,7 +92,7 @@ class EventStreams:
         deadline = clock() + seconds
         served = [task for task in self._open.values() if task is not None]
         lasting = [stream for stream in self._open if not stream.ends_soon]
-        await one_after_another(lasting, lambda stream: stream.take_leave(delays.next_ms()))
+        await one_after_another(lasting, lambda stream: stream.close_when_answered(delays.next_ms()))
         if served:
             _, late = await asyncio.wait(served, timeout=max(0.0, deadline - clock()))
             for task in late:
@@ -122,7 +122,7 @@ class _Stream:
         clock: Callable[[], float],
         receive: Receive,
         send: Send,
-        whereabouts: PullPosition,
+        pull_position: PullPosition,
     ) -> None:
         self._outcomes = outcomes
         self._expires_at = caller.identity.expires_at if caller.identity else None
@@ -130,7 +130,7 @@ class _Stream:
         self._clock = clock
         self._receive = receive
         self._send = send
-        self._whereabouts = whereabouts
+        self._whereabouts = pull_position
         self._writing = asyncio.Lock()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._told = 0
@@ -138,7 +138,7 @@ class _Stream:
         self._retry_ms: int | None = None
         self.ends_soon = False
 
-    def take_leave(self, retry_ms: int) -> None:
+    def close_when_answered(self, retry_ms: int) -> None:
         """The client is to come again after so long."""
         self._retry_ms = retry_ms
         self.end()

@@ -1,4 +1,4 @@
-"""Equal subscriptions: one source, one execution and one encoding of each event, delivered to all who listen."""
+"""Equal subscriptions: one source, one execution and one encoding of each event, delivered to all members."""
 
 import asyncio
 import logging
@@ -38,13 +38,13 @@ _Due = tuple[GroupEvent, list[GroupMember]]
 
 
 class BroadcastGroup:
-    """Subscriptions with one source, which runs until nobody is left.
+    """Subscriptions that share one source, which runs until the last member has left.
 
-    What the operation answers may turn out to depend on who asks. Then it is `personal`, and executed for each caller:
-    those with the same rights have a lane, in which events wait by the policy while one is executed for them.
-    Without `is_anyones` all members are one caller's, and the source may know who he is. For whom an event is not made
-    within `deadlines` it is over with TIMEOUT, and the others go on. `spawn` runs what goes on to
-    its end although the group may be over, and `forget` is told when nobody can join any more.
+    If a result depends on the identity of the caller, the operation is `personal`: it is executed once for the members
+    of each set of rights, by a keyed worker. Without `is_anyones` all members belong to one caller, and the source may
+    read the identity. A member whose event is not executed within `deadlines` ends with TIMEOUT; the others continue.
+    `spawn` runs work that must complete although the group has ended; `forget` is called when no member can join any
+    more.
     """
 
     def __init__(
@@ -69,33 +69,33 @@ class BroadcastGroup:
         self._spawn = spawn
         self._forget = forget
         self._members: dict[GroupMember, None] = {}
-        self._owing = CostSplitter(accounts, spawn, self._members)
+        self._cost_splitter = CostSplitter(accounts, spawn, self._members)
         # Those who are to be told how things stand, once nothing can be missed any more.
         self._joining: list[GroupMember] = []
         self._has_begun = False
         self._reading: asyncio.Task[None] | None = None
         self._turns = asyncio.Semaphore(EXECUTED_AT_ONCE)
-        self._lanes = KeyedWorkers[Rights | None, _Due](self.keeping.upstream, EXECUTED_AT_ONCE, self._tell_due)
-        self._maker = EventExecutor(accounts, source, executor, deadlines, slices)
+        self._lanes = KeyedWorkers[Rights | None, _Due](self.keeping.upstream, EXECUTED_AT_ONCE, self._run_queued)
+        self._event_executor = EventExecutor(accounts, source, executor, deadlines, slices)
         self._progress = context.progress or SubscriptionProgress()
-        self._progress.when_begun = self._tell_places
-        self._telling = False
+        self._progress.on_started = self._send_positions
+        self._is_delivering = False
         self._before: ResumePosition | None = None  # up to where all were told, while some are told more
-        self._returning = ReplaySet(self, spawn)
+        self._replays = ReplaySet(self, spawn)
         context.subscriber_count = self._members.__len__
         self._running = asyncio.create_task(self._run())
 
     def join(self, subscriber: Subscriber, listener: Listener, missed: ReplaySource | None = None) -> GroupMember:
-        """One more, who is told what comes from now on, and before that what they `missed`."""
+        """Add a member. It receives its `missed` events first, then all new ones."""
         member = GroupMember(self, subscriber, listener)
         self._members[member] = None
-        self._owing.may_owe = True
+        self._cost_splitter.may_owe = True
         member.mark = self._standing()
         if missed is not None:
-            member.stay_away()
-            self._returning.add(member, missed, now=self._is_ready)
+            member.begin_replay()
+            self._replays.add(member, missed, now=self._is_ready)
         elif self._source.first is None:
-            self._tell_place(member)
+            self._send_position(member)
         else:
             member.wait()
             self._joining.append(member)
@@ -104,15 +104,15 @@ class BroadcastGroup:
         return member
 
     def leave(self, member: GroupMember) -> None:
-        """It is over for one of them. The last one ends it."""
+        """Remove a member whose subscription has ended. The last member ends the group."""
         self._members.pop(member, None)
         if not self._members:
             self._forget(self)
-            for context in (self._context, *self._maker.open):  # what is under way is given up
+            for context in (self._context, *self._event_executor.open):  # what is under way is given up
                 knows_all = context.meter.is_complete
                 member.subscriber.share(context.meter.take(), 1, knows_all=knows_all)
             self._running.cancel()
-            self._returning.cancel()
+            self._replays.cancel()
             if self._reading is not None:
                 self._reading.cancel()
         try:
@@ -125,18 +125,18 @@ class BroadcastGroup:
     def _is_ready(self) -> bool:
         return self._progress.begun.is_set() and (self._has_begun or self._source.first is None)
 
-    async def tell_missed(self, members: list[GroupMember], told: GroupEvent) -> None:
+    async def deliver_missed(self, members: list[GroupMember], told: GroupEvent) -> None:
         async def tell(made: EventResult, alike: Sequence[GroupMember]) -> None:
-            self._owing.charge(made.taken, alike, made.outcome, knows_all=made.knows_all)
+            self._cost_splitter.charge(made.taken, alike, made.outcome, knows_all=made.knows_all)
             key, outcome = self._source.key(made.event), made.outcome
             if outcome.is_failure:
                 await _each(alike, lambda member: member.end(outcome))
             else:
-                await _each(alike, lambda member: member.catch_up(outcome, key))
+                await _each(alike, lambda member: member.deliver_replayed(outcome, key))
 
-        for alike in by_rights(await self._tell_alike(members, told, tell)).values():
-            await self._tell_those(alike, told, tell)
-        self._owing.settle_soon()
+        for alike in by_rights(await self._deliver_shared(members, told, tell)).values():
+            await self._deliver_to_class(alike, told, tell)
+        self._cost_splitter.settle_soon()
 
     def keep(self, members: list[GroupMember]) -> None:
         for member in members:
@@ -149,7 +149,7 @@ class BroadcastGroup:
             for member in members:
                 mark = member.mark or self._progress.latest()
                 told = resync(mark and mark.id(self._progress.known), mark.number if mark else 0)
-                member.go_on_with(told, None)
+                member.go_live_with(told, None)
             return
         for member in members:
             member.wants_resync = True
@@ -159,28 +159,28 @@ class BroadcastGroup:
 
     def share(self, context: OperationContext, members: list[GroupMember]) -> None:
         knows_all = context.meter.is_complete
-        self._owing.charge(context.meter.take(), members, knows_all=knows_all)
+        self._cost_splitter.charge(context.meter.take(), members, knows_all=knows_all)
 
     def _standing(self) -> ResumePosition | None:
-        """Up to where all that is told has been told to those who are here."""
-        return self._before if self._telling or self._lanes else self._progress.latest()
+        """Return the position up to which everything was delivered to all members."""
+        return self._before if self._is_delivering or self._lanes else self._progress.latest()
 
     def standing(self) -> ResumePosition | None:
-        """Up to where all has been told that comes of it; None while something is being made of more."""
+        """Return the position up to which everything was delivered; None while an event is executed."""
         return None if self._lanes else self._progress.standing
 
-    def _tell_places(self) -> None:
-        """It has begun."""
+    def _send_positions(self) -> None:
+        """Send the resume id of the start: the source follows changes now."""
         self._before = self._progress.latest()
         for member in self._members:
             member.mark = self._before
             if self._source.first is None and not member.is_waiting:
-                self._tell_place(member)
+                self._send_position(member)
         if self._source.first is None:
-            self._returning.begin()
+            self._replays.begin()
 
     @staticmethod
-    def _tell_place(member: GroupMember) -> None:
+    def _send_position(member: GroupMember) -> None:
         if member.mark is not None:
             member.listener.stands(member.mark.id(""))
 
@@ -192,7 +192,7 @@ class BroadcastGroup:
                 last = await self._tell_all()
                 self._share_source()
                 if last is None:
-                    await self._returning.finish()
+                    await self._replays.finish()
                 at_rest = [member for member in self._members if member.rights not in self._lanes]
                 await _each(at_rest, lambda member: member.end(last))
         except Exception as problem:
@@ -200,14 +200,14 @@ class BroadcastGroup:
         await _each(list(self._members), lambda member: member.end(last))
 
     async def _tell_all(self) -> Outcome | None:
-        """Tell its events until there are no more; the error that ended it, if one did."""
+        """Deliver the events until the source ends. Return the error that ended it, if any."""
         try:
             async with aclosing(self._source.events(self._begin)) as events:
                 async for event in events:
                     if self._source.first is not None and not self._has_begun:
                         self._has_begun = True
                         self._read_soon(*self._joining)
-                        self._returning.begin()
+                        self._replays.begin()
                     else:
                         self._check_source()
                         await self._tell(GroupEvent.of(event, self._progress))
@@ -229,12 +229,12 @@ class BroadcastGroup:
         return failure(problem)
 
     def _check_source(self) -> None:
-        """What is made for one caller is nobody else's. A resolver that asks too late breaks what it has promised."""
+        """Raise `RuntimeError` if the source of a shared subscription has read the identity of a caller."""
         if self._is_anyones and self._context.used_identity:
             raise RuntimeError("The source of a subscription that is shared has asked who asks.")
 
     async def _begin(self) -> Any:
-        """How things stand, as it is told to those who are here already, or to those of them who may know."""
+        """Read the first state, and deliver it to the members that share it."""
         if self._source.first is None:
             return None
         while True:
@@ -244,23 +244,23 @@ class BroadcastGroup:
             if anyone is None:
                 await asyncio.sleep(0)  # they have left, and this is to be cancelled
                 continue
-            made = await self._maker.made(anyone, None, self._standing())
+            made = await self._event_executor.made(anyone, None, self._standing())
             _, others = made.of(members)
             self._joining[:0] = others
             # Where all go on, nobody is told how things stand; but without it nothing can go on.
-            await self._tell_first(made, members or ([] if not made.outcome.is_failure else [anyone]))
+            await self._deliver_first(made, members or ([] if not made.outcome.is_failure else [anyone]))
             if not made.outcome.is_failure:
                 return made.event
 
     def _read_soon(self, *members: GroupMember) -> None:
-        """Have those told how things stand who have joined what has begun."""
+        """Read the first state for members that joined a running group."""
         for member in members:
             member.since = self._source.since and self._source.since()
         if self._joining and (self._reading is None or self._reading.done()):
             self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
-        """All who come while it is read for others are told the next that is read."""
+        """Read the first state, again for members that join while it is read."""
         while self._joining:
             members, self._joining = self._joining, []
             try:
@@ -271,85 +271,90 @@ class BroadcastGroup:
                 await _each(untold, lambda member, told=outcome: member.end(told))  # type: ignore[misc]
 
     async def _read_for(self, members: list[GroupMember]) -> None:
-        others = await self._tell_alike(members, None, self._tell_first)
+        others = await self._deliver_shared(members, None, self._deliver_first)
         async with asyncio.TaskGroup() as tasks:
             for alike in by_rights(others).values():
-                tasks.create_task(self._tell_those(alike, None, self._tell_first))
+                tasks.create_task(self._deliver_to_class(alike, None, self._deliver_first))
 
-    async def _tell_first(self, made: EventResult, members: Sequence[GroupMember]) -> None:
+    async def _deliver_first(self, made: EventResult, members: Sequence[GroupMember]) -> None:
         members, _ = made.of(members)
-        self._owing.charge(made.taken, members or [made.member], made.outcome, knows_all=made.knows_all)
+        self._cost_splitter.charge(made.taken, members or [made.member], made.outcome, knows_all=made.knows_all)
         outcome, key = made.outcome, None if made.event is None else self._source.key(made.event)
         if outcome.is_failure:
             await _each(members, lambda member: member.end(outcome))
         else:
             await _each(members, lambda member: member.begin(made.event, outcome, key))
-        self._owing.settle_soon()
+        self._cost_splitter.settle_soon()
 
     # Its events.
 
     async def _tell(self, event: GroupEvent) -> None:
-        self._telling = True
+        self._is_delivering = True
         try:
-            await self._tell_to_all(event)
+            await self._deliver_to_all(event)
         finally:
-            self._telling = False
+            self._is_delivering = False
             if not self._lanes:
                 self._before = event.mark
 
-    async def _tell_to_all(self, event: GroupEvent) -> None:
+    async def _deliver_to_all(self, event: GroupEvent) -> None:
         self._share_source()
-        classes = by_rights(await self._tell_alike(list(self._members), event, self._deliver))
+        classes = by_rights(await self._deliver_shared(list(self._members), event, self._deliver))
         if len(classes) == 1 and not self._lanes:
             (alike,) = classes.values()
-            await self._tell_those(alike, event, self._deliver)
+            await self._deliver_to_class(alike, event, self._deliver)
         else:
             for rights, alike in classes.items():
-                self._tell_beside(rights, alike, event)
+                self._enqueue_for_class(rights, alike, event)
             await self._lanes.room()
-        self._owing.settle_soon()
+        self._cost_splitter.settle_soon()
 
-    def _tell_beside(self, rights: Rights | None, alike: list[GroupMember], event: GroupEvent) -> None:
-        """Have those with these rights told, beside others, who do not wait for them."""
+    def _enqueue_for_class(self, rights: Rights | None, alike: list[GroupMember], event: GroupEvent) -> None:
+        """Enqueue the event for the members with these rights. They delay no other members."""
         try:
             self._lanes.put(self._working, rights, (event, alike), self._source.key(event.event), event.left_out)
         except SlowSubscriber as problem:
             for member in alike:
                 member.stop(problem)
 
-    async def _tell_due(self, due: _Due, left_out: int) -> None:
+    async def _run_queued(self, due: _Due, left_out: int) -> None:
         event, members = due
         event = event._replace(left_out=left_out)
         members = [member for member in members if not member.is_over]
         if members:
-            await self._tell_those(members, event, self._deliver)
-            self._owing.settle_soon()
+            await self._deliver_to_class(members, event, self._deliver)
+            self._cost_splitter.settle_soon()
 
     # To whom what.
 
-    async def _tell_alike(self, members: list[GroupMember], event: GroupEvent | None, tell: Tell) -> list[GroupMember]:
-        """Tell all what is made for one, as far as it is the same for them; the others, for whom it is to be made."""
+    async def _deliver_shared(
+        self, members: list[GroupMember], event: GroupEvent | None, tell: Tell
+    ) -> list[GroupMember]:
+        """Execute once and deliver to every member with the same result.
+
+        Return the members that need their own execution.
+        """
         if not members or self._operation(members) in self._personal:
             return members
-        made = await self._maker.made(members[0], event, self._standing())
+        made = await self._event_executor.made(members[0], event, self._standing())
         if made.is_personal:
             self._personal.add(self._operation(members))
         alike, others = made.of(members)
         await tell(made, alike)
         return others
 
-    async def _tell_those(self, alike: list[GroupMember], event: GroupEvent | None, tell: Tell) -> None:
+    async def _deliver_to_class(self, alike: list[GroupMember], event: GroupEvent | None, tell: Tell) -> None:
         async with self._turns:
-            made = await self._maker.made(alike[0], event, self._standing())
+            made = await self._event_executor.made(alike[0], event, self._standing())
         await tell(made, alike)
 
     @staticmethod
     def _operation(members: Sequence[GroupMember]) -> PreparedOperation:
-        """The same for all."""
+        """Return the operation, which is the same for all members."""
         return members[0].subscriber.request.operation
 
     async def _deliver(self, made: EventResult, members: Sequence[GroupMember]) -> None:
-        self._owing.charge(made.taken, members, made.outcome, knows_all=made.knows_all)
+        self._cost_splitter.charge(made.taken, members, made.outcome, knows_all=made.knows_all)
         event, outcome, size, key = made.event, made.outcome, len(made.outcome.body), self._source.key(made.event)
         if outcome.is_failure:
             await _each(members, lambda member: member.end(outcome))
@@ -367,14 +372,14 @@ class BroadcastGroup:
     # What it costs.
 
     def _share_source(self) -> None:
-        """What the source has read is shared by all."""
+        """Charge all members for the reads of the source."""
         meter = self._context.meter
         knows_all = meter.is_complete
-        self._owing.charge(meter.take(), list(self._members), knows_all=knows_all)
+        self._cost_splitter.charge(meter.take(), list(self._members), knows_all=knows_all)
 
 
 async def _each(members: Sequence[GroupMember], act: Callable[[GroupMember], None]) -> None:
-    """For those who are still there; others have a turn in between."""
+    """Call `act` for each member that has not ended, and let other tasks run in between."""
     for number, member in enumerate(members, 1):
         if not member.is_over:
             act(member)

@@ -16,7 +16,7 @@ LEAST_SHARE = 0.001
 
 
 class CostSplitter:
-    """The debts of a group's members. `spawn` runs what goes on to its end although the group may be over."""
+    """The debts of the members of a group. `spawn` runs work that must complete although the group has ended."""
 
     def __init__(
         self,
@@ -33,9 +33,9 @@ class CostSplitter:
     def charge(
         self, taken: Meter, members: Sequence[GroupMember], outcome: Outcome | None = None, *, knows_all: bool
     ) -> None:
-        """Charge the members for what was read for them, and for the outcome that is made of it.
+        """Charge the members equal shares of the reads and of the outcome.
 
-        Those who have left pay where none of them is here any more, and nobody else does.
+        Members that have left pay only if all of `members` have left.
         """
         answer = 0.0 if outcome is None or not members else event_units(members[0].subscriber.request, outcome)
         if answer < LEAST_SHARE * len(members):
@@ -52,7 +52,7 @@ class CostSplitter:
         self.may_owe = True
 
     def settle_soon(self) -> None:
-        """Have those pay who owe enough, and end those who cannot."""
+        """Settle with the members that owe enough, and end those whose budget is exhausted."""
         if not self.may_owe or not (self._settling is None or self._settling.done()):
             return
         due = [member for member in self._members if member.subscriber.is_due]

@@ -1,4 +1,4 @@
-"""What is made of an event for a member, and for whom else it is good."""
+"""The execution of an event for a member, and the members that share its result."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ from server.subscriptions.unshared import too_late
 
 
 class GroupEvent(NamedTuple):
-    """An event, up to where all is told with it, and how many others it has taken the place of."""
+    """An event, its resume position, and the number of events dropped for it."""
 
     event: Any
     mark: ResumePosition | None
@@ -30,13 +30,13 @@ class GroupEvent(NamedTuple):
 
     @classmethod
     def of(cls, event: Any, progress: SubscriptionProgress) -> "GroupEvent":
-        """What a source has just given, with its progress."""
-        return cls(event, progress.mark, progress.known, progress.taken_left_out())
+        """Return the event that a source has just emitted, with the progress of the source."""
+        return cls(event, progress.mark, progress.known, progress.take_dropped())
 
 
 @dataclass(frozen=True, slots=True)
 class EventResult:
-    """What was made of an event for one member, and whether that depends on who they are."""
+    """The result of an event for one member, and whether it depends on the identity of the member."""
 
     event: Any
     outcome: Outcome
@@ -46,7 +46,7 @@ class EventResult:
     knows_all: bool
 
     def of(self, members: Sequence[GroupMember]) -> tuple[list[GroupMember], list[GroupMember]]:
-        """Those whom it is for, and the others."""
+        """Return the members that share this result, and the others."""
         rights = self.member.rights
         if not self.is_personal:
             return [*members], []
@@ -55,7 +55,7 @@ class EventResult:
 
 
 class EventExecutor:
-    """Executes the events of a source, each in a context of the member for whom it is. `open` are those contexts."""
+    """An executor of the events of a source, each in a context of a member. `open` are the contexts in use."""
 
     def __init__(
         self,
@@ -73,9 +73,9 @@ class EventExecutor:
         self.open: set[OperationContext] = set()
 
     async def made(self, member: GroupMember, told: GroupEvent | None, standing: ResumePosition | None) -> EventResult:
-        """What an event, or how things stand without one, is to a member and all who may be told the same.
+        """Execute an event, or the first state if `told` is None, for a member and all with the same result.
 
-        `standing` is up to where all had been told when that begins to be read.
+        `standing` is the position up to which everything had been delivered when the first state is read.
         """
         if self._slices.is_used_up:
             await self._slices.wait_for_slice()

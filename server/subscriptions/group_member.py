@@ -1,4 +1,4 @@
-"""Who is told what a group of equal subscriptions makes, from joining it to the end."""
+"""A member of a broadcast group, from joining to its end."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -13,7 +13,7 @@ from server.subscriptions.subscriber import Listener, Subscriber
 
 
 class Rights(NamedTuple):
-    """All that an identity is to resolvers: who has the same is told the same."""
+    """The part of an identity that resolvers read: members with equal rights share results."""
 
     user_id: str
     role: Role
@@ -21,7 +21,7 @@ class Rights(NamedTuple):
 
 
 def rights_of(identity: Identity | None) -> Rights | None:
-    """None for those without a token."""
+    """Return the rights of an identity; None without a token."""
     return None if identity is None else Rights(identity.user_id, identity.role, identity.email)
 
 
@@ -41,9 +41,10 @@ class MemberGroup(Protocol):
 
 
 class GroupMember:
-    """One who is told what the group makes (a `Following`).
+    """A subscriber in a group (a `SubscriptionHandle`).
 
-    Until they have been told how things stand, events wait for them; after that those are passed over that it showed.
+    Until it has received the first state, events are queued for it; afterwards, those that the state includes are
+    skipped.
     """
 
     __slots__ = (
@@ -83,44 +84,44 @@ class GroupMember:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether events wait for it, or are to."""
+        """Whether events are queued for this member, or will be after its replay."""
         return self._waiting is not None or self._is_away
 
-    def stay_away(self) -> None:
-        """It is told otherwise what the group is told, until `wait`."""
+    def begin_replay(self) -> None:
+        """Begin a replay: ignore the events of the group until `wait`."""
         self.is_plain, self._is_away = False, True
 
     def wait(self) -> None:
-        """From now on events wait for it; none that waited is told."""
+        """Queue events from now on, and drop those queued before."""
         self.is_plain = self._is_away = False
         self._forget_waiting()
         self._waiting = BoundedQueue(self.keeping.upstream, self.listener.room)
 
     def _forget_waiting(self) -> None:
-        """It takes no room any more."""
+        """Drop the queue, and release its bytes."""
         if self._waiting is not None:
             self._waiting.clear()
             self._waiting = None
 
     def begin(self, event: Any, first: Outcome, key: Hashable) -> None:
-        """Told how things stand, and what has come since."""
+        """Deliver the first state, then the events queued since."""
         if self.since is not None:
             self.since.begin(event)
-        self.go_on_with(first.as_resync() if self.wants_resync else first, key)
+        self.go_live_with(first.as_resync() if self.wants_resync else first, key)
 
-    def catch_up(self, outcome: Outcome, key: Hashable) -> None:
-        """Told what it has missed, while events wait for it."""
+    def deliver_replayed(self, outcome: Outcome, key: Hashable) -> None:
+        """Deliver a missed event, while events of the group are queued."""
         self._tell(outcome, key)
 
     def go_on(self, after: int, seen: Mapping[str, int]) -> None:
-        """It has been told all up to this change, and these versions: from now on it is told what all are."""
+        """Go live after a replay up to the change `after` and the versions `seen`."""
         if self.since is not None:
             self.since.go_on(seen)
         self._after = after
-        self.go_on_with(None, None)
+        self.go_live_with(None, None)
 
-    def go_on_with(self, outcome: Outcome | None, key: Hashable) -> None:
-        """Told this, if it is anything, and what has waited for it."""
+    def go_live_with(self, outcome: Outcome | None, key: Hashable) -> None:
+        """Go live: deliver `outcome`, if any, then the queued events."""
         waiting, self._waiting, self._is_away = self._waiting, None, False
         if outcome is not None:
             self._tell(outcome, key)
@@ -128,10 +129,10 @@ class GroupMember:
             (event, told, key), left_out = waiting.take()
             if not self.is_over:
                 self.offer(event, told.with_dropped(left_out), key)
-        self._look_whether_plain()
+        self._update_is_plain()
 
     def offer(self, event: Any, outcome: Outcome, key: Hashable) -> None:
-        """An event of the group's."""
+        """Deliver or queue an event of the group, unless the member already has it."""
         if self._is_away:
             return
         if self._waiting is not None:
@@ -144,17 +145,17 @@ class GroupMember:
             self._tell(outcome, key)
         if self._waiting is None and outcome.number > self._after > 0:
             self._after = 0
-            self._look_whether_plain()
+            self._update_is_plain()
         if self._waiting is None and self.since is not None and self.since.is_settled:
             self.since = None
-            self._look_whether_plain()
+            self._update_is_plain()
 
-    def _look_whether_plain(self) -> None:
+    def _update_is_plain(self) -> None:
         is_told_all = self.since is None and self._after == 0
         self.is_plain = is_told_all and self._waiting is None and not self.is_over
 
     def tell(self, outcome: Outcome, size: int, key: Hashable) -> None:
-        """An event without errors, to one who `is_plain`: most of what a delivery costs, so it calls little."""
+        """Deliver an event without errors to an `is_plain` member: the hot path of a delivery, which calls little."""
         report = self.report
         report.events += 1
         report.sent_bytes += size
@@ -171,7 +172,7 @@ class GroupMember:
             self.stop(problem)
 
     def standing(self) -> ResumePosition | None:
-        """Where the group is; None where this one has been further, with another process."""
+        """Return the position of the group; None while this member is ahead of it, by a replay of another process."""
         mark = None if self.is_over or self.is_waiting else self._group.standing()
         return None if mark is None or mark.number < self._after else mark
 
@@ -188,12 +189,12 @@ class GroupMember:
             self.end(failure(problem))
 
     def refuse(self, error: DomainError) -> None:
-        """It may not go on."""
+        """End the member because its budget is exhausted."""
         if not self.is_over:
             self._finish(self.subscriber.refused(error))
 
     def end(self, outcome: Outcome | None) -> None:
-        """It is over: by itself, or by this error."""
+        """End the member, with an error unless `outcome` is None."""
         if not self.is_over:
             if outcome is not None:
                 self.subscriber.note(outcome)
@@ -216,7 +217,7 @@ class GroupMember:
 
 
 def by_rights(members: Iterable[GroupMember]) -> dict[Rights | None, list[GroupMember]]:
-    """Those who are told the same, in the order in which they joined."""
+    """Group members by rights, in the order in which they joined."""
     classes: dict[Rights | None, list[GroupMember]] = {}
     for member in members:
         classes.setdefault(member.rights, []).append(member)

@@ -1,4 +1,4 @@
-"""Work for several, side by side: what is for one of them is done in its order, and holds up none of the others."""
+"""Serial work per key: the work of one key runs in order, and delays no other key."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
@@ -12,10 +12,9 @@ Work = TypeVar("Work")
 
 
 class KeyedWorkers(Generic[Key, Work]):
-    """A lane for each key that has something to do; `do` is what is done with a piece of work.
+    """A worker with a bounded queue for each key that has work; `do` runs a piece of work.
 
-    What a lane has no time for waits in it as `keeping` says; `do` is told how much was left out for it. `busy` lanes
-    are no reason to wait with more, however long theirs takes.
+    `do` also receives the number of pieces dropped before. `room` waits while more than `busy` keys have work.
     """
 
     def __init__(self, keeping: QueueLimits, busy: int, do: Callable[[Work, int], Coroutine[Any, Any, None]]) -> None:
@@ -32,11 +31,9 @@ class KeyedWorkers(Generic[Key, Work]):
         return key in self._lanes
 
     def put(self, tasks: asyncio.TaskGroup, key: Key, work: Work, of: Hashable, left_out: int = 0) -> None:
-        """Have it done after what waits in its lane, or instead of what waits there `of` the same.
+        """Enqueue work, or replace queued work with the same `of`. `left_out` counts the pieces dropped before.
 
-        `left_out` is how much was left out for this before.
-
-        Raises `SlowSubscriber` when too much does: then nothing of that is done any more.
+        Raises `SlowSubscriber` on overflow, after dropping the queue of the key.
         """
         lane = self._lanes.get(key)
         if lane is not None:
@@ -51,7 +48,7 @@ class KeyedWorkers(Generic[Key, Work]):
         tasks.create_task(self._work_off(key, lane))
 
     async def room(self) -> None:
-        """Until no more than so many are busy."""
+        """Wait until at most `busy` keys have work."""
         while len(self._lanes) > self._busy:
             self._left.clear()
             await self._left.wait()

@@ -1,4 +1,4 @@
-"""The begin of subscriptions, and the delivery of their events.
+"""The start of subscriptions, and the delivery of their events.
 
 Equal subscriptions share one source and one execution of each event (`broadcast_group`). Others are executed alone.
 """
@@ -44,16 +44,16 @@ _Asked = tuple[PreparedOperation, bytes]
 
 
 class _Shared(NamedTuple):
-    """A group to be joined, and what of its events was missed."""
+    """A group to join, and the source of the events missed."""
 
     group: BroadcastGroup
     missed: ReplaySource | None = None
 
 
 class SubscriptionManager:
-    """The subscriptions of a process, each within the places and the turns there are.
+    """The subscriptions of a process, within its quotas and its load limit.
 
-    Of one that is asked for each answer at most so many bytes wait; 0 is without limit.
+    For a consumer that requests each result at most `most_bytes` are queued; 0 means no limit.
     """
 
     def __init__(
@@ -82,14 +82,14 @@ class SubscriptionManager:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def aclose(self) -> None:
-        """Wait until those that have ended are paid for, and told of."""
+        """Wait until the ended subscriptions are settled and reported."""
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
 
     async def follow(self, request: Request, listener: Listener) -> SubscriptionHandle:
-        """Have the answers delivered until it is over or stopped.
+        """Deliver the results to `listener` until the subscription ends or is stopped.
 
-        When this returns it runs; nothing is delivered before, except why it does not.
+        The subscription runs when this returns. Before that, only an error is delivered.
         """
         subscriber = Subscriber(self._accounts, self._places, request)
         begun = await self._begun(subscriber)
@@ -105,31 +105,33 @@ class SubscriptionManager:
             listener.finish(None)
         return _ENDED
 
-    async def stream(self, request: Request, whereabouts: PullPosition) -> AsyncGenerator[Outcome, None]:
-        """The answers, as they are asked for. The caller closes the generator: that releases the source."""
+    async def stream(self, request: Request, pull_position: PullPosition) -> AsyncGenerator[Outcome, None]:
+        """Yield the results as they are requested. The caller closes the generator, which releases the source."""
         subscriber = Subscriber(self._accounts, self._places, request)
         begun = await self._begun(subscriber)
         if isinstance(begun, Outcome):
             await subscriber.end()
             yield begun
             return
-        whereabouts.after = subscriber.resumes_after
+        pull_position.after = subscriber.resumes_after
         if isinstance(begun, _Shared):
             group, missed = begun
-            outcomes = pulled(lambda listener: group.join(subscriber, listener, missed), whereabouts, self._most_bytes)
+            outcomes = pulled(
+                lambda listener: group.join(subscriber, listener, missed), pull_position, self._most_bytes
+            )
         elif begun.keeping is not None:
             own = begun
-            outcomes = pulled(lambda listener: self._driven(listener, subscriber, own), whereabouts, self._most_bytes)
+            outcomes = pulled(lambda listener: self._driven(listener, subscriber, own), pull_position, self._most_bytes)
         else:
             own = begun
-            whereabouts.how = lambda: own.progress.standing
+            pull_position.how = lambda: own.progress.standing
             outcomes = self._executed(subscriber, begun)
         async with aclosing(outcomes):
             async for outcome in outcomes:
                 yield outcome
 
     async def _begun(self, subscriber: Subscriber) -> _Shared | UnsharedSubscription | Outcome:
-        """What is to be joined, or the answer that is all there is. The subscriber is ended if this is cancelled."""
+        """Open a subscription. Return the group to join, or the only outcome. Ends the subscriber if cancelled."""
         request = subscriber.request
         context: OperationContext | None = None
         missed: ReplaySource | None = None
@@ -151,7 +153,7 @@ class SubscriptionManager:
             if isinstance(begun, tuple):
                 executor, source = begun
                 if isinstance(source, SharedSource) and asked is not None:
-                    return _Shared(self._joined_group(subscriber, asked, executor, source, context), missed)
+                    return _Shared(self._existing_or_new_group(subscriber, asked, executor, source, context), missed)
                 return UnsharedSubscription(context, executor, source, _wants_places(request))
             outcome = selection_outcome(begun)
             outcome.allowance = subscriber.allowance
@@ -160,16 +162,16 @@ class SubscriptionManager:
         except Exception as error:
             outcome = failure(error)
         except BaseException:
-            self._put_down(subscriber, context, missed)
+            self._close_context(subscriber, context, missed)
             await subscriber.end()
             raise
         if context is not None:
             self._accounts.explain(request, outcome, context.meter)
-        self._put_down(subscriber, context, missed)
+        self._close_context(subscriber, context, missed)
         subscriber.note(outcome)
         return outcome
 
-    def _put_down(
+    def _close_context(
         self, subscriber: Subscriber, context: OperationContext | None, missed: ReplaySource | None = None
     ) -> None:
         for one in (context, None if missed is None else missed.context):
@@ -180,7 +182,7 @@ class SubscriptionManager:
     async def _source(
         self, request: Request, context: OperationContext
     ) -> tuple[Executor[Any], AsyncIterable[Any]] | ExecutionResult:
-        """What executes its events, and where they come from; or the errors for which there are none."""
+        """Return the executor of the events and their source; or the errors."""
         executor = executor_of(request).build(
             self._documents.schema,
             request.operation.document.node,
@@ -205,7 +207,7 @@ class SubscriptionManager:
 
     # Those that are equal.
 
-    def _joined_group(
+    def _existing_or_new_group(
         self,
         subscriber: Subscriber,
         asked: _Asked,
@@ -216,7 +218,7 @@ class SubscriptionManager:
         group = self._group_of(subscriber.request, asked)
         if group is None:
             return self._new_group(subscriber.request, asked, executor, source, context)
-        self._put_down(subscriber, context)  # another was first
+        self._close_context(subscriber, context)  # another was first
         return group
 
     def _group_of(self, request: Request, asked: _Asked | None) -> BroadcastGroup | None:
@@ -269,7 +271,7 @@ class SubscriptionManager:
     # Those that nobody shares.
 
     async def _executed(self, subscriber: Subscriber, own: UnsharedSubscription) -> AsyncGenerator[Outcome, None]:
-        """The answers, each made when it is asked for, and paid for once it has been sent."""
+        """Yield the results, each executed when it is requested, and settled after it was sent."""
         accounts, context, request = self._accounts, own.context, subscriber.request
         try:
             async with aclosing(outcomes_of(own, self._deadlines, self._slices)) as outcomes:
@@ -291,7 +293,7 @@ class SubscriptionManager:
             subscriber.note(outcome)
             yield outcome
         finally:
-            self._put_down(subscriber, context)
+            self._close_context(subscriber, context)
             await subscriber.end()
 
     def _driven(self, listener: Listener, subscriber: Subscriber, own: UnsharedSubscription) -> "_DrivenSubscription":
@@ -300,7 +302,7 @@ class SubscriptionManager:
         return driven
 
     async def _drive(self, driven: "_DrivenSubscription", subscriber: Subscriber, own: UnsharedSubscription) -> None:
-        """Ask for the next answer: where it is not for the listener to keep them, once the last one has been taken."""
+        """Request one result after the other; without a queue, wait until the listener has sent the last one."""
         driven.has_begun = True
         last: Outcome | None = None
         try:
@@ -319,7 +321,7 @@ class SubscriptionManager:
                                 subscriber.note(failure(driven.problem))
                             break
                         # What was missed comes as fast as it is taken, and what is new when it comes.
-                        if own.keeping is None or not own.progress.is_here.is_set():
+                        if own.keeping is None or not own.progress.is_live.is_set():
                             await driven.listener.drained()
                         else:  # who reads has a turn to take it
                             await asyncio.sleep(0)
@@ -336,14 +338,14 @@ class SubscriptionManager:
 def _missed(
     begun: tuple[Executor[Any], AsyncIterable[Any]] | ExecutionResult, context: OperationContext, asked: _Asked | None
 ) -> ReplaySource | None:
-    """What is told of what was missed, where the rest is shared."""
+    """Return the source of the missed events of a subscription that is shared afterwards."""
     if isinstance(begun, tuple) and isinstance(begun[1], SharedSource) and asked is not None:
         return ReplaySource(begun[1], begun[0], context)
     return None
 
 
 def _check_known(begun: object, context: OperationContext) -> None:
-    """Raises `BadUserInput` for an id that its subscription never gave."""
+    """Raise `BadUserInput` for a resume id that this subscription never issued."""
     if isinstance(begun, tuple) and context.progress is not None:
         context.progress.check_known()
 
@@ -354,7 +356,7 @@ def _wants_places(request: Request) -> bool:
 
 
 def _asked(request: Request) -> _Asked | None:
-    """What is the same of equal subscriptions, None for one that is to be explained: that is made for its caller."""
+    """Return the key under which equal subscriptions are shared; None for one that is explained, and never shared."""
     if request.params.explain:
         return None
     try:
@@ -364,7 +366,7 @@ def _asked(request: Request) -> _Asked | None:
 
 
 class _EndedSubscription:
-    """A subscription that is over before it was followed."""
+    """The handle of a subscription that ended at its start."""
 
     keeping = QueueLimits()
 
@@ -377,7 +379,7 @@ _ENDED = _EndedSubscription()
 
 
 class _DrivenSubscription:
-    """A subscription that nobody else has, and that a task asks for its answers."""
+    """The handle of an unshared subscription, whose task requests the results."""
 
     def __init__(
         self, listener: Listener, keeping: QueueLimits, report: Report, progress: SubscriptionProgress

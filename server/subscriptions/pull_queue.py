@@ -1,4 +1,4 @@
-"""The events of a subscription for one who asks for each of them."""
+"""A queue between a subscription and a consumer that requests one event after the other."""
 
 import asyncio
 from collections import deque
@@ -12,12 +12,12 @@ from server.subscriptions.subscriber import Listener, PullPosition, Subscription
 
 
 async def pulled(
-    join: Callable[[Listener], SubscriptionHandle], whereabouts: PullPosition, most_bytes: int = 0
+    join: Callable[[Listener], SubscriptionHandle], pull_position: PullPosition, most_bytes: int = 0
 ) -> AsyncGenerator[Outcome, None]:
-    """The events of what is followed by this, each when it is asked for; so many bytes wait at the most."""
+    """Yield the outcomes of the subscription that `join` starts. At most `most_bytes` of them are queued."""
     queue = PullQueue(most_bytes)
     queue.following = join(queue)
-    whereabouts.how = queue.standing
+    pull_position.how = queue.standing
     try:
         while (outcome := await queue.next()) is not None:
             yield outcome
@@ -27,7 +27,7 @@ async def pulled(
 
 
 class PullQueue:
-    """A listener that keeps what it is told until it is asked for."""
+    """A listener that queues outcomes until they are requested."""
 
     following: SubscriptionHandle
 
@@ -65,7 +65,7 @@ class PullQueue:
         self._wake.set()
 
     def clear(self) -> None:
-        """Nobody asks any more."""
+        """Drop the queue: the consumer has left."""
         self._waiting = None
         self._drained.set()
 
@@ -75,7 +75,7 @@ class PullQueue:
             await self._drained.wait()
 
     def standing(self) -> ResumePosition | None:
-        """Of all that was asked for, while more is waited for."""
+        """Return the position after all requested outcomes, while another is awaited."""
         if not self._is_asked or self._wake.is_set() or (self._waiting is not None and not self._waiting.is_drained):
             return None
         return self.following.standing()

@@ -1,4 +1,4 @@
-"""Those of a group who go on where they were cut off: told what they have missed, until they have what all have."""
+"""The replay of missed events for members that resume, until they have caught up with their group."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
@@ -29,7 +29,7 @@ EVENTS_PER_SHARE = 20
 
 @dataclass(frozen=True, slots=True)
 class ReplaySource:
-    """What a client has missed: a source of its own, that is not executed but in the group."""
+    """The missed events of a client: a source whose events the group executes."""
 
     source: SharedSource[Any]
     executor: Executor[Any]
@@ -46,23 +46,23 @@ class ReplaySource:
 
 
 class ReplayTarget(Protocol):
-    """The group, as they need it."""
+    """The part of a group that a replay uses."""
 
-    async def tell_missed(self, members: list[GroupMember], told: GroupEvent) -> None:
-        """Execute it for them, and tell them before what waits."""
+    async def deliver_missed(self, members: list[GroupMember], told: GroupEvent) -> None:
+        """Execute a missed event, and deliver it before the queued events."""
 
     def keep(self, members: list[GroupMember]) -> None:
-        """Have wait for them what is told from now on."""
+        """Queue the events of the group for these members from now on."""
 
     def resync(self, members: list[GroupMember]) -> None:
-        """What they have missed is not known any more."""
+        """Deliver RESYNC: the missed events are no longer available."""
 
     def share(self, context: OperationContext, members: list[GroupMember]) -> None:
-        """What was read for all of them."""
+        """Charge the members for the reads of their common replay."""
 
 
 class ReplayGroup:
-    """Those who go on after the same event, and came before the first that they are told. They have one source."""
+    """Members that resume from the same event and joined before the replay began. They share one source."""
 
     def __init__(self, home: ReplayTarget, missed: ReplaySource) -> None:
         self.resume = missed.resume
@@ -72,15 +72,15 @@ class ReplayGroup:
         self._source = missed.source
         self._context = missed.context
         self._progress = missed.progress
-        self._progress.when_here = self._have_kept
+        self._progress.on_live = self._have_kept
 
     @property
     def is_open(self) -> bool:
-        """Whether one more is told all that they are: from now on what the others are told is kept for each."""
-        return self._is_open and not self._progress.is_here.is_set()
+        """Whether another member can still join this replay."""
+        return self._is_open and not self._progress.is_live.is_set()
 
     async def run(self) -> None:
-        """Tell all that was missed, and what comes meanwhile; then have them told what all are."""
+        """Replay all missed events and those that arrive meanwhile, then go live."""
         try:
             await self._tell_all()
         except StopAsyncIteration:
@@ -95,7 +95,7 @@ class ReplayGroup:
             self._context.close()
 
     def _have_kept(self) -> None:
-        """All that any of the group was told until now is in what was missed; what it is told next is not."""
+        """The replay covers every event up to here: from now on queue the events of the group for the members."""
         self._home.keep(self._here())
 
     def _here(self) -> list[GroupMember]:
@@ -109,7 +109,7 @@ class ReplayGroup:
         progress, told, pace, count = self._progress, 0, None, 0
         async with aclosing(self._source.events(_nothing)) as events:
             coming = asyncio.ensure_future(anext(events))
-            here = asyncio.ensure_future(progress.is_here.wait())
+            here = asyncio.ensure_future(progress.is_live.wait())
             try:
                 while self._here():
                     if coming.done():
@@ -120,8 +120,8 @@ class ReplayGroup:
                         if progress.is_too_old:
                             break
                         count += 1
-                        self._charge_one(count)
-                        await self._home.tell_missed(self._here(), event)
+                        self._charge_missed_event(count)
+                        await self._home.deliver_missed(self._here(), event)
                         pace = pace or Backpressure(self.members)
                         await pace.kept()
                         told = mark.number
@@ -137,10 +137,10 @@ class ReplayGroup:
             self._home.resync(self._here())
         else:
             for member in self._here():
-                member.go_on(max(told, progress.here_at), self._source.seen)
+                member.go_on(max(told, progress.live_at), self._source.seen)
 
-    def _charge_one(self, count: int) -> None:
-        """Of all together: they need not all be gone through for each."""
+    def _charge_missed_event(self, count: int) -> None:
+        """Charge a missed event. The charge is shared after each `EVENTS_PER_SHARE` events."""
         self._context.meter.charge(MISSED_EVENT_UNITS)
         if count % EVENTS_PER_SHARE == 0:
             self._home.share(self._context, self.members)
@@ -151,7 +151,7 @@ class ReplayGroup:
 
 
 class ReplaySet:
-    """All of a group who have come back, until each has what the others have."""
+    """All replays of a group."""
 
     def __init__(self, home: ReplayTarget, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
         self._home = home
@@ -164,7 +164,7 @@ class ReplaySet:
         return len(self._waiting) + len(self._tasks)
 
     def add(self, member: GroupMember, missed: ReplaySource, *, now: bool) -> None:
-        """One more: together with those who go on from the same place and are not told anything yet."""
+        """Add a member to the open replay from the same event, or to a new one."""
         alike = self._latest.get(missed.resume)
         if alike is None or not alike.is_open:
             alike = self._latest[missed.resume] = ReplayGroup(self._home, missed)
@@ -176,7 +176,7 @@ class ReplaySet:
             self.begin()
 
     def begin(self) -> None:
-        """The others have begun: begin with those who wait for that."""
+        """Start the pending replays: the group has started."""
         waiting, self._waiting = self._waiting, []
         for resuming in waiting:
             task = self._tasks[resuming] = self._spawn(resuming.run())
@@ -198,13 +198,13 @@ class ReplaySet:
 
 
 async def _nothing() -> None:
-    """How things stand is known to those who go on."""
+    """Read no first event: the client has it."""
 
 
 class Backpressure:
-    """How those read who are told the same. Each may keep the others waiting for so many seconds, and so may all.
+    """The waiting for the members of a replay that read slowly, limited for each member and for all together.
 
-    After that nobody waits for it, and its policy (`whenSlow`) says what becomes of it.
+    Afterwards the replay waits no longer, and the overflow policy (`whenSlow`) of the member applies.
     """
 
     def __init__(self, members: Sequence[GroupMember]) -> None:
@@ -212,7 +212,7 @@ class Backpressure:
         self._left_for_all = MOST_WAITED_SECONDS
 
     async def kept(self) -> None:
-        """Returns when those can be told more who may be waited for; one alone always may."""
+        """Wait until the members that may still delay the replay can receive more; a single member always may."""
         here = [member for member in self._left if not member.is_over]
         if len(here) == 1:
             await here[0].listener.drained()
@@ -233,7 +233,7 @@ class Backpressure:
             await given_up(*draining)
 
     async def _waited(self, late: dict[asyncio.Future[None], GroupMember]) -> None:
-        """Until one of them can be told more, or has kept the others waiting for too long."""
+        """Wait until a member is drained, or has used up its time."""
         clock = asyncio.get_running_loop().time
         began, least = clock(), min(self._left_for_all, *(self._left[member] for member in late.values()))
         await asyncio.wait(late, timeout=least, return_when=asyncio.FIRST_COMPLETED)
@@ -244,7 +244,7 @@ class Backpressure:
 
 
 async def given_up(*futures: asyncio.Future[Any]) -> None:
-    """Cancel those that are under way, and look at what became of each."""
+    """Cancel the pending futures, and retrieve the result of each."""
     if not futures:
         return
     for future in futures:

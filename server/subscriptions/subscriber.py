@@ -1,4 +1,4 @@
-"""A caller's subscription: his place, what he has paid and owes, and what will be told of it when it is over."""
+"""A subscriber: its quota, its charges, and the report at its end; and the protocols of listeners and handles."""
 
 import time
 from collections.abc import Callable, Hashable
@@ -24,66 +24,68 @@ CHARACTERS_PER_PLACE, VALUES_PER_PLACE = 4_096, 1_000
 
 
 class Listener(Protocol):
-    """Who is told the answers of a subscription. Nothing here raises, and only `drained` waits."""
+    """A receiver of the results of a subscription. Its methods do not raise, and only `drained` waits."""
 
     @property
     def room(self) -> ByteBudget:
-        """What may wait for it, here or with whoever tells it."""
+        """The byte budget shared by all queues of this listener."""
 
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
-        """An event. Others may be told the same object: `outcome.body` is encoded once for all.
+        """Deliver an event. Several listeners may get the same object, whose `body` is encoded once.
 
-        Whoever cannot send it at once keeps it by `SubscriptionHandle.keeping`; `key` tells which waiting one it
-        replaces.
+        A listener that cannot send it at once queues it by `SubscriptionHandle.keeping`; it replaces a queued event
+        with the same `key`.
         """
 
     def stands(self, event_id: str) -> None:
-        """Where it begins, if no event tells it: whoever goes on after this misses nothing."""
+        """Deliver the resume id of the start: a client that resumes after it misses nothing."""
 
     def finish(self, outcome: Outcome | None) -> None:
-        """It is over, by itself (None) or by this error; what waits comes before. Not called after `stop()`."""
+        """End the subscription, with an error unless `outcome` is None, after all queued events.
+
+        Not called after `stop()`.
+        """
 
     async def drained(self) -> None:
-        """Returns when it can send more: subscriptions that are nobody else's make no event before."""
+        """Wait until more can be sent. An unshared subscription executes no event before."""
 
 
 class SubscriptionHandle(Protocol):
-    """A subscription that is delivered to a listener."""
+    """A subscription whose results are delivered to a listener."""
 
     @property
     def keeping(self) -> QueueLimits:
-        """What is kept for a listener that does not keep up."""
+        """The queue limits for a listener that reads too slowly."""
 
     def stop(self, problem: Exception | None = None) -> None:
-        """Nobody listens any more, or may not for this problem (`SlowSubscriber`): it is noted, and told to `finish`.
+        """End the subscription.
+
+        Its client has left, or `problem` (`SlowSubscriber`) is reported and passed to `finish`.
 
         May be called again, and after the end.
         """
 
     def standing(self) -> ResumePosition | None:
-        """Up to where all that comes of it has been delivered; None while more is being made, or waits to be."""
+        """Return the position up to which every event was delivered; None while an event is executed or queued."""
 
     def withdraw(self, outcome: Outcome) -> None:
-        """It was delivered and will not be sent: it was left out, or the listener fell too far behind."""
+        """Take back the report of a delivered outcome that will not be sent: it was dropped."""
 
 
 class PullPosition:
-    """Where a subscription stands whose answers are asked for one by one: whoever makes them says `how` to tell.
-
-    `after` is the event after which it goes on.
-    """
+    """The position of a subscription whose consumer requests one result after the other."""
 
     def __init__(self) -> None:
         self.after: str | None = None
         self.how: Callable[[], ResumePosition | None] | None = None
 
     def standing(self) -> ResumePosition | None:
-        """Up to where all has been taken, while the next answer is waited for; None at other times."""
+        """Return the position up to which every result was taken, while the next is awaited; None at other times."""
         return None if self.how is None else self.how()
 
 
 class Subscriber:
-    """One subscription from its beginning to its end. What an event reads is shared by those who were told it."""
+    """One subscription from start to end. The cost of an event is shared by the subscribers that received it."""
 
     __slots__ = (
         "_accounts",
@@ -134,17 +136,17 @@ class Subscriber:
 
     @property
     def resumes_after(self) -> str | None:
-        """The event that its client had last."""
+        """The id of the last event that the client received before it reconnected."""
         after = self.request.params.resume_after
         return after if isinstance(after, str) else None
 
     def note(self, outcome: Outcome) -> None:
-        """It is told this."""
+        """Count an outcome that is delivered."""
         self.report.events += outcome.stage is Stage.EXECUTION
         self.report.add(outcome)
 
     def refused(self, error: DomainError) -> Outcome:
-        """The last that it is told."""
+        """Return the final outcome for a refusal by the budget."""
         outcome = refusal(error)
         if self.report.events:  # it ran until now
             outcome.stage = Stage.EXECUTION
@@ -152,20 +154,20 @@ class Subscriber:
         return outcome
 
     def measure(self, meter: Meter) -> None:
-        """What was done for it alone since the last time."""
+        """Count the work done for this subscriber alone since the last call."""
         self._spent += self._accounts.measure(self.report, meter)
 
     def share(self, taken: Meter, among: int, answer: float = 0.0, *, knows_all: bool) -> None:
-        """Count an equal part of what was done for so many, and of the units that the answer costs by its size."""
+        """Count an equal share of work done for `among` subscribers, and of the units for the result size."""
         self._spent += self.report.add_shared(taken, among, is_complete=knows_all) + answer / among
 
     def made(self, outcome: Outcome) -> None:
-        """Count an answer that was made for this subscriber alone."""
+        """Count a result that was executed for this subscriber alone."""
         self._spent += event_units(self.request, outcome)
 
     @property
     def is_due(self) -> bool:
-        """Whether there is something to settle that is worth it: what was charged at the start, or a unit."""
+        """Whether enough is owed to settle: the charge at the start, or at least one unit."""
         return (self._is_new and self._paid > 0) or self._owes >= 1
 
     @property
@@ -173,7 +175,7 @@ class Subscriber:
         return self._spent - self._paid
 
     async def settle(self) -> None:
-        """Pay for what was read, or have back what was paid too much at the start. Raises `OverBudget`."""
+        """Charge the units read, or refund the surplus of the charge at the start. Raises `OverBudget`."""
         check_debt(await self._settled())
 
     async def _settled(self) -> Allowance | None:
@@ -192,7 +194,10 @@ class Subscriber:
         return max(self._keeps, withheld_units(self.request, self.report))
 
     def end_if_settled(self) -> bool:
-        """End it where nothing is left to settle, and tell whether it is over; otherwise `end` is to be awaited."""
+        """End the subscription if nothing is left to settle.
+
+        Return whether it has ended; if not, `end` must be awaited.
+        """
         if not self._is_over and not self._accounts.needs_settlement(self._owed):
             self._is_over = True
             self.leave()
@@ -200,7 +205,7 @@ class Subscriber:
         return self._is_over
 
     async def end(self) -> None:
-        """It is over: its place is free, the rest is settled, and it is told of. May be called again."""
+        """Release the quota, settle the rest and write the report. May be called again."""
         if self._is_over:
             return
         self._is_over = True
@@ -211,12 +216,12 @@ class Subscriber:
             self._accounts.finish_report(self.report, self._began)
 
     async def settle_late(self) -> None:
-        """Pay for what came to be known after its end; before it, that does."""
+        """Settle costs that became known after the end. Before the end, do nothing: `end` settles them."""
         if self._is_over:
             await self._settled()
 
     def leave(self) -> None:
-        """Free its place."""
+        """Release the quota."""
         if self._taken:
             self._places.release(self._payer, self._taken)
             self._taken = 0

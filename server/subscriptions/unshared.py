@@ -1,4 +1,4 @@
-"""The events of a subscription that nobody shares, and where it stands while there are none."""
+"""The execution of a subscription that is not shared, and its resume position between events."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Hashable
@@ -19,7 +19,10 @@ from server.operations.outcome import Outcome, outcome_of, position_only, resync
 
 
 class UnsharedSubscription(NamedTuple):
-    """What has begun for one subscriber alone. `wants_places`: they are told where they stand before any event."""
+    """A subscription that was opened for one subscriber.
+
+    `wants_places`: its client receives a resume id before any event.
+    """
 
     context: OperationContext
     executor: Executor[Any]
@@ -28,7 +31,7 @@ class UnsharedSubscription(NamedTuple):
 
     @property
     def keeping(self) -> QueueLimits | None:
-        """What is kept where its subscriber does not keep up; None where no event is made before it can be sent."""
+        """The queue limits; None where no event is executed before the last one was sent."""
         return self.source.keeping if isinstance(self.source, SharedSource | UnsharedSource) else None
 
     def key(self, event: Any) -> Hashable:
@@ -43,18 +46,21 @@ class UnsharedSubscription(NamedTuple):
 async def outcomes_of(
     own: UnsharedSubscription, deadlines: Deadlines, slices: TimeSlices
 ) -> AsyncGenerator[Outcome, None]:
-    """The context is renewed when an event has come: before, its moment would be that of the event before."""
+    """Yield the outcome of each event.
+
+    The context is reset when an event arrives, so that it has the time of that event.
+    """
     progress = own.progress
     async with aclosing(_from_the_start(own) if own.wants_places else _plain(own)) as events:
         async for event in events:
             if isinstance(event, Outcome):
                 yield event
                 continue
-            mark, known, left_out = progress.mark, progress.known, progress.taken_left_out()
+            mark, known, left_out = progress.mark, progress.known, progress.take_dropped()
             if slices.is_used_up:
                 await slices.wait_for_slice()
             own.context.reset()
-            if progress.is_resumed and not progress.is_here.is_set():
+            if progress.is_resumed and not progress.is_live.is_set():
                 own.context.meter.charge(MISSED_EVENT_UNITS)
             try:
                 with deadlines.deadline():
@@ -68,15 +74,15 @@ async def outcomes_of(
                 outcome.set_event_id(mark.id(known), mark.number)
                 outcome.set_dropped(left_out)
             outcome.key = own.key(event)
-            if progress.is_too_old and progress.tells_first:
+            if progress.is_too_old and progress.sends_first_event:
                 outcome.add_extension("resync", True)
                 progress.is_too_old = False
-                progress.told_resync()
+                progress.mark_resync_sent()
             yield outcome
 
 
 def too_late(deadlines: Deadlines) -> Timeout:
-    """Why a subscription is over of which an event could not be made in time."""
+    """Return the error for a subscription whose event was not executed in time."""
     return Timeout(f"An event was not made within {deadlines.seconds:g} seconds: subscribe again.")
 
 
@@ -90,15 +96,15 @@ async def _plain(own: UnsharedSubscription) -> AsyncGenerator[Any, None]:
 
 
 async def _from_the_start(own: UnsharedSubscription) -> AsyncGenerator[Any, None]:
-    """Its events, and before them, as an outcome, where they begin, or that what was missed is not known."""
+    """Yield the events, preceded by an outcome with the resume id of the start, or with RESYNC."""
     events, progress = aiter(own.source), own.progress
     coming, begun = asyncio.ensure_future(anext(events)), asyncio.ensure_future(progress.begun.wait())
     try:
         await asyncio.wait((coming, begun), return_when=asyncio.FIRST_COMPLETED)
-        if progress.begun.is_set() and not progress.tells_first and progress.mark is not None and progress.id:
+        if progress.begun.is_set() and not progress.sends_first_event and progress.mark is not None and progress.id:
             if progress.is_too_old:
                 yield resync(progress.id, progress.mark.number)
-                progress.told_resync()
+                progress.mark_resync_sent()
             elif progress.resume is None:
                 yield position_only(progress.id)
         try:

@@ -1,4 +1,4 @@
-"""Sockets on servers that are not ours: carried by the messages of ASGI, with two tasks for each.
+"""Sockets on other ASGI servers, as ASGI messages, with two tasks for each.
 
 https://asgi.readthedocs.io/en/latest/specs/www.html#websocket
 """
@@ -16,7 +16,7 @@ MOST_WAITING_BYTES = 65_536
 
 
 class Messages:
-    """Carries a socket. The server tells that the peer does not read by taking no more."""
+    """A `WebSocketTransport` over ASGI messages. A server whose peer does not read takes no more messages."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
@@ -30,7 +30,7 @@ class Messages:
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
     async def carry(self, carried: TransportHandler) -> None:
-        """Returns when the connection is over."""
+        """Run until the connection has ended."""
         writing = asyncio.create_task(self._write(carried))
         self._tasks = (writing, asyncio.create_task(self._read(carried)))
         carried.begin(self)

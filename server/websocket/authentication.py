@@ -1,4 +1,4 @@
-"""Who speaks on a socket: said with connection_init, renewed with a ping, and looked at before each answer."""
+"""The authentication of a socket: by connection_init, renewed by a ping, and checked before each result."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,9 +16,9 @@ IDENTIFY_SECONDS = 10.0
 
 
 class SocketAuth:
-    """The peer's identity, None for a peer without a token. Whatever is wrong with a token ends the socket.
+    """The identity of the peer; None without a token. An invalid token ends the socket.
 
-    `offered` is what the upgrade's header said, which browsers cannot send.
+    `offered` is the Authorization header of the upgrade, which browsers cannot send.
     """
 
     __slots__ = ("_identify", "_offered", "expires_at", "identity")
@@ -30,14 +30,14 @@ class SocketAuth:
         self._offered = offered
 
     async def introduce(self, payload: Mapping[str, Any]) -> None:
-        """The token in connection_init, or else the one of the upgrade."""
+        """Authenticate by the token in connection_init, or else by the token of the upgrade."""
         offered, self._offered = self._offered, None
-        self._speaks(await self._verified(_given(payload) or offered))
+        self._set_identity(await self._verified(_given(payload) or offered))
 
     async def renew(self, payload: Mapping[str, Any]) -> None:
-        """Go on with the token of a ping.
+        """Replace the token by the token of a ping.
 
-        It must be the same user's and grant the same: what runs was begun with these rights, and is not asked again.
+        It must have the same user and the same rights, with which the running operations were authorized.
         """
         renewed = await self._verified(_given(payload))
         if renewed is None or self.identity is None or renewed.user_id != self.identity.user_id:
@@ -46,9 +46,9 @@ class SocketAuth:
             )
         if (renewed.role, renewed.email) != (self.identity.role, self.identity.email):
             raise ProtocolError(4403, "Forbidden: the new token grants other rights; connect again with it.")
-        self._speaks(renewed)
+        self._set_identity(renewed)
 
-    def _speaks(self, identity: Identity | None) -> None:
+    def _set_identity(self, identity: Identity | None) -> None:
         self.identity = identity
         self.expires_at = inf if identity is None or identity.expires_at is None else identity.expires_at
 
@@ -67,17 +67,17 @@ class SocketAuth:
 
 
 def renews(payload: Mapping[str, Any]) -> bool:
-    """Whether a ping brings a token, of whatever kind."""
+    """Return whether a ping contains a token, valid or not."""
     return any(_is_authorization(key) for key in payload)
 
 
 def without_authorization(payload: Mapping[str, Any]) -> dict[str, Any]:
-    """What may be sent back of a payload."""
+    """Return the part of a payload that may be sent back."""
     return {key: value for key, value in payload.items() if not _is_authorization(key)}
 
 
 def _given(payload: Mapping[str, Any]) -> object:
-    """The one there is: several are a list, which is no token."""
+    """Return the token; if there are several, a list, which is no valid token."""
     values = [value for key, value in payload.items() if _is_authorization(key)]
     return values[0] if len(values) == 1 else values or None
 

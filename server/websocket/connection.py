@@ -1,4 +1,4 @@
-"""A WebSocket's connection after its handshake: frames in and out, without a task, and with little kept for it."""
+"""A WebSocket connection after its handshake: frames in and out, without a task, in little memory."""
 
 import asyncio
 from typing import Any
@@ -30,10 +30,10 @@ MOST_FRAMES = 1024
 
 
 class WebSocketConnection(asyncio.Protocol):
-    """Carries a socket over a transport that has shaken hands. `peers` are the server's connections, to be closed.
+    """A `WebSocketTransport` over a connection that has completed its handshake.
 
-    What came is read by turns and at a pace. While messages are held one more is taken, and frames that control the
-    connection; then nothing is read.
+    `peers` are the connections of the server, which it closes. Input is read in fair turns and at a limited rate. While
+    messages are held, one more message and control frames are read; then reading stops.
     """
 
     __slots__ = (
@@ -126,10 +126,10 @@ class WebSocketConnection(asyncio.Protocol):
         self.transport.write(b"".join((first, start, body, end)))
 
     def close(self, code: int, reason: str, seconds: float = CLOSE_SECONDS) -> None:
-        self._say_goodbye(code, reason, seconds)
+        self._send_close(code, reason, seconds)
 
-    def _say_goodbye(self, code: int, reason: str, seconds: float) -> None:
-        """Begin the closing handshake; the connection ends with the peer's reply, or when it takes too long."""
+    def _send_close(self, code: int, reason: str, seconds: float) -> None:
+        """Begin the closing handshake. The connection ends with the reply of the peer, or after `seconds`."""
         if self._closed_with:
             return
         self._end_in(seconds)
@@ -140,7 +140,7 @@ class WebSocketConnection(asyncio.Protocol):
         self.release()
 
     def _end_in(self, seconds: float) -> None:
-        """By then it ends, whatever is unread: a transport that is closed waits for its reader for ever."""
+        """Abort after `seconds`: a closed transport would wait for the peer to read without a limit."""
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
         if self._close_timer is not None:
@@ -153,20 +153,20 @@ class WebSocketConnection(asyncio.Protocol):
         self.transport.abort()
 
     def shutdown(self) -> None:
-        """Called by uvicorn, which ends. Who has not read what came before the goodbye is not waited for."""
+        """Called by uvicorn when it shuts down. A peer that does not read is not waited for."""
         if self._closed_with or self.transport.is_closing():
             self.transport.close()
             self._end_in(CLOSE_REPLY_SECONDS if self.writable else 0.0)
             return
-        self._say_goodbye(*GOING_AWAY, CLOSE_REPLY_SECONDS)
+        self._send_close(*GOING_AWAY, CLOSE_REPLY_SECONDS)
         self._carried.gone()
 
     def _fail(self, fault: Fault) -> None:
-        """RFC 6455, 7.1.7. What still comes is read and thrown away until the peer has heard."""
+        """Fail the connection (RFC 6455, 7.1.7). Later input is discarded until the peer closes."""
         self._deaf = True
         if self._closed_with:
             return
-        self._say_goodbye(fault.code, fault.reason, CLOSE_REPLY_SECONDS)
+        self._send_close(fault.code, fault.reason, CLOSE_REPLY_SECONDS)
         if self.transport.can_write_eof():
             self.transport.write_eof()
         self._carried.gone()
@@ -179,7 +179,7 @@ class WebSocketConnection(asyncio.Protocol):
             self._go_on()
 
     def eof_received(self) -> None:
-        """The peer says nothing more: the transport closes itself when what is there has been read."""
+        """The peer sends nothing more: the transport closes after its buffer is written."""
         self._end_in(CLOSE_SECONDS)
         self._carried.gone()
 
@@ -194,7 +194,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._go_on()
 
     def _go_on(self) -> None:
-        """Ask for a turn where there is something to read, and let no more come than can be read soon."""
+        """Request a turn if input is unread, and pause the transport if more is buffered than can be read soon."""
         waits = self._pausing is not None or self._kept is not None
         reads = not waits and len(self._unread) - self._granted <= self._watched.fair_reader.bytes_per_turn
         if reads is not self._reading and not self.transport.is_closing():
@@ -208,7 +208,7 @@ class WebSocketConnection(asyncio.Protocol):
             self._watched.fair_reader.enqueue(self._read)
 
     def _read(self, most: int) -> int:
-        """Read what is whole of so many bytes more, and return how many they were."""
+        """Read the complete frames in the next `most` bytes, and return how many bytes were read."""
         self._asked = False
         if self.transport.is_closing():
             self._unread.clear()
@@ -295,12 +295,12 @@ class WebSocketConnection(asyncio.Protocol):
             self._carried.received(text)
 
     def _pong(self, data: bytes) -> None:
-        """RFC 6455, 5.5.3: who has not read the earlier pongs need not get one for each ping."""
+        """Send a pong, unless the peer has not read the earlier ones: RFC 6455, 5.5.3 allows that."""
         if self.writable:
             self.transport.write(frame(PONG, data))
 
     def _reply(self, data: bytes) -> None:
-        """The peer said goodbye: say it back, and end."""
+        """Reply to the close frame of the peer, and end."""
         self._closed_with = code_of(data)
         self.transport.write(frame(CLOSE, data))
         self.transport.close()
@@ -308,6 +308,6 @@ class WebSocketConnection(asyncio.Protocol):
         self._carried.gone()
 
     def _after_goodbye(self, read: Frame) -> None:
-        """Only the reply is waited for."""
+        """Ignore all frames but the reply to our close frame."""
         if read.opcode == CLOSE:
             self.transport.close()

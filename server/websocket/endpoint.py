@@ -1,4 +1,4 @@
-"""GraphQL over WebSocket: the protocol graphql-transport-ws, to the letter.
+"""GraphQL over WebSocket, by the protocol graphql-transport-ws.
 
 https://github.com/enisdenjo/graphql-ws/blob/master/PROTOCOL.md
 """
@@ -32,10 +32,10 @@ SUBPROTOCOL = "graphql-transport-ws"
 
 
 class GraphQLWebSocket:
-    """The ASGI application behind the GraphQL URL for WebSocket connections.
+    """The ASGI application at the GraphQL URL for WebSocket connections.
 
-    `allowed_origins` are the pages on other hosts that may connect, as `https://host[:port]`. `places` are how many
-    connections there may be, and `on_refusal` is told the status and the code of those that are one too many.
+    Pages on `allowed_origins`, as `https://host[:port]`, may connect besides those of this host. `places` limits the
+    connections; `on_refusal` is called with the status and the error code of each refused one.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class GraphQLWebSocket:
             raise
 
     async def _accept(self, socket: Socket, scope: Scope, receive: Receive, send: Send) -> None:
-        """Let the socket be carried by the server's connection itself, where it is our server's."""
+        """Attach the socket to the connection of our server; on other servers carry it by ASGI messages."""
         known = SUBPROTOCOL in scope["subprotocols"]
         await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if known else None})
         if not known:
@@ -99,27 +99,27 @@ class GraphQLWebSocket:
         return len(self._sockets)
 
     async def drain(self, delays: Delays, seconds: float) -> None:
-        """Have everybody come again after a while, once they have what they asked for; in so many seconds."""
+        """Have all clients reconnect elsewhere, once their requests are answered, within `seconds`."""
         deadline = asyncio.get_running_loop().time() + seconds
 
-        def take_leave(socket: Socket) -> None:
-            socket.take_leave(delays.next_ms())
+        def close_when_answered(socket: Socket) -> None:
+            socket.close_when_answered(delays.next_ms())
 
-        await one_after_another(self._sockets, take_leave)
+        await one_after_another(self._sockets, close_when_answered)
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 while self._open:  # noqa: ASYNC110 - each ends in its own way, seldom here
                     await asyncio.sleep(STEP_SECONDS)
         for socket in self._open:
-            socket.leave_now(delays.next_ms())
+            socket.close_now(delays.next_ms())
 
     @property
     def _open(self) -> list[Socket]:
-        """Those that have not said goodbye."""
+        """The sockets that have not begun to close."""
         return [socket for socket in self._sockets if not socket.is_over]
 
     async def close(self) -> None:
-        """Say goodbye to everybody, and wait until they have gone."""
+        """Close all sockets, and wait until they have ended."""
         for socket in tuple(self._sockets):
             socket.end(GOING_AWAY)
         ending = self._carrying.union(*(socket.tasks for socket in self._sockets))
@@ -128,7 +128,7 @@ class GraphQLWebSocket:
 
 
 async def _refuse(send: Send, status: int, error: DomainError) -> None:
-    """Answer the upgrade with an error, as ASGI's extension websocket.http.response lets one."""
+    """Answer the upgrade with an error, by the ASGI extension websocket.http.response."""
     body = encode({"errors": [format_error(error)]})
     headers = [
         (b"content-type", f"{JSON}; charset=utf-8".encode()),

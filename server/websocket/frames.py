@@ -1,4 +1,4 @@
-"""Frames of WebSockets, as a server reads and writes them (RFC 6455, section 5)."""
+"""WebSocket frames as a server reads and writes them (RFC 6455, section 5)."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -22,7 +22,7 @@ unmask: Callable[[bytes | bytearray, bytes | bytearray], bytes] = apply_mask
 
 
 class Fault(Exception):
-    """The peer broke the protocol: the connection is closed with this code."""
+    """A violation of the protocol by the peer: the connection is closed with this code."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -31,7 +31,7 @@ class Fault(Exception):
 
 
 class Frame(NamedTuple):
-    """A frame that came, and where in what was read it ends."""
+    """A frame, and the index of its end in the input."""
 
     opcode: int
     final: bool
@@ -40,9 +40,9 @@ class Frame(NamedTuple):
 
 
 def read_frame(read: bytearray, start: int, stop: int, room: int) -> Frame | None:
-    """The frame that begins at `start`; None when not all of it has come, which is up to `stop`.
+    """Return the frame at `start`; None while it is incomplete. `stop` is the end of the input.
 
-    `room` is for how many bytes its message has a place. Raises `Fault`.
+    `room` is the number of bytes that its message may still have. Raises `Fault`.
     """
     if stop - start < 2:
         return None
@@ -73,7 +73,7 @@ def read_frame(read: bytearray, start: int, stop: int, room: int) -> Frame | Non
 
 
 def code_of(data: bytes) -> int:
-    """The code in a close frame, `NO_CODE` without one. Raises `Fault`."""
+    """Return the code of a close frame; `NO_CODE` without one. Raises `Fault`."""
     if not data:
         return NO_CODE
     code = int.from_bytes(data[:2], "big")
@@ -87,7 +87,7 @@ def code_of(data: bytes) -> int:
 
 
 def head(opcode: int, length: int) -> bytes:
-    """What stands before the data of a whole message, which a server does not mask."""
+    """Return the header of an unfragmented frame. A server does not mask."""
     if length < 126:
         return bytes((_FINAL | opcode, length))
     if length < 65_536:
@@ -104,6 +104,6 @@ def frame(opcode: int, data: bytes) -> bytes:
 
 
 def close_frame(code: int, reason: str = "") -> bytes:
-    """The reason is cut to what there is room for."""
+    """Return a close frame. A `reason` that is too long is cut."""
     cut = reason.encode()[:MAX_REASON_BYTES].decode(errors="ignore")
     return frame(CLOSE, code.to_bytes(2, "big") + cut.encode())

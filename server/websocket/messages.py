@@ -1,4 +1,4 @@
-"""The messages of graphql-transport-ws: what a client may send, and how a socket says goodbye."""
+"""The messages of graphql-transport-ws, and the close codes of a socket."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from server.security.strict_json import decode_json
 
 
 class CloseCode(NamedTuple):
-    """How a socket ends, as a close frame says it."""
+    """The code and the reason of a close frame."""
 
     code: int
     reason: str = ""
@@ -23,15 +23,15 @@ RECONNECT_AFTER = "reconnectAfterMs"
 
 
 class ProtocolError(Exception):
-    """The peer broke the protocol, or may not be here: the socket ends."""
+    """A violation of the protocol, or a peer without access: the socket is closed."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
-        self.farewell = CloseCode(code, reason)
+        self.close_code = CloseCode(code, reason)
 
 
 class Message(NamedTuple):
-    """A message of a client, its form checked."""
+    """A message of a client, with a valid form."""
 
     type: str
     id: str = ""
@@ -48,7 +48,7 @@ _TYPES = _WITHOUT_ID | _WITH_ID
 
 
 def read_message(text: str | None) -> Message:
-    """Any deviation from the protocol is answered with the code 4400."""
+    """Parse a message. Raises `ProtocolError` with the code 4400 for any deviation from the protocol."""
     if text is None:
         raise ProtocolError(4400, "Invalid message: binary, and not text")
     try:
@@ -82,12 +82,12 @@ def requested_operation(message: Message) -> GraphQLParams:
         raise ProtocolError(4400, f"Invalid message: {error}") from None
 
 
-def places_told(places: Mapping[str, str | None], again_ms: int | None = None) -> bytes:
-    """After which events subscriptions go on elsewhere, by their ids, and when. A ping: it may come at any time."""
+def positions_message(places: Mapping[str, str | None], again_ms: int | None = None) -> bytes:
+    """Return a ping with resume ids by operation id, and the delay in ms after which the client reconnects."""
     when = {} if again_ms is None else {RECONNECT_AFTER: again_ms}
     return encode({"type": "ping", "payload": {"resume": places, **when}})
 
 
 def restart(again_ms: int) -> CloseCode:
-    """The client is to come again after so long. A frame has room for 123 bytes of it."""
+    """Return the close code that has the client reconnect after a delay. A reason has at most 123 bytes."""
     return CloseCode(RESTART, encode({RECONNECT_AFTER: again_ms}).decode())

@@ -1,4 +1,4 @@
-"""An operation on a socket: it has a task only while it is begun or, being no subscription, executed."""
+"""An operation on a socket. It has a task only while it starts or, unless it is a subscription, executes."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
@@ -25,7 +25,7 @@ PLACES_PER_PING = 16_384
 
 
 class SocketPort(Protocol):
-    """The socket that an operation is spoken on."""
+    """The part of a socket that an operation uses."""
 
     runner: Runner
     carrier: WebSocketTransport
@@ -35,30 +35,30 @@ class SocketPort(Protocol):
     @property
     def caller(self) -> Caller: ...
     @property
-    def may_speak_until(self) -> float:
-        """When the peer's token expires: kept by each operation, too, and set anew with a new one."""
+    def authenticated_until(self) -> float:
+        """When the token of the peer expires. Operations keep a copy, which the socket updates."""
 
-    def may_speak(self) -> bool:
-        """False when the peer's token has expired; that has ended the socket."""
+    def check_authenticated(self) -> bool:
+        """Return whether the token is valid. If it has expired, end the socket."""
 
     def wait(self, operation: "OpenOperation") -> None:
-        """Call `send_one` when the peer has read enough."""
+        """Call `send_one` when the transport is writable."""
 
     def over(self, operation: "OpenOperation") -> None:
-        """Its id is free again."""
+        """Release the id of an operation."""
 
-    def tell_place(self, operation: "OpenOperation") -> None:
-        """Say after which event it can go on."""
+    def send_position(self, operation: "OpenOperation") -> None:
+        """Send the resume id of an operation."""
 
-    def end(self, farewell: CloseCode) -> None: ...
+    def end(self, close_code: CloseCode) -> None: ...
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]: ...
 
 
 class OpenOperation:
-    """Holds its id until its last message has gone out: the peer cannot know earlier that it is over.
+    """An operation that holds its id until its last message was sent.
 
-    To a subscription it is the `Listener`. What a delivery needs is kept here, although the mouth has it: with a
-    thousand of them most of its time goes to fetching what has left the processor's cache.
+    It implements `Listener`. Fields used on every delivery are copied from the socket: at 1,000 subscribers delivery is
+    bound by cache misses.
     """
 
     __slots__ = (
@@ -69,23 +69,23 @@ class OpenOperation:
         "_following",
         "_is_slow",
         "_last",
-        "_mouth",
         "_next",
         "_over",
+        "_socket",
         "_task",
         "_waiting",
         "_wants_places",
+        "authenticated_until",
         "event_id",
         "id",
-        "may_speak_until",
     )
 
-    def __init__(self, mouth: SocketPort, id: str) -> None:
+    def __init__(self, socket: SocketPort, id: str) -> None:
         self.id = id
-        self._mouth = mouth
-        self._carrier = mouth.carrier
-        self._clock = mouth.clock
-        self.may_speak_until = mouth.may_speak_until
+        self._socket = socket
+        self._carrier = socket.carrier
+        self._clock = socket.clock
+        self.authenticated_until = socket.authenticated_until
         self._next = b'{"id":%b,"type":"next","payload":' % orjson.dumps(id)
         self._following: SubscriptionHandle | None = None
         self._waiting: BoundedQueue[Outcome] | None = None  # made when something has to wait
@@ -100,20 +100,20 @@ class OpenOperation:
 
     @property
     def room(self) -> ByteBudget:
-        return self._mouth.room
+        return self._socket.room
 
     @property
     def is_subscription(self) -> bool:
-        """Whether it has begun as one."""
+        """Whether a subscription has started."""
         return self._following is not None
 
     @property
     def place(self) -> str | None:
-        """After which event its client can go on elsewhere; None where it did not ask to be told."""
+        """The resume id; None if the client did not request resume ids."""
         return self.event_id if self._wants_places else None
 
-    def go_forward(self) -> bool:
-        """Whether its place is another than its client was told last: nothing came of what happened since."""
+    def advance_position(self) -> bool:
+        """Advance the resume id past changes without events. Return whether it changed."""
         following, event_id = self._following, self.place
         if following is None or event_id is None or self._over or self._waiting is not None:
             return False
@@ -123,10 +123,10 @@ class OpenOperation:
 
     def begin(self, asked: GraphQLParams) -> None:
         self._wants_places = asked.wants_positions
-        self._task = self._mouth.spawn(self._begin(asked))
+        self._task = self._socket.spawn(self._begin(asked))
 
     def stop(self) -> None:
-        """Nobody listens any more."""
+        """End the operation: the client has left or completed it."""
         self._over = True
         following = self._following
         if following is not None:
@@ -149,10 +149,10 @@ class OpenOperation:
             self._task = None
 
     async def _run(self, asked: GraphQLParams) -> None:
-        runner = self._mouth.runner
-        if not self._mouth.may_speak():
+        runner = self._socket.runner
+        if not self._socket.check_authenticated():
             return
-        request = await runner.prepare(_with_wishes(asked), self._mouth.caller, Transport.WEBSOCKET)
+        request = await runner.prepare(_with_wishes(asked), self._socket.caller, Transport.WEBSOCKET)
         if not isinstance(request, Request):
             self.finish(request)
         elif request.kind is OperationType.SUBSCRIPTION:
@@ -172,7 +172,7 @@ class OpenOperation:
     # What a subscription tells
 
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
-        if self._over or (self._clock() >= self.may_speak_until and not self._mouth.may_speak()):
+        if self._over or (self._clock() >= self.authenticated_until and not self._socket.check_authenticated()):
             return
         carrier = self._carrier
         if self._waiting is not None or not carrier.writable:
@@ -184,21 +184,21 @@ class OpenOperation:
     def stands(self, event_id: str) -> None:
         self.event_id = event_id
         if self._wants_places and not self._over:
-            self._mouth.tell_place(self)
+            self._socket.send_position(self)
 
     def finish(self, outcome: Outcome | None) -> None:
-        if self._over or (outcome is not None and not self._mouth.may_speak()):
+        if self._over or (outcome is not None and not self._socket.check_authenticated()):
             return
         slow = _slowness(outcome) if outcome is not None and self._is_slow else None
         if slow is not None:
-            self._mouth.end(CloseCode(4410, f"Too slow: {slow}"))
+            self._socket.end(CloseCode(4410, f"Too slow: {slow}"))
             return
         if outcome is None:
             self._last = encode({"id": self.id, "type": "complete"})
         else:
             self._last = encode({"id": self.id, "type": "error", "payload": outcome.formatted_errors})
         if self._waiting or not self._carrier.writable:
-            self._mouth.wait(self)
+            self._socket.wait(self)
         else:
             self._end(self._last)
 
@@ -209,7 +209,7 @@ class OpenOperation:
             await asyncio.sleep(0)
         while not self._over and (self._waiting or not self._carrier.writable):
             self._drained = asyncio.get_running_loop().create_future()
-            self._mouth.wait(self)
+            self._socket.wait(self)
             await self._drained
 
     # While the peer does not read
@@ -219,10 +219,10 @@ class OpenOperation:
         if following is None:  # it has one answer, and nothing is heard until that has gone out
             self._waiting = BoundedQueue(QueueLimits())
             self._waiting.add(outcome)
-            self._mouth.wait(self)
+            self._socket.wait(self)
             return
         if self._waiting is None:
-            self._waiting = BoundedQueue(following.keeping, self._mouth.room)
+            self._waiting = BoundedQueue(following.keeping, self._socket.room)
         try:
             left_out = self._waiting.add(outcome, key, size=len(outcome.body), dropped=outcome.dropped)
         except SlowSubscriber as problem:
@@ -236,11 +236,11 @@ class OpenOperation:
         if self._carrier.writable:  # something was dropped before, and nothing waits
             self.send_one()
         else:
-            self._mouth.wait(self)
+            self._socket.wait(self)
 
     def send_one(self) -> bool:
-        """Send what has waited for longest, and tell whether there is more."""
-        if self._over or not self._mouth.may_speak():
+        """Send the oldest queued result. Return whether there are more."""
+        if self._over or not self._socket.check_authenticated():
             return False
         if self._waiting:
             outcome, left_out = self._waiting.take()
@@ -261,36 +261,36 @@ class OpenOperation:
 
     def _end(self, last: bytes) -> None:
         self._over = True
-        self._mouth.over(self)
+        self._socket.over(self)
         self._carrier.send(last)
 
 
-def gone_forward(operations: dict[str, OpenOperation]) -> dict[str, str]:
-    """Where they are now whose place is another than their client was told, by their ids, as many as a ping takes.
+def advanced_positions(operations: dict[str, OpenOperation]) -> dict[str, str]:
+    """Return the resume ids that have changed, by operation id, as many as one ping takes.
 
-    Those whose place is told have their turn after all others the next time.
+    Operations whose resume id is returned move to the end, so that the others come first the next time.
     """
     places: dict[str, str] = {}
     size = 0
     for id, operation in tuple(operations.items()):
         if size >= PLACES_PER_PING:
             break
-        if operation.go_forward() and operation.place is not None:
+        if operation.advance_position() and operation.place is not None:
             places[id] = operation.place
             size += len(id) + len(operation.place)
             operations[id] = operations.pop(id)
     return places
 
 
-def all_places(operations: dict[str, OpenOperation]) -> dict[str, str]:
-    """Where all are whose client wants to know."""
+def all_positions(operations: dict[str, OpenOperation]) -> dict[str, str]:
+    """Return the resume ids of all operations whose clients requested them."""
     for operation in operations.values():
-        operation.go_forward()
+        operation.advance_position()
     return {id: place for id, one in operations.items() if (place := one.place) is not None}
 
 
 def _with_wishes(asked: GraphQLParams) -> GraphQLParams:
-    """What HTTP has headers for comes in the extensions here."""
+    """Read from the extensions the options that HTTP has headers for."""
     if not asked.extensions:
         return asked
     traceparent = asked.extensions.get("traceparent")

@@ -1,6 +1,6 @@
-"""One socket of graphql-transport-ws: what is said on it, who says it, and how it ends.
+"""One socket of graphql-transport-ws: its messages, its authentication and its end.
 
-It is called when something happens, and has tasks only for what waits: for a token's keys, and for answers.
+A socket is driven by callbacks. It has tasks only for the verification of a token and for running operations.
 """
 
 import asyncio
@@ -23,12 +23,12 @@ from server.websocket.messages import (
     CloseCode,
     Message,
     ProtocolError,
-    places_told,
+    positions_message,
     read_message,
     requested_operation,
     restart,
 )
-from server.websocket.operation import OpenOperation, all_places, gone_forward
+from server.websocket.operation import OpenOperation, advanced_positions, all_positions
 from server.websocket.timer_queue import TimerQueue
 from server.websocket.transport import CLOSE_SECONDS, SocketLimits, WebSocketTransport
 
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """What is behind every socket, and those that are open."""
+    """The state shared by all sockets of an endpoint."""
 
     runner: Runner
     identify: Identify
@@ -58,15 +58,16 @@ class Service:
 
 
 class Socket:
-    """Carried by a connection (`Carried`), and the `Mouth` of its operations.
+    """A `TransportHandler`, and the `SocketPort` of its operations.
 
-    Whoever finds that it is over calls `end`; the first reason given counts.
+    Any part that ends the socket calls `end`; the first reason counts.
     """
 
     __slots__ = (
         "_acknowledged",
         "_address",
         "_again_ms",
+        "_auth",
         "_identifying",
         "_initialised",
         "_left",
@@ -75,7 +76,6 @@ class Socket:
         "_outbox",
         "_over",
         "_service",
-        "_speaker",
         "_timer",
         "_unanswered",
         "_waiting",
@@ -89,14 +89,14 @@ class Socket:
     carrier: WebSocketTransport
 
     def __init__(self, service: Service, address: str, offered: str | None) -> None:
-        """`offered` is the upgrade's Authorization, if it has one."""
+        """`offered` is the Authorization header of the upgrade, if there is one."""
         self.runner = service.runner
         self.clock = service.clock
         self.counted_for = payer(Caller(None, address))
         self.room = ByteBudget(service.limits.waiting_bytes)
         self.tasks: set[asyncio.Task[None]] = set()
         self._service = service
-        self._speaker = SocketAuth(service.identify, offered)
+        self._auth = SocketAuth(service.identify, offered)
         self._address = address
         self._operations: dict[str, OpenOperation] = {}
         self._outbox: deque[bytes] | None = None  # what waits for the peer to read, but for answers
@@ -120,12 +120,12 @@ class Socket:
         try:
             self._handle(read_message(text))
         except ProtocolError as broken:
-            self.end(broken.farewell)
+            self.end(broken.close_code)
         except Exception as error:
             self._fail(error)
 
     def gone(self) -> None:
-        """Nothing is said: the peer has gone, or does not read."""
+        """Stop all operations: the peer has gone, or does not read."""
         if self._over:
             return
         self._over = True
@@ -142,48 +142,50 @@ class Socket:
         for task in self.tasks:
             task.cancel()
         if self.tasks:
-            self._timer = asyncio.get_running_loop().call_later(service.limits.send_timeout, self._leave_stuck)
+            self._timer = asyncio.get_running_loop().call_later(service.limits.send_timeout, self._release_stuck)
 
     def lost(self) -> None:
         self._lost = True
         self.gone()
         self._leave()
 
-    def end(self, farewell: CloseCode) -> None:
+    def end(self, close_code: CloseCode) -> None:
         if not self._over:
             seconds = CLOSE_SECONDS
             if self._timer is not None:  # who does not read has no more time for having been told
                 seconds = max(0.0, self._timer.when() - asyncio.get_running_loop().time())
             self.gone()
-            self.carrier.close(*farewell, seconds)
+            self.carrier.close(*close_code, seconds)
 
     @property
     def is_over(self) -> bool:
         return self._over
 
-    def take_leave(self, again_ms: int) -> None:
-        """End it once what was asked for has been answered, and subscriptions have begun: others are to serve it.
+    def close_when_answered(self, again_ms: int) -> None:
+        """End the socket once its requests are answered and its subscriptions have started.
 
-        Nothing more is heard: a client asks anew elsewhere for what it got no answer to.
+        The client reconnects elsewhere.
+
+        Later messages are not read: the client repeats requests without a response.
         """
         if self._again_ms is None and not self._over:
             self._again_ms = again_ms
             self.carrier.hold()
-            self._leave_if_answered()
+            self._close_if_answered()
 
-    def _leave_if_answered(self) -> None:
+    def _close_if_answered(self) -> None:
         waits = any(not operation.is_subscription for operation in self._operations.values())
         if self._again_ms is not None and not (waits or self._identifying):
-            self.leave_now(self._again_ms)
+            self.close_now(self._again_ms)
 
-    def leave_now(self, again_ms: int) -> None:
-        """End it, whatever is not answered yet. Where its subscriptions are is told."""
-        if places := all_places(self._operations):
-            self._say(places_told(places, again_ms))
+    def close_now(self, again_ms: int) -> None:
+        """End the socket at once, after sending the resume ids of its subscriptions."""
+        if places := all_positions(self._operations):
+            self._say(positions_message(places, again_ms))
         self.end(restart(again_ms))
 
     def _leave(self) -> None:
-        """Give its place back, once: as long as there is a connection, or a task of it, it takes one."""
+        """Release the quota, once the connection and all tasks have ended."""
         if self._left or self.tasks:
             return
         self._end_timer()
@@ -193,7 +195,7 @@ class Socket:
         self._service.sockets.discard(self)
         self._service.places.release(self.counted_for)
 
-    def _leave_stuck(self) -> None:
+    def _release_stuck(self) -> None:
         _log.error("%d tasks of a socket do not end: %s", len(self.tasks), self.tasks)
         self.tasks.clear()
         self._leave()
@@ -208,13 +210,13 @@ class Socket:
         self.tasks.discard(task)
         error = None if task.cancelled() else task.exception()
         if isinstance(error, ProtocolError):
-            self.end(error.farewell)
+            self.end(error.close_code)
         elif error is not None:
             self._fail(error)
         if self._over:
             self._leave()
         else:
-            self._leave_if_answered()
+            self._close_if_answered()
 
     def _fail(self, error: BaseException) -> None:
         self.end(CloseCode(4500, f"Internal server error {mask_error(error, 'a socket')['extensions']['errorId']}"))
@@ -222,7 +224,7 @@ class Socket:
     # What is said
 
     def _say(self, text: bytes) -> None:
-        """Send a message that is no answer, and take none before it has gone out."""
+        """Send a message that is no result, and read no more messages until it was sent."""
         if self._over:
             return
         if self.carrier.writable:
@@ -244,7 +246,7 @@ class Socket:
         self._begin_timer()
 
     def drained(self) -> None:
-        """Send what had to wait, of all operations in turn."""
+        """Send the queued messages, then those of the operations in turn."""
         if self._over:
             return
         self._end_timer()
@@ -278,42 +280,42 @@ class Socket:
             self._timer = None
 
     def _drop(self) -> None:
-        """The peer does not read."""
+        """Abort the connection: the peer does not read."""
         self.gone()
         self.carrier.abort()
 
     # Time
 
     def check_introduced(self) -> None:
-        """The peer has to introduce itself in time."""
+        """End the socket if the peer has not sent connection_init in time."""
         if not self._initialised:
             self.end(CloseCode(4408, "Connection initialisation timeout"))
 
     def ping(self) -> None:
-        """The peer has to answer pings, and to hold a token that is still valid."""
-        if not self.may_speak():
+        """Send a ping. End the socket if earlier pings were not answered, or the token has expired."""
+        if not self.check_authenticated():
             return
         if self._unanswered >= self._service.limits.unanswered_pings:
             self.end(CloseCode(4411, f"{self._unanswered} pings went unanswered"))
             return
         self._unanswered += 1
         self._service.pings.add(self)
-        places = gone_forward(self._operations)
-        self._say(places_told(places) if places else _PING)
+        places = advanced_positions(self._operations)
+        self._say(positions_message(places) if places else _PING)
 
-    def may_speak(self) -> bool:
-        if self.clock() < self._speaker.expires_at:
+    def check_authenticated(self) -> bool:
+        if self.clock() < self._auth.expires_at:
             return True
         self.end(CloseCode(4403, "Token expired"))
         return False
 
     @property
-    def may_speak_until(self) -> float:
-        return self._speaker.expires_at
+    def authenticated_until(self) -> float:
+        return self._auth.expires_at
 
     @property
     def caller(self) -> Caller:
-        return Caller(self._speaker.identity, self._address)
+        return Caller(self._auth.identity, self._address)
 
     # What is heard
 
@@ -337,13 +339,13 @@ class Socket:
         self._identify(self._introduce(payload))
 
     def _identify(self, work: Coroutine[Any, Any, None]) -> None:
-        """The messages that come meanwhile wait."""
+        """Start to verify a token. Messages are held meanwhile."""
         self._identifying = True
         self.carrier.hold()
         self.spawn(work)
 
     async def _introduce(self, payload: Mapping[str, Any]) -> None:
-        await self._speaker.introduce(payload)
+        await self._auth.introduce(payload)
         self._take_place()
         self._acknowledged = True
         self._service.introductions.drop(self)
@@ -356,7 +358,7 @@ class Socket:
         self._take_more()
 
     def _take_place(self) -> None:
-        """From now on the socket counts for its user, and no longer for its address."""
+        """Move the quota of the socket from the address to the user."""
         caller = payer(self.caller)
         try:
             self._service.places.transfer(self.counted_for, caller)
@@ -365,7 +367,7 @@ class Socket:
         self.counted_for = caller
 
     def _pong(self, payload: dict[str, Any] | None) -> None:
-        """Send a ping back, and take the new token that it may bring; tokens are not sent back."""
+        """Answer a ping, and renew the token that it may contain. Tokens are not sent back."""
         if payload is None:
             self._say(_PONG)
         elif renews(payload):
@@ -374,9 +376,9 @@ class Socket:
             self._say(encode({"type": "pong", "payload": payload}))
 
     async def _renew(self, payload: dict[str, Any]) -> None:
-        await self._speaker.renew(payload)
+        await self._auth.renew(payload)
         for operation in self._operations.values():
-            operation.may_speak_until = self._speaker.expires_at
+            operation.authenticated_until = self._auth.expires_at
         self._identified(encode({"type": "pong", "payload": without_authorization(payload)}))
 
     def _subscribe(self, id: str, asked: GraphQLParams) -> None:
@@ -397,11 +399,11 @@ class Socket:
             self.over(operation)
             operation.stop()
 
-    def tell_place(self, operation: OpenOperation) -> None:
-        self._say(places_told({operation.id: operation.place}))
+    def send_position(self, operation: OpenOperation) -> None:
+        self._say(positions_message({operation.id: operation.place}))
 
     def over(self, operation: OpenOperation) -> None:
         self._operations.pop(operation.id, None)
         self._waiting.pop(operation, None)
         if self._again_ms is not None:  # its last message goes out first
-            asyncio.get_running_loop().call_soon(self._leave_if_answered)
+            asyncio.get_running_loop().call_soon(self._close_if_answered)

@@ -1,4 +1,4 @@
-"""One timer for all sockets, where each would have its own."""
+"""One timer for many members with the same delay."""
 
 import asyncio
 from collections import OrderedDict
@@ -13,9 +13,9 @@ MOST_AT_ONCE = 100
 
 
 class TimerQueue(Generic[T]):
-    """Calls `act` for each member once, `seconds` after it was added; then it is no member any more.
+    """A queue that calls `act` for each member once, `seconds` after it was added, and then removes it.
 
-    Those that were added first are due first, so nothing needs to be sorted.
+    All delays are equal, so the queue is sorted by insertion.
     """
 
     def __init__(self, seconds: float, act: Callable[[T], None]) -> None:
@@ -31,7 +31,7 @@ class TimerQueue(Generic[T]):
             self._timer = loop.call_at(due, self._go_round)
 
     def drop(self, member: T) -> None:
-        """It need not be a member."""
+        """Remove a member, if it is in the queue."""
         self._due.pop(member, None)
         if not self._due and self._timer is not None:
             self._timer.cancel()

@@ -23,7 +23,7 @@ class EventContext(Protocol):
 
 
 def _any(_: object) -> None:
-    """The key of all events, where a newer one replaces any."""
+    """Return the key of all events, where a newer event replaces any other."""
 
 
 def _nothing(_: object) -> str:
@@ -31,44 +31,43 @@ def _nothing(_: object) -> str:
 
 
 class JoinFilter(Protocol):
-    """Which events come after how things stood for one who joins others. It is made when they join."""
+    """A filter for a member that joins a running group.
+
+    It passes the events newer than the first state the member received.
+    """
 
     def begin(self, first: Any) -> None:
-        """This is how things stand, as it was read since."""
+        """Set the first state that the member received."""
 
     def is_reached(self, seen: Mapping[str, int], left: Mapping[str, int]) -> bool:
-        """Whether one who has gone on from elsewhere up to these versions has all that the others had been told.
+        """Return whether a replay up to the versions `seen` has caught up with the group.
 
-        What has `left` since was told up to that version.
+        `left` are the versions at which records left the selection.
         """
 
     def go_on(self, seen: Mapping[str, int]) -> None:
-        """Instead of `begin`: these versions are known."""
+        """Set the versions that a replay delivered, instead of calling `begin`."""
 
     def is_news(self, event: Any) -> bool:
-        """Whether an event comes after that. Asked about each that the others were told since this was made, in turn.
+        """Return whether the member has to receive `event`.
 
-        Of some streams all do from some event on: see `is_settled`.
+        Called in order, for each event since the filter was created.
         """
 
     @property
     def is_settled(self) -> bool:
-        """Whether all that come from now on are news."""
+        """Whether all later events are news, so that the filter is no longer needed."""
 
 
 @dataclass(frozen=True, eq=False)
 class SharedSource(Generic[Event]):
-    """Events that are the same for all who ask alike: one source for as many as there are.
+    """Events that are the same for all members of a broadcast group, which share this source.
 
-    `events` begins with what it is given, awaited once no change can be missed any more, where there is a `first`: that
-    reads how things stand, in the context of whom it is told. Whoever joins later is told that too, and then what comes
-    `since`. `check` raises for those who may not be told an event. `key` tells which waiting one a newer one replaces.
-    `seen` are the versions that the events have told, where they have some, and `left` those at which something was
-    told of for the last time; `known` is what goes with the place of a first event (see `resume_position`).
+    An argument of `events` is awaited once no change can be missed any more; it reads the first event. Resolvers may
+    read the identity in the contexts passed to `first` and `check`, and before the source is created, but not in
+    `events`.
 
-    Who asks may be asked in the contexts that `first` and `check` are given, and before this is made: not by `events`.
-
-    Iterated, these are the events of one subscriber, of `context`.
+    Iterating over the source yields the events for one subscriber, the owner of `context`.
     """
 
     context: EventContext
@@ -102,7 +101,7 @@ class SharedSource(Generic[Event]):
 
 @dataclass(frozen=True, eq=False)
 class UnsharedSource(Generic[Event]):
-    """Events for one subscriber alone, who does not hold them up: what waits for it is kept by `keeping` and `key`."""
+    """Events for one subscriber alone. They are queued by `keeping` and `key` while the subscriber does not read."""
 
     keeping: QueueLimits
     events: AsyncGenerator[Event, None]

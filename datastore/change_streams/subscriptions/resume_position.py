@@ -1,4 +1,4 @@
-"""How far a subscription has come, so that a client can go on where it was cut off."""
+"""The resume position of a subscription, from which a client can resume after a lost connection."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,32 +15,23 @@ def unsealed(place: ResumeToken, known: str) -> str:
 
 
 class ResumePosition(NamedTuple):
-    """Up to where all is told once an event is: the number of its change here, and its place, good elsewhere, too."""
+    """A position up to which every event was delivered: the local number of its change, and its portable token."""
 
     number: int
     place: ResumeToken
     seal: Seal = unsealed
 
     def id(self, known: str) -> str:
-        """Return the resume position of an event."""
+        """Return the resume id of an event at this position."""
         return self.seal(self.place, known)
 
     def id_after(self, event_id: str) -> str:
-        """For one who was told that event last, and nothing of what came since: what they know is the same."""
+        """Return the resume id for a client that received `event_id` last, and no later event."""
         return self.id(event_id.partition("~")[2])
 
 
 class SubscriptionProgress:
-    """What `follow` tells beside its events. `mark` is that of the event which it gave last.
-
-    A source that reads ahead of what it gives has `follow` tell another, and tells this by `at`. `known` goes with the
-    mark. `begun` is set once nothing can be missed any more, and `is_here` once all that was missed has been given;
-    `here_at` is the number of the last change by then.
-    `left_out` counts the events that others of the same key have replaced on the way, until they are told.
-    `is_too_old`: it is not known any more, and `tells_first` whether how things stand is the first event then;
-    `is_resync_told`: the client has been told.
-    `has_given_all`: of a source that reads ahead, whether nothing that it has read is still to be given.
-    """
+    """The progress of a subscription, which its source updates and the server reads."""
 
     def __init__(self, resume: ResumeRequest | None = None, seal: Seal = unsealed) -> None:
         self.resume = resume
@@ -49,35 +40,35 @@ class SubscriptionProgress:
         self.mark: ResumePosition | None = None
         self.known = ""
         self.begun = asyncio.Event()
-        self.is_here = asyncio.Event()
-        self.is_too_old = self.tells_first = self.is_resync_told = False
-        self.here_at = 0
+        self.is_live = asyncio.Event()
+        self.is_too_old = self.sends_first_event = self.is_resync_sent = False
+        self.live_at = 0
         self.left_out = 0
-        self.when_begun: Callable[[], None] | None = None
-        self.when_here: Callable[[], None] | None = None
+        self.on_started: Callable[[], None] | None = None
+        self.on_live: Callable[[], None] | None = None
         self.has_given_all = False
         self._ahead: SubscriptionProgress | None = None
         self._read_at = -1
         self._following: ChangeSubscription[Any] | None = None
 
     def take_known(self) -> str:
-        """What the client knew by then, for a subscription that says so with its places."""
+        """Return the state that the resuming client had, and accept its presence in the resume id."""
         self._is_known_taken = True
         return "" if self.resume is None else self.resume.known
 
     def check_known(self) -> None:
-        """Raises `BadUserInput` where a client knows something that its subscription never says."""
+        """Raise `BadUserInput` if the resume id contains state that this subscription never issues."""
         if self.resume is not None and self.resume.known and not self._is_known_taken:
             raise not_an_id()
 
     @property
     def is_resumed(self) -> bool:
-        """Whether what was missed is told, or is going to be."""
+        """Whether missed events are replayed, or will be."""
         return self.resume is not None and not self.is_too_old
 
     @property
     def is_past(self) -> bool:
-        """Whether a change that is selected just now was made before the present state was read: that has it."""
+        """Whether the current change precedes the present state that was read, which includes it."""
         following = self._following
         return following is not None and following.is_replaying and following.number <= self._read_at
 
@@ -85,54 +76,57 @@ class SubscriptionProgress:
     def id(self) -> str | None:
         return None if self.mark is None else self.mark.id(self.known)
 
-    def begin(self, following: ChangeSubscription[Any], told_until: int, *, tells_first: bool) -> None:
-        """It follows; `told_until` is the last change that was told anybody."""
+    def begin(self, following: ChangeSubscription[Any], told_until: int, *, sends_first_event: bool) -> None:
+        """Start to follow changes; `told_until` is the latest change delivered to any subscriber."""
         self._following, self._read_at = following, told_until
-        self.is_too_old, self.tells_first = following.is_too_old, tells_first
+        self.is_too_old, self.sends_first_event = following.is_too_old, sends_first_event
         if self.is_resumed and self.resume is not None:
             self.known = self.resume.known
         self.take()
         self.begun.set()
-        if self.when_begun is not None:
-            self.when_begun()
+        if self.on_started is not None:
+            self.on_started()
 
     def take(self) -> None:
-        """An event was given: or all has been looked through."""
+        """Advance to the current change: its event was emitted, or no event comes of it."""
         if self._following is not None:
             self.mark = ResumePosition(self._following.number, self._following.place, self.seal)
 
-    def pass_over(self, left_out: int) -> None:
-        """So many events were replaced by the one that was given."""
+    def add_dropped(self, left_out: int) -> None:
+        """Count events that were replaced by the event just emitted."""
         self.left_out += left_out
 
-    def taken_left_out(self) -> int:
-        """How many were left out since this was asked: to be told now."""
+    def take_dropped(self) -> int:
+        """Return the number of dropped events since the last call, and reset it."""
         left_out, self.left_out = self.left_out, 0
         return left_out
 
     def here(self) -> None:
         self.take()
-        self.here_at = 0 if self.mark is None else self.mark.number
-        if self.when_here is not None:
-            self.when_here()
-        self.is_here.set()
+        self.live_at = 0 if self.mark is None else self.mark.number
+        if self.on_live is not None:
+            self.on_live()
+        self.is_live.set()
 
     def latest(self) -> ResumePosition | None:
-        """Up to where all is told once what was given has been told: further than `mark`, where nothing came of it."""
+        """Return the position up to which everything emitted is delivered.
+
+        It passes `mark` when changes caused no event.
+        """
         following = self._following
         if following is None or following.is_replaying or following.waiting:
             return self.mark
         return ResumePosition(following.last_number, following.last_place, self.seal)
 
-    def told_resync(self) -> None:
-        self.is_resync_told = True
+    def mark_resync_sent(self) -> None:
+        self.is_resync_sent = True
         if self._ahead is not None:
-            self._ahead.told_resync()
+            self._ahead.mark_resync_sent()
 
     @property
     def standing(self) -> ResumePosition | None:
-        """The last change that was looked at while the next event is waited for; None while one is being made."""
-        if self.is_too_old and not self.is_resync_told:
+        """The latest change examined while the next event is awaited; None while an event is being produced."""
+        if self.is_too_old and not self.is_resync_sent:
             return None
         if self._ahead is not None:
             return self._ahead.standing if self.has_given_all else None
@@ -141,7 +135,7 @@ class SubscriptionProgress:
         return ResumePosition(following.last_number, following.last_place, self.seal) if following and is_idle else None
 
     def as_ahead(self) -> "SubscriptionProgress":
-        """For the `follow` of a source that reads ahead of what it gives."""
+        """Return the progress of the change subscription of a source that reads ahead of the events it emits."""
         self._ahead = ReadAheadProgress(self)
         return self._ahead
 
@@ -150,18 +144,18 @@ class SubscriptionProgress:
 
 
 class ReadAheadProgress(SubscriptionProgress):
-    """The progress of what is read ahead. It tells the other only how it has begun."""
+    """The progress of a change subscription that is read ahead. It forwards only its start to the other progress."""
 
     def __init__(self, behind: SubscriptionProgress) -> None:
         super().__init__(behind.resume, behind.seal)
         self._behind = behind
-        self.begun, self.is_here = behind.begun, behind.is_here
+        self.begun, self.is_live = behind.begun, behind.is_live
 
-    def begin(self, following: ChangeSubscription[Any], told_until: int, *, tells_first: bool) -> None:
-        super().begin(following, told_until, tells_first=tells_first)
+    def begin(self, following: ChangeSubscription[Any], told_until: int, *, sends_first_event: bool) -> None:
+        super().begin(following, told_until, sends_first_event=sends_first_event)
         behind = self._behind
-        behind.is_too_old, behind.tells_first, behind.mark = self.is_too_old, tells_first, self.mark
+        behind.is_too_old, behind.sends_first_event, behind.mark = self.is_too_old, sends_first_event, self.mark
         behind.known = self.known
 
-    def pass_over(self, left_out: int) -> None:
-        self._behind.pass_over(left_out)
+    def add_dropped(self, left_out: int) -> None:
+        self._behind.add_dropped(left_out)

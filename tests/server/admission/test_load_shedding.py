@@ -311,7 +311,7 @@ class TestSockets:
     async def test_how_many_sockets_there_may_be(self, served: Served) -> None:
         # Two of each user; those who have not said who they are count for their address.
         users = [await served.listen(LISTEN, user=user) for user in ("ada", "ada", "bob")]
-        assert await farewell(served, served.headers("ada", Role.USER)) == (
+        assert await close_code(served, served.headers("ada", Role.USER)) == (
             1013,
             "A caller may have 2 WebSockets at once.",
         )
@@ -340,7 +340,7 @@ async def connect(served: Served) -> aiohttp.ClientWebSocketResponse:
     return await served.http.ws_connect(f"{served.url}/graphql", protocols=["graphql-transport-ws"])
 
 
-async def farewell(served: Served, payload: dict[str, str]) -> tuple[int | None, str]:
+async def close_code(served: Served, payload: dict[str, str]) -> tuple[int | None, str]:
     """How a socket ends that gives this in its connection_init."""
     socket = await connect(served)
     await socket.send_json({"type": "connection_init", "payload": payload})

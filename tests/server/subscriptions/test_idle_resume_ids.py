@@ -246,7 +246,7 @@ def test_no_place_is_told_before_the_client_knows_that_it_has_missed_something()
         last_place=None,
     )
     progress = SubscriptionProgress(ResumeRequest(UNKNOWN, ""))
-    progress.begin(cast(Any, following), 5, tells_first=False)
+    progress.begin(cast(Any, following), 5, sends_first_event=False)
     assert progress.standing is None
-    progress.told_resync()
+    progress.mark_resync_sent()
     assert progress.standing == ResumePosition(5, cast(Any, None))

@@ -88,7 +88,7 @@ async def test_who_comes_back_and_leaves_pays_for_it_and_nobody_else(
         group = group_of(served)
     await until(lambda: len(group._members) == (not alone))
     may_go_on.set()
-    await until(lambda: not group._returning and not streams._tasks)
+    await until(lambda: not group._replays and not streams._tasks)
     assert paid["eve"] > 9
     assert paid["victim"] < 1
 
@@ -104,14 +104,14 @@ async def test_one_comes_to_be_as_the_others_although_a_match_left_meanwhile(
         await anext(events)
     await advance(served, "m2")
     await told_all(served)
-    inside, may_go_on, really = asyncio.Event(), asyncio.Event(), BroadcastGroup.tell_missed
+    inside, may_go_on, really = asyncio.Event(), asyncio.Event(), BroadcastGroup.deliver_missed
 
-    async def tell_missed(group: BroadcastGroup, members: list[GroupMember], told: Any) -> None:
+    async def deliver_missed(group: BroadcastGroup, members: list[GroupMember], told: Any) -> None:
         inside.set()
         await may_go_on.wait()
         await really(group, members, told)
 
-    monkeypatch.setattr(BroadcastGroup, "tell_missed", tell_missed)
+    monkeypatch.setattr(BroadcastGroup, "deliver_missed", deliver_missed)
     versions, ended = dict[str, int](), list[str]()
     async with client.connected(served.url) as events:
         await asyncio.wait_for(inside.wait(), 10)
@@ -125,7 +125,7 @@ async def test_one_comes_to_be_as_the_others_although_a_match_left_meanwhile(
             if ended and versions["m2"] < 5:
                 await advance(served, "m2")
         group = group_of(served)
-        await until(lambda: not group._returning)
+        await until(lambda: not group._replays)
         assert not any(member.is_waiting for member in group._members)
     assert ended == ["m1"]
 
@@ -185,7 +185,7 @@ def event(number: int) -> Outcome:
 
 def test_who_is_further_than_this_process_is_told_no_older_place() -> None:
     group = Alone(at=95)
-    group.member.stay_away()
+    group.member.begin_replay()
     group.member.wait()
     group.member.go_on(100, {})
     assert group.member.standing() is None
@@ -218,14 +218,14 @@ async def test_nothing_waits_for_one_who_is_told_it_otherwise(served: Served, mo
         await stays.event()
     await put_raw(served, "q1")
     await stays.event()
-    inside, may_go_on, really = asyncio.Event(), asyncio.Event(), BroadcastGroup.tell_missed
+    inside, may_go_on, really = asyncio.Event(), asyncio.Event(), BroadcastGroup.deliver_missed
 
-    async def tell_missed(group: BroadcastGroup, members: list[GroupMember], told: Any) -> None:
+    async def deliver_missed(group: BroadcastGroup, members: list[GroupMember], told: Any) -> None:
         inside.set()
         await may_go_on.wait()
         await really(group, members, told)
 
-    monkeypatch.setattr(BroadcastGroup, "tell_missed", tell_missed)
+    monkeypatch.setattr(BroadcastGroup, "deliver_missed", deliver_missed)
     monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)
     async with client.connected(served.url) as events:
         await asyncio.wait_for(inside.wait(), 10)
@@ -337,7 +337,7 @@ async def test_all_places_are_told_though_an_operation_hangs(served: Served, mon
         await stays.socket.send_json({"id": id, "type": "subscribe", "payload": payload})
     await until(lambda: len(served.gateway.edge.runner._subscriptions._groups) == 2)
     quakes = [*served.gateway.edge.runner._subscriptions._groups.values()][1]
-    await until(lambda: len(quakes._members) == 2 and not quakes._returning and quakes._progress.begun.is_set())
+    await until(lambda: len(quakes._members) == 2 and not quakes._replays and quakes._progress.begun.is_set())
 
     async def hang(*_: Any) -> None:
         hangs.set()

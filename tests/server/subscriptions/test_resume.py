@@ -242,7 +242,7 @@ async def test_equal_subscribers_that_go_on_join_the_others(served: Served) -> N
         assert (await anext(events))["data"] == {"earthquakeDetected": {"eventId": "q3"}}
         (group,) = groups.values()
         assert len(group._members) == 2
-        await until(lambda: not group._returning)
+        await until(lambda: not group._replays)
         await until(lambda: all(member.is_plain for member in group._members))
     for name in ("q1", "q2", "q3"):
         assert await stays.event() == {"earthquakeDetected": {"eventId": name}}

@@ -174,7 +174,7 @@ def test_a_message_is_well_formed_or_4400(text: str) -> None:
         if message.type == "subscribe":
             requested_operation(message)
     except ProtocolError as broken:
-        code = broken.farewell.code
+        code = broken.close_code.code
     assert code == 4400 or (code == 0 and isinstance(json.loads(text), dict))
 
 
