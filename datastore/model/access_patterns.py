@@ -197,8 +197,8 @@ class Extent:
     partitions: the number of Queries, or a function of the arguments and the moment.
     scanned: the items read for each item that passes the filter, or in all for a field that is no list.
     written: the items that a mutation writes; by default the length of the list among its arguments.
-    behind: write units that are consumed after the response.
-    at_hand: subfields that the parent's item answers. The field reads nothing where only these are selected.
+    deferred: write units that are consumed after the response.
+    from_parent: subfields that the parent's item answers. The field reads nothing where only these are selected.
     model: the name of the cost model that replaces all of these, where the process has it.
     searched: read units that a search of the index costs.
     """

@@ -11,9 +11,9 @@ SUCCESS_REFUND = 1  # what a call gives back that was answered at its first try
 
 
 class RetryBudget:
-    """Tokens that repeated tries cost and answered calls give back, at most `most`. One for each endpoint of a client.
+    """The tokens of one endpoint, at most `capacity`: retries take some, successful calls refund some.
 
-    `missing` are those that it lacks to be full, `refused` counts the tries that were not made for want of them.
+    `spent` is the number of tokens taken, `refused` the number of retries that the budget did not allow.
     """
 
     __slots__ = ("capacity", "refused", "spent")

@@ -26,10 +26,10 @@ class BreakerState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class BreakerConfig:
-    """After `failures` in a row, with no answer between them, calls wait, for `patience` seconds; then they fail.
+    """After `failures` in a row without a response, calls wait for `wait_seconds`. Then it opens, and they fail.
 
-    Probes are up to `interval` seconds apart, the first ones less, and each may take `probe` seconds. Who is refused
-    is told to come again after `retry_after` seconds. Who gives a try up after `unanswered` seconds has seen it fail.
+    Probes begin `first_probe_seconds` apart, later up to `probe_interval`; each may take `probe_timeout` seconds.
+    Clients may retry after `retry_after` seconds. An attempt abandoned after `slow_seconds` counts as a failure.
     """
 
     failures: int = 5
@@ -42,11 +42,11 @@ class BreakerConfig:
 
 
 class CircuitBreaker:
-    """One for each endpoint. Only lost connections and silence count: who refuses or throttles is there.
+    """The circuit breaker of one endpoint. Only lost connections and timeouts count as failures, no error response.
 
-    Whoever asks the endpoint tells of answers (`answered`) and failures (`failed`), and while it is `away` comes in
-    only through `wait`. `budget` is what its repeated tries are paid from. `probe` sends something small, within so
-    many seconds, and tells whether it was answered.
+    The client records responses (`record_answer`) and failures (`record_failure`). While the breaker is `tripped`, the
+    client sends a call only after `wait` has returned true. `budget` is the endpoint's retry budget. `probe` sends a
+    small request within the given seconds and returns whether the endpoint responded.
     """
 
     def __init__(

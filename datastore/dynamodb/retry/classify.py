@@ -109,11 +109,12 @@ class TransactionCancelled(Exception):
 
 
 class RetryableFailure(Exception):
-    """Worth another try; `final` is what the caller is told when there is none left.
+    """A failed attempt that may be retried. `error` is raised when no retry is left.
 
-    `unsure` tells that DynamoDB may have done what was asked all the same, `stale` that the connection had been kept
-    for too long: what only reads need not wait before it tries again. `unanswered` is one to which no answer came,
-    `late` one for which that took its time. `price` is what another try costs.
+    ambiguous: DynamoDB may have applied the request.
+    stale_connection: the server had closed a kept connection; a read is retried at once.
+    unanswered: no response arrived; with `timed_out`, after a long wait.
+    cost: the tokens that a retry takes from the budget.
     """
 
     def __init__(

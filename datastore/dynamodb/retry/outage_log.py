@@ -9,9 +9,10 @@ QUIET_SECONDS = 10.0
 
 
 class OutageLog:
-    """Of one thing. `tell` hears of the problem at once, and again every `AGAIN_SECONDS`; `ended` of its end.
+    """The log of one kind of outage.
 
-    `clock` tells seconds that never go back.
+    `log_failure` is called at the first failure and every `REPEAT_SECONDS` while it lasts, `log_recovery` at its end.
+    `clock` is monotonic, in seconds.
     """
 
     def __init__(
