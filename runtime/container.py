@@ -39,7 +39,7 @@ from pipelines.consumer.periodic import cancel_all, supervise
 from pipelines.earthquakes.client_ingests import ClientIngests
 from pipelines.earthquakes.ingest import EarthquakeIngest
 from pipelines.feeds.search import SearchMetrics
-from pipelines.matches.live.metrics import PollFigures
+from pipelines.matches.live.metrics import PollMetrics
 from pipelines.matches.setup import MatchSource, pipeline_setup
 from resolvers.earthquakes.costs import EarthquakeCosts
 from resolvers.earthquakes.earthquakes import EARTHQUAKE_COSTS
@@ -106,7 +106,7 @@ class Gateway:
         self._background: Background | None = None
         self.metrics = StreamMetrics()
         self._search_metrics = SearchMetrics(self.metrics.registry)
-        self._polling = PollFigures(self.metrics.registry)
+        self._polling = PollMetrics(self.metrics.registry)
         self.objects = object_store(
             store,
             bucket=settings.photo_bucket,

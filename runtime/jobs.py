@@ -38,7 +38,7 @@ from pipelines.earthquakes.statistics import EarthquakeStatisticsPipeline
 from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.feeds.search import SearchMetrics, SearchPipeline, SearchSync
 from pipelines.feeds.search_rebuild import RebuildProgress, SearchRebuild
-from pipelines.matches.live.metrics import PollFigures
+from pipelines.matches.live.metrics import PollMetrics
 from pipelines.matches.pipeline import CricketPipeline
 from pipelines.matches.providers.provider import Provider
 from pipelines.matches.setup import MatchSource, PipelineSetup
@@ -80,7 +80,7 @@ class Background:
     ingest: EarthquakeIngest
     remembered: ScanCache
     metrics: StreamMetrics
-    polling: PollFigures
+    polling: PollMetrics
     now: Callable[[], datetime]
     new_id: Callable[[], str]
     is_followed: Callable[[Table], bool]

@@ -1,1 +1,1 @@
-"""The live score pipeline: providers tell, pollers compare and write, live activities and subscriptions follow."""
+"""The live score pipeline, from match data providers to stored state, Live Activities and subscriptions."""

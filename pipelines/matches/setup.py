@@ -17,12 +17,12 @@ from pipelines.matches.push.apns import ApnsDelivery
 from pipelines.matches.push.apns_credentials import PRODUCTION, ApnsCredentials
 from pipelines.matches.push.push_delivery import LoggedDelivery, PushDelivery
 
-APNS = ("APNS_KEY_FILE", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_BUNDLE_ID")
-VARIABLES = ("SPORTMONKS_API_TOKEN", "SPORTMONKS_URL", *APNS, "APNS_URL")
+APNS_VARIABLES = ("APNS_KEY_FILE", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_BUNDLE_ID")
+VARIABLES = ("SPORTMONKS_API_TOKEN", "SPORTMONKS_URL", *APNS_VARIABLES, "APNS_URL")
 
 
 class MatchSource(StrEnum):
-    """Where the matches come from. NONE: another process polls them, or nobody."""
+    """The source of the matches. NONE: this process does not poll."""
 
     NONE = "none"
     DEMO = "demo"
@@ -30,12 +30,12 @@ class MatchSource(StrEnum):
 
 
 class SetupError(ValueError):
-    """The environment does not name what is needed; the text says what to set."""
+    """The environment lacks a setting; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipelineSetup:
-    """A source that can be used, with its token; credentials for APNs, or None to log what would be sent."""
+    """A usable source with its token; credentials for APNs, or None to log notifications instead of sending them."""
 
     source: MatchSource
     sportmonks_token: str = field(default="", repr=False)
@@ -52,24 +52,27 @@ class PipelineSetup:
 
 
 def pipeline_setup(source: MatchSource, environment: Mapping[str, str] = os.environ) -> PipelineSetup:
-    """What the environment says. Raises `SetupError`, or `CredentialsError` for keys that cannot be right."""
+    """Read the setup from the environment.
+
+    Raises: SetupError for a missing setting, CredentialsError for an invalid APNs key.
+    """
     token = environment.get("SPORTMONKS_API_TOKEN", "")
     if source is MatchSource.SPORTMONKS and not token:
-        raise SetupError("Set SPORTMONKS_API_TOKEN: the SportMonks Cricket API answers nobody without one.")
+        raise SetupError("Set SPORTMONKS_API_TOKEN: the SportMonks Cricket API requires a token.")
     url = environment.get("SPORTMONKS_URL") or BASE_URL
     return PipelineSetup(source, token, url, _apns(environment))
 
 
 def _apns(environment: Mapping[str, str]) -> ApnsCredentials | None:
-    missing = [name for name in APNS if not environment.get(name)]
-    if len(missing) == len(APNS):
+    missing = [name for name in APNS_VARIABLES if not environment.get(name)]
+    if len(missing) == len(APNS_VARIABLES):
         return None
     if missing:
-        raise SetupError(f"Set {' and '.join(missing)} too, or none of {', '.join(APNS)}.")
+        raise SetupError(f"Set {' and '.join(missing)} too, or none of {', '.join(APNS_VARIABLES)}.")
     path = Path(environment["APNS_KEY_FILE"])
     try:
         key = path.read_text()
     except (OSError, UnicodeDecodeError) as problem:
         raise SetupError(f"APNS_KEY_FILE: {path} cannot be read: {problem}") from None
-    _, key_id, team_id, bundle_id = (environment[name] for name in APNS)
+    _, key_id, team_id, bundle_id = (environment[name] for name in APNS_VARIABLES)
     return ApnsCredentials(key, key_id, team_id, bundle_id, environment.get("APNS_URL") or PRODUCTION)

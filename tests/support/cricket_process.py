@@ -40,7 +40,9 @@ async def main(engine: str, prefix: str, match_id: str, instance_id: str, *numbe
         pace = PollIntervals(
             tick_seconds=0.05, reconcile_seconds=0.1, lock_seconds=lock_seconds, linger=timedelta(hours=1)
         )
-        pipeline = CricketPipeline(provider, open_store, LoggedDelivery(), instance_id=instance_id, now=now, pace=pace)
+        pipeline = CricketPipeline(
+            provider, open_store, LoggedDelivery(), instance_id=instance_id, now=now, intervals=pace
+        )
         async with pipeline.open():
             print("Ready", flush=True)
             await pipeline.orchestrator.run()

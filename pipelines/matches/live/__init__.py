@@ -1,1 +1,1 @@
-"""Polling of live matches: which are polled, one tick of one match, and the events of what changed."""
+"""Polling of live matches: the active list, one tick of one match, and the events of a change."""

@@ -1,6 +1,6 @@
-"""Events that a match tells of itself, each once: innings, breaks, targets, super overs, interruptions, the result.
+"""Match-level events, each announced once: innings, breaks, targets, super overs, interruptions, the result.
 
-What was told is a log of keys, `announced`: it is stored with the state, whatever happens in between.
+`announced` is the log of the keys of announced events. It is stored with the state, so a restart repeats nothing.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,23 +15,23 @@ ENDINGS = {
     MatchPhase.CANCELLED: "Match cancelled",
     MatchPhase.POSTPONED: "Match postponed",
 }
-# A provider that cannot make up its mind is not repeated for ever.
-MOST_TARGETS = 12
-MOST_RESULTS = 12
+# Limits on the announcements for a provider that keeps changing its data.
+MAX_TARGETS = 12
+MAX_RESULTS = 12
 
 
 class Announcer:
-    """`announced` are the keys of all that was told, those of the events found here included."""
+    """Announce what a match reports about itself. `announced` includes the keys of the events found by this tick."""
 
     def __init__(self, active: ActiveMatch, match: Match, team_name: Callable[[str], str]) -> None:
         self._active = active
         self._match = match
         self._team_name = team_name
         self._scores = {score.number: score for score in match.innings}
-        self.announced = list(active.announced) or _told_before(active)
+        self.announced = list(active.announced) or _announced_before(active)
 
     def innings_events(self, ball: Ball) -> Iterator[CricketEvent]:
-        """At a ball: the innings before is over, this one begins."""
+        """Yield the end of the previous innings and the start of this one, at a ball."""
         number = ball.innings
         score = self._scores.get(number)
         if number > 1:
@@ -44,7 +44,7 @@ class Announcer:
         )
 
     def state_events(self) -> Iterator[CricketEvent]:
-        """What the match says of itself now."""
+        """Yield the events that follow from the present state of the match."""
         match, before = self._match, self._active.live.phase
         closed = _last_played(match.innings)
         if closed is not None and match.status.strip().lower() == IN_BETWEEN:
@@ -52,9 +52,9 @@ class Announcer:
         if match.target is not None:
             yield from self._target(match.target)
         if match.phase is MatchPhase.INTERRUPTED and before is not MatchPhase.INTERRUPTED and match.innings:
-            yield self._of_version("rain", CricketEventKind.RAIN, f"Play is interrupted ({match.status})")
+            yield self._repeatable("rain", CricketEventKind.RAIN, f"Play is interrupted ({match.status})")
         if match.phase is MatchPhase.LIVE and before is MatchPhase.INTERRUPTED:
-            yield self._of_version("resumption", CricketEventKind.RESUMPTION, "Play resumes")
+            yield self._repeatable("resumption", CricketEventKind.RESUMPTION, "Play resumes")
         yield from self._result()
 
     def _break_after(self, number: int) -> Iterator[CricketEvent]:
@@ -64,39 +64,39 @@ class Announcer:
             yield from self._once(f"break:{number}", CricketEventKind.INNINGS_BREAK, text, number, _total(score))
 
     def _target(self, target: Target) -> Iterator[CricketEvent]:
-        """A target that is not the one told last; a super over after a super over may have the same again."""
+        """Announce a target that differs from the last one. Two super overs may have the same target."""
         stage = _stage(self._match.innings)
-        told = self._log("target")
-        last = told[-1] if told else None
+        announced = self._announced_values("target")
+        last = announced[-1] if announced else None
         value = f"{target.runs}:{target.overs}"
-        again = last is not None and last.partition(":")[2] == value
-        if again and (last == f"{stage}:{value}" or self._active.live.target is not None):
+        is_same = last is not None and last.partition(":")[2] == value
+        if is_same and (last == f"{stage}:{value}" or self._active.live.target is not None):
             return
-        if len(told) >= MOST_TARGETS:
+        if len(announced) >= MAX_TARGETS:
             return
-        revised = any(one.startswith(f"{stage}:") for one in told)
-        key = f"target:{len(told)}:{stage}:{value}"
-        yield from self._once(key, CricketEventKind.TARGET, _target_text(target, stage, revised), value=target.runs)
+        is_revised = any(earlier.startswith(f"{stage}:") for earlier in announced)
+        key = f"target:{len(announced)}:{stage}:{value}"
+        yield from self._once(key, CricketEventKind.TARGET, _target_text(target, stage, is_revised), value=target.runs)
 
     def _result(self) -> Iterator[CricketEvent]:
-        """A result that is not the one told last; or that it was taken back, for the match goes on."""
+        """Announce a result that differs from the last one, or its withdrawal when the match continues."""
         match = self._match
-        told = self._log("result")
-        last = told[-1] if told else ""
+        announced = self._announced_values("result")
+        last = announced[-1] if announced else ""
         now = _ending(match)
-        if now == last or len(told) >= MOST_RESULTS:
+        if now == last or len(announced) >= MAX_RESULTS:
             return
-        key = f"result:{len(told)}:{now}"
+        key = f"result:{len(announced)}:{now}"
         if now:
-            # A match that is over may lose its result for a while: that is no other result.
+            # A finished match may lose its result for a while: that is not another result.
             if match.result is not None or not last:
                 yield from self._once(key, CricketEventKind.RESULT, now)
         elif match.phase is not MatchPhase.UNKNOWN:
             yield from self._once(key, CricketEventKind.CORRECTION, f"Correction: the match goes on ({last})")
 
-    def _log(self, what: str) -> list[str]:
-        """What was told of this, oldest first."""
-        return [key.split(":", 2)[2] for key in self.announced if key.startswith(f"{what}:")]
+    def _announced_values(self, topic: str) -> list[str]:
+        """Return the values that were announced for `topic`, oldest first."""
+        return [key.split(":", 2)[2] for key in self.announced if key.startswith(f"{topic}:")]
 
     def _side(self, score: InningsScore) -> str:
         return self._team_name(score.team_id)
@@ -115,8 +115,8 @@ class Announcer:
             event_id = f"{self._match_id}:{key}"
             yield CricketEvent(event_id=event_id, kind=kind, text=text, innings=innings, score=score, value=value)
 
-    def _of_version(self, key: str, kind: CricketEventKind, text: str) -> CricketEvent:
-        """What may happen many times."""
+    def _repeatable(self, key: str, kind: CricketEventKind, text: str) -> CricketEvent:
+        """Return an event that may happen several times: its id carries the version."""
         return CricketEvent(event_id=f"{self._match_id}:{key}:{self._active.version + 1}", kind=kind, text=text)
 
     @property
@@ -124,41 +124,41 @@ class Announcer:
         return self._active.match_id
 
 
-def _told_before(active: ActiveMatch) -> list[str]:
-    """What a match that was put on the list again has told, by the state it goes on from: its log is gone."""
+def _announced_before(active: ActiveMatch) -> list[str]:
+    """Rebuild the log of a match that was listed again without one, from its stored state."""
     live = active.live
     if active.announced or not active.previous_ball_id:
         return []
     played = [score for score in live.innings if score.legal_balls or score.runs]
-    told = [f"start:{score.number}" for score in played]
-    told += [
+    keys = [f"start:{score.number}" for score in played]
+    keys += [
         f"super:{score.number}"
         for score in played
         if score.super_over and not _is_second_super_over(score.number, live.innings)
     ]
-    between = live.status.strip().lower() == IN_BETWEEN
-    told += [f"break:{score.number}" for score in (played if between else played[:-1])]
+    is_in_break = live.status.strip().lower() == IN_BETWEEN
+    keys += [f"break:{score.number}" for score in (played if is_in_break else played[:-1])]
     if live.target is not None:
-        told.append(f"target:0:{_stage(live.innings)}:{live.target.runs}:{live.target.overs}")
+        keys.append(f"target:0:{_stage(live.innings)}:{live.target.runs}:{live.target.overs}")
     if live.phase.is_over:
-        told.append(f"result:0:{live.result.text if live.result else live.note or ENDINGS[live.phase]}")
-    return told
+        keys.append(f"result:0:{live.result.text if live.result else live.note or ENDINGS[live.phase]}")
+    return keys
 
 
 def _last_played(innings: tuple[InningsScore, ...]) -> InningsScore | None:
-    """The innings that a break comes after: the next one may be listed already."""
+    """Return the innings before the break: the next innings may already be listed."""
     played = [score for score in innings if score.legal_balls or score.runs or score.forfeited]
     return played[-1] if played else None
 
 
 def _is_second_super_over(number: int, innings: tuple[InningsScore, ...]) -> bool:
-    """Super overs come in pairs; the event is told at the first of each."""
+    """Super overs come in pairs; the event is announced at the first of each pair."""
     first = min(score.number for score in innings if score.super_over)
     return (number - first) % 2 == 1
 
 
 def _stage(innings: tuple[InningsScore, ...]) -> int:
-    """0 for the match itself, then the number of the super over."""
+    """Return 0 for the match itself, else the number of the super over."""
     return (sum(score.super_over for score in innings) + 1) // 2
 
 
@@ -171,7 +171,7 @@ def _target_text(target: Target, stage: int, revised: bool) -> str:
 
 
 def _ending(match: Match) -> str:
-    """How a match ended in a line; empty while it goes on."""
+    """Return how the match ended, in one line; empty while it is played."""
     if match.result is not None:
         return match.result.text
     return (match.note or ENDINGS[match.phase]) if match.phase.is_over else ""

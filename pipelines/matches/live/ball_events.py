@@ -1,7 +1,7 @@
-"""Walks through a match ball by ball and tells what is worth telling: wickets, boundaries, milestones, maidens.
+"""Ball-by-ball events: wickets, boundaries, milestones, maidens.
 
-One walk belongs to one match. It is fed every ball once, in order; balls whose events were told before a restart are
-fed too, for what comes after depends on them.
+One walk belongs to one match. It takes every ball once, in order, including the balls whose events were reported before
+a restart: later events depend on them.
 """
 
 from collections import defaultdict
@@ -14,8 +14,8 @@ from pipelines.matches.scoring.player_stats import conceded
 
 MILESTONE = 50
 HAT_TRICK = 3
-VALUED = (CricketEventKind.PARTNERSHIP, CricketEventKind.MILESTONE)
-OF_A_BALL = (CricketEventKind.FOUR, CricketEventKind.SIX, CricketEventKind.HAT_TRICK)
+VALUE_IN_ID = (CricketEventKind.PARTNERSHIP, CricketEventKind.MILESTONE)
+ONCE_PER_BALL = (CricketEventKind.FOUR, CricketEventKind.SIX, CricketEventKind.HAT_TRICK)
 
 
 @dataclass(slots=True)
@@ -24,7 +24,7 @@ class _InningsBalls:
     wickets: int = 0
     batters: dict[str, int] = field(default_factory=lambda: defaultdict(int))
     pair: frozenset[str] | None = None
-    stand: int = 0
+    partnership_runs: int = 0
     over: int = -1
     legal_balls: int = 0
     conceded: int = 0
@@ -33,27 +33,26 @@ class _InningsBalls:
 
 @dataclass(slots=True)
 class BallWalk:
-    """Where the walk is. `penalties` tells the penalty runs of an innings that came with no ball.
-
-    `super_overs` are innings that do not count for hat-tricks: what happens there is in nobody's figures.
-    """
+    """The position in a match, ball by ball."""
 
     match_id: str
     balls_per_over: int
+    #: Returns the penalty runs of an innings that came without a ball.
     penalties: Callable[[int], int] = lambda _: 0
+    #: Whether an innings is a super over, which does not count for hat-tricks.
     super_overs: Callable[[int], bool] = lambda _: False
     _innings: dict[int, _InningsBalls] = field(default_factory=dict)
     _streaks: dict[str, int] = field(default_factory=lambda: defaultdict(int))
 
     def feed(self, ball: Ball) -> list[CricketEvent]:
-        """The events of the next ball."""
+        """Return the events of the next ball."""
         innings = self._innings.get(ball.innings)
         if innings is None:
             innings = self._innings[ball.innings] = _InningsBalls()
-        _meet(innings, ball)
-        before = innings.batters[ball.batter_id], innings.stand
+        _track_pair(innings, ball)
+        before = innings.batters[ball.batter_id], innings.partnership_runs
         self._count(innings, ball)
-        if not _may_tell(innings, ball, *before, self.balls_per_over):
+        if not _is_notable(innings, ball, *before, self.balls_per_over):
             return []
         score = f"{innings.runs + self.penalties(ball.innings)}/{innings.wickets}"
         events = [
@@ -61,14 +60,14 @@ class BallWalk:
             *self._milestones(innings, ball, score, *before),
             *self._bowling(innings, ball, score),
         ]
-        if ball.wickets:  # who retires ends the stand too
-            innings.pair, innings.stand = None, 0
+        if ball.wickets:  # a batter who retires ends the partnership too
+            innings.pair, innings.partnership_runs = None, 0
         return events
 
     def _count(self, innings: _InningsBalls, ball: Ball) -> None:
         runs = ball.runs
         innings.runs += runs
-        innings.stand += runs
+        innings.partnership_runs += runs
         innings.batters[ball.batter_id] += ball.batter_runs
         if ball.over != innings.over:
             innings.over, innings.legal_balls, innings.conceded, innings.bowlers = ball.over, 0, 0, set()
@@ -82,14 +81,14 @@ class BallWalk:
             self._streaks[ball.bowler_id] = self._streaks[ball.bowler_id] + 1 if credited else 0
 
     def _milestones(
-        self, innings: _InningsBalls, ball: Ball, score: str, runs_before: int, stand_before: int
+        self, innings: _InningsBalls, ball: Ball, score: str, runs_before: int, partnership_before: int
     ) -> Iterator[CricketEvent]:
         runs = innings.batters[ball.batter_id]
         for value in _passed(runs_before, runs):
             kind = {50: CricketEventKind.FIFTY, 100: CricketEventKind.HUNDRED}.get(value, CricketEventKind.MILESTONE)
             text = f"{ball.batter} reaches {value}"
             yield _event(self.match_id, ball, kind, text, score, (ball.batter_id, ball.batter), value)
-        for value in _passed(stand_before, innings.stand):
+        for value in _passed(partnership_before, innings.partnership_runs):
             between = f" between {ball.batter} and {ball.non_striker}" if ball.non_striker else ""
             yield _event(
                 self.match_id, ball, CricketEventKind.PARTNERSHIP, f"{value} partnership{between}", score, value=value
@@ -109,15 +108,15 @@ class BallWalk:
 
 
 def fallen(ball: Ball) -> tuple[Wicket, ...]:
-    """The wickets of a ball, without those who may come back or never came."""
-    return tuple(one for one in ball.wickets if one.is_out)
+    """Return the wickets of a ball without batters who retired or did not bat."""
+    return tuple(wicket for wicket in ball.wickets if wicket.is_out)
 
 
-def told_as(event: CricketEvent) -> Hashable:
-    """What makes two events of balls the same thing, told twice: a batter reaches 50 in an innings once."""
+def event_identity(event: CricketEvent) -> Hashable:
+    """Return the key by which a repeated ball event is recognised: a batter reaches 50 in an innings once."""
     ball = event.ball
     assert ball is not None
-    if event.kind in OF_A_BALL:
+    if event.kind in ONCE_PER_BALL:
         return event.kind, ball.ball_id
     if event.kind is CricketEventKind.MAIDEN:
         return event.kind, ball.innings, ball.over
@@ -126,36 +125,38 @@ def told_as(event: CricketEvent) -> Hashable:
     return event.kind, ball.innings, event.player_id, event.value
 
 
-def _meet(innings: _InningsBalls, ball: Ball) -> None:
-    """Begin another stand when somebody has left without a word."""
+def _track_pair(innings: _InningsBalls, ball: Ball) -> None:
+    """Start another partnership when a batter was replaced without a wicket."""
     if not ball.non_striker_id:
         return
     pair = frozenset((ball.batter_id, ball.non_striker_id))
     if innings.pair is not None and innings.pair != pair:
-        innings.stand = 0
+        innings.partnership_runs = 0
     innings.pair = pair
 
 
-def _may_tell(innings: _InningsBalls, ball: Ball, runs_before: int, stand_before: int, balls_per_over: int) -> bool:
-    """Most balls tell nothing: they need no score."""
+def _is_notable(
+    innings: _InningsBalls, ball: Ball, runs_before: int, partnership_before: int, balls_per_over: int
+) -> bool:
+    """Return whether the ball may have events. Most balls have none and need no score."""
     return bool(
         ball.wickets
         or ball.four
         or ball.six
         or runs_before // MILESTONE != innings.batters[ball.batter_id] // MILESTONE
-        or stand_before // MILESTONE != innings.stand // MILESTONE
+        or partnership_before // MILESTONE != innings.partnership_runs // MILESTONE
         or _is_maiden(innings, ball, balls_per_over)
     )
 
 
 def _is_maiden(innings: _InningsBalls, ball: Ball, balls_per_over: int) -> bool:
-    """Whether the ball completes one. Overs that the umpires miscounted are not known as such."""
+    """Return whether the ball completes a maiden over. An over that the umpires miscounted is not recognised."""
     complete = ball.legal and innings.legal_balls == balls_per_over
     return complete and not innings.conceded and len(innings.bowlers) == 1
 
 
 def _boundary_and_wickets(match_id: str, ball: Ball, score: str) -> Iterator[CricketEvent]:
-    """What a ball tells by itself."""
+    """Yield the events that need only the ball itself."""
     batter = ball.batter_id, ball.batter
     off = f" off {ball.bowler}" if ball.bowler else ""
     if ball.four:
@@ -169,7 +170,7 @@ def _boundary_and_wickets(match_id: str, ball: Ball, score: str) -> Iterator[Cri
 
 
 def _passed(before: int, after: int) -> range:
-    """The multiples of 50 that were reached between two scores."""
+    """Return the multiples of 50 reached between two scores."""
     return range((before // MILESTONE + 1) * MILESTONE, after + 1, MILESTONE)
 
 
@@ -184,7 +185,7 @@ def _event(
     suffix: str = "",
 ) -> CricketEvent:
     return CricketEvent(
-        event_id=f"{match_id}:{ball.ball_id}:{kind.value}{suffix}" + (f":{value}" if kind in VALUED else ""),
+        event_id=f"{match_id}:{ball.ball_id}:{kind.value}{suffix}" + (f":{value}" if kind in VALUE_IN_ID else ""),
         kind=kind,
         text=text,
         innings=ball.innings,

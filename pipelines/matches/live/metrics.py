@@ -1,4 +1,4 @@
-"""What the poller of live matches tells of itself, for Prometheus."""
+"""Metrics of the poller of live matches, for Prometheus."""
 
 import time
 from collections import Counter
@@ -10,48 +10,52 @@ from prometheus_client.registry import Collector
 
 from pipelines.matches.live.poller import Tick
 
-# A tick that went wrong, which the log has.
+# The outcome of a tick that raised; the log has the error.
 BROKEN = "broken"
 ANSWERED = (Tick.CHANGED, Tick.UNCHANGED)
 
 
-class PollFigures(Collector):
-    """Those of one process. Nothing is told before it begins to poll: what is missing is polled by nobody here."""
+class PollMetrics(Collector):
+    """The metrics of one process. A process that does not poll exports no sample."""
 
     def __init__(self, registry: CollectorRegistry | None = None, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._ticks = Counter[str]({outcome: 0 for outcome in (*Tick, BROKEN)})
-        self._answered: dict[str, float] = {}  # by match
-        self._listed: float | None = None
+        self._answered_at: dict[str, float] = {}  # by match id
+        self._listed_at: float | None = None
         if registry is not None:
             registry.register(self)
 
-    def listed(self) -> None:
-        """The provider told which matches are live, or polling begins."""
-        self._listed = self._clock()
+    def live_list_read(self) -> None:
+        """Record that the provider returned the live matches, or that polling begins."""
+        self._listed_at = self._clock()
 
-    def begun(self, match_id: str) -> None:
-        self._answered[match_id] = self._clock()
+    def poll_started(self, match_id: str) -> None:
+        self._answered_at[match_id] = self._clock()
 
-    def ticked(self, match_id: str, outcome: Tick | None) -> None:
-        """A tick came to this; None is one that went wrong."""
+    def tick_ended(self, match_id: str, outcome: Tick | None) -> None:
+        """Count a tick. `outcome` is None if it raised."""
         self._ticks[outcome or BROKEN] += 1
         if outcome in ANSWERED:
-            self._answered[match_id] = self._clock()
+            self._answered_at[match_id] = self._clock()
 
-    def left(self, match_id: str) -> None:
-        self._answered.pop(match_id, None)
+    def poll_ended(self, match_id: str) -> None:
+        self._answered_at.pop(match_id, None)
 
     def collect(self) -> Iterator[Metric]:
         ticks = CounterMetricFamily("cricket_ticks", "Ticks of matches by outcome.", labels=["outcome"])
         polled = GaugeMetricFamily("cricket_matches_polled", "Matches that this process polls.")
-        age = GaugeMetricFamily("cricket_tick_age_seconds", "Since the match that waits longest was last answered for.")
-        listed = GaugeMetricFamily("cricket_live_age_seconds", "Since the provider last told which matches are live.")
-        if self._listed is not None:
+        age = GaugeMetricFamily(
+            "cricket_tick_age_seconds", "Seconds since the provider last answered, for the match that waits longest."
+        )
+        listed = GaugeMetricFamily(
+            "cricket_live_age_seconds", "Seconds since the provider last listed the live matches."
+        )
+        if self._listed_at is not None:
             now = self._clock()
             for outcome, count in self._ticks.items():
                 ticks.add_metric([outcome], count)
-            polled.add_metric([], len(self._answered))
-            age.add_metric([], now - min(self._answered.values(), default=now))
-            listed.add_metric([], now - self._listed)
+            polled.add_metric([], len(self._answered_at))
+            age.add_metric([], now - min(self._answered_at.values(), default=now))
+            listed.add_metric([], now - self._listed_at)
         yield from (ticks, polled, age, listed)

@@ -1,8 +1,8 @@
-"""One tick of one match: lock, ask the provider, compare, write what changed, unlock.
+"""One tick of one match: lock, fetch from the provider, compare, write the changes, unlock.
 
-The order of the writes makes a tick that is cut off harmless at any point: the fixture first, then the active match.
-Only with that write has anything happened; until then the next tick finds the same difference again, for the cache is
-written last: it holds what the state was compared with.
+The order of the writes makes a tick harmless wherever it is interrupted. The fixture is written first, then the active
+match, whose write is the commit: before it the next tick finds the same difference again. The cache is written last,
+because it holds the snapshot that the state was compared with.
 """
 
 import asyncio
@@ -29,50 +29,52 @@ from datastore.matches.operator_fields import OperatorConflict, with_operator_fi
 from datastore.matches.teams import Teams
 from datastore.session.store import Store
 from pipelines.matches.live.diff import MatchDiff, MatchWatch
-from pipelines.matches.live.throttle import cool
+from pipelines.matches.live.throttle import throttle
 from pipelines.matches.providers.provider import Provider, ProviderError
 
-# Of the life of a lock: so long a tick that changed nothing leaves the last one's time as it is.
-HEARTBEAT = 0.35
-MOST_EVENTS = 40  # in one version: an item holds 400 KB
+# The fraction of a lock's lifetime after which a tick without changes writes its time.
+HEARTBEAT_FRACTION = 0.35
+MAX_EVENTS = 40  # per version: an item holds 400 KB
 
 logger = logging.getLogger(__name__)
 
 
 class Tick(StrEnum):
-    """How a tick ended."""
+    """The outcome of a tick."""
 
     CHANGED = "changed"
     UNCHANGED = "unchanged"
-    LOCKED = "locked"  # another instance is at it
-    LOST = "lost"  # the match is no longer this poller's: it must stop
+    LOCKED = "locked"  # another instance holds the lock
+    LOST = "lost"  # another instance owns the match: this poller must stop
     OVERTAKEN = "overtaken"  # an operator changed the fixture meanwhile: the next tick uses the change
-    FAILED = "failed"  # the provider gave nothing; the state stays
+    FAILED = "failed"  # the provider failed; the state is unchanged
     UNKNOWN = "unknown"  # the provider does not have the match
 
 
 @dataclass(frozen=True, slots=True)
 class LiveChange:
-    """A change that was written: the match with its scorecards, and its state at that version.
+    """A written change. After a takeover the present version is repeated without events.
 
-    `rings` are the ids of the events that may ring on phones. After a takeover the present version is told once more,
-    without events: whoever wrote it may have died before it told.
+    The previous owner may have stopped between its write and its callback.
     """
 
+    #: The match with its scorecards.
     match: Match
+    #: Its state at that version.
     active: ActiveMatch
+    #: The ids of the events that may ring on phones.
     rings: frozenset[str] = frozenset()
 
 
-class _NotMine(Exception):
-    """A guarded write was refused: somebody else has taken the match over."""
+class _MatchLost(Exception):
+    """A fenced write was refused: another instance has taken over the match."""
 
 
 class ScorePoller:
-    """Ticks matches for one instance. `on_change` hears of each version once it is written.
+    """Tick matches for one instance. `on_change` is called with each version after its write.
 
-    `open_store` gives a fresh store for each tick. A poller remembers of each match what it wrote last; whatever it
-    cannot be sure of it forgets, and reads again.
+    `open_store` returns a new store for each tick. The poller caches its last write of each match, and drops the entry
+    whenever it cannot be sure of it.
     """
 
     def __init__(
@@ -99,23 +101,23 @@ class ScorePoller:
         self._problems.pop(match_id, None)
 
     async def tick(self, match_id: str) -> Tick:
-        """Raises what the store raises; the next tick goes on from what is stored."""
+        """Tick once. Raises the store's errors; the next tick continues from the stored state."""
         store = self._open_store()
         if not await self._lock(store, match_id):
             return Tick.LOCKED
         try:
             return await self._tick(store, match_id)
-        except _NotMine:
+        except _MatchLost:
             self.forget(match_id)
             return Tick.LOST
         except OperatorConflict:
             self.forget(match_id)
             return Tick.OVERTAKEN
         except BaseException:
-            self.forget(match_id)  # what was written of this tick is not known
+            self.forget(match_id)  # an unknown part of the tick was written
             raise
         finally:
-            await _to_its_end(self._unlock(match_id))
+            await _run_to_end(self._unlock(match_id))
 
     async def _tick(self, store: Store, match_id: str) -> Tick:
         active, stored = await asyncio.gather(
@@ -123,54 +125,54 @@ class ScorePoller:
             Fixtures(store, self._now()).by_id(match_id, keys.FIXTURE_FOR_TICK, tick_from),
         )
         if active is None or active.status is not ActiveStatus.ACTIVE or active.instance_id != self._instance_id:
-            raise _NotMine
-        snapshot = await self._ask(match_id)
+            raise _MatchLost
+        snapshot = await self._fetch(match_id)
         if snapshot is None or isinstance(snapshot, ProviderError):
             await self._heartbeat(store, active)
             return Tick.UNKNOWN if snapshot is None else Tick.FAILED
         watch = self._watches.get(match_id)
         if watch is None:
-            watch = self._watches[match_id] = await self._remember(store, active)
+            watch = self._watches[match_id] = await self._load_watch(store, active)
         from_provider, snapshot = snapshot, replace(snapshot, match=with_operator_fields(snapshot.match, stored))
-        found = watch.compare(active, snapshot)
-        if found.nothing:
+        diff = watch.compare(active, snapshot)
+        if diff.is_empty:
             await self._heartbeat(store, active)
-            if not watch.settled and not found.doubtful:
+            if not watch.fixture_is_current and not diff.is_stale:
                 await self._repair(store, active, snapshot)
-                watch.settled = True
+                watch.fixture_is_current = True
             return Tick.UNCHANGED
-        await self._write(store, active, snapshot, found, from_provider)
-        watch.settled = True
+        await self._write(store, active, snapshot, diff, from_provider)
+        watch.fixture_is_current = True
         return Tick.CHANGED
 
     async def _repair(self, store: Store, active: ActiveMatch, snapshot: MatchSnapshot) -> None:
-        """A tick that was cut off, or a poller that did not know it was late, may have left things wrong or untold."""
+        """Write the fixture and repeat the callback, which an interrupted or a late tick may have missed."""
         match = _as_stored(snapshot.match, active, active.version)
         await self._write_fixture(store, match)
         await self._on_change(store, LiveChange(match, replace(active, events=(), changed=())))
 
-    async def _ask(self, match_id: str) -> MatchSnapshot | ProviderError | None:
-        """What the provider says, in less time than the lock lives."""
+    async def _fetch(self, match_id: str) -> MatchSnapshot | ProviderError | None:
+        """Fetch the match in less than the lock's lifetime."""
         try:
             async with asyncio.timeout(self._lock_seconds * 0.7):
                 snapshot = await self._provider.match(match_id)
             self._problems.pop(match_id, None)
             return snapshot
         except ProviderError as problem:
-            self._complain(match_id, str(problem))
+            self._warn_once(match_id, str(problem))
             return problem
         except TimeoutError:
-            self._complain(match_id, "no answer in time")
+            self._warn_once(match_id, "no answer in time")
             return ProviderError("no answer in time")
 
-    def _complain(self, match_id: str, problem: str) -> None:
-        """Once for each trouble, not at each tick."""
+    def _warn_once(self, match_id: str, problem: str) -> None:
+        """Log a problem once, not at each tick."""
         if self._problems.get(match_id) != problem:
             self._problems[match_id] = problem
-            logger.warning("%s does not tell of match %s: %s", self._provider.name, match_id, problem)
+            logger.warning("%s did not return match %s; retrying: %s", self._provider.name, match_id, problem)
 
-    async def _remember(self, store: Store, active: ActiveMatch) -> MatchWatch:
-        """What the provider had said when the state was written, if the cache still has it; and the teams' names."""
+    async def _load_watch(self, store: Store, active: ActiveMatch) -> MatchWatch:
+        """Read the teams' names and, if it is still cached, the snapshot that the state was written from."""
         match_id = active.match_id
         teams = Teams(store, self._now())
         cached, home, away = await asyncio.gather(
@@ -179,77 +181,77 @@ class ScorePoller:
             teams.by_id(active.away_team_id),
         )
         names = {team.team_id: team.name for team in (home, away) if team is not None}
-        told = cached is not None and cached.version == active.version
-        previous = cached.snapshot if cached is not None and told else await self._stored(store, active)
+        is_current = cached is not None and cached.version == active.version
+        previous = cached.snapshot if cached is not None and is_current else await self._stored_snapshot(store, active)
         return MatchWatch(match_id, previous, lambda team_id: names.get(team_id, team_id))
 
-    async def _stored(self, store: Store, active: ActiveMatch) -> MatchSnapshot | None:
-        """The last balls with the fixture as it was written with them: less than the cache had, and without a limit."""
+    async def _stored_snapshot(self, store: Store, active: ActiveMatch) -> MatchSnapshot | None:
+        """Return the stored fixture with the last balls: less than the cache had, but it does not expire."""
         match = await Fixtures(store, self._now()).latest(active.match_id)
         if match is None or match.version != active.version:
             return None
         return MatchSnapshot(match, active.live.recent_balls)
 
     async def _heartbeat(self, store: Store, active: ActiveMatch) -> None:
-        """Say that the match is looked after, well before others take it for abandoned: the item is written whole."""
+        """Write the time of the tick well before others take the match for abandoned: the whole item is rewritten."""
         ticked = active.last_tick_at
-        if ticked is not None and self._now() - ticked < timedelta(seconds=self._lock_seconds * HEARTBEAT):
+        if ticked is not None and self._now() - ticked < timedelta(seconds=self._lock_seconds * HEARTBEAT_FRACTION):
             return
         if not await ActiveMatches(store, self._now()).record_tick(active.match_id, active.fence):
-            raise _NotMine
+            raise _MatchLost
 
     async def _write(
-        self, store: Store, active: ActiveMatch, snapshot: MatchSnapshot, found: MatchDiff, from_provider: MatchSnapshot
+        self, store: Store, active: ActiveMatch, snapshot: MatchSnapshot, diff: MatchDiff, from_provider: MatchSnapshot
     ) -> None:
-        """Write the versions that were found. The cache keeps the provider's values, not an operator's."""
+        """Write the versions of a diff. The cache keeps the provider's values, not an operator's."""
         now = self._now()
-        cooled = cool(found.events, active.cooldowns, now)
-        groups = _grouped(cooled.events)
-        match = _as_stored(snapshot.match, active, active.version + len(groups), found.last_ball_id)
+        throttled = throttle(diff.events, active.cooldowns, now)
+        groups = _grouped(throttled.events)
+        match = _as_stored(snapshot.match, active, active.version + len(groups), diff.last_ball_id)
         await self._write_fixture(store, match)
         for number, group in enumerate(groups, 1):
-            last = number == len(groups)
+            is_last = number == len(groups)
             active = replace(
                 active,
-                live=found.live,
+                live=diff.live,
                 version=active.version + 1,
-                previous_ball_id=found.last_ball_id if last else _last_ball(group, active.previous_ball_id),
-                announced=found.announced if last else _announced(found, active, group),
+                previous_ball_id=diff.last_ball_id if is_last else _last_ball(group, active.previous_ball_id),
+                announced=diff.announced if is_last else _announced_through(diff, active, group),
                 events=group,
-                changed=found.parts,
-                cooldowns=cooled.cooldowns,
-                updated_at=max(now, active.updated_at),  # whatever the clock of the hand before
+                changed=diff.parts,
+                cooldowns=throttled.cooldowns,
+                updated_at=max(now, active.updated_at),  # the previous owner's clock may be ahead
                 last_tick_at=now,
             )
             if not await ActiveMatches(store, now).commit(active):
-                raise _NotMine
-            await self._on_change(store, LiveChange(match, active, cooled.rings))
+                raise _MatchLost
+            await self._on_change(store, LiveChange(match, active, throttled.rings))
         await FixtureCache(store, now).put(from_provider, match.version)
 
     async def _write_fixture(self, store: Store, match: Match) -> None:
         if not await Fixtures(store, self._now()).write_live(match):
-            raise _NotMine
+            raise _MatchLost
 
     async def _lock(self, store: Store, match_id: str) -> bool:
         try:
             return await self._locks(store).acquire(match_lock(match_id), self._lock_seconds)
         except BaseException:
-            await _to_its_end(self._unlock(match_id))  # it may have been taken all the same
+            await _run_to_end(self._unlock(match_id))  # the lock may have been acquired all the same
             raise
 
     async def _unlock(self, match_id: str) -> None:
         try:
-            # A store of its own: the tick's time may be up.
+            # A new store: the deadline of the tick's store may have passed.
             await self._locks(self._open_store()).release(match_lock(match_id))
-        except Exception as problem:  # whatever it is, it must not take the place of how the tick ended
-            logger.warning("The lock of match %s is left to expire: %r", match_id, problem)
+        except Exception as problem:  # must not replace the outcome of the tick
+            logger.warning("Could not release the lock of match %s; it expires by itself: %r", match_id, problem)
 
     def _locks(self, store: Store) -> Locks:
         return Locks(store, self._instance_id, self._now())
 
 
-async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
-    """Wait for it, also when the waiting is cancelled: who stops must not leave a lock behind."""
+async def _run_to_end(work: Coroutine[Any, Any, None]) -> None:
+    """Await `work` to its end even when cancelled, so that no lock is left behind."""
     task = asyncio.ensure_future(work)
     try:
         await asyncio.shield(task)
@@ -259,26 +261,26 @@ async def _to_its_end(work: Coroutine[Any, Any, None]) -> None:
 
 
 def _as_stored(match: Match, active: ActiveMatch, version: int, last_ball_id: int | None = None) -> Match:
-    """The provider's match with what the store knows of it."""
+    """Return the provider's match with the fields that the store adds."""
     last = active.previous_ball_id if last_ball_id is None else last_ball_id
     return replace(match, match_id=active.match_id, version=version, fence=active.fence, last_ball_id=last)
 
 
 def _grouped(events: tuple[CricketEvent, ...]) -> list[tuple[CricketEvent, ...]]:
-    """The events of one version each; those of one ball stay together."""
+    """Split the events by version; events of one ball stay together."""
     groups: list[tuple[CricketEvent, ...]] = [()]
     for _, same_ball in groupby(events, key=lambda event: event.ball and event.ball.ball_id):
         bundle = tuple(same_ball)
-        if groups[-1] and len(groups[-1]) + len(bundle) > MOST_EVENTS:
+        if groups[-1] and len(groups[-1]) + len(bundle) > MAX_EVENTS:
             groups.append(())
         groups[-1] += bundle
     return groups
 
 
-def _announced(found: MatchDiff, active: ActiveMatch, group: tuple[CricketEvent, ...]) -> tuple[str, ...]:
-    """What was announced with this group and before, and not what only the next ones tell."""
-    told = {event.event_id for event in group}
-    return tuple(key for key in found.announced if key in active.announced or f"{active.match_id}:{key}" in told)
+def _announced_through(diff: MatchDiff, active: ActiveMatch, group: tuple[CricketEvent, ...]) -> tuple[str, ...]:
+    """Return the keys announced up to and including `group`, without those of later groups."""
+    event_ids = {event.event_id for event in group}
+    return tuple(key for key in diff.announced if key in active.announced or f"{active.match_id}:{key}" in event_ids)
 
 
 def _last_ball(group: tuple[CricketEvent, ...], before: int) -> int:

@@ -1,7 +1,7 @@
-"""What is not told, or does not ring, again and again (AM-5).
+"""Throttling of repeated events and of repeated rings on phones (AM-5).
 
-The moments until which kinds rest are kept in the active match and written with its versions: whoever takes a match
-over goes by them too.
+The cooldowns are stored in the active match and written with its versions, so an instance that takes the match over
+applies them too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,13 +10,13 @@ from datetime import datetime, timedelta
 
 from datastore.matches.cricket import CricketEvent, CricketEventKind
 
-# What may flap with the provider's status text is told once in a while.
-TOLD: Mapping[CricketEventKind, timedelta] = {
+# Kinds that may flap with the provider's status text.
+EVENT_COOLDOWNS: Mapping[CricketEventKind, timedelta] = {
     CricketEventKind.RAIN: timedelta(minutes=5),
     CricketEventKind.RESUMPTION: timedelta(minutes=5),
 }
-# Phones ring for these kinds, and then not again for so long.
-RUNG: Mapping[CricketEventKind, timedelta] = {
+# Kinds that ring on phones, and for how long they then do not ring again.
+RING_COOLDOWNS: Mapping[CricketEventKind, timedelta] = {
     CricketEventKind.WICKET: timedelta(seconds=30),
     CricketEventKind.FIFTY: timedelta(seconds=30),
     CricketEventKind.HUNDRED: timedelta(seconds=30),
@@ -30,26 +30,30 @@ RUNG: Mapping[CricketEventKind, timedelta] = {
 
 @dataclass(frozen=True, slots=True)
 class ThrottledEvents:
-    """The events to tell, the ids of those that ring, and until when (epoch seconds) what rests from now on."""
+    """The events that are not throttled."""
 
     events: tuple[CricketEvent, ...]
+    #: The ids of the events that ring.
     rings: frozenset[str]
+    #: The end of each cooldown in epoch seconds, by kind or `ring:kind`.
     cooldowns: Mapping[str, float]
 
 
-def cool(events: Sequence[CricketEvent], cooldowns: Mapping[str, float], now: datetime) -> ThrottledEvents:
-    """Leave out the events whose kind rests. Of several of a kind that come together all are told, and all ring."""
-    resting = {what: until for what, until in cooldowns.items() if until > now.timestamp()}
-    told = tuple(event for event in events if event.kind.value not in resting)
-    rings = [event for event in told if event.kind in RUNG and _ring(event.kind) not in resting]
-    resting |= {event.kind.value: _until(now, TOLD[event.kind]) for event in told if event.kind in TOLD}
-    resting |= {_ring(event.kind): _until(now, RUNG[event.kind]) for event in rings}
-    return ThrottledEvents(told, frozenset(event.event_id for event in rings), resting)
+def throttle(events: Sequence[CricketEvent], cooldowns: Mapping[str, float], now: datetime) -> ThrottledEvents:
+    """Drop the events whose kind is cooling down. Events of one kind that arrive together all pass and all ring."""
+    active = {key: until for key, until in cooldowns.items() if until > now.timestamp()}
+    passed = tuple(event for event in events if event.kind.value not in active)
+    rings = [event for event in passed if event.kind in RING_COOLDOWNS and _ring(event.kind) not in active]
+    active |= {
+        event.kind.value: _until(now, EVENT_COOLDOWNS[event.kind]) for event in passed if event.kind in EVENT_COOLDOWNS
+    }
+    active |= {_ring(event.kind): _until(now, RING_COOLDOWNS[event.kind]) for event in rings}
+    return ThrottledEvents(passed, frozenset(event.event_id for event in rings), active)
 
 
 def _ring(kind: CricketEventKind) -> str:
     return f"ring:{kind.value}"
 
 
-def _until(now: datetime, rest: timedelta) -> float:
-    return round((now + rest).timestamp(), 3)
+def _until(now: datetime, cooldown: timedelta) -> float:
+    return round((now + cooldown).timestamp(), 3)

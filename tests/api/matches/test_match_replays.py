@@ -13,7 +13,7 @@ import pytest
 from datastore.keyspace.matches import fixture_cache
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import MatchSnapshot
-from pipelines.matches.live.poller import MOST_EVENTS
+from pipelines.matches.live.poller import MAX_EVENTS
 from pipelines.matches.providers.cricsheet.reader import load, read
 from pipelines.matches.providers.recordings import Recording
 from pipelines.matches.providers.replay import ReplayProvider
@@ -192,7 +192,7 @@ async def test_a_whole_innings_in_one_tick_is_told_in_several_versions(served: S
     assert_each_told_once(subscriber)
     assert_contiguous(subscriber)
     sizes = [len(update["events"]) for update in subscriber.updates]
-    assert max(sizes) <= MOST_EVENTS
+    assert max(sizes) <= MAX_EVENTS
     assert sum(sizes) > 120 + 6
     known = 0
     for change in instance.changes:

@@ -9,7 +9,7 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry
 
-from pipelines.matches.live.metrics import PollFigures
+from pipelines.matches.live.metrics import PollMetrics
 from tests.support.command_line import surroundings
 from tests.support.cricket_pipeline import Instance
 from tests.support.forking import Forked
@@ -22,7 +22,7 @@ from tests.support.until import until
 class Figures:
     def __init__(self, clock: Clock) -> None:
         self._registry = CollectorRegistry()
-        self.told = PollFigures(self._registry, lambda: clock().timestamp())
+        self.told = PollMetrics(self._registry, lambda: clock().timestamp())
 
     def of(self, name: str, **labels: str) -> float | None:
         return self._registry.get_sample_value(f"cricket_{name}", labels)

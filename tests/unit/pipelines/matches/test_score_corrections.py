@@ -540,7 +540,7 @@ async def test_a_match_listed_again_does_not_tell_again_what_it_told(
     if is_forgotten:
         await ActiveMatches(served.store(), served.clock()).delete("m")
     await live.instance.orchestrator.start(end.match)
-    await live.instance.orchestrator._end_poll("m")
+    await live.instance.orchestrator._stop_poll("m")
     live.version = 0
 
     assert await live.tick(end) == []
@@ -624,7 +624,7 @@ def test_whatever_scorers_do_no_wicket_is_lost_and_no_event_told_twice(edits: It
         found = watch.compare(active, snapshot)
         said.extend(found.events)
         assert found.last_ball_id >= active.previous_ball_id
-        version = active.version + (not found.nothing)
+        version = active.version + (not found.is_empty)
         active = replace(
             active,
             live=found.live,
