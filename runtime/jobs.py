@@ -111,7 +111,7 @@ class Background:
             instance_id=self._instance_id(),
             now=self.now,
             on_sync=self._forget_reference_data,
-            figures=self.polling,
+            metrics=self.polling,
             **given,
         )
 

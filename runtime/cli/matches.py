@@ -105,9 +105,9 @@ def setup_of(source: MatchSource) -> PipelineSetup:
 async def _play(gateway: Gateway, recordings: Sequence[Recording], speed: float | None, from_start: bool) -> None:
     starts = {recording.match_id: utc_now() for recording in recordings}
     provider = ReplayProvider(recordings, now=utc_now, speed=speed, balls_per_tick=FULL_SPEED_BALLS, start_times=starts)
-    pace = FULL_SPEED if speed is None else BY_THE_CLOCK
+    intervals = FULL_SPEED if speed is None else BY_THE_CLOCK
     setup = setup_of(MatchSource.DEMO)
-    pipeline = gateway.background.cricket(setup, provider, pace=pace, on_change=_tell)
+    pipeline = gateway.background.cricket(setup, provider, intervals=intervals, on_change=_tell)
     async with pipeline.open():
         await pipeline.sync()
         for recording in recordings:

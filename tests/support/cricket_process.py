@@ -37,7 +37,7 @@ async def main(engine: str, prefix: str, match_id: str, instance_id: str, *numbe
         def open_store() -> Store:
             return Store(database.client, prefix=prefix, deadline=Deadline(20), token=lambda: str(uuid.uuid4()))
 
-        pace = PollIntervals(
+        intervals = PollIntervals(
             tick_seconds=0.05, reconcile_seconds=0.1, lock_seconds=lock_seconds, linger=timedelta(hours=1)
         )
         pipeline = CricketPipeline(

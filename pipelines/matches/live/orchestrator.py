@@ -78,6 +78,7 @@ class MatchOrchestrator:
         self._endings: dict[str, asyncio.Task[None]] = {}
         self._recheck_at: dict[str, datetime] = {}
         # The fence and last tick of matches of other instances, and the time since when they are unchanged.
+        self._seen: dict[str, tuple[tuple[int, datetime | None], datetime]] = {}
 
     @property
     def polled(self) -> set[str]:

@@ -480,7 +480,7 @@ async def test_sessions_are_ended_with_the_match_through_the_whole_pipeline(serv
         LoggedDelivery(),
         instance_id="one",
         now=served.clock,
-        pace=PollIntervals(tick_seconds=0.0, reconcile_seconds=0.02, linger=timedelta(0)),
+        intervals=PollIntervals(tick_seconds=0.0, reconcile_seconds=0.02, linger=timedelta(0)),
         on_change=changes.append,
     )
     sessions = LiveActivities(served.store(), served.clock())
