@@ -123,7 +123,7 @@ async def _play(gateway: Gateway, recordings: Sequence[Recording], speed: float 
             ):
                 if reconcile.done():
                     await reconcile
-                await asyncio.sleep(pace.reconcile_seconds)
+                await asyncio.sleep(intervals.reconcile_seconds)
         finally:
             reconcile.cancel()
             await asyncio.wait([reconcile])

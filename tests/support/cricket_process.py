@@ -41,7 +41,7 @@ async def main(engine: str, prefix: str, match_id: str, instance_id: str, *numbe
             tick_seconds=0.05, reconcile_seconds=0.1, lock_seconds=lock_seconds, linger=timedelta(hours=1)
         )
         pipeline = CricketPipeline(
-            provider, open_store, LoggedDelivery(), instance_id=instance_id, now=now, intervals=pace
+            provider, open_store, LoggedDelivery(), instance_id=instance_id, now=now, intervals=intervals
         )
         async with pipeline.open():
             print("Ready", flush=True)

@@ -18,9 +18,9 @@ import orjson
 from datastore.dynamodb.retry.backoff import Backoff
 from pipelines.matches.push.apns_credentials import ApnsCredentials, ProviderToken
 from pipelines.matches.push.apns_payload import ApnsNotification
-from pipelines.matches.push.push_delivery import Push, PushOutcome, PushSummary, Sent, hashed, settled
+from pipelines.matches.push.push_delivery import Push, PushOutcome, PushSummary, Sent, report_outcome, token_hash
 
-# A token that will never work again. https://developer.apple.com/documentation/usernotifications
+# Reasons that mean the token will never work again. https://developer.apple.com/documentation/usernotifications
 REJECTIONS = {
     (410, "Unregistered"),
     (410, "ExpiredToken"),
@@ -33,8 +33,8 @@ EXPIRED_TOKEN = "ExpiredProviderToken"
 NO_ANSWER = "NoAnswer"
 BACKOFF = Backoff(initial=0.5, maximum=8.0, attempts=4)
 REFUSED_PAUSE_SECONDS = 60.0
-# A connection that cannot be opened, that breaks, or is closed by the server (GOAWAY): httpx opens another by itself.
-LEFT_TO_THE_POOL = (httpx.ConnectError, httpx.ConnectTimeout, httpx.RemoteProtocolError)
+# A connection that cannot be opened, breaks, or is closed by the server (GOAWAY): httpx opens another by itself.
+POOL_HANDLED_ERRORS = (httpx.ConnectError, httpx.ConnectTimeout, httpx.RemoteProtocolError)
 CONNECTIONS = 4
 IDLE_SECONDS = 300.0
 
@@ -43,17 +43,18 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ApnsLimits:
-    """`concurrent` sends over all matches at once. A push is tried `backoff.tries` times, within `most_seconds`."""
+    """The limits of sending. A push is attempted until `backoff` ends or `total_seconds` have passed."""
 
+    #: Pushes in flight, over all matches.
     concurrent: int = 100
     connect_seconds: float = 5.0
     answer_seconds: float = 10.0
-    most_seconds: float = 30.0
+    total_seconds: float = 30.0
     backoff: Backoff = BACKOFF
 
 
 class ApnsDelivery:
-    """Sends over one connection, or a few; one per process. `verify` is for servers with a certificate of their own."""
+    """Send pushes over a few connections. A process has one. `verify` is for servers with a private certificate."""
 
     def __init__(
         self,
@@ -64,15 +65,15 @@ class ApnsDelivery:
         verify: ssl.SSLContext | bool = True,
         chance: Callable[[], float] = random.random,
     ) -> None:
-        _keep_tokens_out_of_logs()
+        _filter_client_logs()
         self._credentials = credentials
         self._now = now
         self._limits = limits
         self._verify = verify
         self._chance = chance
         self._token = ProviderToken(credentials, now)
-        self._places = asyncio.Semaphore(limits.concurrent)
-        self._line: _Line | None = None
+        self._slots = asyncio.Semaphore(limits.concurrent)
+        self._client: _SharedClient | None = None
         self._refused_until = float("-inf")
         self._refusal = ""
 
@@ -81,74 +82,74 @@ class ApnsDelivery:
         tasks: set[asyncio.Task[None]] = set()
         try:
             async for push in pushes:
-                await self._places.acquire()
-                task = asyncio.create_task(self._send_and_settle(push, summary))
+                await self._slots.acquire()
+                task = asyncio.create_task(self._send_and_report(push, summary))
                 tasks.add(task)
                 task.add_done_callback(tasks.discard)
-                # A task that is cancelled before it begins runs none of its code, but this.
-                task.add_done_callback(lambda _: self._places.release())
+                # A task that is cancelled before it starts runs none of its code, but it runs this callback.
+                task.add_done_callback(lambda _: self._slots.release())
         except asyncio.CancelledError:
             for task in tasks:
                 task.cancel()
             raise
         finally:
-            # If the iterator fails, what it gave before is sent all the same.
+            # If the iterator fails, the pushes that it yielded before are sent all the same.
             await asyncio.gather(*tasks, return_exceptions=True)
         return summary
 
     async def send(self, token: str, notification: ApnsNotification) -> Sent:
-        """One push, tried again while that makes sense."""
+        """Send one push, with retries."""
         loop = asyncio.get_running_loop()
         if loop.time() < self._refused_until:
             return Sent(PushOutcome.FAILED, self._refusal)
-        give_up_at = loop.time() + self._limits.most_seconds
+        deadline = loop.time() + self._limits.total_seconds
         delays = self._limits.backoff.delays(self._chance)
         retries = 0
         while True:
-            answer = await self._ask(token, notification)
-            if (outcome := answer.outcome) is not None:
-                return Sent(outcome, None if outcome is PushOutcome.DELIVERED else answer.reason, retries)
+            response = await self._post(token, notification)
+            if (outcome := response.outcome) is not None:
+                return Sent(outcome, None if outcome is PushOutcome.DELIVERED else response.reason, retries)
             delay = next(delays, None)
             if delay is None:
-                return Sent(PushOutcome.FAILED, answer.reason, retries)
-            delay = max(delay, answer.retry_after)
-            if loop.time() + delay >= give_up_at:
-                return Sent(PushOutcome.FAILED, answer.reason, retries)
+                return Sent(PushOutcome.FAILED, response.reason, retries)
+            delay = max(delay, response.retry_after)
+            if loop.time() + delay >= deadline:
+                return Sent(PushOutcome.FAILED, response.reason, retries)
             retries += 1
             await asyncio.sleep(delay)
 
     async def aclose(self) -> None:
-        if self._line is not None:
-            await self._line.client.aclose()
-            self._line = None
+        if self._client is not None:
+            await self._client.http.aclose()
+            self._client = None
 
-    async def _send_and_settle(self, push: Push, summary: PushSummary) -> None:
+    async def _send_and_report(self, push: Push, summary: PushSummary) -> None:
         sent = await self.send(push.token, push.notification)
         summary.add(sent)
         if sent.outcome is not PushOutcome.DELIVERED:
-            logger.debug("Push to %s: %s, %s", hashed(push.token), sent.outcome.value, sent.reason)
-        await settled(push, sent)
+            logger.debug("Push to %s: %s, %s", token_hash(push.token), sent.outcome.value, sent.reason)
+        await report_outcome(push, sent)
 
-    async def _ask(self, token: str, notification: ApnsNotification) -> "_ApnsResponse":
+    async def _post(self, token: str, notification: ApnsNotification) -> "_ApnsResponse":
         provider_token = self._token.current()
-        async with self._open_line() as line:
+        async with self._shared_client() as client:
             try:
-                with _quiet():
+                with _redacted_logs():
                     async with asyncio.timeout(self._limits.answer_seconds):
-                        response = await line.client.post(
+                        response = await client.http.post(
                             f"{self._credentials.url}/3/device/{quote(token, safe='')}",
                             content=notification.body,
                             headers=self._headers(provider_token, notification),
                         )
             except Exception as problem:
-                # Beside httpx's own errors: some faults of a connection that breaks reach us as they are.
-                if not isinstance(problem, LEFT_TO_THE_POOL):
-                    self._retire(line, problem)
+                # A breaking connection raises some errors besides httpx's own.
+                if not isinstance(problem, POOL_HANDLED_ERRORS):
+                    self._retire(client, problem)
                 return _ApnsResponse(0, NO_ANSWER)
-        answer = _ApnsResponse.of(response, self._now())
-        if answer.status == 403:
-            return self._refused(answer, provider_token)
-        return answer
+        apns_response = _ApnsResponse.of(response, self._now())
+        if apns_response.status == 403:
+            return self._refused(apns_response, provider_token)
+        return apns_response
 
     def _headers(self, provider_token: str, notification: ApnsNotification) -> dict[str, str]:
         headers = {
@@ -162,20 +163,25 @@ class ApnsDelivery:
             headers["apns-collapse-id"] = notification.collapse_id
         return headers
 
-    def _refused(self, answer: "_ApnsResponse", provider_token: str) -> "_ApnsResponse":
-        """Our own token was refused: a new one helps if it was too old, else only a person can."""
-        if answer.reason == EXPIRED_TOKEN:
+    def _refused(self, response: "_ApnsResponse", provider_token: str) -> "_ApnsResponse":
+        """Renew an expired provider token. Any other refusal needs an operator, so sending pauses."""
+        if response.reason == EXPIRED_TOKEN:
             self._token.renew(provider_token)
-            return answer
-        self._refusal = answer.reason
+            return response
+        self._refusal = response.reason
         self._refused_until = asyncio.get_running_loop().time() + REFUSED_PAUSE_SECONDS
-        logger.error("APNs refuses our credentials (%s); nothing is sent for a minute", answer.reason)
-        return answer
+        logger.error(
+            "APNs refused the credentials (%s); sending pauses for %d seconds. Check APNS_KEY_FILE, APNS_KEY_ID, "
+            "APNS_TEAM_ID and APNS_BUNDLE_ID",
+            response.reason,
+            REFUSED_PAUSE_SECONDS,
+        )
+        return response
 
-    def _open_line(self) -> "_Line":
-        if self._line is None:
-            self._line = _Line(self._new_client())
-        return self._line
+    def _shared_client(self) -> "_SharedClient":
+        if self._client is None:
+            self._client = _SharedClient(self._new_client())
+        return self._client
 
     def _new_client(self) -> httpx.AsyncClient:
         limits = self._limits
@@ -188,39 +194,39 @@ class ApnsDelivery:
             limits=httpx.Limits(max_connections=CONNECTIONS, keepalive_expiry=IDLE_SECONDS),
         )
 
-    def _retire(self, line: "_Line", problem: Exception) -> None:
-        """Begin a new line for those that come next.
+    def _retire(self, client: "_SharedClient", problem: Exception) -> None:
+        """Use a new client for later requests.
 
-        A request that was given up leaves its stream open, as httpcore resets none; with a hundred of them the
-        connection would take no more.
+        httpcore does not reset the stream of an abandoned request; after a hundred of them the connection would
+        accept no more.
         """
-        if line is self._line:
-            logger.warning("The connection to APNs fails (%s); a new one is opened", type(problem).__name__)
-            self._line = None
-        line.retired = True
+        if client is self._client:
+            logger.warning("The connection to APNs failed (%s); opening another", type(problem).__name__)
+            self._client = None
+        client.retired = True
 
 
-class _Line:
-    """A client and those who use it: once retired, it is closed when the last of them is done."""
+class _SharedClient:
+    """A client with a count of its users. Once retired, it is closed by its last user."""
 
-    def __init__(self, client: httpx.AsyncClient) -> None:
-        self.client = client
+    def __init__(self, http: httpx.AsyncClient) -> None:
+        self.http = http
         self.retired = False
         self._users = 0
 
-    async def __aenter__(self) -> "_Line":
+    async def __aenter__(self) -> "_SharedClient":
         self._users += 1
         return self
 
     async def __aexit__(self, *_: object) -> None:
         self._users -= 1
         if self.retired and not self._users:
-            await self.client.aclose()
+            await self.http.aclose()
 
 
 @dataclass(frozen=True, slots=True)
 class _ApnsResponse:
-    """What APNs said; status 0 when it said nothing. `retry_after` is in seconds."""
+    """A response of APNs; status 0 if none arrived. `retry_after` is in seconds."""
 
     status: int
     reason: str
@@ -232,13 +238,13 @@ class _ApnsResponse:
 
     @property
     def outcome(self) -> PushOutcome | None:
-        """None when it should be tried again."""
+        """The outcome, or None if the push should be retried."""
         if self.status == 200:
             return PushOutcome.DELIVERED
         if (self.status, self.reason) in REJECTIONS:
             return PushOutcome.REJECTED
-        again = self.status in RETRIED or self.status == 0 or self.reason == EXPIRED_TOKEN
-        return None if again else PushOutcome.FAILED
+        is_retryable = self.status in RETRIED or self.status == 0 or self.reason == EXPIRED_TOKEN
+        return None if is_retryable else PushOutcome.FAILED
 
 
 def _reason(response: httpx.Response) -> str:
@@ -250,7 +256,7 @@ def _reason(response: httpx.Response) -> str:
 
 
 def _retry_after(response: httpx.Response, now: datetime) -> float:
-    """Seconds, given as such or as a date."""
+    """Return the seconds to wait; the header has seconds or a date."""
     text = response.headers.get("retry-after", "")
     if text.isdecimal():
         return float(text)
@@ -261,13 +267,13 @@ def _retry_after(response: httpx.Response, now: datetime) -> float:
     return max(0.0, (moment.astimezone(UTC) - now).total_seconds())
 
 
-# What these log while we send shows tokens: URLs, and headers as they are encoded.
-_TALKATIVE = ("httpx", "httpcore.http2", "httpcore.connection", "hpack.hpack", "hpack.table")
+# While we send, these loggers show tokens: in URLs, and in headers as they are encoded.
+_FILTERED_LOGGERS = ("httpx", "httpcore.http2", "httpcore.connection", "hpack.hpack", "hpack.table")
 _sending: ContextVar[bool] = ContextVar("sending", default=False)
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def _redacted_logs() -> Iterator[None]:
     before = _sending.set(True)
     try:
         yield
@@ -279,6 +285,6 @@ def _is_not_ours(_: logging.LogRecord) -> bool:
     return not _sending.get()
 
 
-def _keep_tokens_out_of_logs() -> None:
-    for name in _TALKATIVE:
+def _filter_client_logs() -> None:
+    for name in _FILTERED_LOGGERS:
         logging.getLogger(name).addFilter(_is_not_ours)

@@ -1,4 +1,4 @@
-"""Who we are to Apple's push service: a signing key, and the provider tokens made with it."""
+"""Credentials for Apple's push service: a signing key, and the provider tokens signed with it."""
 
 import re
 from collections.abc import Callable
@@ -12,20 +12,23 @@ from cryptography.hazmat.primitives.asymmetric.ec import SECP256R1, EllipticCurv
 from cryptography.hazmat.primitives.serialization import load_pem_private_key
 
 PRODUCTION = "https://api.push.apple.com"
-# APNs takes tokens of up to an hour, and is annoyed by new ones more often than every 20 minutes.
+# APNs accepts tokens for up to an hour and rejects renewals more often than every 20 minutes.
 TOKEN_SECONDS = 50 * 60
 FORCED_PAUSE_SECONDS = 60
-_TEN_SIGNS = re.compile(r"[A-Z0-9]{10}")
+_APPLE_ID = re.compile(r"[A-Z0-9]{10}")
 _BUNDLE = re.compile(r"[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)*")
 
 
 class CredentialsError(ValueError):
-    """Credentials that cannot be used; the text says which and why, and never shows the key."""
+    """Invalid credentials. The message names the field and never shows the key."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApnsCredentials:
-    """`key` is the PEM text of the .p8 file. Raises `CredentialsError` when anything cannot be right."""
+    """A signing key and its ids. `key` is the PEM text of the .p8 file.
+
+    Raises: CredentialsError for a malformed field.
+    """
 
     key: str = field(repr=False)
     key_id: str
@@ -35,7 +38,7 @@ class ApnsCredentials:
 
     def __post_init__(self) -> None:
         for name in ("key_id", "team_id"):
-            if not _TEN_SIGNS.fullmatch(getattr(self, name)):
+            if not _APPLE_ID.fullmatch(getattr(self, name)):
                 raise CredentialsError(f"The APNs {name} must be ten capital letters and digits.")
         if not _BUNDLE.fullmatch(self.bundle_id):
             raise CredentialsError("The APNs bundle_id must be an app's bundle id, such as com.example.app.")
@@ -58,7 +61,7 @@ def _check_key(pem: str) -> None:
 
 
 class ProviderToken:
-    """The token that every request carries: made anew after 50 minutes, or when APNs says that it has expired."""
+    """The token of every request: signed again after 50 minutes, or when APNs reports that it has expired."""
 
     def __init__(self, credentials: ApnsCredentials, now: Callable[[], datetime]) -> None:
         self._credentials = credentials
@@ -74,7 +77,7 @@ class ProviderToken:
         return self._token
 
     def renew(self, refused: str) -> None:
-        """Make a new one if the one that was refused is still in use, once a minute at the most."""
+        """Sign a new token if `refused` is still in use, at most once a minute."""
         moment = self._now().timestamp()
         if refused == self._token and moment - self._forced_at >= FORCED_PAUSE_SECONDS:
             self._forced_at = moment

@@ -1,4 +1,4 @@
-"""What is sent to APNs: payloads of Live Activities, made to fit into 4,096 bytes."""
+"""Payloads of Live Activities for APNs, shortened to fit into 4,096 bytes."""
 
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
@@ -16,9 +16,9 @@ PAYLOAD_BYTES = 4096
 COLLAPSE_BYTES = 64
 ATTRIBUTES_TYPE = "MatchActivityAttributes"
 
-AT_ONCE = 10
-WHEN_IT_SUITS = 5  # saves the device's battery, and our budget of pushes that are delivered at once
-# The most important first: of several at once this one is told.
+PRIORITY_IMMEDIATE = 10
+PRIORITY_LOW = 5  # saves the device's battery, and the app's budget of immediate pushes
+# In order of importance: of several events at once only the first is shown.
 URGENT = (
     CricketEventKind.RESULT,
     CricketEventKind.HAT_TRICK,
@@ -29,7 +29,7 @@ URGENT = (
 )
 ALERTED = (*URGENT, CricketEventKind.SUPER_OVER, CricketEventKind.INNINGS_BREAK)
 
-# How long without an update until a device shows that what it has may be old.
+# How long a device waits for an update before it marks the state as stale.
 STALE_AFTER = {
     MatchPhase.LIVE: timedelta(minutes=15),
     MatchPhase.BREAK: timedelta(hours=2),
@@ -47,17 +47,18 @@ TEXT_LENGTHS = (80, 40, 20, 8)
 
 @dataclass(frozen=True, slots=True)
 class ApnsNotification:
-    """One message, the same for all devices it goes to. `expiration` is epoch seconds: APNs gives up then."""
+    """One message, the same for all devices that receive it."""
 
     event: str
     body: bytes = field(repr=False)
     priority: int
+    #: Epoch seconds until which APNs tries to deliver it.
     expiration: int
     collapse_id: str | None = None
 
 
 def update(state: DisplayState, now: datetime, alerts: Sequence[CricketEvent] = ()) -> ApnsNotification:
-    """The state as it is now. Of `alerts`, those of the kinds that are told, the most important one rings."""
+    """Return the update to `state`. The most important of `alerts` rings, if any is of a kind that does."""
     rings = _most_important(alerts)
     aps = _aps("update", state, state.updated_at) | {"stale-date": _stale_date(state, now)}
     if rings is not None:
@@ -65,36 +66,36 @@ def update(state: DisplayState, now: datetime, alerts: Sequence[CricketEvent] = 
     urgent = any(event.kind in URGENT for event in alerts)
     return ApnsNotification(
         event="update",
-        body=fitted(aps),
-        priority=AT_ONCE if urgent else WHEN_IT_SUITS,
-        expiration=_at(now, UPDATE_LIFETIME if rings is None else ALERT_LIFETIME),
-        # A state may take the place of an older one that is still on its way; an alert must not be replaced.
+        body=fit_payload(aps),
+        priority=PRIORITY_IMMEDIATE if urgent else PRIORITY_LOW,
+        expiration=_epoch_after(now, UPDATE_LIFETIME if rings is None else ALERT_LIFETIME),
+        # A state may replace an older undelivered one; an alert must not be replaced.
         collapse_id=collapse_id(state.match_id, state.team_id) if rings is None else None,
     )
 
 
 def end(state: DisplayState, now: datetime, alerts: Sequence[CricketEvent] = ()) -> ApnsNotification:
-    """The last state; it stays on the lock screen for an hour. Nothing comes after it, so it is of now."""
+    """Return the end with the last state, which stays on the lock screen for an hour. Its time is `now`: it is last."""
     rings = _most_important(alerts)
-    aps = _aps("end", state, now) | {"dismissal-date": _at(now, DISMISSED_AFTER)}
+    aps = _aps("end", state, now) | {"dismissal-date": _epoch_after(now, DISMISSED_AFTER)}
     if rings is not None:
         aps["alert"] = _alert(state.headline, rings.text)
-    return ApnsNotification("end", fitted(aps), AT_ONCE, _at(now, END_LIFETIME))
+    return ApnsNotification("end", fit_payload(aps), PRIORITY_IMMEDIATE, _epoch_after(now, END_LIFETIME))
 
 
 def start(state: DisplayState, now: datetime) -> ApnsNotification:
-    """Begins a Live Activity on a device that has none; iOS asks for an alert with it."""
+    """Return the start of a Live Activity on a device that has none; iOS requires an alert with it."""
     aps = _aps("start", state, state.updated_at) | {
         "stale-date": _stale_date(state, now),
         "attributes-type": ATTRIBUTES_TYPE,
         "attributes": _attributes(state),
         "alert": _alert(f"{state.team.name} v {state.opponent.name}", state.situation),
     }
-    return ApnsNotification("start", fitted(aps), AT_ONCE, _at(now, ALERT_LIFETIME))
+    return ApnsNotification("start", fit_payload(aps), PRIORITY_IMMEDIATE, _epoch_after(now, ALERT_LIFETIME))
 
 
 def content_state(state: DisplayState) -> dict[str, Any]:
-    """What the app decodes. Every key is always there; what there is none of is null, or empty."""
+    """Return the state that the app decodes. Every key is present; a missing value is null or empty."""
     return {
         "version": state.version,
         "phase": state.phase.value,
@@ -119,8 +120,8 @@ def content_state(state: DisplayState) -> dict[str, Any]:
     }
 
 
-def fitted(aps: dict[str, Any]) -> bytes:
-    """The payload, shortened step by step until it fits: a device would rather have less than nothing."""
+def fit_payload(aps: dict[str, Any]) -> bytes:
+    """Return the payload, shortened step by step until it fits."""
     body = _encoded(aps)
     for shorten in _STEPS:
         if len(body) <= PAYLOAD_BYTES:
@@ -131,7 +132,7 @@ def fitted(aps: dict[str, Any]) -> bytes:
 
 
 def collapse_id(match_id: str, team_id: str) -> str:
-    """At most 64 bytes, the same for the same match and side."""
+    """Return an id of at most 64 bytes, the same for the same match and team."""
     plain = f"{match_id}/{team_id}"
     if plain.isascii() and plain.isprintable() and len(plain) <= COLLAPSE_BYTES:
         return plain
@@ -139,7 +140,7 @@ def collapse_id(match_id: str, team_id: str) -> str:
 
 
 def _aps(event: str, state: DisplayState, at: datetime) -> dict[str, Any]:
-    """Devices order by `at` and ignore what is older: of a state it is when that came to be, not when it is sent."""
+    """Return the common fields. Devices ignore a payload with an older timestamp, so `at` is the state's time."""
     return {
         "timestamp": int(at.timestamp()),
         "event": event,
@@ -159,7 +160,7 @@ def _side(side: DisplaySide) -> dict[str, Any]:
 
 
 def _attributes(state: DisplayState) -> dict[str, Any]:
-    """What does not change in a Live Activity's life. Ids are never shortened."""
+    """Return the attributes, which do not change during a Live Activity. Ids are never shortened."""
     return {
         "matchId": state.match_id,
         "teamId": state.team_id,
@@ -175,15 +176,15 @@ def _alert(title: str, body: str) -> dict[str, str]:
 
 def _most_important(events: Sequence[CricketEvent]) -> CricketEvent | None:
     alerted = [event for event in events if event.kind in ALERTED]
-    # Of two of one kind the later is news.
+    # Of two events of one kind the later is chosen.
     return min(reversed(alerted), key=lambda event: ALERTED.index(event.kind), default=None)
 
 
 def _stale_date(state: DisplayState, now: datetime) -> int:
-    return _at(now, STALE_AFTER.get(state.phase, STALE_OTHERWISE))
+    return _epoch_after(now, STALE_AFTER.get(state.phase, STALE_OTHERWISE))
 
 
-def _at(now: datetime, after: timedelta) -> int:
+def _epoch_after(now: datetime, after: timedelta) -> int:
     return int((now + after).timestamp())
 
 
@@ -191,7 +192,7 @@ def _encoded(aps: Mapping[str, Any]) -> bytes:
     return orjson.dumps({"aps": aps})
 
 
-# How a payload gets shorter, in this order
+# The steps by which a payload is shortened, in the order of `_STEPS`.
 
 
 def _without_recent(aps: dict[str, Any]) -> dict[str, Any]:
@@ -199,7 +200,7 @@ def _without_recent(aps: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_short_names(aps: dict[str, Any]) -> dict[str, Any]:
-    """Teams by their codes, players by their last names."""
+    """Replace team names by codes and player names by last names."""
     state = aps["content-state"]
     bowler = state["bowler"]
     short = {
@@ -211,7 +212,7 @@ def _with_short_names(aps: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_alert(aps: dict[str, Any]) -> dict[str, Any]:
-    """iOS ignores a start without an alert, so that one is cut instead."""
+    """Drop the alert; of a start shorten it, because iOS ignores a start without an alert."""
     if aps["event"] == "start":
         return aps | {"alert": _cut(aps["alert"], LONGEST_NAME)}
     return {name: value for name, value in aps.items() if name != "alert"}
@@ -230,7 +231,7 @@ def _last_name(name: str) -> str:
 
 
 def _cut(value: Any, length: int) -> Any:
-    """Texts cut to a length, however deep they are nested; a phase is no text but a word the app knows."""
+    """Cut nested texts to a length, except a phase: it is an enum value for the app."""
     if isinstance(value, str):
         return value if len(value) <= length else value[: length - 1] + "…"
     if isinstance(value, dict):

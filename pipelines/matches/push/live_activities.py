@@ -1,4 +1,4 @@
-"""The changes of matches, brought to the Live Activities that show them (LACoordinator)."""
+"""Delivery of match changes to the Live Activities that show them (LACoordinator)."""
 
 import asyncio
 import logging
@@ -25,20 +25,19 @@ from pipelines.matches.push.push_queue import MatchChange, MatchPushQueue, PushB
 
 FINISHED = "match_finished"
 NOT_IN_TIME = "NotInTime"
-DEVICE_READS = 16  # at a time
+CONCURRENT_DEVICE_READS = 16
 PAGE_SECONDS = 30.0
-# What was told of so many matches is remembered.
-MOST_TOLD = 1000
+MAX_DELIVERED = 1000  # matches whose delivered version is kept
 END_SECONDS = 120.0
-READ_AGAIN = Backoff(initial=1.0, maximum=10.0, attempts=5)
+READ_BACKOFF = Backoff(initial=1.0, maximum=10.0, attempts=5)
 
 logger = logging.getLogger(__name__)
 
 
 class LACoordinator:
-    """Delivers to the sessions of a match, each from the side its user follows, the home team's without a follow.
+    """Deliver to the sessions of a match, each with the side of the team that its user follows, else the home team.
 
-    `open_store` gives a fresh store for each piece of work.
+    `open_store` returns a new store for each piece of work.
     """
 
     def __init__(
@@ -47,7 +46,7 @@ class LACoordinator:
         delivery: PushDelivery,
         now: Callable[[], datetime],
         *,
-        backoff: Backoff = READ_AGAIN,
+        backoff: Backoff = READ_BACKOFF,
         end_seconds: float = END_SECONDS,
     ) -> None:
         self._open_store = open_store
@@ -55,46 +54,47 @@ class LACoordinator:
         self._now = now
         self._backoff = backoff
         self._end_seconds = end_seconds
-        self._told: dict[str, int] = {}
-        self._desks: dict[str, MatchPushQueue] = {}
+        self._delivered: dict[str, int] = {}
+        self._queues: dict[str, MatchPushQueue] = {}
 
     async def deliver(self, change: MatchChange) -> None:
-        """Hand a change over. It answers at once; while a delivery of the match runs, only the newest change waits.
+        """Enqueue a change and return. While a delivery of the match runs, only the newest change waits.
 
-        A version that was delivered already goes out again only if something rings; an older one never.
+        A version that was delivered before is sent again only if an event rings; an older version is never sent.
         """
-        desk = self._desks.setdefault(change.match.match_id, MatchPushQueue())
-        desk.add(change)
-        if desk.task is None or desk.task.done():
-            desk.task = asyncio.create_task(self._work(change.match.match_id, desk))
+        queue = self._queues.setdefault(change.match.match_id, MatchPushQueue())
+        queue.add(change)
+        if queue.task is None or queue.task.done():
+            queue.task = asyncio.create_task(self._run(change.match.match_id, queue))
 
     async def end(self, match: Match, states: Mapping[str, DisplayState] | None = None) -> PushSummary:
-        """End all active sessions of a match that is over, with its last state.
+        """End all active sessions of a finished match with its last state.
 
-        A session whose device could not be reached stays active: called again, this goes on with those. It takes no
-        more than `end_seconds` and one push; those whose turn did not come count as failed. Instances may do it at
-        once: a device may be told twice then, a session keeps its first end. Raises `DomainError` when the tables
-        cannot be read.
+        A session whose device could not be reached stays active, and the next call retries it. The call takes at most
+        `end_seconds` and one push; unsent pushes count as failed. Instances may end a match concurrently: a device may
+        then receive the end twice, but a session keeps its first end.
+
+        Raises: DomainError when the tables cannot be read.
         """
-        desk = self._desks.setdefault(match.match_id, MatchPushQueue())
-        desk.waiting = None  # the end tells all that it would have told
-        desk.ends += 1
+        queue = self._queues.setdefault(match.match_id, MatchPushQueue())
+        queue.pending = None  # the end replaces it
+        queue.endings += 1
         try:
-            with self._used(match.match_id, desk):
-                async with desk.busy:
-                    summary = await self._end(match, states or await self._states(match), desk)
+            with self._in_use(match.match_id, queue):
+                async with queue.lock:
+                    summary = await self._end(match, states or await self._states(match), queue)
         finally:
-            desk.ends -= 1
+            queue.endings -= 1
         _log(match, match.version, "ends", summary)
         return summary
 
     async def idle(self) -> None:
-        """Wait until everything that was handed over is delivered."""
+        """Wait until all enqueued changes are delivered."""
         while tasks := self._running():
             await asyncio.wait(tasks)
 
     async def aclose(self, seconds: float = 5.0) -> None:
-        """Let deliveries end for so long, then stop them."""
+        """Wait for running deliveries up to `seconds`, then cancel them."""
         if tasks := self._running():
             _, late = await asyncio.wait(tasks, timeout=seconds)
             for task in late:
@@ -102,119 +102,121 @@ class LACoordinator:
             await asyncio.gather(*late, return_exceptions=True)
 
     def _running(self) -> list[asyncio.Task[None]]:
-        return [desk.task for desk in self._desks.values() if desk.task is not None and not desk.task.done()]
+        return [queue.task for queue in self._queues.values() if queue.task is not None and not queue.task.done()]
 
     # One match
 
-    async def _work(self, match_id: str, desk: MatchPushQueue) -> None:
-        with self._used(match_id, desk):
+    async def _run(self, match_id: str, queue: MatchPushQueue) -> None:
+        with self._in_use(match_id, queue):
             delays = self._backoff.delays()
-            while desk.waiting is not None:
-                async with desk.busy:
-                    delivered = await self._try(match_id, desk)
+            while queue.pending is not None:
+                async with queue.lock:
+                    delivered = await self._deliver_pending(match_id, queue)
                 if delivered:
                     delays = self._backoff.delays()
                 elif (delay := next(delays, None)) is not None:
                     await asyncio.sleep(delay)
                 else:
-                    logger.error("The sessions of match %s cannot be read: a change is given up", match_id)
-                    desk.waiting = None
+                    logger.error("Could not read the sessions of match %s; dropping a change", match_id)
+                    queue.pending = None
 
-    async def _try(self, match_id: str, desk: MatchPushQueue) -> bool:
-        """Deliver what waits. False when that failed; it waits again then, unless something newer does."""
-        change, desk.waiting = desk.waiting, None
+    async def _deliver_pending(self, match_id: str, queue: MatchPushQueue) -> bool:
+        """Deliver the pending change. On failure return False and put it back, unless a newer one is pending."""
+        change, queue.pending = queue.pending, None
         if change is None:
             return True
-        batch = PushBatch(change.match, self._settle_update, lambda: not desk.ends, desk.rings, desk.begins)
-        desk.rings = []
+        batch = PushBatch(
+            change.match, self._settle_update, lambda: not queue.endings, queue.rings, queue.start_sessions
+        )
+        queue.rings = []
         try:
-            await self._deliver(change, desk, batch)
+            await self._deliver(change, queue, batch)
         except DomainError as problem:
-            logger.warning("Match %s, version %d is not delivered to all: %s", match_id, change.version, problem)
-            if not batch.begun:  # nobody shall hear it twice
-                desk.rings[:0] = batch.rings
-            desk.waiting = desk.waiting or change
+            logger.warning("Could not deliver version %d of match %s to all: %s", change.version, match_id, problem)
+            if not batch.has_started:  # no phone may ring twice
+                queue.rings[:0] = batch.rings
+            queue.pending = queue.pending or change
             return False
         except Exception:
-            logger.exception("Match %s, version %d is not delivered", match_id, change.version)
+            logger.exception("Could not deliver version %d of match %s", change.version, match_id)
         return True
 
-    async def _deliver(self, change: MatchChange, desk: MatchPushQueue, batch: PushBatch) -> None:
+    async def _deliver(self, change: MatchChange, queue: MatchPushQueue, batch: PushBatch) -> None:
         now, match = self._now(), change.match
-        told, newest = self._told.get(match.match_id, -1), await self._newest(change, now)
-        # A newer version is told by whoever wrote it; this one's events are not.
-        known = newest.version > change.version or newest.version == told
-        if newest.version < told or (known and not batch.rings and not batch.begins):
+        delivered, newest = self._delivered.get(match.match_id, -1), await self._newest(change, now)
+        # The instance that wrote a newer version delivers it, but not the events of this one.
+        is_known = newest.version > change.version or newest.version == delivered
+        if newest.version < delivered or (is_known and not batch.rings and not batch.start_sessions):
             return
         updates = {team: apns_payload.update(state, now, batch.rings) for team, state in newest.states.items()}
         summary = await self._delivery.send_all(self._pushes(batch, updates))
         _log(match, newest.version, "updates", summary)
-        self._remember(match.match_id, newest.version)
-        if batch.begins:
+        self._record_delivered(match.match_id, newest.version)
+        if batch.start_sessions:
             starts = {team: apns_payload.start(state, now) for team, state in newest.states.items()}
-            summary = await self._delivery.send_all(self._invitations(batch, starts))
+            summary = await self._delivery.send_all(self._starts(batch, starts))
             _log(match, newest.version, "starts", summary)
-            desk.begins = False
+            queue.start_sessions = False
 
     async def _newest(self, change: MatchChange, now: datetime) -> MatchChange:
-        """The change, or if it comes late what widgets are shown by now: only then does it cost a read."""
+        """Return the change, or if it is late, with the states that widgets show now. Only a late one costs a read."""
         if not change.is_late(now):
             return change
-        kept = await DisplayStates(self._open_store(), now).cached(change.match)
-        newer = {team: state for team, state in kept.items() if state.version > change.states[team].version}
+        stored = await DisplayStates(self._open_store(), now).cached(change.match)
+        newer = {team: state for team, state in stored.items() if state.version > change.states[team].version}
         return replace(change, states={**change.states, **newer})
 
-    def _remember(self, match_id: str, version: int) -> None:
-        self._told.pop(match_id, None)
-        self._told[match_id] = version
-        if len(self._told) > MOST_TOLD:
-            del self._told[next(iter(self._told))]
+    def _record_delivered(self, match_id: str, version: int) -> None:
+        self._delivered.pop(match_id, None)
+        self._delivered[match_id] = version
+        if len(self._delivered) > MAX_DELIVERED:
+            del self._delivered[next(iter(self._delivered))]
 
-    async def _end(self, match: Match, states: Mapping[str, DisplayState], desk: MatchPushQueue) -> PushSummary:
+    async def _end(self, match: Match, states: Mapping[str, DisplayState], queue: MatchPushQueue) -> PushSummary:
         loop, now = asyncio.get_running_loop(), self._now()
-        give_up_at = loop.time() + self._end_seconds
-        batch = PushBatch(match, self._settle_end, lambda: loop.time() < give_up_at, list(desk.rings))
+        deadline = loop.time() + self._end_seconds
+        batch = PushBatch(match, self._settle_end, lambda: loop.time() < deadline, list(queue.rings))
         last = {team: apns_payload.end(state, now, batch.rings) for team, state in states.items()}
         summary = await self._delivery.send_all(self._pushes(batch, last))
-        del desk.rings[: len(batch.rings)]
-        if batch.left:
-            summary.outcomes[PushOutcome.FAILED] += batch.left
-            summary.reasons[NOT_IN_TIME] += batch.left
+        del queue.rings[: len(batch.rings)]
+        if batch.unsent:
+            summary.outcomes[PushOutcome.FAILED] += batch.unsent
+            summary.reasons[NOT_IN_TIME] += batch.unsent
         return summary
 
     async def _pushes(self, batch: PushBatch, notifications: Mapping[str, ApnsNotification]) -> AsyncIterator[Push]:
-        """LA-1, and FOL-2 if there is a session at all; one page of sessions at a time."""
+        """Yield a push for each session (LA-1), page by page; read the followed sides (FOL-2) with the first page."""
         store, match = self._open_store(), batch.match
         sides: Mapping[str, str] | None = None
         async for page in LiveActivities(store, self._now()).pages_of_match(match.match_id):
             if sides is None:
                 sides = await self._sides(store, match)
             for number, session in enumerate(page):
-                if not batch.goes_on():
-                    batch.left = len(page) - number
+                if not batch.may_continue():
+                    batch.unsent = len(page) - number
                     return
-                batch.begun = True
-                if batch.begins:
-                    batch.holders.add(session.user_id)
+                batch.has_started = True
+                if batch.start_sessions:
+                    batch.session_users.add(session.user_id)
                 team = sides.get(session.user_id, match.home_team_id)
                 yield Push(session.update_token, notifications[team], partial(batch.settle, session))
-            # The next page has time of its own, however long sending this one took.
+            # Each page has its own deadline, however long sending the previous one took.
             store.deadline = Deadline(PAGE_SECONDS)
 
     async def _sides(self, store: Store, match: Match) -> Mapping[str, str]:
-        """FOL-2: the followers of the away team; all others see the home team's side, and need no memory."""
+        """Return the followers of the away team (FOL-2); all others see the home team's side."""
         follows = MatchFollows(store, self._now()).pages_of_match(match.match_id)
         return {follow.user_id: follow.team_id async for page in follows for follow in page if _is_away(follow, match)}
 
-    async def _invitations(self, batch: PushBatch, starts: Mapping[str, ApnsNotification]) -> AsyncIterator[Push]:
-        """Starts for followers without a session whose device takes them; a few devices are read at a time."""
+    async def _starts(self, batch: PushBatch, starts: Mapping[str, ApnsNotification]) -> AsyncIterator[Push]:
+        """Yield starts for followers without a session whose device accepts them."""
         store, match = self._open_store(), batch.match
         async for page in MatchFollows(store, self._now()).pages_of_match(match.match_id):
-            invited = [follow for follow in page if follow.user_id not in batch.holders]
-            for first in range(0, len(invited), DEVICE_READS):
-                follows = invited[first : first + DEVICE_READS]
+            invited = [follow for follow in page if follow.user_id not in batch.session_users]
+            for first in range(0, len(invited), CONCURRENT_DEVICE_READS):
+                follows = invited[first : first + CONCURRENT_DEVICE_READS]
                 devices = await asyncio.gather(*[self._device(follow.user_id) for follow in follows])
-                if not batch.goes_on():
+                if not batch.may_continue():
                     return
                 for follow, device in zip(follows, devices, strict=True):
                     if device is not None and (token := device.push_to_start_token) is not None:
@@ -226,7 +228,7 @@ class LACoordinator:
         try:
             return await Devices(self._open_store(), self._now()).of_user(user_id)
         except DomainError as problem:
-            logger.warning("A follower's device cannot be read: %s", problem)
+            logger.warning("Could not read a follower's device; no session is started there: %s", problem)
             return None
 
     async def _states(self, match: Match) -> Mapping[str, DisplayState]:
@@ -254,21 +256,21 @@ class LACoordinator:
             await devices.remove_push_to_start_token(device.user_id, device.device_token, token)
 
     @contextmanager
-    def _used(self, match_id: str, desk: MatchPushQueue) -> Iterator[None]:
-        """A desk goes when nobody uses it any more."""
-        desk.users += 1
+    def _in_use(self, match_id: str, queue: MatchPushQueue) -> Iterator[None]:
+        """Count a user of the queue; remove an empty queue after its last user."""
+        queue.users += 1
         try:
             yield
         finally:
-            desk.users -= 1
-            if not desk.users and desk.waiting is None:
-                self._desks.pop(match_id, None)
+            queue.users -= 1
+            if not queue.users and queue.pending is None:
+                self._queues.pop(match_id, None)
 
 
 def _is_away(follow: MatchFollow, match: Match) -> bool:
     return follow.team_id == match.away_team_id
 
 
-def _log(match: Match, version: int, what: str, summary: PushSummary) -> None:
+def _log(match: Match, version: int, kind: str, summary: PushSummary) -> None:
     if summary.total:
-        logger.info("Match %s, version %d, %s: %s", match.match_id, version, what, summary)
+        logger.info("Match %s, version %d, %s: %s", match.match_id, version, kind, summary)

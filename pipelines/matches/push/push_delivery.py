@@ -1,4 +1,4 @@
-"""What takes pushes and tells how each ended: the terms, and the stand-in that only logs."""
+"""The interface of a push service, and the stand-in that only logs pushes."""
 
 import hashlib
 import logging
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class PushOutcome(StrEnum):
-    """REJECTED: the token is dead. FAILED: it was not delivered, and the token may be fine. LOGGED: not sent."""
+    """How a push ended. After REJECTED the token is dead; after FAILED it may be fine. LOGGED pushes are not sent."""
 
     DELIVERED = "delivered"
     REJECTED = "rejected"
@@ -26,7 +26,7 @@ class PushOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """How a push ended; `reason` is APNs's word where it was not delivered."""
+    """The result of a push. `reason` is APNs's, unless the push was delivered."""
 
     outcome: PushOutcome
     reason: str | None = None
@@ -35,16 +35,16 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Push:
-    """A notification for one device. `settle` hears how it ended."""
+    """A notification for one device. `on_sent` is awaited with the result."""
 
     token: str = field(repr=False)
     notification: ApnsNotification
-    settle: Callable[[Sent], Awaitable[None]] | None = field(default=None, repr=False)
+    on_sent: Callable[[Sent], Awaitable[None]] | None = field(default=None, repr=False)
 
 
 @dataclass(slots=True)
 class PushSummary:
-    """How many pushes ended how, the reasons of those that were not delivered, and how often one was tried again."""
+    """Counts of pushes by outcome, of the reasons for failures, and of retries."""
 
     outcomes: Counter[PushOutcome] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
@@ -67,16 +67,16 @@ class PushSummary:
 
 
 class PushDelivery(Protocol):
-    """What takes pushes. Never raises for what a device or APNs does."""
+    """A push service. It raises no error for a failure of a device or of APNs."""
 
     async def send_all(self, pushes: AsyncIterable[Push]) -> PushSummary:
-        """Send each once; a few at a time are taken from the iterator, however many it has."""
+        """Send each push once. The iterator is read only as fast as pushes are sent."""
 
     async def aclose(self) -> None: ...
 
 
 class LoggedDelivery:
-    """Stands in where there are no credentials: it says what would be sent, once for each change."""
+    """A stand-in without credentials. It logs one sample of the pushes of each change."""
 
     async def send_all(self, pushes: AsyncIterable[Push]) -> PushSummary:
         summary = PushSummary()
@@ -85,7 +85,7 @@ class LoggedDelivery:
             samples.setdefault(push.notification.event, push.notification)
             sent = Sent(PushOutcome.LOGGED)
             summary.add(sent)
-            await settled(push, sent)
+            await report_outcome(push, sent)
         for event, sample in samples.items():
             state = orjson.dumps(orjson.loads(sample.body)["aps"]["content-state"]).decode()
             logger.info(
@@ -94,19 +94,19 @@ class LoggedDelivery:
         return summary
 
     async def aclose(self) -> None:
-        """There is nothing to close."""
+        """Do nothing."""
 
 
-async def settled(push: Push, sent: Sent) -> None:
-    """Tell the push's listener, whose trouble is logged."""
-    if push.settle is None:
+async def report_outcome(push: Push, sent: Sent) -> None:
+    """Call the push's `on_sent` and log its failure."""
+    if push.on_sent is None:
         return
     try:
-        await push.settle(sent)
-    except Exception:  # one device's trouble is not the others'
-        logger.exception("What became of a push to %s could not be told", hashed(push.token))
+        await push.on_sent(sent)
+    except Exception:  # must not affect other devices
+        logger.exception("Could not record the outcome of a push to %s", token_hash(push.token))
 
 
-def hashed(token: str) -> str:
-    """A token as logs may show it: the same for the same token, and of no use to anybody."""
+def token_hash(token: str) -> str:
+    """Return a short hash that identifies the token in logs without disclosing it."""
     return hashlib.sha256(token.encode(errors="replace")).hexdigest()[:8]

@@ -1,4 +1,4 @@
-"""What is to be delivered of matches: changes, the desk of each match where they wait, and batches on their way."""
+"""The changes of matches to be delivered, the queue of each match, and the batches in progress."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -11,21 +11,19 @@ from datastore.matches.live_activities import LiveActivity
 from pipelines.matches.push.apns_payload import ALERTED
 from pipelines.matches.push.push_delivery import Sent
 
-MOST_ALERTS = 20  # that wait
-# A change that is delivered so long after it was made may have been superseded by another instance's.
-LATE = timedelta(seconds=2)
+MAX_ALERTS = 20  # per queue
+# A change that is delivered this long after its write may be superseded by another instance's.
+LATE_AFTER = timedelta(seconds=2)
 
 
 @dataclass(frozen=True, slots=True)
 class MatchChange:
-    """A version of a match as phones are told of it: both teams' display states, and the events it brought.
-
-    `rings` are the ids of the events that may ring.
-    """
+    """A version of a match: the display states of both teams, and its events."""
 
     match: Match
     states: Mapping[str, DisplayState]
     events: Sequence[CricketEvent] = ()
+    #: The ids of the events that may ring.
     rings: frozenset[str] = frozenset()
 
     @property
@@ -37,49 +35,48 @@ class MatchChange:
         return [event for event in self.events if event.event_id in self.rings and event.kind in ALERTED]
 
     def is_late(self, now: datetime) -> bool:
-        return any(now - state.updated_at >= LATE for state in self.states.values())
+        return any(now - state.updated_at >= LATE_AFTER for state in self.states.values())
 
 
 @dataclass(slots=True)
 class MatchPushQueue:
-    """What is to be delivered of one match. One at a time: a phone must not see an older state after a newer one.
+    """The pending delivery of one match. `lock` serialises deliveries: a phone must not see states go backwards."""
 
-    `rings` wait to be sent; `begins` tells that the match has begun and followers without a session are still to be
-    asked in; `ends` counts who waits to end the match.
-    """
-
-    waiting: MatchChange | None = None
+    pending: MatchChange | None = None
+    #: The events that are still to ring.
     rings: list[CricketEvent] = field(default_factory=list)
-    begins: bool = False
-    ends: int = 0
+    #: The match has started, and followers without a session are still to be sent a start.
+    start_sessions: bool = False
+    #: The number of callers that wait to end the match.
+    endings: int = 0
     task: asyncio.Task[None] | None = None
-    busy: asyncio.Lock = field(default_factory=asyncio.Lock)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     users: int = 0
 
     def add(self, change: MatchChange) -> None:
-        """Only the newest change waits; of those before it, the events that ring."""
-        if self.waiting is None or change.version >= self.waiting.version:
-            self.waiting = change
+        """Replace an older pending change, and collect the events that ring."""
+        if self.pending is None or change.version >= self.pending.version:
+            self.pending = change
         self.rings += change.alerts
-        del self.rings[:-MOST_ALERTS]
-        self.begins |= any(
+        del self.rings[:-MAX_ALERTS]
+        self.start_sessions |= any(
             event.kind is CricketEventKind.INNINGS_START and event.innings == 1 for event in change.events
         )
 
 
 @dataclass(slots=True)
 class PushBatch:
-    """One reading of the sessions: whose they are, and what becomes of each once its push has ended.
-
-    It is broken off when it no longer `goes_on`; `left` are those of the page at hand that had no turn then. Whose they
-    are, `holders`, is kept only for a match that `begins`.
-    """
+    """One pass over the sessions of a match."""
 
     match: Match
+    #: Records the result of each session's push.
     settle: Callable[[LiveActivity, Sent], Awaitable[None]]
-    goes_on: Callable[[], bool]
+    #: The pass stops when this returns False.
+    may_continue: Callable[[], bool]
     rings: list[CricketEvent]
-    begins: bool = False
-    holders: set[str] = field(default_factory=set)
-    begun: bool = False
-    left: int = 0
+    start_sessions: bool = False
+    #: The users that have a session; collected only with `start_sessions`.
+    session_users: set[str] = field(default_factory=set)
+    has_started: bool = False
+    #: The sessions of the current page that were not reached when the pass stopped.
+    unsent: int = 0

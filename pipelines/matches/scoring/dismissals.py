@@ -1,14 +1,14 @@
-"""The kinds of dismissal by their usual words, which ones count for what, and how scorecards print them."""
+"""The kinds of dismissal, their effect on the figures, and their form on scorecards."""
 
 from datastore.matches.cricket import Wicket
 
-# The dismissals that count for the bowler; kinds that are not known do not.
+# The dismissals credited to the bowler. Unknown kinds are not.
 CREDITED_TO_BOWLER = frozenset({"bowled", "caught", "caught and bowled", "lbw", "stumped", "hit wicket"})
 ABSENT = "absent hurt"
 
 
 def dismissal_text(wicket: Wicket, bowler: str) -> str:
-    """As scorecards print it: "c Smith b Jones", "run out (Smith/Jones)". Kinds without a form of their own stand."""
+    """Return the scorecard's form, such as "c Smith b Jones" or "run out (Smith/Jones)"; other kinds as they are."""
     fielders = "/".join(wicket.fielders)
     match wicket.kind:
         case "caught":

@@ -1,6 +1,6 @@
 """The figures of one batter and one bowler in an innings, counted ball by ball.
 
-The line they make is made anew only after a change: lines that did not change are the same objects.
+A line is rebuilt only after a change, so unchanged lines are the same objects.
 """
 
 from datastore.matches.cricket import Ball, BatterStatus, BattingLine, BowlingLine, Wicket
@@ -8,7 +8,7 @@ from pipelines.matches.scoring.dismissals import ABSENT, dismissal_text
 
 
 class Batter:
-    """A batter's figures, and the line they make."""
+    """A batter's figures, and the scorecard line with them."""
 
     def __init__(self, player_id: str, name: str, position: int) -> None:
         self.player_id = player_id
@@ -24,7 +24,7 @@ class Batter:
         self._line: BattingLine | None = None
 
     def face(self, ball: Ball) -> None:
-        """Count a ball as the striker. A wide is not faced, a no-ball is."""
+        """Count a ball as the striker's. A wide is not faced, a no-ball is."""
         self.runs += ball.batter_runs
         self.balls += not ball.extras.wides
         self.fours += ball.four
@@ -32,42 +32,42 @@ class Batter:
         self._line = None
 
     def come_in(self) -> None:
-        """Be at the crease, perhaps again after retiring."""
+        """Bat, perhaps again after retiring."""
         if self.status is BatterStatus.RETIRED:
-            self._become(BatterStatus.BATTING)
+            self._set_status(BatterStatus.BATTING)
             self.how_out = self.dismissal = None
 
-    def leave(self) -> None:
-        """Be gone from the crease without anybody telling why."""
-        self._become(BatterStatus.RETIRED)
+    def retire(self) -> None:
+        """Leave the crease for an unreported reason."""
+        self._set_status(BatterStatus.RETIRED)
         self.dismissal = "retired"
 
     def dismiss(self, wicket: Wicket, ball: Ball) -> None:
         if wicket.kind == ABSENT:
-            self._become(BatterStatus.ABSENT)
+            self._set_status(BatterStatus.ABSENT)
         else:
-            self._become(BatterStatus.OUT if wicket.is_out else BatterStatus.RETIRED)
+            self._set_status(BatterStatus.OUT if wicket.is_out else BatterStatus.RETIRED)
         self.how_out = wicket.kind
         self.dismissal = dismissal_text(wicket, ball.bowler)
         self.bowler_id = ball.bowler_id if wicket.bowler_credited else None
         self.fielders = wicket.fielders
 
-    def be_absent(self) -> None:
-        """Not bat for good."""
-        self._become(BatterStatus.ABSENT)
+    def mark_absent(self) -> None:
+        """Record that the batter will not bat."""
+        self._set_status(BatterStatus.ABSENT)
         self.how_out = self.dismissal = ABSENT
 
     def close(self) -> None:
         self.strike(False)
         if self.status is BatterStatus.BATTING:
-            self._become(BatterStatus.NOT_OUT)
+            self._set_status(BatterStatus.NOT_OUT)
 
     def strike(self, on_strike: bool) -> None:
         if self.on_strike != on_strike:
             self.on_strike = on_strike
             self._line = None
 
-    def _become(self, status: BatterStatus) -> None:
+    def _set_status(self, status: BatterStatus) -> None:
         self.status = status
         self._line = None
 
@@ -92,7 +92,7 @@ class Batter:
 
 
 class Bowler:
-    """A bowler's figures. Overs bowled alone count whole, however many balls the umpire let them have."""
+    """A bowler's figures. An over bowled alone counts as one over, however many balls the umpire allowed."""
 
     def __init__(self, player_id: str, name: str) -> None:
         self.player_id = player_id
@@ -111,13 +111,13 @@ class Bowler:
         self._line = None
 
     def finish_over(self, balls: int, *, maiden: bool) -> None:
-        """Turn the balls of an over bowled alone into that over."""
+        """Count the balls of an over bowled alone as one over."""
         self.loose_balls -= balls
         self.whole_overs += 1
         self.maidens += maiden
         self._line = None
 
-    def be_on(self, bowling: bool) -> None:
+    def set_bowling(self, bowling: bool) -> None:
         if self.bowling != bowling:
             self.bowling = bowling
             self._line = None
@@ -141,5 +141,5 @@ class Bowler:
 
 
 def conceded(ball: Ball) -> int:
-    """The runs that count against the bowler: byes, leg byes and penalties do not."""
+    """Return the runs charged to the bowler: byes, leg byes and penalties are not."""
     return ball.batter_runs + ball.extras.wides + ball.extras.no_balls

@@ -1,7 +1,7 @@
-"""Adds balls up to an innings' score and scorecard, one ball at a time; the state can be read after each.
+"""The score and scorecard of an innings, updated ball by ball; they can be read after each ball.
 
-A ball costs the same however long the innings is, and reading costs what the players are many. Lines that did not
-change since the last reading are the same objects.
+Adding a ball takes constant time, reading takes time linear in the number of players. Lines unchanged since the last
+reading are the same objects.
 """
 
 from collections.abc import Iterable
@@ -39,7 +39,7 @@ class _OverInProgress:
 
 
 class InningsBook:
-    """One innings. `penalty` are runs it begins with; `squad` are those who may bat, in order, for who did not."""
+    """The book of one innings. `penalty` runs start it; `squad` lists the players who may bat, in batting order."""
 
     def __init__(
         self,
@@ -51,13 +51,13 @@ class InningsBook:
         penalty: int = 0,
         squad: Iterable[Player] = (),
     ) -> None:
-        self._plain = InningsScore(number, team_id, super_over=super_over)
+        self._base_score = InningsScore(number, team_id, super_over=super_over)
         self._balls_per_over = balls_per_over
         self._squad = dict(squad)
         self._runs = self._penalty = penalty
         self._wickets = self._legal_balls = self._completed_overs = 0
         self._byes = self._leg_byes = self._wides = self._no_balls = 0
-        self._stand_runs = self._stand_balls = 0
+        self._partnership_runs = self._partnership_balls = 0
         self._batters: dict[str, Batter] = {}
         self._bowlers: dict[str, Bowler] = {}
         self._crease: tuple[str, ...] = ()
@@ -68,7 +68,7 @@ class InningsBook:
         self._card: Scorecard | None = None
 
     def add(self, ball: Ball, *, ends_over: bool | None = None) -> None:
-        """Count a ball. `ends_over` overrules the count of legal balls, for umpires miscount; None leaves it to that.
+        """Count a ball. `ends_over` overrides the count of legal balls, because umpires miscount.
 
         A ball of a later over ends the one in progress.
         """
@@ -83,10 +83,10 @@ class InningsBook:
             self._fall(wicket, ball)
         if not over.ended and (over.legal_balls >= self._balls_per_over if ends_over is None else ends_over):
             self._end_over(over)
-        self._turn_strike(ball, over.ended)
+        self._update_strike(ball, over.ended)
 
     def substitute(self, out_id: str | None, incoming: Player) -> None:
-        """Somebody takes another's place: of those two, only the new one is still to bat."""
+        """Replace a player in the squad."""
         self._squad = {id: name for id, name in self._squad.items() if id != out_id}
         self._squad.setdefault(*incoming)
         self._card = None
@@ -94,7 +94,7 @@ class InningsBook:
     def close(
         self, *, declared: bool = False, forfeited: bool = False, penalty: int = 0, absent: Iterable[Player] = ()
     ) -> None:
-        """End the innings: `penalty` are runs awarded after it, `absent` those who could not bat."""
+        """End the innings. `penalty` runs are awarded after it; `absent` players could not bat."""
         self._score = self._card = None
         self._closed, self._declared, self._forfeited = True, declared, forfeited
         self._runs += penalty
@@ -102,16 +102,16 @@ class InningsBook:
         for batter in self._batters.values():
             batter.close()
         for bowler in self._bowlers.values():
-            bowler.be_on(False)
+            bowler.set_bowling(False)
         for player_id, name in absent:
-            self._batter(player_id, name).be_absent()
+            self._batter(player_id, name).mark_absent()
 
     def score(self) -> InningsScore:
         if self._score is None:
             over = self._over
             self._score = InningsScore(
-                self._plain.number,
-                self._plain.team_id,
+                self._base_score.number,
+                self._base_score.team_id,
                 self._runs,
                 self._wickets,
                 self._completed_overs,
@@ -120,16 +120,16 @@ class InningsBook:
                 Extras(self._byes, self._leg_byes, self._wides, self._no_balls, self._penalty),
                 self._declared,
                 self._forfeited,
-                self._plain.super_over,
+                self._base_score.super_over,
             )
         return self._score
 
     def card(self) -> Scorecard:
-        """Those who batted in their order, then those who did not; bowlers in the order they came on."""
+        """Return the card: batters in batting order, then the players who did not bat; bowlers in order of use."""
         if self._card is None:
             self._card = Scorecard(
-                self._plain.number,
-                (*(batter.line() for batter in self._batters.values()), *self._waiting()),
+                self._base_score.number,
+                (*(batter.line() for batter in self._batters.values()), *self._unbatted()),
                 tuple(bowler.line(self._balls_per_over) for bowler in self._bowlers.values()),
                 tuple(self._falls),
                 self._partnership(),
@@ -138,9 +138,9 @@ class InningsBook:
 
     def _count_runs(self, ball: Ball) -> None:
         self._runs += ball.runs
-        self._stand_runs += ball.runs
+        self._partnership_runs += ball.runs
         self._legal_balls += ball.legal
-        self._stand_balls += ball.legal
+        self._partnership_balls += ball.legal
         extras = ball.extras
         self._byes += extras.byes
         self._leg_byes += extras.leg_byes
@@ -166,7 +166,7 @@ class InningsBook:
         pair = (ball.batter_id, ball.non_striker_id)
         for player_id in self._crease:
             if player_id not in pair:
-                self._batters[player_id].leave()
+                self._batters[player_id].retire()
         self._batter(ball.batter_id, ball.batter).come_in()
         self._batter(ball.non_striker_id, ball.non_striker).come_in()
         self._crease = pair
@@ -183,7 +183,7 @@ class InningsBook:
             bowler = self._bowlers[ball.bowler_id] = Bowler(ball.bowler_id, ball.bowler)
         if not bowler.bowling:
             for other in self._bowlers.values():
-                other.be_on(other is bowler)
+                other.set_bowling(other is bowler)
         return bowler
 
     def _fall(self, wicket: Wicket, ball: Ball) -> None:
@@ -191,31 +191,31 @@ class InningsBook:
         self._crease = tuple(player_id for player_id in self._crease if player_id != wicket.player_id)
         if wicket.is_out:
             self._wickets += 1
-            self._stand_runs = self._stand_balls = 0
+            self._partnership_runs = self._partnership_balls = 0
             self._falls.append(FallOfWicket(self._wickets, self._runs, ball.label, wicket.player_id, wicket.name))
 
-    def _turn_strike(self, ball: Ball, over_ended: bool) -> None:
-        """Mark who faces next. After a wicket that is left open until the next ball tells."""
+    def _update_strike(self, ball: Ball, over_ended: bool) -> None:
+        """Mark the striker of the next ball. After a wicket the next ball decides."""
         crossed = runs_run(ball) % 2 == 1
         striker = ball.batter_id if crossed == over_ended else ball.non_striker_id
-        known = len(self._crease) == 2
+        is_known = len(self._crease) == 2
         for player_id in (ball.batter_id, ball.non_striker_id):
-            self._batters[player_id].strike(known and player_id == striker)
+            self._batters[player_id].strike(is_known and player_id == striker)
 
-    def _waiting(self) -> list[BattingLine]:
+    def _unbatted(self) -> list[BattingLine]:
         status = BatterStatus.DID_NOT_BAT if self._closed else BatterStatus.YET_TO_BAT
         waiting = [(id, name) for id, name in self._squad.items() if id not in self._batters]
         first = len(self._batters) + 1
-        return [BattingLine(id, name, first + place, status=status) for place, (id, name) in enumerate(waiting)]
+        return [BattingLine(id, name, first + offset, status=status) for offset, (id, name) in enumerate(waiting)]
 
     def _partnership(self) -> Partnership | None:
         if self._closed or not self._crease:
             return None
-        return Partnership(self._stand_runs, self._stand_balls, self._crease)
+        return Partnership(self._partnership_runs, self._partnership_balls, self._crease)
 
 
 def runs_run(ball: Ball) -> int:
-    """How often the batters crossed, as far as runs tell: not for boundaries, nor for the wide or no-ball itself."""
+    """Return how often the batters crossed, by the runs: not for boundaries, nor for the wide or no-ball itself."""
     extras = ball.extras
     hit = 0 if ball.four or ball.six else ball.batter_runs
     return hit + extras.byes + extras.leg_byes + max(0, extras.wides - 1) + max(0, extras.no_balls - 1)

@@ -1,1 +1,1 @@
-"""Sync jobs: leagues, teams and fixtures of the provider, written where they differ from what is stored."""
+"""Sync jobs: write the provider's leagues, teams and fixtures where they differ from the stored ones."""

@@ -1,4 +1,4 @@
-"""A sync job: under a lock of its own, it writes what the provider says where that differs from what is stored."""
+"""The base of sync jobs: a run under a lock that writes the provider's records where they differ."""
 
 import logging
 from collections.abc import Awaitable, Callable, Sequence
@@ -15,7 +15,7 @@ from pipelines.matches.providers.provider import Provider, ProviderError
 
 # Longer than the slowest step of a run: a request to the provider with its retries.
 LOCK_SECONDS = 120.0
-AT_ONCE = 100
+BATCH_SIZE = 100
 
 T = TypeVar("T")
 
@@ -23,17 +23,18 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Synced:
-    """How a run went: of the `fetched` records of the provider those that differed were `written` or, bad, `rejected`.
+class SyncResult:
+    """The result of a run."""
 
-    `locked`: another instance was at it, so nothing was done. `error`: what ended the run early, and what was written
-    before it stays.
-    """
-
+    #: The provider's records.
     fetched: int = 0
+    #: The records that differed and were written.
     written: int = 0
+    #: The records that differed and could not be stored.
     rejected: int = 0
+    #: Another instance held the lock, so the run did nothing.
     locked: bool = False
+    #: The error that ended the run early. Earlier writes remain.
     error: str | None = None
 
     def __str__(self) -> str:
@@ -44,11 +45,11 @@ class Synced:
 
 
 class _LockLost(Exception):
-    """Another instance took the job over, for this one was slower than its lock lives."""
+    """Another instance took over the job because this one outlived its lock."""
 
 
 class SyncJob:
-    """A run at a time among all instances. `open_store` gives a fresh store, and so a fresh deadline, for each step."""
+    """A job with one run at a time among all instances. `open_store` returns a new store, with a new deadline."""
 
     name: ClassVar[str]
 
@@ -67,53 +68,56 @@ class SyncJob:
         self._now = now
         self._lock_seconds = lock_seconds
         self._held_since = now()
-        self._done = Synced()
+        self._result = SyncResult()
 
-    async def run(self) -> Synced:
-        """Raises what the store raises on taking the lock; later failures end the run, and are logged and told."""
+    async def run(self) -> SyncResult:
+        """Run once. Raises the store's errors on taking the lock; later failures end the run and are in the result."""
         self._held_since = self._now()
         if not await self._locks().acquire(job_lock(self.name), self._lock_seconds):
-            return Synced(locked=True)
-        self._done = Synced()
+            return SyncResult(locked=True)
+        self._result = SyncResult()
         try:
             await self._sync()
         except (ProviderError, DomainError, _LockLost) as problem:
             logger.warning("Sync of %s ended early: %s", self.name, problem or "its lock was lost")
-            self._done = replace(self._done, error=type(problem).__name__.lstrip("_"))
+            self._result = replace(self._result, error=type(problem).__name__.lstrip("_"))
         finally:
             await self._unlock()
-        return self._done
+        return self._result
 
     async def _sync(self) -> None:
         raise NotImplementedError
 
     async def _write(self, records: Sequence[T], write: Callable[[Store, Sequence[T]], Awaitable[object]]) -> None:
-        """Write records, a hundred at a time. Where the store refuses some, each by itself: then one is rejected."""
-        for at in range(0, len(records), AT_ONCE):
-            some = records[at : at + AT_ONCE]
-            await self._keep_lock()
+        """Write records in batches. If the store refuses a batch, write its records one by one and count rejections."""
+        for start in range(0, len(records), BATCH_SIZE):
+            batch = records[start : start + BATCH_SIZE]
+            await self._extend_lock()
             try:
-                await write(self._open_store(), some)
-                self._done = replace(self._done, written=self._done.written + len(some))
+                await write(self._open_store(), batch)
+                self._result = replace(self._result, written=self._result.written + len(batch))
             except (BadUserInput, RequestRefused):
-                await self._write_each(some, write)
+                await self._write_each(batch, write)
 
     async def _write_each(self, records: Sequence[T], write: Callable[[Store, Sequence[T]], Awaitable[object]]) -> None:
-        for one in records:
-            await self._keep_lock()
+        for record in records:
+            await self._extend_lock()
             try:
-                await write(self._open_store(), [one])
-                self._done = replace(self._done, written=self._done.written + 1)
+                await write(self._open_store(), [record])
+                self._result = replace(self._result, written=self._result.written + 1)
             except (BadUserInput, RequestRefused) as problem:
-                logger.warning("Sync of %s: %.200r cannot be stored: %s", self.name, one, problem)
-                self._done = replace(self._done, rejected=self._done.rejected + 1)
+                logger.warning("Sync of %s: skipping %.200r, which cannot be stored: %s", self.name, record, problem)
+                self._result = replace(self._result, rejected=self._result.rejected + 1)
 
-    def _fetched(self, records: Sequence[T]) -> Sequence[T]:
-        self._done = replace(self._done, fetched=self._done.fetched + len(records))
+    def _count_fetched(self, records: Sequence[T]) -> Sequence[T]:
+        self._result = replace(self._result, fetched=self._result.fetched + len(records))
         return records
 
-    async def _keep_lock(self) -> None:
-        """Extend the lock when half its time is over. Raises `_LockLost`."""
+    async def _extend_lock(self) -> None:
+        """Extend the lock after half its lifetime.
+
+        Raises: _LockLost if another instance holds it.
+        """
         if self._now() - self._held_since < timedelta(seconds=self._lock_seconds / 2):
             return
         self._held_since = self._now()
@@ -124,7 +128,7 @@ class SyncJob:
         try:
             await self._locks().release(job_lock(self.name))
         except DomainError as problem:
-            logger.warning("The lock of the job %s is left to expire: %s", self.name, problem)
+            logger.warning("Could not release the lock of job %s; it expires by itself: %s", self.name, problem)
 
     def _locks(self) -> Locks:
         return Locks(self._open_store(), self._instance_id, self._now())

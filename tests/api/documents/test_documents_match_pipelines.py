@@ -29,9 +29,9 @@ from datastore.model.identity import Role
 from datastore.session.pagination import Span
 from pipelines.matches.providers.replay import ReplayProvider
 from pipelines.matches.push.live_activities import LACoordinator
-from pipelines.matches.push.push_delivery import Push, PushOutcome, PushSummary, Sent, settled
+from pipelines.matches.push.push_delivery import Push, PushOutcome, PushSummary, Sent, report_outcome
 from pipelines.matches.push.push_queue import MatchChange
-from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, Synced, TeamSyncJob
+from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, SyncResult, TeamSyncJob
 from tests.support.active_matches import replay
 from tests.support.match_documents import FIXTURE, LATER, TOKEN, good, ids, prepared, seconds, system, write
 from tests.support.pattern_coverage import covers
@@ -224,7 +224,7 @@ async def test_a_sync_completes_their_leagues_and_leaves_what_is_active(served: 
 
     first, second = [await job.run() for _ in range(2)]
 
-    assert (first, second) == (Synced(fetched=1, written=1), Synced(fetched=1))
+    assert (first, second) == (SyncResult(fetched=1, written=1), SyncResult(fetched=1))
     league = await Leagues(served.store(), served.clock()).by_id(provided.league_id)
     assert league is not None
     assert (league.name, league.code, league.active) == (provided.name, provided.code, False)
@@ -243,7 +243,7 @@ async def test_a_sync_completes_their_teams_and_seasons(served: Served, ours: li
     first, second = [await job.run() for _ in range(2)]
 
     every = len(provided) + 2
-    assert (first, second) == (Synced(fetched=every, written=every), Synced(fetched=every))
+    assert (first, second) == (SyncResult(fetched=every, written=every), SyncResult(fetched=every))
     team = good(await served.ask(f'{{ team(id: "{match.home_team_id}") {{ name }} old: team(id: "10") {{ name }} }}'))
     assert team == {"team": {"name": provided[match.home_team_id].name}, "old": {"name": "10"}}
     rows = good(await served.ask(f'{{ seasonTeams(seasonId: "{match.season_id}") {{ nodes {{ teamId played }} }} }}'))
@@ -261,7 +261,7 @@ async def test_a_sync_completes_their_fixture_and_leaves_the_state_to_the_poller
 
     first, second = [await job.run() for _ in range(2)]
 
-    assert (first, second) == (Synced(fetched=1, written=1), Synced(fetched=1))
+    assert (first, second) == (SyncResult(fetched=1, written=1), SyncResult(fetched=1))
     match = await Fixtures(served.store(), served.clock()).by_id("m1")
     assert match is not None
     assert (match.league_code, match.home_team_id) == (provided.league_code, provided.home_team_id)
@@ -308,7 +308,7 @@ class Phones:
             self.shown.append((push.token, push.notification.event))
             sent = Sent(PushOutcome.REJECTED if push.token in self._rejected else PushOutcome.DELIVERED)
             summary.add(sent)
-            await settled(push, sent)
+            await report_outcome(push, sent)
         return summary
 
     async def aclose(self) -> None: ...

@@ -515,7 +515,7 @@ async def test_the_end_of_a_thousand_sessions_that_cannot_be_reached_is_bounded(
     users = [f"user-{number:04}" for number in range(1000)]
     await open_store().write_all(LIVE_ACTIVITIES, puts=[_item(user, user) for user in users])
     server.answer = lambda _: Answer(503, "ServiceUnavailable", delay=0.2)
-    limits = ApnsLimits(most_seconds=0.3, backoff=Backoff(initial=0.01, maximum=0.05, attempts=4))
+    limits = ApnsLimits(total_seconds=0.3, backoff=Backoff(initial=0.01, maximum=0.05, attempts=4))
     delivery = ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust)
     coordinator = LACoordinator(open_store, delivery, clock, end_seconds=0.3)
 

@@ -34,7 +34,7 @@ from datastore.session.metering import Deadline
 from datastore.session.pagination import Span
 from datastore.session.store import Store
 from pipelines.matches.providers.sportmonks.provider import SportMonks
-from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, Synced, SyncJob, TeamSyncJob
+from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, SyncResult, SyncJob, TeamSyncJob
 from tests.support.fault_proxy import Fault, Proxy, Seen, refuse
 from tests.support.served import call_name
 from tests.support.sportmonks_samples import (
@@ -114,12 +114,12 @@ def calls(opened: Sequence[Store], *besides: str) -> list[str]:
 
 
 def test_how_a_sync_went_is_told_in_words() -> None:
-    assert str(Synced(fetched=1_200, written=3)) == "1,200 fetched, 3 written"
-    failed = Synced(fetched=2, written=1, rejected=1, error="ProviderError")
+    assert str(SyncResult(fetched=1_200, written=3)) == "1,200 fetched, 3 written"
+    failed = SyncResult(fetched=2, written=1, rejected=1, error="ProviderError")
     assert str(failed) == "2 fetched, 1 written, 1 rejected, ended early (ProviderError)"
 
 
-async def synced(job: SyncJob, opened: list[Store]) -> tuple[Synced, list[str]]:
+async def synced(job: SyncJob, opened: list[Store]) -> tuple[SyncResult, list[str]]:
     """How a run went, and the calls it made."""
     opened.clear()
     done = await job.run()
@@ -154,14 +154,14 @@ async def test_leagues_are_put_when_they_are_new_or_changed(
 ) -> None:
     service.says["leagues"] = LEAGUES
     done, made = await synced(leagues_job, opened)
-    assert done == Synced(fetched=2, written=2)
+    assert done == SyncResult(fetched=2, written=2)
     assert made == ["PutItem cricket-leagues"] * 2 + ["Scan cricket-leagues"]
 
-    assert await synced(leagues_job, opened) == (Synced(fetched=2), ["Scan cricket-leagues"])
+    assert await synced(leagues_job, opened) == (SyncResult(fetched=2), ["Scan cricket-leagues"])
 
     service.says["leagues"] = [LEAGUES[0], LEAGUES[1] | {"season_id": 81}]
     done, made = await synced(leagues_job, opened)
-    assert done == Synced(fetched=2, written=1)
+    assert done == SyncResult(fetched=2, written=1)
     stored = {league.league_id: league for league in await Leagues(stores(), START).all()}
     assert {league.code: league.season_id for league in stored.values()} == {"HL": "70", "DC": "81"}
     assert all(league.active for league in stored.values())
@@ -174,9 +174,9 @@ async def test_an_admins_choice_of_active_leagues_stays(
     await leagues_job.run()
     await Leagues(stores(), START).update("8", {"active": False})
 
-    assert await leagues_job.run() == Synced(fetched=2)
+    assert await leagues_job.run() == SyncResult(fetched=2)
     service.says["leagues"] = [LEAGUES[0], LEAGUES[1] | {"name": "Dale Trophy"}]
-    assert await leagues_job.run() == Synced(fetched=2, written=1)
+    assert await leagues_job.run() == SyncResult(fetched=2, written=1)
 
     league = await Leagues(stores(), START).by_id("8")
     assert league is not None
@@ -195,14 +195,14 @@ async def test_teams_are_written_in_batches_of_25(
 ) -> None:
     service.says["teams"] = [team(number) for number in range(1, 61)] + [team(0), "team"]
     done, made = await synced(teams_job, opened)
-    assert done == Synced(fetched=60, written=60)
+    assert done == SyncResult(fetched=60, written=60)
     batches = ["BatchWriteItem cricket-teams"] * 3
     assert made == [*batches, "Scan cricket-leagues", "Scan cricket-teams"]
 
     service.says["teams"] = [team(number) for number in range(1, 62)]
     service.says["teams"][4]["name"] = "Team V"
     done, made = await synced(teams_job, opened)
-    assert done == Synced(fetched=61, written=2)
+    assert done == SyncResult(fetched=61, written=2)
     assert made.count("BatchWriteItem cricket-teams") == 1
     stored = await Teams(stores(), START).by_id("5")
     assert stored is not None
@@ -221,16 +221,16 @@ async def test_the_current_season_of_active_leagues_is_written(
         "standings/season/70": [{"team_id": KITES, **standing}, {"team_id": OWLS, **standing}],
     }
     done, made = await synced(teams_job, opened)
-    assert done == Synced(fetched=2, written=2)
+    assert done == SyncResult(fetched=2, written=2)
     assert made.count("BatchWriteItem cricket-team-seasons") == 1
     assert [path for path in service.paths() if path != "teams"] == ["standings/season/70"]
 
     done, made = await synced(teams_job, opened)
-    assert done == Synced(fetched=2)
+    assert done == SyncResult(fetched=2)
     assert "BatchWriteItem cricket-team-seasons" not in made
 
     service.says["standings/season/70"][0]["position"] = 2
-    assert await teams_job.run() == Synced(fetched=2, written=1)
+    assert await teams_job.run() == SyncResult(fetched=2, written=1)
     found = await TeamSeasons(stores(), START).of_season("70", Span(10))
     rows = [team_season_from(item) for item in found.items]
     assert [(row.team_id, row.position, row.net_run_rate) for row in rows] == [("11", 2, 0.125), ("12", 1, 0.125)]
@@ -241,7 +241,7 @@ async def test_a_season_without_standings_gives_its_teams(
 ) -> None:
     await put_league(stores)
     service.says |= {"teams": [], "seasons/70": {"id": 70, "league_id": 7, "name": "2026", "teams": [team(11)]}}
-    assert await teams_job.run() == Synced(fetched=1, written=1)
+    assert await teams_job.run() == SyncResult(fetched=1, written=1)
     assert service.paths() == ["teams", "standings/season/70", "seasons/70"]
 
 
@@ -256,7 +256,7 @@ async def test_fixtures_are_written_when_they_are_new_or_changed(
     service.says["fixtures"] = page([fixture(number, starting_at=LATER) for number in range(1, 31)])
 
     done, made = await synced(fixtures_job, opened)
-    assert done == Synced(fetched=30, written=30)
+    assert done == SyncResult(fetched=30, written=30)
     assert made.count("BatchWriteItem cricket-fixtures") == 2
     assert made.count("BatchWriteItem cricket-fixture-cache") == 2
     assert not [name for name in made if name.startswith(("UpdateItem", "BatchGetItem cricket-fixture-cache"))]
@@ -264,12 +264,12 @@ async def test_fixtures_are_written_when_they_are_new_or_changed(
     assert service.asked[-1][1]["filter[starts_between]"] == "2026-06-17,2026-07-26"
 
     done, made = await synced(fixtures_job, opened)
-    assert done == Synced(fetched=30)
+    assert done == SyncResult(fetched=30)
     assert made == ["BatchGetItem cricket-fixture-cache", *LOOKED_UP]
 
     service.says["fixtures"]["data"][3] = fixture(4, starting_at="2026-06-26T12:00:00Z")
     service.says["fixtures"]["data"].append(fixture(31, starting_at=LATER))
-    assert await fixtures_job.run() == Synced(fetched=31, written=2)
+    assert await fixtures_job.run() == SyncResult(fetched=31, written=2)
     moved = await Fixtures(stores(), START).by_id("4")
     assert moved is not None
     assert moved.start_time == START + timedelta(days=1)
@@ -279,7 +279,7 @@ async def test_fixtures_are_written_when_they_are_new_or_changed(
 
 
 async def test_without_active_leagues_nothing_is_asked_for(fixtures_job: FixtureSyncJob, service: Service) -> None:
-    assert await fixtures_job.run() == Synced()
+    assert await fixtures_job.run() == SyncResult()
     assert service.asked == []
 
 
@@ -294,11 +294,11 @@ async def test_more_than_a_hundred_fixtures_are_compared_in_parts(
         3,
     )
     done, made = await synced(fixtures_job, opened)
-    assert done == Synced(fetched=250, written=250)
+    assert done == SyncResult(fetched=250, written=250)
     assert made.count("BatchWriteItem cricket-fixtures") == 10
 
     done, made = await synced(fixtures_job, opened)
-    assert done == Synced(fetched=250)
+    assert done == SyncResult(fetched=250)
     assert made == ["BatchGetItem cricket-fixture-cache"] * 3 + LOOKED_UP
 
 
@@ -323,7 +323,7 @@ async def listed(fixtures_job: FixtureSyncJob, service: Service, stores: Stores)
     """Match 501 of an active league, as it was before it was played."""
     await put_league(stores)
     service.says["fixtures"] = page([fixture(501)])
-    assert await fixtures_job.run() == Synced(fetched=1, written=1)
+    assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
 
 
 @pytest.mark.usefixtures("listed")
@@ -335,12 +335,12 @@ async def test_a_match_that_was_played_keeps_how_it_stands(
     lagging = fixture(501, status="2nd Innings", runs=[run(1, KITES, 5, 0, 1)])
     service.says["fixtures"] = page([lagging])
     done, made = await synced(fixtures_job, opened)
-    assert done == Synced(fetched=1)
+    assert done == SyncResult(fetched=1)
     assert made == ["GetItem cricket-fixture-cache", *LOOKED_UP]
 
     service.says["fixtures"] = page([lagging | {"round": "Final"}])
-    assert await fixtures_job.run() == Synced(fetched=1, written=1)
-    assert await fixtures_job.run() == Synced(fetched=1)
+    assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
+    assert await fixtures_job.run() == SyncResult(fetched=1)
     after = await stored(stores)
     assert (after.round, after.status, after.version, after.note) == ("Final", "Finished", 40, "Kites won")
     cached = await FixtureCache(stores(), START).get("501")
@@ -356,7 +356,7 @@ async def test_of_a_match_that_is_polled_only_the_facts_are_synced(
     await ActiveMatches(stores(), START).register(played, instance_id="i1")
 
     service.says["fixtures"] = page([fixture(501, status="Finished", round="Final", runs=[run(1, KITES, 99, 0, 20)])])
-    assert await fixtures_job.run() == Synced(fetched=1, written=1)
+    assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
 
     after = await stored(stores)
     cached = await FixtureCache(stores(), START).get("501")
@@ -377,8 +377,8 @@ async def test_a_match_that_ended_while_nobody_polled_it_ends(
     service.says["fixtures"] = page(
         [fixture(501, status="Finished", note="No result", runs=[run(1, KITES, 90, 3, 12)], man_of_match_id=1101)]
     )
-    assert await fixtures_job.run() == Synced(fetched=1, written=1)
-    assert await fixtures_job.run() == Synced(fetched=1)
+    assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
+    assert await fixtures_job.run() == SyncResult(fetched=1)
 
     after = await stored(stores)
     assert (after.phase, after.note, after.innings[0].runs, after.version) == (
@@ -399,7 +399,7 @@ async def test_a_result_that_is_corrected_later_arrives(
     told = fixture(501, status="Finished", note="Owls won", winner_team_id=OWLS, runs=[run(1, KITES, 80, 2, 10)])
     service.says["fixtures"] = page([told | {"manofmatch": player(OWLS, 1), "man_of_match_id": player_id(OWLS, 1)}])
 
-    assert await fixtures_job.run() == Synced(fetched=1, written=1)
+    assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
 
     after = await stored(stores)
     assert after.result is not None
@@ -416,8 +416,8 @@ async def test_a_match_that_was_postponed_is_to_be_played_again(
     await Fixtures(stores(), START).archive("501")
     service.says["fixtures"] = page([fixture(501, starting_at=LATER)])
 
-    assert await fixtures_job.run() == Synced(fetched=1, written=1)
-    assert await fixtures_job.run() == Synced(fetched=1)
+    assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
+    assert await fixtures_job.run() == SyncResult(fetched=1)
 
     after = await stored(stores)
     assert (after.status, after.phase, after.innings) == ("NS", MatchPhase.UPCOMING, ())
@@ -434,12 +434,12 @@ async def test_fixtures_that_are_listed_no_more_are_asked_for(
 ) -> None:
     await put_league(stores)
     service.says["fixtures"] = page([fixture(number, starting_at=LATER) for number in (1, 2, 3)])
-    assert await fixtures_job.run() == Synced(fetched=3, written=3)
+    assert await fixtures_job.run() == SyncResult(fetched=3, written=3)
 
     service.says["fixtures"] = page([fixture(1, starting_at=LATER)])
     service.says["fixtures/2"] = fixture(2, status="Cancl.", starting_at=LATER)
     service.asked.clear()
-    assert await fixtures_job.run() == Synced(fetched=2, written=1)
+    assert await fixtures_job.run() == SyncResult(fetched=2, written=1)
 
     assert [path for path in service.paths() if path.startswith("fixtures/")] == ["fixtures/2", "fixtures/3"]
     cancelled, gone = await stored(stores, "2"), await stored(stores, "3")
@@ -448,7 +448,7 @@ async def test_fixtures_that_are_listed_no_more_are_asked_for(
     assert "match 3" in caplog.text
 
     done, made = await synced(fixtures_job, opened)
-    assert done == Synced(fetched=1)
+    assert done == SyncResult(fetched=1)
     assert made == ["GetItem cricket-fixture-cache", "GetItem cricket-fixtures", *LOOKED_UP]
 
 
@@ -461,7 +461,7 @@ async def test_at_most_twenty_are_asked_for_in_a_run(
 
     service.says["fixtures"] = page([])
     service.asked.clear()
-    assert await fixtures_job.run() == Synced()
+    assert await fixtures_job.run() == SyncResult()
 
     assert len([path for path in service.paths() if path.startswith("fixtures/")]) == 20
 
@@ -474,7 +474,7 @@ async def test_one_fixture_that_cannot_be_stored_leaves_the_others(
     fixtures[12]["note"] = "x" * 500_000  # an item has 400 KB at most
     service.says["fixtures"] = page([*fixtures, fixture(666, localteam_id=None)])
 
-    assert await fixtures_job.run() == Synced(fetched=30, written=29, rejected=1)
+    assert await fixtures_job.run() == SyncResult(fetched=30, written=29, rejected=1)
 
     assert await Fixtures(stores(), START).by_id("13") is None
     assert await Fixtures(stores(), START).by_id("14") is not None
@@ -499,7 +499,7 @@ async def test_a_provider_that_fails_ends_the_run_and_what_was_written_stays(
     service.says["fixtures"] = said
     done = await fixtures_job.run()
 
-    assert done == Synced(fetched=200, written=200, error="ProviderUnavailable")
+    assert done == SyncResult(fetched=200, written=200, error="ProviderUnavailable")
     assert "Sync of fixtures ended early: SportMonks fixtures: HTTP 500." in caplog.text
     assert await Fixtures(stores(), START).by_id("299") is not None
     assert await all_locks(stores()) == []
@@ -513,7 +513,7 @@ async def test_every_kind_of_failure_is_told(
     provider: SportMonks, service: Service, stores: Stores, time: Time, kind: type[SyncJob], status: int, error: str
 ) -> None:
     service.faults.append(failing(status))
-    assert await kind(provider, stores, "i1", time).run() == Synced(error=error)
+    assert await kind(provider, stores, "i1", time).run() == SyncResult(error=error)
     assert await all_locks(stores()) == []
 
 
@@ -549,7 +549,7 @@ async def test_what_stays_unprocessed_is_written_again(
     job = TeamSyncJob(provider, stores_of(client, database, []), "i1", time)
     proxy.faults += [leaving(7)] * 5  # lock, scan, two batches, one of them again
 
-    assert await job.run() == Synced(fetched=30, written=30)
+    assert await job.run() == SyncResult(fetched=30, written=30)
 
     written = [seen.body["RequestItems"] for seen in proxy.seen if seen.operation == "BatchWriteItem"]
     assert len(written) == 5
@@ -571,11 +571,11 @@ async def test_what_stays_unprocessed_for_good_ends_the_run_and_the_next_run_wri
     service.says["teams"] = [team(number) for number in range(1, 31)]
     job = TeamSyncJob(provider, stores_of(client, database, []), "i1", time)
     proxy.always = leaving(1)
-    assert await job.run() == Synced(fetched=30, error="Throttled")
+    assert await job.run() == SyncResult(fetched=30, error="Throttled")
     assert len(await Teams(stores(), START).all()) == 28
 
     proxy.always = None
-    assert await job.run() == Synced(fetched=30, written=2)
+    assert await job.run() == SyncResult(fetched=30, written=2)
 
 
 async def test_a_store_that_fails_ends_the_run(
@@ -591,7 +591,7 @@ async def test_a_store_that_fails_ends_the_run(
         return web.Response(body=content, headers=headers)
 
     proxy.always = locks_only
-    assert await job.run() == Synced(fetched=2, error="Throttled")
+    assert await job.run() == SyncResult(fetched=2, error="Throttled")
 
 
 # Locks
@@ -604,11 +604,11 @@ async def test_one_instance_at_a_time_does_a_job(
     other = Locks(stores(), "i2", time())
     assert await other.acquire(job_lock("leagues"), 60)
 
-    assert await leagues_job.run() == Synced(locked=True)
+    assert await leagues_job.run() == SyncResult(locked=True)
     assert service.asked == []
 
     assert await other.release(job_lock("leagues"))
-    assert await leagues_job.run() == Synced(fetched=2, written=2)
+    assert await leagues_job.run() == SyncResult(fetched=2, written=2)
     assert await all_locks(stores()) == []
 
 
@@ -625,7 +625,7 @@ async def test_a_long_run_extends_its_lock(
         return web.json_response(page([fixture(n) for n in range(number * 100, number * 100 + 100)], number, 6))
 
     service.faults += [said_slowly] * 6
-    assert await fixtures_job.run() == Synced(fetched=600, written=600)
+    assert await fixtures_job.run() == SyncResult(fetched=600, written=600)
     assert tried == [False] * 6
 
 
@@ -642,6 +642,6 @@ async def test_a_run_that_lost_its_lock_stops(
         return web.json_response(page([fixture(n) for n in range(number * 100, number * 100 + 100)], number, 6))
 
     service.faults += [said_too_slowly] * 6
-    assert await fixtures_job.run() == Synced(fetched=100, written=100, error="LockLost")
+    assert await fixtures_job.run() == SyncResult(fetched=100, written=100, error="LockLost")
     assert [(lock.name, lock.owner) for lock in await all_locks(stores())] == [("job:fixtures", "i2")]
     assert await Fixtures(stores(), START).by_id("200") is None

@@ -43,7 +43,7 @@ async def test_matches_that_are_answered_for_and_those_that_are_not(
     served: Served, clock: Clock, figures: Figures
 ) -> None:
     provider = Scripted(served, "m1", "m2")
-    one = Instance(served, provider, figures=figures.told, tick_seconds=0.01, reconcile_seconds=0.02)
+    one = Instance(served, provider, metrics=figures.told, tick_seconds=0.01, reconcile_seconds=0.02)
     running = asyncio.create_task(one.orchestrator.run())
     try:
         await until(
