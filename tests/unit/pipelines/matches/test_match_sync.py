@@ -34,7 +34,7 @@ from datastore.session.metering import Deadline
 from datastore.session.pagination import Span
 from datastore.session.store import Store
 from pipelines.matches.providers.sportmonks.provider import SportMonks
-from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, SyncResult, SyncJob, TeamSyncJob
+from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, SyncJob, SyncResult, TeamSyncJob
 from tests.support.fault_proxy import Fault, Proxy, Seen, refuse
 from tests.support.served import call_name
 from tests.support.sportmonks_samples import (
