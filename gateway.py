@@ -65,8 +65,8 @@ def _from_environment(store: StoreOptions | None) -> tuple[Settings, StoreOption
             found: tuple[Settings, StoreOptions] = context.invoke(serve.set_up, **given)
     except TyperException as problem:
         raise SystemExit(usage_mistake(problem)) from None
-    except typer.Exit as told:
-        raise SystemExit(told.exit_code) from None
+    except typer.Exit as exit_request:
+        raise SystemExit(exit_request.exit_code) from None
     return found
 
 

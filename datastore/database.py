@@ -36,8 +36,8 @@ LOCAL_REGION = LOCAL_SECRET = "local"
 class StoreOptions:
     """Which store: `store` is "embedded", "aws" or a URL, which may be one of AWS's.
 
-    The embedded engine keeps its data in `data_dir`, or with `memory` nowhere; whoever opens the same folder shares it.
-    Without a folder it is in memory, and nobody else's. With `listen`, a host and a port, others reach it there.
+    The embedded engine keeps its data in `data_dir`, or in memory with `memory`. Processes with one folder share it.
+    Without a folder it is in memory and private. With `listen`, a host and a port, other machines reach it there.
     """
 
     store: str = "embedded"
@@ -205,7 +205,7 @@ def _configured_key() -> str | None:
 
 @lru_cache(maxsize=16)
 def _local_session(region: str, key: str = LOCAL_SECRET) -> Any:
-    """One for all: a session reads botocore's descriptions of the services anew, and they are large."""
+    """Return the process's botocore session. Each session reads the large service descriptions again."""
     return boto3.Session(key, LOCAL_SECRET, region_name=region)
 
 

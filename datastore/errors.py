@@ -7,11 +7,11 @@ from typing import Any, ClassVar
 
 
 class DomainError(Exception):
-    """Something went wrong that the caller may be told about: a message for people, a stable code for programs."""
+    """An error that the caller may see: a message for people, and a stable code for programs."""
 
     code: ClassVar[str]
     retryable: ClassVar[bool] = False
-    # Whether it was told only because its caller had no time for another try: who has more may do better.
+    # Whether only the caller's deadline prevented another attempt: a caller with more time may succeed.
     out_of_time: bool = False
 
     def __init__(self, message: str, **details: Any) -> None:
@@ -97,14 +97,14 @@ class Internal(DomainError):
 
 
 class SlowSubscriber(DomainError):
-    """A subscriber fell further behind than its queue holds; it is told, and disconnected."""
+    """A subscriber fell further behind than its queue holds, and is disconnected."""
 
     code = "SLOW_SUBSCRIBER"
     retryable = True
 
 
 class Resync(DomainError):
-    """What a subscriber has missed is not known any more: it reads the present state, and goes on with what is told."""
+    """The events that a subscriber missed are no longer available: it has to read the present state."""
 
     code = "RESYNC"
 
@@ -117,6 +117,6 @@ class TableMissing(DomainError):
 
 def possibly_deleted(what: str) -> Unavailable:
     """For who was to be answered with what a try deleted whose answer was lost: only that it is gone is known."""
-    told = Unavailable(f"{what} is not there, and the store's answer was lost: this deleted it, or others did.")
-    told.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
-    return told
+    error = Unavailable(f"{what} is not there, and the store's answer was lost: this deleted it, or others did.")
+    error.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
+    return error

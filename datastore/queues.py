@@ -9,7 +9,7 @@ from datastore.errors import SlowSubscriber
 
 T = TypeVar("T")
 
-# So many events wait for a subscriber at the most, unless it asks for fewer.
+# The maximum of waiting events per subscriber, unless it requests fewer.
 MAX_EVENTS = 1000
 
 
@@ -26,12 +26,12 @@ class OverflowPolicy(StrEnum):
 
     @property
     def count_field(self) -> str:
-        """What a client is told the number of, where something was left out."""
+        """Return the extension that counts dropped events under this policy."""
         return "dropped" if self is OverflowPolicy.BUFFER else "conflated"
 
 
 class QueueLimits(NamedTuple):
-    """What is kept for a subscriber that does not keep up: by this policy, so many events at the most."""
+    """The limits of a slow subscriber's queue: its overflow policy and its maximum of events."""
 
     policy: OverflowPolicy = OverflowPolicy.CLOSE
     max_events: int = MAX_EVENTS
@@ -58,7 +58,7 @@ class ByteBudget:
         self.used = 0
 
     def fits(self, size: int, replaced: int = 0) -> bool:
-        """Whether so many more may wait, `instead` of others. Where nothing else waits, anything may."""
+        """Return whether `size` more bytes may wait, in place of `replaced`. An empty queue accepts any event."""
         left = self.used - replaced
         return not self.limit or not left or left + size <= self.limit
 
@@ -73,7 +73,7 @@ class BoundedQueue(Generic[T]):
     """What waits for one subscriber, within the room of its reader.
 
     What takes the place of another goes to the end of the line: what is taken is in the order in which it came, so
-    that whoever has one has all that came before it, or something newer of the same key, or was told of it as dropped.
+    that a client with an event has every earlier one, or a newer one of its key, or its count as dropped.
     """
 
     __slots__ = ("_budget", "_count", "_dropped_after", "_dropped_before", "_events", "_limits")
@@ -95,7 +95,7 @@ class BoundedQueue(Generic[T]):
         return not (self._events or self._dropped_before or self._dropped_after)
 
     def add(self, event: T, key: Hashable = None, *, size: int = 0, dropped: int = 0) -> list[T]:
-        """Let it wait, of so many bytes; what is left out therefor, which may be this event itself.
+        """Enqueue an event of `size` bytes. Return the events dropped to make room, possibly this one.
 
         `left_out` is how many it stands for beside itself. Raises `SlowSubscriber`, and keeps what waits, when there is
         no place for it.

@@ -10,7 +10,7 @@ T = TypeVar("T")
 async def gather_all(pieces: Iterable[Awaitable[T]]) -> list[T]:
     """What the pieces answer, in their order. The first failure is raised when all have come to their end.
 
-    Whoever is told of a failure may look again, and no write of a sibling lands after that. Who is cancelled cancels
+    A caller that receives a failure may read again: no write of a sibling follows. A cancelled caller cancels
     all pieces, and waits for them.
     """
     outcomes = await asyncio.gather(*pieces, return_exceptions=True)

@@ -209,7 +209,7 @@ class Gateway:
             yield self
 
     async def readiness(self, seconds: float) -> dict[str, Any]:
-        """Whether the store answers for every table, within so many seconds. A bus that is away can be done without."""
+        """Return whether the store answers for every table within `seconds`. An unavailable bus does not count."""
         names = [self._store.prefix + table.name for table in TABLES]
         try:
             async with asyncio.timeout(seconds):
@@ -261,7 +261,7 @@ class Gateway:
             yield from self.background.jobs()
 
     def open_store(self, seconds: float | None = None, meter: Meter | None = None) -> Store:
-        """A store for a piece of work beside clients' operations, which takes so long at the most."""
+        """Return a store for work besides clients' operations, with a deadline."""
         assert self.database is not None
         deadline = Deadline(seconds or self.settings.deadline_seconds)
         return Store(

@@ -240,13 +240,13 @@ def metrics_served(metrics: StreamMetrics, port: int | None, host: str) -> Itera
 
 async def serve_metrics(metrics: StreamMetrics, port: int, host: str) -> None:
     """As one of several: the port may be that of a process whose place this one takes, until that has ended."""
-    has_told = False
+    is_logged = False
     while True:
         try:
             with metrics_served(metrics, port, host):
                 await asyncio.Event().wait()
         except Misconfigured as taken:
-            if not has_told:
+            if not is_logged:
                 logger.info("%s It is tried again.", taken)
-            has_told = True
+            is_logged = True
         await asyncio.sleep(METRICS_PAUSE_SECONDS)

@@ -24,7 +24,7 @@ from server.wiring import ServerComponents
 
 GRAPHQL = "/graphql"
 READY_SECONDS = 2.0
-# A URL with one of these asks for an operation, whoever follows it.
+# A URL with one of these parameters is an operation, also when a browser follows a link.
 _OPERATION = {"query", "documentId", "extensions"}
 # A visit needs no parameters. Where there are many, GraphQL tells what is wrong with them.
 MOST_VISIT_BYTES = 2048
@@ -103,7 +103,7 @@ def application(behind: Behind) -> Application:
         routes=[
             Route("/", lambda _: RedirectResponse(GRAPHQL)),
             WebSocketRoute(GRAPHQL, edge.socket),
-            # For those who mount this under a path of their own.
+            # For applications that mount this one under another path.
             Route(GRAPHQL, graphql_here),
             Route("/graphiql/config.json", config),
             Route("/media", edge.media),
@@ -120,11 +120,11 @@ async def _refused(_: Request, error: Exception) -> Response:
     """Nothing is here, or not with this method; in the form of the API's own errors."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        told = format_error(NotFound("There is nothing at this address: GraphQL is spoken at /graphql."))
+        body = format_error(NotFound("There is nothing at this address: GraphQL is spoken at /graphql."))
     else:
-        told = format_error(BadUserInput(f"{error.detail}."))
+        body = format_error(BadUserInput(f"{error.detail}."))
     headers = {"Cache-Control": "no-store", **(error.headers or {})}
-    return Response(encode({"errors": [told]}), error.status_code, headers, "application/json")
+    return Response(encode({"errors": [body]}), error.status_code, headers, "application/json")
 
 
 async def _failed(_: Request, error: Exception) -> Response:

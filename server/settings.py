@@ -73,7 +73,7 @@ SECONDS = {
 DRAIN = "GATEWAY_DRAIN_SECONDS"
 WATCHDOG, SHORTEST_WATCHDOG_SECONDS = "GATEWAY_WATCHDOG_SECONDS", 1.0
 SHARED_READS = "GATEWAY_SHARED_READS"
-# All that is read here, for those who look for it.
+# The environment variables that this module reads.
 VARIABLES = (
     *TEXTS.values(),
     *LIST_HEADERS.values(),

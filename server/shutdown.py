@@ -1,4 +1,4 @@
-"""How a process takes leave of its clients: what they are told, and how long each part may take."""
+"""The graceful shutdown: the messages that clients receive, and the time for each step."""
 
 import asyncio
 import random
@@ -17,7 +17,7 @@ MOST_GRACE_SECONDS = 10.0
 ANSWER_SECONDS = 9.0
 # After that none is waited for, however long the grace was: what a worker has yet to put away takes some seconds.
 LAST_ANSWER_SECONDS = 16.0
-# Streams end, and come again, so many a second: each of them makes a connection elsewhere, and begins anew there.
+# Streams that end per second. Each of their clients connects to another process and starts again there.
 ENDED_PER_SECOND, LONGEST_SPREAD_SECONDS = 250.0, 3.0
 BACK_PER_SECOND, LONGEST_DELAY_SECONDS = 100.0, 10.0
 # The loop is slept on no more often than this while streams end.

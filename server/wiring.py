@@ -63,7 +63,7 @@ DEMO_USERS = (
 
 
 class OpenStore(Protocol):
-    """Opens a store for work that takes so many seconds at the most; what it does is added to the meter."""
+    """Opens a store with a deadline in seconds. The meter, if given, counts its calls."""
 
     def __call__(self, seconds: float, meter: Meter | None = None) -> Store: ...
 
@@ -74,8 +74,8 @@ class ServerComponents:
     `clock` tells the same moments in seconds since 1970: it is looked at for every event that is delivered.
 
     The schema is built when it is first needed. Operations see a context of `open_context`; what the edge keeps for
-    itself goes to stores of `open_store`. Key sets are fetched with sessions of `open_session`, and figures are told in
-    `registry`.
+    itself goes to stores of `open_store`. Key sets are fetched with sessions of `open_session`. Metrics are registered
+    in `registry`.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class ServerComponents:
         )
 
     def begin_leaving(self) -> None:
-        """The process is to end: it is ready for nobody, and answers each connection for the last time."""
+        """Start the shutdown: `/readyz` fails, and each connection ends with its next response."""
         self.admission.connections.draining = True
 
     @property
@@ -150,14 +150,14 @@ class ServerComponents:
         return self.admission.connections.draining
 
     async def end_streams(self, chance: random.Random, seconds: float) -> None:
-        """Have those who follow something come again, elsewhere. What is asked for is answered, in so many seconds."""
+        """End subscriptions so that their clients reconnect elsewhere. Requests in progress end within `seconds`."""
         streams, socket = self.http.streams, self.socket
         delays = Delays(len(streams) + len(socket), chance)
         await asyncio.gather(socket.drain(delays, seconds), streams.drain(delays, seconds))
 
     @asynccontextmanager
     async def running(self, *, serving: bool) -> AsyncIterator[None]:
-        """While the process is at work; when it is `serving`, those who are connected are told of its end."""
+        """Run the process's parts. If it is `serving`, connected clients are notified of the end."""
         loop = asyncio.get_running_loop()
         self.figures.gauge(
             "gateway_tasks", "Tasks of the event loop that are not done.", lambda: len(asyncio.all_tasks(loop))

@@ -50,7 +50,7 @@ class _Followed:
         self.log = log
         self.source = source
         self.followers = 0
-        self.lingering: asyncio.TimerHandle | None = None
+        self.stop_timer: asyncio.TimerHandle | None = None
         self._dropping: asyncio.TimerHandle | None = None
         self.drop()
 
@@ -180,8 +180,8 @@ class ChangeFeed:
         """Stop reading. Each remaining follower's iteration ends."""
         tables, self._tables = self._tables, {}
         for name, followed in tables.items():
-            if followed.lingering is not None:
-                followed.lingering.cancel()
+            if followed.stop_timer is not None:
+                followed.stop_timer.cancel()
             self._broadcaster.end(name)
             await followed.stop()
         if self._stopping:
@@ -192,16 +192,16 @@ class ChangeFeed:
     def _join(self, table: Table) -> _Followed:
         followed = self._tables.get(table.name)
         if followed is None or followed.source.problem is not None:
-            if followed is not None and followed.lingering is not None:
-                followed.lingering.cancel()
+            if followed is not None and followed.stop_timer is not None:
+                followed.stop_timer.cancel()
                 self._stop_soon(table, followed)
             log = ReplayLog(
                 partial(self._broadcaster.publish, table.name), partial(self._broadcaster.end, table.name), self._older
             )
             followed = self._tables[table.name] = _Followed(log, self._read(table, log))
-        if followed.lingering is not None:
-            followed.lingering.cancel()
-            followed.lingering = None
+        if followed.stop_timer is not None:
+            followed.stop_timer.cancel()
+            followed.stop_timer = None
         followed.followers += 1
         return followed
 
@@ -213,10 +213,10 @@ class ChangeFeed:
             await self._stop(table, followed)
         else:
             loop = asyncio.get_running_loop()
-            followed.lingering = loop.call_later(self._linger, self._stop_soon, table, followed)
+            followed.stop_timer = loop.call_later(self._linger, self._stop_soon, table, followed)
 
     def _stop_soon(self, table: Table, followed: _Followed) -> None:
-        followed.lingering = None
+        followed.stop_timer = None
         self._forget(table, followed)  # at once: a new follower must not join a reader that stops
         task = asyncio.create_task(self._stop(table, followed))
         self._stopping.add(task)

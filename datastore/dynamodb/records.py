@@ -54,8 +54,8 @@ def raw_records(convert: RecordDecoder[Record], items: Iterable[Raw]) -> list[Re
         try:
             found.append(read(raw))
         except DAMAGE_ERRORS:
-            told = raw_record_or_error(convert, raw)
-            found.append(told)
+            record = raw_record_or_error(convert, raw)
+            found.append(record)
     return found
 
 

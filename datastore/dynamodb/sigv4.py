@@ -43,7 +43,7 @@ class CredentialSource:
     botocore refreshes temporary ones 15 minutes before they expire when asked for them; asking can block on the
     network, so it is done in a thread, at most once a minute, and once for all calls that wait for it.
 
-    `find` finds them anew, where they come from: those that were refused may have been replaced there before they
+    `find` loads them again from their source: refused credentials may have been replaced there before they
     expired. It runs in a thread, too.
     """
 
@@ -63,7 +63,7 @@ class CredentialSource:
 
     async def current(self, seconds: float | None = None) -> FrozenCredentials:
         """The credentials to sign with now. Raises `Unavailable` if there are none to be had, `TimeoutError` if they
-        are not there in so many seconds.
+        have not arrived within `seconds`.
         """
         frozen = self.cached
         if frozen is None:

@@ -167,7 +167,7 @@ def _call_object(
 
 
 def _request_object(call: Call, prefix: str, hide: Hide, room: int) -> dict[str, Any]:
-    """What was asked for: a condition with its values, or keys, of which there is room for so many."""
+    """Return the request: a condition with its values, or keys, of which `room` are listed."""
     request = call.request
     if call.operation in ("Query", "Scan"):
         expressions = {"condition": request.get("KeyConditionExpression"), "filter": request.get("FilterExpression")}
@@ -206,7 +206,7 @@ def _key(body: Mapping[str, Any], table: str, prefix: str) -> Item:
 
 
 def _value(raw: Any, hide: Hide) -> Any:
-    """A value as JSON holds it: long texts are cut short, what is neither text nor number is told as text."""
+    """Return a value for JSON: long texts are shortened, and values other than texts and numbers become texts."""
     value = decode_item({"value": raw})["value"]
     if isinstance(value, bool) or value is None:
         return value

@@ -27,7 +27,7 @@ PLAIN, DEFLATED = "plain", "zlib"
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to execute the mutation of a key, and to keep its answer. Nobody else's `owner` is the same."""
+    """The right to execute the mutation of a key and to store its answer. Each claim has its own `owner`."""
 
     user_id: str
     key: str
@@ -111,7 +111,7 @@ class IdempotencyRecords:
         return None if written.ok or written.item is None else entry_from(written.item)
 
     async def find(self, user_id: str, key: str) -> IdempotencyRecord | None:
-        """GW-I4: what is known of a key, read anew."""
+        """GW-I4: read the record of a key again."""
         place = keys.idempotency_record(user_id, key)
         self._store.invalidate(keys.RECORD.table, place)
         item = await self._store.get(keys.RECORD, place)
@@ -121,7 +121,7 @@ class IdempotencyRecords:
     async def release(self, claim: Claim) -> None:
         """GW-I5: the key is as if it had not been used, unless another took over.
 
-        One that was taken over is given up at once (GW-I2): who had it before may have written, and whoever has it next
+        A claim that was taken over is released at once (GW-I2): the former owner may have written, and the next owner
         is to make what that one made.
         """
         if claim.origin.is_retry:

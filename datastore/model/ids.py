@@ -14,7 +14,7 @@ NAMESPACE = UUID("3f0c1d6e-58b4-4b0b-9a57-0d6d3c1e7a42")
 
 @dataclass(frozen=True, slots=True)
 class IdSource:
-    """What the ids and the keys of a mutation are made from, so that whoever executes it makes the same.
+    """The source of a mutation's ids and keys, so that every execution of it derives the same ones.
 
     `moment` is when it was first asked for, to the millisecond, and `seed` any text that comes once. `again` tells that
     another process may have executed it before, in part or to its end.

@@ -6,7 +6,7 @@ BLOCK_BYTES = 64
 
 
 class PrehashedHmac:
-    """`hmac.digest` takes up its key for each text anew, which takes longer than the text does: here it has it."""
+    """`hmac.digest` hashes its key for each text, which takes longer than the text; here the key is hashed once."""
 
     __slots__ = ("_inner", "_outer")
 

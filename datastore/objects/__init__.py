@@ -63,7 +63,7 @@ class ObjectStore(Protocol):
         lifetime: timedelta = UPLOAD_LIFETIME,
         claims: Mapping[str, str] = NO_CLAIMS,
     ) -> UploadTarget:
-        """Where to upload a file of that type, with at most so many bytes, for the next 15 minutes or less.
+        """Return the target for uploading a file of at most `most_bytes`, valid for at most 15 minutes.
 
         `claims` are what the gateway is to know of the upload when it arrives. A bucket's form has none of them.
         """

@@ -72,7 +72,7 @@ class Ledger:
             database.execute("INSERT INTO incoming VALUES (?, ?, ?, ?)", (name, owner, size, expires_at))
 
     def rename(self, name: str, to: str, size: int, expires_at: float) -> None:
-        """A file has taken another's place: it has that name now, and so many bytes."""
+        """Record that a file has replaced another one: its new name and its size in bytes."""
         with self._transaction() as database:
             database.execute("DELETE FROM incoming WHERE name = ?", (to,))
             changed = (to, max(size, MIN_BYTES), expires_at, name)

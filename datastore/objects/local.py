@@ -65,7 +65,7 @@ class LocalObjects:
         if self._configured is not None:
             return self._configured
         if self._closed:
-            raise Unavailable("The gateway stops.")  # a thread that still writes makes no folder anew
+            raise Unavailable("The gateway stops.")  # a thread that still writes creates no folder again
         if self._temporary is None:
             self._temporary = Path(mkdtemp(prefix="gateway-objects-"))
             (self._temporary / "objects").mkdir()

@@ -44,7 +44,7 @@ class NoObjects:
         raise _none()
 
     async def delete(self, keys: Collection[str]) -> None:
-        # Whoever notes what is to be removed keeps the note for a gateway that has the bucket.
+        # The outbox keeps its entries for a gateway that has the bucket.
         raise _none()
 
     async def sweep(self) -> int:

@@ -1,7 +1,7 @@
 """Versions: an item's number that grows with every change of what updates change, so that no change is lost unseen.
 
 An update may say which version it goes by: it is written only while the item has that. An item without one, which
-others wrote or nobody changed, is at version 0.
+another program wrote, or that was never updated, has version 0.
 """
 
 from collections import OrderedDict
@@ -91,7 +91,7 @@ def updated_record(
     """The record as an update left it. Raises what `missing` makes when there is no such item, and `Outdated`.
 
     `changes` are the attributes that were to be set; None takes one away. Where the answer to an earlier try was lost,
-    the item may be as that try left it: then the update was done. Where that cannot be told, the error says so.
+    the item may be as that try left it: then the update was done. If that is undecidable, the error says so.
     """
     if written.item is None:
         raise missing()

@@ -167,7 +167,7 @@ class Sightings:
             "expiresAt": item["expiresAt"],
         }
         confirmation = keys.confirmation(item["sightingId"], self._now, nano_id)
-        # Confirmers were a set in the sighting once, which each confirmation wrote anew, to the table and its index.
+        # Confirmers were once a set in the sighting, which each confirmation wrote again, to the table and its index.
         confirmer = keys.confirmer(item["sightingId"], user_id)
         actions = [
             Action("Put", item={"PK": key.partition, "SK": key.sort, **said}, condition="attribute_not_exists(PK)")
@@ -208,7 +208,7 @@ class Sightings:
 
         One of this id and moment that says the same is answered as it stands, and not counted again.
         Raises `Conflict` if it says anything else, and for one of a moment (now if nothing is said) so long ago that it
-        has expired: whether it was stored then nobody can tell any more.
+        has expired: its earlier result is no longer known.
         """
         reported_at = reported_at or self._now
         if reported_at + LIFETIME <= self._now:

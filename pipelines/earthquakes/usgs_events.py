@@ -15,7 +15,7 @@ UNKNOWN_PLACE = "Unknown location"
 
 
 class RejectionReason(StrEnum):
-    """Why one feature is not taken in. Where several apply the first one found is told."""
+    """The reason for which a feature is rejected: the first that applies."""
 
     MISSING_ID = "MISSING_ID"
     ID_TOO_LONG = "ID_TOO_LONG"

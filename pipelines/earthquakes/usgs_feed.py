@@ -286,5 +286,5 @@ def _check_member(key: str, value: object) -> None:
     if key == "metadata" and isinstance(value, dict):
         status, error = value.get("status"), value.get("error")
         if error or (isinstance(status, int | Decimal) and status >= 400):
-            told = error if isinstance(error, str) else "no reason given"
-            raise FeedError(FeedCode.UPSTREAM_ERROR, f"The service answered with status {status}: {told[:200]}")
+            reason = error if isinstance(error, str) else "no reason given"
+            raise FeedError(FeedCode.UPSTREAM_ERROR, f"The service answered with status {status}: {reason[:200]}")

@@ -88,7 +88,7 @@ async def open_source(
     limits: aiohttp.ClientTimeout = LIMITS,
     uniform: Callable[[], float] = random.random,
 ) -> AsyncIterator[FeedDownload]:
-    """Open a feed's name, an http(s) address or a file (only for those who may read the gateway's files).
+    """Open a feed by name, http(s) URL or file (only for callers that may read the gateway's files).
 
     `etag` and `last_modified` are those of an earlier answer: when nothing changed, `not_modified` is true and there
     are no chunks. What can be repeated is, until the first byte is there. Raises `FeedError`.

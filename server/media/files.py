@@ -1,6 +1,6 @@
 """Files of the local object store over HTTP: uploads by form to `/media`, and what is kept at `/media/<token>`.
 
-Whoever has the token may: it is signed, names one file and expires. Clients cannot name files themselves.
+The token is the permission: it is signed, names one file and expires. Clients cannot name files themselves.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ TYPES = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".web
 # Whatever a file holds, a browser takes it for a picture and for nothing that runs.
 HARMLESS = {
     "Content-Security-Policy": "default-src 'none'; sandbox",
-    # Whoever has the address may show the picture, as with an address of S3.
+    # The signed URL is the permission to show the picture, as with a presigned URL of S3.
     "Cross-Origin-Resource-Policy": "cross-origin",
 }
 PART = re.compile("([0-9]{1,40})-([0-9]{1,40})?|-([0-9]{1,40})")
@@ -160,14 +160,14 @@ class Media:
         found = await asyncio.to_thread(_regular, objects, claims["key"])
         if found is None:
             raise Refused(404, NotFound("There is no such file."))
-        path, told = found
+        path, status = found
         headers = HARMLESS | {"Cache-Control": f"private, max-age={claims['until'] - to_seconds(now)}"}
         media_type = TYPES.get(path.suffix, "application/octet-stream")
-        response = FileResponse(path, headers=headers, media_type=media_type, stat_result=told)
+        response = FileResponse(path, headers=headers, media_type=media_type, stat_result=status)
         etag = response.headers["etag"]
         if _has(request.headers.get("if-none-match", ""), etag):
             return Response(status_code=304, headers=headers | {"ETag": etag})
-        _check_range(request, response, told.st_size)
+        _check_range(request, response, status.st_size)
         return response
 
 
@@ -189,10 +189,10 @@ def _regular(objects: LocalObjects, key: str) -> tuple[Path, os.stat_result] | N
     """Where a file is, and what the disk tells of it; None where there is none."""
     try:
         path = objects.path(key)
-        told = path.stat()
+        status = path.stat()
     except (BadUserInput, OSError):
         return None
-    return (path, told) if stat.S_ISREG(told.st_mode) else None
+    return (path, status) if stat.S_ISREG(status.st_mode) else None
 
 
 def _has(tags: str, etag: str) -> bool:

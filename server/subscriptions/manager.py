@@ -15,7 +15,7 @@ from graphql.execution import Executor, create_source_event_stream
 
 from datastore.change_streams.replay.signed_resume_ids import ResumeIds, ResumeRequest
 from datastore.change_streams.subscriptions.event_source import SharedSource
-from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
+from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.errors import DomainError
 from datastore.queues import QueueLimits
 from server.admission.budgets import OverBudget
@@ -30,7 +30,6 @@ from server.operations.context import OperationContext
 from server.operations.execution import executor_of, selection_outcome
 from server.operations.foreign_cancellation import translate_cancellation
 from server.operations.outcome import Outcome, failure
-from server.operations.report import Report
 from server.operations.request import Request, Transport
 from server.subscriptions.broadcast_group import BroadcastGroup
 from server.subscriptions.group_member import Rights, rights_of
@@ -38,7 +37,12 @@ from server.subscriptions.pull_queue import pulled
 from server.subscriptions.replay import ReplaySource
 from server.subscriptions.resume_bindings import binding_of, resume_of
 from server.subscriptions.subscriber import Listener, PullPosition, Subscriber, SubscriptionHandle
-from server.subscriptions.unshared import UnsharedSubscription, outcomes_of
+from server.subscriptions.unshared import (
+    ENDED,
+    DrivenSubscription,
+    UnsharedSubscription,
+    outcomes_of,
+)
 
 _Asked = tuple[PreparedOperation, bytes]
 
@@ -103,7 +107,7 @@ class SubscriptionManager:
         else:
             listener.deliver(begun, None)
             listener.finish(None)
-        return _ENDED
+        return ENDED
 
     async def stream(self, request: Request, pull_position: PullPosition) -> AsyncGenerator[Outcome, None]:
         """Yield the results as they are requested. The caller closes the generator, which releases the source."""
@@ -296,12 +300,12 @@ class SubscriptionManager:
             self._close_context(subscriber, context)
             await subscriber.end()
 
-    def _driven(self, listener: Listener, subscriber: Subscriber, own: UnsharedSubscription) -> "_DrivenSubscription":
-        driven = _DrivenSubscription(listener, own.keeping or QueueLimits(), subscriber.report, own.progress)
+    def _driven(self, listener: Listener, subscriber: Subscriber, own: UnsharedSubscription) -> "DrivenSubscription":
+        driven = DrivenSubscription(listener, own.keeping or QueueLimits(), subscriber.report, own.progress)
         driven.task = asyncio.create_task(self._drive(driven, subscriber, own))
         return driven
 
-    async def _drive(self, driven: "_DrivenSubscription", subscriber: Subscriber, own: UnsharedSubscription) -> None:
+    async def _drive(self, driven: "DrivenSubscription", subscriber: Subscriber, own: UnsharedSubscription) -> None:
         """Request one result after the other; without a queue, wait until the listener has sent the last one."""
         driven.has_begun = True
         last: Outcome | None = None
@@ -363,48 +367,3 @@ def _asked(request: Request) -> _Asked | None:
         return request.operation, orjson.dumps(request.params.variables or None, option=orjson.OPT_SORT_KEYS)
     except TypeError:  # numbers that JSON libraries do not agree on
         return None
-
-
-class _EndedSubscription:
-    """The handle of a subscription that ended at its start."""
-
-    keeping = QueueLimits()
-
-    def stop(self, problem: Exception | None = None) -> None: ...
-    def standing(self) -> ResumePosition | None: ...
-    def withdraw(self, outcome: Outcome) -> None: ...
-
-
-_ENDED = _EndedSubscription()
-
-
-class _DrivenSubscription:
-    """The handle of an unshared subscription, whose task requests the results."""
-
-    def __init__(
-        self, listener: Listener, keeping: QueueLimits, report: Report, progress: SubscriptionProgress
-    ) -> None:
-        self.listener = listener
-        self.keeping = keeping
-        self.problem: Exception | None = None
-        self._report = report
-        self._progress = progress
-        self.is_over = self.has_begun = False
-        self.task: asyncio.Task[None] | None = None
-
-    def stop(self, problem: Exception | None = None) -> None:
-        if self.is_over:
-            return
-        self.is_over, self.problem = True, problem
-        # Else it ends as soon as it begins, or has told what its listener cannot take.
-        if self.task is not None and self.has_begun and self.task is not asyncio.current_task():
-            self.task.cancel()
-        if problem is not None:
-            self.listener.finish(failure(problem))
-
-    def standing(self) -> ResumePosition | None:
-        return None if self.is_over else self._progress.standing
-
-    def withdraw(self, outcome: Outcome) -> None:
-        self._report.events -= 1
-        self._report.sent_bytes -= len(outcome.body)

@@ -8,14 +8,16 @@ from typing import Any, NamedTuple
 from graphql.execution import Executor, execute_subscription_event
 
 from datastore.change_streams.subscriptions.event_source import SharedSource, UnsharedSource
-from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
+from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
 from datastore.errors import Timeout
 from datastore.queues import QueueLimits
 from server.admission.deadlines import Deadlines
 from server.admission.fairness import TimeSlices
 from server.operations.billing import MISSED_EVENT_UNITS
 from server.operations.context import OperationContext
-from server.operations.outcome import Outcome, outcome_of, position_only, resync
+from server.operations.outcome import Outcome, failure, outcome_of, position_only, resync
+from server.operations.report import Report
+from server.subscriptions.subscriber import Listener
 
 
 class UnsharedSubscription(NamedTuple):
@@ -126,3 +128,48 @@ async def _close(events: AsyncIterator[Any]) -> None:
     close = getattr(events, "aclose", None)
     if close is not None:
         await close()
+
+
+class EndedSubscription:
+    """The handle of a subscription that ended at its start."""
+
+    keeping = QueueLimits()
+
+    def stop(self, problem: Exception | None = None) -> None: ...
+    def standing(self) -> ResumePosition | None: ...
+    def withdraw(self, outcome: Outcome) -> None: ...
+
+
+ENDED = EndedSubscription()
+
+
+class DrivenSubscription:
+    """The handle of an unshared subscription, whose task requests the results."""
+
+    def __init__(
+        self, listener: Listener, keeping: QueueLimits, report: Report, progress: SubscriptionProgress
+    ) -> None:
+        self.listener = listener
+        self.keeping = keeping
+        self.problem: Exception | None = None
+        self._report = report
+        self._progress = progress
+        self.is_over = self.has_begun = False
+        self.task: asyncio.Task[None] | None = None
+
+    def stop(self, problem: Exception | None = None) -> None:
+        if self.is_over:
+            return
+        self.is_over, self.problem = True, problem
+        # Else it ends as soon as it begins, or has told what its listener cannot take.
+        if self.task is not None and self.has_begun and self.task is not asyncio.current_task():
+            self.task.cancel()
+        if problem is not None:
+            self.listener.finish(failure(problem))
+
+    def standing(self) -> ResumePosition | None:
+        return None if self.is_over else self._progress.standing
+
+    def withdraw(self, outcome: Outcome) -> None:
+        self._report.events -= 1
+        self._report.sent_bytes -= len(outcome.body)

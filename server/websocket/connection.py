@@ -77,7 +77,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._max_size = self._room = max_size
         self._paced = TokenBucket(watched.message_rate, asyncio.get_running_loop().time)
         self._unread = bytearray(early)
-        self._granted = 0  # so many bytes of that had their turn: a frame begins there and has not ended
+        self._granted = 0  # bytes granted by the fair reader, after which an incomplete frame begins
         self._asked = False  # for a turn
         self._pausing: asyncio.TimerHandle | None = None
         self._reading = True

@@ -25,7 +25,8 @@ from server.shutdown import STEP_SECONDS, Delays, one_after_another
 from server.websocket.asgi import Messages
 from server.websocket.authentication import AUTHORIZATION
 from server.websocket.messages import GOING_AWAY, CloseCode
-from server.websocket.socket import Service, Socket
+from server.websocket.service import Service
+from server.websocket.socket import Socket
 from server.websocket.transport import LIMITS, TAKE_OVER, SocketLimits
 
 SUBPROTOCOL = "graphql-transport-ws"

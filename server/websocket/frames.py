@@ -95,7 +95,7 @@ def head(opcode: int, length: int) -> bytes:
     return bytes((_FINAL | opcode, 127)) + length.to_bytes(8, "big")
 
 
-# Heads of texts of so many bytes, made before: what is told to very many needs as many.
+# Prepared heads of text frames by length: a broadcast event needs one per member.
 TEXT_HEADS = tuple(head(TEXT, length) for length in range(4096))
 
 

@@ -20,7 +20,7 @@ from server.websocket.messages import CloseCode, ProtocolError
 from server.websocket.transport import WebSocketTransport
 
 EVENTS_PER_TURN = 16
-# A ping tells places of so many characters, and the next one the others.
+# The characters of resume tokens per ping; the next ping carries the others.
 PLACES_PER_PING = 16_384
 
 
@@ -203,7 +203,7 @@ class OpenOperation:
             self._end(self._last)
 
     async def drained(self) -> None:
-        # A source that always has an event ready, and a peer that takes it, would leave nobody else a turn.
+        # A source that always has an event, and a peer that accepts it, would leave other operations no turn.
         self._count += 1
         if self._count % EVENTS_PER_TURN == 0:
             await asyncio.sleep(0)

@@ -6,18 +6,14 @@ A socket is driven by callbacks. It has tasks only for the verification of a tok
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from datastore.errors import BadUserInput, Throttled
 from datastore.queues import ByteBudget
 from server.admission.callers import Caller, payer
-from server.admission.quotas import KeyedQuota
 from server.documents.request import GraphQLParams
 from server.operations.outcome import encode, format_error, mask_error
-from server.operations.runner import Runner
-from server.security.jwt import Identify
 from server.websocket.authentication import SocketAuth, renews, without_authorization
 from server.websocket.messages import (
     CloseCode,
@@ -29,32 +25,14 @@ from server.websocket.messages import (
     restart,
 )
 from server.websocket.operation import OpenOperation, advanced_positions, all_positions
-from server.websocket.timer_queue import TimerQueue
-from server.websocket.transport import CLOSE_SECONDS, SocketLimits, WebSocketTransport
+from server.websocket.service import Service
+from server.websocket.transport import CLOSE_SECONDS, WebSocketTransport
 
 _ACKNOWLEDGED = encode({"type": "connection_ack"})
 _PING = encode({"type": "ping"})
 _PONG = encode({"type": "pong"})
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Service:
-    """The state shared by all sockets of an endpoint."""
-
-    runner: Runner
-    identify: Identify
-    limits: SocketLimits
-    clock: Callable[[], float]
-    places: KeyedQuota
-    sockets: "set[Socket]" = field(default_factory=set)
-    introductions: "TimerQueue[Socket]" = field(init=False)
-    pings: "TimerQueue[Socket]" = field(init=False)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "introductions", TimerQueue(self.limits.init_timeout, Socket.check_introduced))
-        object.__setattr__(self, "pings", TimerQueue(self.limits.ping_every, Socket.ping))
 
 
 class Socket:
@@ -152,7 +130,7 @@ class Socket:
     def end(self, close_code: CloseCode) -> None:
         if not self._over:
             seconds = CLOSE_SECONDS
-            if self._timer is not None:  # who does not read has no more time for having been told
+            if self._timer is not None:  # a peer that does not read gains no time by the message
                 seconds = max(0.0, self._timer.when() - asyncio.get_running_loop().time())
             self.gone()
             self.carrier.close(*close_code, seconds)

@@ -84,11 +84,11 @@ class SharedSource(Generic[Event]):
     async def __aiter__(self) -> AsyncGenerator[Event, None]:
         async with aclosing(self.events(self._begin)) as events:
             progress = self.context.progress
-            is_told = self.first is not None and not (progress is not None and progress.resume is not None)
+            is_first = self.first is not None and not (progress is not None and progress.resume is not None)
             async for event in events:
-                if self.check is not None and not is_told:
+                if self.check is not None and not is_first:
                     await self.check(self.context, event)
-                is_told = False
+                is_first = False
                 yield event
 
     async def _begin(self) -> Event | None:

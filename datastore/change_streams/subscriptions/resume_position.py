@@ -76,9 +76,9 @@ class SubscriptionProgress:
     def id(self) -> str | None:
         return None if self.mark is None else self.mark.id(self.known)
 
-    def begin(self, following: ChangeSubscription[Any], told_until: int, *, sends_first_event: bool) -> None:
-        """Start to follow changes; `told_until` is the latest change delivered to any subscriber."""
-        self._following, self._read_at = following, told_until
+    def begin(self, following: ChangeSubscription[Any], read_at: int, *, sends_first_event: bool) -> None:
+        """Start to follow changes; `read_at` is the latest change delivered to any subscriber."""
+        self._following, self._read_at = following, read_at
         self.is_too_old, self.sends_first_event = following.is_too_old, sends_first_event
         if self.is_resumed and self.resume is not None:
             self.known = self.resume.known
@@ -151,8 +151,8 @@ class ReadAheadProgress(SubscriptionProgress):
         self._behind = behind
         self.begun, self.is_live = behind.begun, behind.is_live
 
-    def begin(self, following: ChangeSubscription[Any], told_until: int, *, sends_first_event: bool) -> None:
-        super().begin(following, told_until, sends_first_event=sends_first_event)
+    def begin(self, following: ChangeSubscription[Any], read_at: int, *, sends_first_event: bool) -> None:
+        super().begin(following, read_at, sends_first_event=sends_first_event)
         behind = self._behind
         behind.is_too_old, behind.sends_first_event, behind.mark = self.is_too_old, sends_first_event, self.mark
         behind.known = self.known

@@ -24,7 +24,7 @@ ResponseFuture = asyncio.Future[HttpResponse]
 
 
 class ConnectionOwner(Protocol):
-    """Who has a connection when nobody asks over it."""
+    """The owner of a connection between requests."""
 
     def release(self, connection: "HttpConnection", /) -> None:
         """Its answer is there, whole, and the next request may be sent."""
@@ -34,9 +34,9 @@ class ConnectionOwner(Protocol):
 
 
 class HttpConnection(asyncio.Protocol):
-    """Its `keeper` is told once it has answered and is free again, and once it is lost.
+    """It notifies its `keeper` when it is free after a response, and when it is lost.
 
-    An answer goes to the one who asked for it or to nobody: who does not wait for it any more, closes the connection.
+    A response goes only to the caller of its request. A caller that stops waiting closes the connection.
     """
 
     def __init__(self, origin: HttpOrigin, limits: HttpLimits, owner: ConnectionOwner) -> None:
@@ -107,7 +107,7 @@ class HttpConnection(asyncio.Protocol):
             self._writing = False
 
     def abandon(self, waiter: ResponseFuture) -> None:
-        """Its caller has left: nobody else may get what is still to come."""
+        """Close after the caller has left: no other caller may receive the rest of the response."""
         if not waiter.cancel() and not waiter.cancelled():
             waiter.exception()
         if self._waiter is waiter:
@@ -126,7 +126,7 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._waiter is None or self.closing:
-            self.close()  # Nobody has asked.
+            self.close()  # No request was sent.
             return
         self._received += len(data)
         if self._received > self._limits.response_bytes:

@@ -1,4 +1,4 @@
-"""Connections that are kept, and the line of those who wait for one."""
+"""A pool of kept connections, and the queue of callers that wait for one."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 class Pool:
     """At most `limits.connections` at a time, wherever they lead. Who waits longest is served first.
 
-    Nothing here counts on the current task, nor on cutting it off: whoever drives a coroutine may call.
+    Nothing here depends on the current task or its cancellation, so that any driver of coroutines may call.
     """
 
     def __init__(self, limits: HttpLimits) -> None:
@@ -60,7 +60,7 @@ class Pool:
             raise
 
     async def close(self) -> None:
-        """Close all connections; who waits for one, or for an answer, is told that there is none."""
+        """Close all connections. Waiting callers receive an error."""
         self.closed = True
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -203,7 +203,7 @@ class Pool:
             self._all_closed.set_result(None)
 
     def _hand_over(self, connection: HttpConnection | None) -> None:
-        """What one who has left was given, or a place that is free."""
+        """Pass on the connection of a caller that has left, or a free slot."""
         if connection is not None:
             if not connection.closing:
                 self.release(connection)

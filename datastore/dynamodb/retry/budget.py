@@ -28,7 +28,7 @@ class RetryBudget:
         return self.capacity - self.spent
 
     def take(self, cost: int) -> bool:
-        """Whether there are so many tokens, which are gone then."""
+        """Take tokens, if there are enough."""
         if self.spent + cost > self.capacity:
             self.refused += 1
             return False

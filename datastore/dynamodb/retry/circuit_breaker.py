@@ -106,7 +106,7 @@ class CircuitBreaker:
         return over.done() and over.result()
 
     def error(self) -> Unavailable:
-        """What callers are told while it is away."""
+        """Return the error for callers while the breaker is open."""
         return Unavailable(UNREACHABLE, retryAfter=self._config.retry_after)
 
     def reset(self) -> None:
@@ -117,7 +117,7 @@ class CircuitBreaker:
         self._untrip(recovered=True)
 
     def stop(self) -> None:
-        """Nobody asks any more: who waits is told that it is away."""
+        """Stop. Waiting callers receive the error of an open breaker."""
         self._untrip(recovered=False)
 
     def _trip(self) -> None:

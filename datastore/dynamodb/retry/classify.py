@@ -191,7 +191,7 @@ def _cancelled_transaction(reasons: list[dict[str, Any]]) -> Exception:
 def _write_units(problem: Mapping[str, Any]) -> int:
     """Write units for a condition that did not hold: the size of the item that is there, at least one.
 
-    DynamoDB reports none. Of the other items of a cancelled transaction nothing is told: they count for one each.
+    DynamoDB reports none. Of a cancelled transaction's other items nothing is reported: they count for one each.
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
     """
     return max(1, math.ceil(item_bytes(problem.get("Item") or {}) / 1024))

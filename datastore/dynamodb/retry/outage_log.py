@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 REPEAT_SECONDS = 60.0
-# One that comes back sooner after it was told is told when it lasts.
+# A failure that returns sooner after it was logged is logged when it lasts.
 QUIET_SECONDS = 10.0
 
 

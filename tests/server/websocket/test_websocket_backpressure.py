@@ -19,7 +19,8 @@ from server.operations.outcome import Outcome, failure
 from server.operations.request import Request, Transport
 from server.operations.runner import Runner
 from server.subscriptions.subscriber import Listener
-from server.websocket.socket import Service, Socket
+from server.websocket.service import Service
+from server.websocket.socket import Socket
 from server.websocket.transport import CLOSE_SECONDS, SocketLimits
 from tests.support.virtual_time import in_virtual_time
 

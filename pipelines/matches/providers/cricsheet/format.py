@@ -85,7 +85,7 @@ class MiscountedOver(Struct, frozen=True):
     balls: int | str
 
 
-class Innings(Struct, frozen=True):
+class CricsheetInnings(Struct, frozen=True):
     team: str
     overs: tuple[Over, ...] = ()
     absent_hurt: tuple[str, ...] = ()
@@ -155,5 +155,5 @@ class FileMeta(Struct, frozen=True):
 
 class File(Struct, frozen=True):
     info: Info
-    innings: tuple[Innings, ...] = ()
+    innings: tuple[CricsheetInnings, ...] = ()
     meta: FileMeta = FileMeta()

@@ -130,7 +130,7 @@ class _CricsheetReader:
     def _person_id(self, name: str) -> str:
         return self.file.info.registry.people.get(name) or f"name-{slug(name)}"
 
-    def _innings(self, number: int, innings: written.Innings) -> RecordedInnings:
+    def _innings(self, number: int, innings: written.CricsheetInnings) -> RecordedInnings:
         first = len(self.balls)
         last_over = -1
         for over in innings.overs:
@@ -155,7 +155,7 @@ class _CricsheetReader:
             target=target,
         )
 
-    def _over(self, number: int, innings: written.Innings, over: written.Over) -> None:
+    def _over(self, number: int, innings: written.CricsheetInnings, over: written.Over) -> None:
         legal_balls = 0
         ball_id = 0
         for place, delivery in enumerate(over.deliveries, 1):
@@ -168,7 +168,7 @@ class _CricsheetReader:
         if over is not innings.overs[-1] or legal_balls >= self._due(innings, over):
             self.over_ends.add(ball_id)
 
-    def _due(self, innings: written.Innings, over: written.Over) -> int:
+    def _due(self, innings: written.CricsheetInnings, over: written.Over) -> int:
         """The legal balls after which the umpires end an over."""
         miscount = innings.miscounted_overs.get(str(over.over))
         if miscount is None:
@@ -217,7 +217,7 @@ class _CricsheetReader:
             self._player(replacement.incoming),
         )
 
-    def _target(self, innings: written.Innings) -> Target | None:
+    def _target(self, innings: written.CricsheetInnings) -> Target | None:
         """What is to be scored, told or worked out. A rule is named where it is not one more than the runs before."""
         needed = self._needed(innings)
         told = innings.target
@@ -227,7 +227,7 @@ class _CricsheetReader:
         overs = None if told.overs is None else f"{told.overs:g}"
         return Target(told.runs, overs, method or (None if told.runs == needed else "D/L"))
 
-    def _needed(self, innings: written.Innings) -> int | None:
+    def _needed(self, innings: written.CricsheetInnings) -> int | None:
         """One more than the other side's lead, in the innings that can be the last; None in others."""
         played = self.file.innings[: len(self.totals)]
         alike = [(one.team, total) for one, total in zip(played, self.totals, strict=True) if _stage(one, innings)]
@@ -269,7 +269,7 @@ class _CricsheetReader:
         return tuple(lineup.values())
 
 
-def _stage(one: written.Innings, other: written.Innings) -> bool:
+def _stage(one: written.CricsheetInnings, other: written.CricsheetInnings) -> bool:
     """Whether both are of the match itself, or both super overs."""
     return one.super_over == other.super_over
 

@@ -680,7 +680,7 @@ async def test_who_joins_as_the_linger_ends_has_a_reader() -> None:
     async with feed.follow(BLIP, number_of):
         pass
     followed = feed._tables[BLIP.name]
-    assert followed.lingering is not None
+    assert followed.stop_timer is not None
     comes = asyncio.get_running_loop().create_future()
 
     async def come() -> list[int]:
@@ -691,7 +691,7 @@ async def test_who_joins_as_the_linger_ends_has_a_reader() -> None:
 
     # Woken by a timer of the same turn of the loop: before what that of the linger has begun.
     coming = asyncio.create_task(come())
-    asyncio.get_running_loop().call_at(followed.lingering.when() - 1e-7, comes.set_result, None)
+    asyncio.get_running_loop().call_at(followed.stop_timer.when() - 1e-7, comes.set_result, None)
     assert await coming == [99]
     assert feed._tables[BLIP.name] is not followed
     await feed.aclose()
