@@ -17,8 +17,8 @@ from pipelines.matches.push.apns import ApnsDelivery
 from pipelines.matches.push.apns_credentials import PRODUCTION, ApnsCredentials
 from pipelines.matches.push.push_delivery import LoggedDelivery, PushDelivery
 
-APNS_VARIABLES = ("APNS_KEY_FILE", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_BUNDLE_ID")
-VARIABLES = ("SPORTMONKS_API_TOKEN", "SPORTMONKS_URL", *APNS_VARIABLES, "APNS_URL")
+CREDENTIAL_VARIABLES = ("APNS_KEY_FILE", "APNS_KEY_ID", "APNS_TEAM_ID", "APNS_BUNDLE_ID")
+VARIABLES = ("SPORTMONKS_API_TOKEN", "SPORTMONKS_URL", *CREDENTIAL_VARIABLES, "APNS_URL")
 
 
 class MatchSource(StrEnum):
@@ -64,15 +64,15 @@ def pipeline_setup(source: MatchSource, environment: Mapping[str, str] = os.envi
 
 
 def _apns(environment: Mapping[str, str]) -> ApnsCredentials | None:
-    missing = [name for name in APNS_VARIABLES if not environment.get(name)]
-    if len(missing) == len(APNS_VARIABLES):
+    missing = [name for name in CREDENTIAL_VARIABLES if not environment.get(name)]
+    if len(missing) == len(CREDENTIAL_VARIABLES):
         return None
     if missing:
-        raise SetupError(f"Set {' and '.join(missing)} too, or none of {', '.join(APNS_VARIABLES)}.")
+        raise SetupError(f"Set {' and '.join(missing)} too, or none of {', '.join(CREDENTIAL_VARIABLES)}.")
     path = Path(environment["APNS_KEY_FILE"])
     try:
         key = path.read_text()
     except (OSError, UnicodeDecodeError) as problem:
         raise SetupError(f"APNS_KEY_FILE: {path} cannot be read: {problem}") from None
-    _, key_id, team_id, bundle_id = (environment[name] for name in APNS_VARIABLES)
+    _, key_id, team_id, bundle_id = (environment[name] for name in CREDENTIAL_VARIABLES)
     return ApnsCredentials(key, key_id, team_id, bundle_id, environment.get("APNS_URL") or PRODUCTION)
