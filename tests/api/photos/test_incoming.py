@@ -226,7 +226,7 @@ from datastore.objects.ledger import IncomingLimits, Ledger
 ledger, taken = Ledger(Path(sys.argv[1])), 0
 for number in range(40):
     try:
-        ledger.enter(f"{sys.argv[2]} {number}", "me", 2**20, 2.0**33, IncomingLimits(each=25 * 2**20))
+        ledger.add(f"{sys.argv[2]} {number}", "me", 2**20, 2.0**33, IncomingLimits(per_user=25 * 2**20))
         taken += 1
     except DomainError:
         pass

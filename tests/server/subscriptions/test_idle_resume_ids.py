@@ -237,11 +237,11 @@ async def test_who_goes_on_and_misses_nothing_is_told_places_too(
 def test_no_place_is_told_before_the_client_knows_that_it_has_missed_something() -> None:
     following = SimpleNamespace(
         is_too_old=True,
-        is_at_rest=True,
-        is_behind=False,
+        is_idle=True,
+        is_replaying=False,
         waiting=0,
         number=5,
-        told_until=5,
+        last_number=5,
         place=None,
         last_place=None,
     )

@@ -12,8 +12,8 @@ from tests.support.store_engines import ROOT
 LIMITED = """
 import resource
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, 300))
-from server.admission.file_descriptors import most_descriptors
-print(most_descriptors(), *resource.getrlimit(resource.RLIMIT_NOFILE), most_descriptors())
+from server.admission.connection_limits import raise_descriptor_limit
+print(raise_descriptor_limit(), *resource.getrlimit(resource.RLIMIT_NOFILE), raise_descriptor_limit())
 """
 
 
@@ -35,7 +35,7 @@ def test_connections_fit(
     capacity = Capacity(connections=configured, websockets=7)
     assert within_descriptors(capacity, descriptors) == Capacity(connections=connections, websockets=7)
     assert [record.levelname for record in caplog.records] == ["WARNING"] * told
-    assert not told or f"{connections:,} connections, and not {configured:,}" in caplog.text
+    assert not told or f"At most {connections:,} connections are accepted instead of {configured:,}" in caplog.text
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="nobody counts them there")
