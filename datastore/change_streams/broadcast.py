@@ -19,7 +19,7 @@ R = TypeVar("R")
 class TopicSubscription(Generic[T]):
     """The events of one subscriber. Iterate it in one task, inside `async with` (or call `aclose`).
 
-    `left_out` is the number of waiting events that the last returned event replaced.
+    `dropped` is the number of waiting events that the last returned event replaced.
     """
 
     def __init__(
@@ -36,7 +36,7 @@ class TopicSubscription(Generic[T]):
         self._wake = asyncio.Event()
         self._ended = False
         self._problem: Exception | None = None
-        self.left_out = 0
+        self.dropped = 0
 
     def __len__(self) -> int:
         """Return the number of waiting events."""
@@ -56,7 +56,7 @@ class TopicSubscription(Generic[T]):
                 raise StopAsyncIteration
             self._wake.clear()
             await self._wake.wait()
-        event, self.left_out = self._backlog.take()
+        event, self.dropped = self._backlog.take()
         return event
 
     def offer(self, record: Any) -> None:

@@ -82,9 +82,9 @@ class ChangeSubscription(Generic[T]):
         )
 
     @property
-    def left_out(self) -> int:
+    def dropped(self) -> int:
         """The number of waiting events that the last returned one replaced."""
-        return 0 if self._events is None or self.is_replaying else self._events.left_out
+        return 0 if self._events is None or self.is_replaying else self._events.dropped
 
     @property
     def last_number(self) -> int:

@@ -108,10 +108,10 @@ class _CountsJoinFilter:
     def is_reached(self, seen: Mapping[str, int], left: Mapping[str, int]) -> bool:
         return True
 
-    def go_on(self, seen: Mapping[str, int]) -> None:
+    def resume_from(self, seen: Mapping[str, int]) -> None:
         """Do nothing: the positions of the events decide which of them are new."""
 
-    def is_news(self, event: PostEngagement) -> bool:
+    def accepts(self, event: PostEngagement) -> bool:
         self.is_settled = True
         return event != self._first
 

@@ -22,12 +22,12 @@ class _VersionFilter:
         return not self._known
 
     def knows(self, updates: Sequence[MatchUpdate]) -> None:
-        self.go_on({update.match_id: update.version for update in updates})
+        self.resume_from({update.match_id: update.version for update in updates})
 
     def is_reached(self, seen: Mapping[str, int], left: Mapping[str, int]) -> bool:
         return all(max(seen.get(id, -1), left.get(id, -1)) >= version for id, version in self._delivered.items())
 
-    def go_on(self, seen: Mapping[str, int]) -> None:
+    def resume_from(self, seen: Mapping[str, int]) -> None:
         known = {**seen}
         delivered = self._delivered
         self._known = {id: known.get(id) for id in known | delivered if known.get(id) != delivered.get(id)}
@@ -53,7 +53,7 @@ class UpdateJoinFilter(_VersionFilter):
     def begin(self, first: MatchUpdate) -> None:
         self.knows([first])
 
-    def is_news(self, event: MatchUpdate | Internal) -> bool:
+    def accepts(self, event: MatchUpdate | Internal) -> bool:
         return isinstance(event, Internal) or self.is_new(event.match_id, event)
 
 
@@ -63,7 +63,7 @@ class ScoresJoinFilter(_VersionFilter):
     def begin(self, first: LiveScores) -> None:
         self.knows(first.updates)
 
-    def is_news(self, event: LiveScores | Internal) -> bool:
+    def accepts(self, event: LiveScores | Internal) -> bool:
         """Return whether an event is new. Each event of a sequence concerns one match."""
         if isinstance(event, Internal):
             return True

@@ -105,8 +105,8 @@ async def follow(
         progress.here()
         async for event in events:
             progress.take()
-            if events.left_out:
-                progress.add_dropped(events.left_out)
+            if events.dropped:
+                progress.add_dropped(events.dropped)
             yield event
 
 

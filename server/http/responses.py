@@ -56,7 +56,7 @@ def reply(outcome: Outcome, content_type: str, profile: HttpProfile) -> Reply:
     """Return the response for an operation that has ended, or was not admitted."""
     if not outcome.errors and outcome.replayed is None:
         return Reply(200, outcome.body, content_type, (), outcome.allowance)
-    status, told = _status(outcome, content_type, profile), _told_by(outcome)
+    status, told = _status(outcome, content_type, profile), _headers_of(outcome)
     return Reply(status, outcome.body, content_type, told, outcome.allowance)
 
 
@@ -131,11 +131,11 @@ def _status(outcome: Outcome, content_type: str, profile: HttpProfile) -> int:
     return _STATUS_OF_CODE.get(outcome.code or "", 400)
 
 
-def _told_by(outcome: Outcome) -> tuple[tuple[bytes, bytes], ...]:
+def _headers_of(outcome: Outcome) -> tuple[tuple[bytes, bytes], ...]:
     """Return the headers that an outcome adds."""
-    told: dict[str, str] = {}
+    headers: dict[str, str] = {}
     if outcome.is_failure and "retryAfter" in outcome.formatted_errors[0]["extensions"]:
-        told["retry-after"] = f"{math.ceil(outcome.formatted_errors[0]['extensions']['retryAfter'])}"
+        headers["retry-after"] = f"{math.ceil(outcome.formatted_errors[0]['extensions']['retryAfter'])}"
     if outcome.replayed is not None:
-        told["idempotency-replayed"] = "true"
-    return tuple((name.encode(), value.encode()) for name, value in told.items())
+        headers["idempotency-replayed"] = "true"
+    return tuple((name.encode(), value.encode()) for name, value in headers.items())

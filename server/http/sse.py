@@ -220,7 +220,7 @@ class _Stream:
 
     def _gone_forward(self) -> bytes:
         """The last id, where it is another than the client was told: nothing came of what happened since."""
-        mark = self._whereabouts.standing()
+        mark = self._whereabouts.settled_position()
         place = self._whereabouts.after if self._place is None else self._place
         if mark is None or place is None or (moved := mark.id_after(place)) == place:
             return b""

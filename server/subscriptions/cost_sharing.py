@@ -42,13 +42,13 @@ class CostSplitter:
             answer = 0.0
         if not taken.calls and not taken.deferred and knows_all and not answer:
             return
-        owing = [member for member in members if not member.is_over] or members
-        for member in owing:
-            member.subscriber.share(taken, len(owing), answer, knows_all=knows_all)
+        payers = [member for member in members if not member.is_over] or members
+        for member in payers:
+            member.subscriber.share(taken, len(payers), answer, knows_all=knows_all)
             if member.is_over:
                 self._spawn(member.subscriber.settle_late())
-        if owing:
-            self._accounts.trace(owing[0].report)
+        if payers:
+            self._accounts.trace(payers[0].report)
         self.may_owe = True
 
     def settle_soon(self) -> None:

@@ -26,7 +26,7 @@ class GroupEvent(NamedTuple):
     event: Any
     mark: ResumePosition | None
     known: str
-    left_out: int = 0
+    dropped: int = 0
 
     @classmethod
     def of(cls, event: Any, progress: SubscriptionProgress) -> "GroupEvent":
@@ -45,13 +45,15 @@ class EventResult:
     taken: Meter
     knows_all: bool
 
-    def of(self, members: Sequence[GroupMember]) -> tuple[list[GroupMember], list[GroupMember]]:
+    def partition(self, members: Sequence[GroupMember]) -> tuple[list[GroupMember], list[GroupMember]]:
         """Return the members that share this result, and the others."""
         rights = self.member.rights
         if not self.is_personal:
             return [*members], []
-        alike = [member for member in members if member.rights == rights]
-        return alike, [] if len(alike) == len(members) else [one for one in members if one.rights != rights]
+        sharing = [member for member in members if member.rights == rights]
+        return sharing, [] if len(sharing) == len(members) else [
+            member for member in members if member.rights != rights
+        ]
 
 
 class EventExecutor:
@@ -59,33 +61,35 @@ class EventExecutor:
 
     def __init__(
         self,
-        accounts: Billing,
+        billing: Billing,
         source: SharedSource[Any],
         executor: Executor[Any],
         deadlines: Deadlines,
         slices: TimeSlices,
     ) -> None:
-        self._accounts = accounts
+        self._billing = billing
         self._slices = slices
         self._source = source
         self._executor = executor
         self._deadlines = deadlines
         self.open: set[OperationContext] = set()
 
-    async def made(self, member: GroupMember, told: GroupEvent | None, standing: ResumePosition | None) -> EventResult:
-        """Execute an event, or the first state if `told` is None, for a member and all with the same result.
+    async def execute(
+        self, member: GroupMember, group_event: GroupEvent | None, settled_position: ResumePosition | None
+    ) -> EventResult:
+        """Execute an event, or the first state if `group_event` is None, for a member and all with the same result.
 
-        `standing` is the position up to which everything had been delivered when the first state is read.
+        `settled_position` is the position up to which everything had been delivered when the first state is read.
         """
         if self._slices.is_used_up:
             await self._slices.wait_for_slice()
-        context = self._accounts.open_context(member.subscriber.request)
+        context = self._billing.open_context(member.subscriber.request)
         self.open.add(context)
         source = self._source
-        event, mark, known, left_out = told or GroupEvent(None, standing, "")
+        event, mark, known, dropped = group_event or GroupEvent(None, settled_position, "")
         try:
             with self._deadlines.deadline():
-                if told is None and source.first is not None:
+                if group_event is None and source.first is not None:
                     event = await source.first(context)
                     context.advance_watermark()
                     known = source.known(event)
@@ -94,7 +98,7 @@ class EventExecutor:
                 outcome = await self._executed(event, context)
                 if mark is not None and not outcome.is_failure:
                     outcome.set_event_id(mark.id(known), mark.number)
-                    outcome.set_dropped(left_out)
+                    outcome.set_dropped(dropped)
         except TimeoutError:
             outcome = failure(too_late(self._deadlines))
         except asyncio.CancelledError as cancelled:

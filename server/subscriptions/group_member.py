@@ -36,7 +36,7 @@ class MemberGroup(Protocol):
 
     @property
     def keeping(self) -> QueueLimits: ...
-    def standing(self) -> ResumePosition | None: ...
+    def settled_position(self) -> ResumePosition | None: ...
     def leave(self, member: "GroupMember") -> None: ...
 
 
@@ -52,8 +52,8 @@ class GroupMember:
         "_group",
         "_is_away",
         "_waiting",
+        "is_live",
         "is_over",
-        "is_plain",
         "listener",
         "mark",
         "report",
@@ -69,11 +69,11 @@ class GroupMember:
         self.listener = listener
         self.rights = rights_of(subscriber.request.caller.identity)
         self.is_over = False
-        self.is_plain = True  # told all as it comes; asked for each event of each member, so it is no property
+        self.is_live = True  # receives each event directly; an attribute, because every delivery reads it
         self.since: JoinFilter | None = None
-        self.mark: ResumePosition | None = None  # where the group was when it came
-        self.wants_resync = False  # what it has missed is not known any more
-        self._after = 0  # the number of the last change that it was told of otherwise
+        self.mark: ResumePosition | None = None  # the position of the group when the member joined
+        self.wants_resync = False  # its missed events are no longer available
+        self._after = 0  # the number of the last change that its replay delivered
         self._group = group
         self._is_away = False
         self._waiting: BoundedQueue[_QueuedResult] | None = None
@@ -89,11 +89,11 @@ class GroupMember:
 
     def begin_replay(self) -> None:
         """Begin a replay: ignore the events of the group until `wait`."""
-        self.is_plain, self._is_away = False, True
+        self.is_live, self._is_away = False, True
 
     def wait(self) -> None:
         """Queue events from now on, and drop those queued before."""
-        self.is_plain = self._is_away = False
+        self.is_live = self._is_away = False
         self._forget_waiting()
         self._waiting = BoundedQueue(self.keeping.upstream, self.listener.room)
 
@@ -111,12 +111,12 @@ class GroupMember:
 
     def deliver_replayed(self, outcome: Outcome, key: Hashable) -> None:
         """Deliver a missed event, while events of the group are queued."""
-        self._tell(outcome, key)
+        self._deliver(outcome, key)
 
-    def go_on(self, after: int, seen: Mapping[str, int]) -> None:
+    def go_live_after(self, after: int, seen: Mapping[str, int]) -> None:
         """Go live after a replay up to the change `after` and the versions `seen`."""
         if self.since is not None:
-            self.since.go_on(seen)
+            self.since.resume_from(seen)
         self._after = after
         self.go_live_with(None, None)
 
@@ -124,11 +124,11 @@ class GroupMember:
         """Go live: deliver `outcome`, if any, then the queued events."""
         waiting, self._waiting, self._is_away = self._waiting, None, False
         if outcome is not None:
-            self._tell(outcome, key)
+            self._deliver(outcome, key)
         while waiting:
-            (event, told, key), left_out = waiting.take()
+            (event, outcome, key), dropped = waiting.take()
             if not self.is_over:
-                self.offer(event, told.with_dropped(left_out), key)
+                self.offer(event, outcome.with_dropped(dropped), key)
         self._update_is_plain()
 
     def offer(self, event: Any, outcome: Outcome, key: Hashable) -> None:
@@ -141,8 +141,8 @@ class GroupMember:
                 self._waiting.add(one, key, size=len(outcome.body), dropped=outcome.dropped)
             except Exception as problem:
                 self.stop(problem)
-        elif (self.since is None or self.since.is_news(event)) and not 0 < outcome.number <= self._after:
-            self._tell(outcome, key)
+        elif (self.since is None or self.since.accepts(event)) and not 0 < outcome.number <= self._after:
+            self._deliver(outcome, key)
         if self._waiting is None and outcome.number > self._after > 0:
             self._after = 0
             self._update_is_plain()
@@ -151,29 +151,29 @@ class GroupMember:
             self._update_is_plain()
 
     def _update_is_plain(self) -> None:
-        is_told_all = self.since is None and self._after == 0
-        self.is_plain = is_told_all and self._waiting is None and not self.is_over
+        receives_all = self.since is None and self._after == 0
+        self.is_live = receives_all and self._waiting is None and not self.is_over
 
-    def tell(self, outcome: Outcome, size: int, key: Hashable) -> None:
-        """Deliver an event without errors to an `is_plain` member: the hot path of a delivery, which calls little."""
+    def deliver(self, outcome: Outcome, size: int, key: Hashable) -> None:
+        """Deliver an event without errors to an `is_live` member: the hot path of a delivery, which calls little."""
         report = self.report
         report.events += 1
         report.sent_bytes += size
         try:
             self.listener.deliver(outcome, key)
-        except Exception as problem:  # a fault of its own is no fault of the others
+        except Exception as problem:  # a member's error must not affect the others
             self.stop(problem)
 
-    def _tell(self, outcome: Outcome, key: Hashable) -> None:
+    def _deliver(self, outcome: Outcome, key: Hashable) -> None:
         self.subscriber.note(outcome)
         try:
             self.listener.deliver(outcome, key)
-        except Exception as problem:  # a fault of its own is no fault of the others
+        except Exception as problem:  # a member's error must not affect the others
             self.stop(problem)
 
-    def standing(self) -> ResumePosition | None:
+    def settled_position(self) -> ResumePosition | None:
         """Return the position of the group; None while this member is ahead of it, by a replay of another process."""
-        mark = None if self.is_over or self.is_waiting else self._group.standing()
+        mark = None if self.is_over or self.is_waiting else self._group.settled_position()
         return None if mark is None or mark.number < self._after else mark
 
     def withdraw(self, outcome: Outcome) -> None:
@@ -201,16 +201,16 @@ class GroupMember:
             self._finish(outcome)
 
     def _finish(self, outcome: Outcome | None) -> None:
-        self.is_over, self.is_plain = True, False
+        self.is_over, self.is_live = True, False
         self._forget_waiting()
         self.subscriber.leave()
         try:
-            self.listener.finish(outcome)  # what it withdraws now has not been told of
+            self.listener.finish(outcome)  # results that the listener withdraws now are not counted
         finally:
             self._group.leave(self)
 
     def _leave(self) -> None:
-        self.is_over, self.is_plain = True, False
+        self.is_over, self.is_live = True, False
         self._forget_waiting()
         self.subscriber.leave()
         self._group.leave(self)

@@ -30,21 +30,21 @@ class KeyedWorkers(Generic[Key, Work]):
     def __contains__(self, key: Key) -> bool:
         return key in self._lanes
 
-    def put(self, tasks: asyncio.TaskGroup, key: Key, work: Work, of: Hashable, left_out: int = 0) -> None:
-        """Enqueue work, or replace queued work with the same `of`. `left_out` counts the pieces dropped before.
+    def put(self, tasks: asyncio.TaskGroup, key: Key, work: Work, of: Hashable, dropped: int = 0) -> None:
+        """Enqueue work, or replace queued work with the same `of`. `dropped` counts the pieces dropped before.
 
         Raises `SlowSubscriber` on overflow, after dropping the queue of the key.
         """
         lane = self._lanes.get(key)
         if lane is not None:
             try:
-                lane.add(work, of, dropped=left_out)
+                lane.add(work, of, dropped=dropped)
             except SlowSubscriber:
                 lane.clear()
                 raise
             return
         lane = self._lanes[key] = BoundedQueue(self._keeping)
-        lane.add(work, of, dropped=left_out)
+        lane.add(work, of, dropped=dropped)
         tasks.create_task(self._work_off(key, lane))
 
     async def room(self) -> None:

@@ -128,7 +128,7 @@ class SubscriptionManager:
             outcomes = pulled(lambda listener: self._driven(listener, subscriber, own), pull_position, self._most_bytes)
         else:
             own = begun
-            pull_position.how = lambda: own.progress.standing
+            pull_position.how = lambda: own.progress.settled_position
             outcomes = self._executed(subscriber, begun)
         async with aclosing(outcomes):
             async for outcome in outcomes:
@@ -239,7 +239,7 @@ class SubscriptionManager:
         source: SharedSource[Any],
         context: OperationContext,
     ) -> BroadcastGroup:
-        is_anyones = not context.used_identity and request.operation not in self._personal
+        is_public = not context.used_identity and request.operation not in self._personal
         key = asked, rights_of(request.caller.identity)
 
         def forget(group: BroadcastGroup) -> None:
@@ -255,12 +255,12 @@ class SubscriptionManager:
             context,
             deadlines=self._deadlines,
             slices=self._slices,
-            is_anyones=is_anyones,
+            is_public=is_public,
             personal=self._personal,
             spawn=self._spawn,
             forget=forget,
         )
-        if is_anyones:
+        if is_public:
             self._groups[asked] = group
         else:
             self._own_groups[key] = group
@@ -317,7 +317,7 @@ class SubscriptionManager:
                             last = outcome
                             break
                         if outcome.is_position_only and outcome.event_id is not None:
-                            driven.listener.stands(outcome.event_id)
+                            driven.listener.send_position(outcome.event_id)
                             continue
                         driven.listener.deliver(outcome, outcome.key)
                         if driven.is_over:

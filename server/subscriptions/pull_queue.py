@@ -17,7 +17,7 @@ async def pulled(
     """Yield the outcomes of the subscription that `join` starts. At most `most_bytes` of them are queued."""
     queue = PullQueue(most_bytes)
     queue.following = join(queue)
-    pull_position.how = queue.standing
+    pull_position.how = queue.settled_position
     try:
         while (outcome := await queue.next()) is not None:
             yield outcome
@@ -45,18 +45,18 @@ class PullQueue:
         if self._waiting is None:
             self._waiting = BoundedQueue(following.keeping, self.room)
         try:
-            left_out = self._waiting.add(outcome, key, size=len(outcome.body), dropped=outcome.dropped)
+            dropped = self._waiting.add(outcome, key, size=len(outcome.body), dropped=outcome.dropped)
         except SlowSubscriber as problem:
             self._drained.set()
             for one in (*self._waiting.clear(), outcome):
                 following.withdraw(one)
             following.stop(problem)
         else:
-            for one in left_out:
+            for one in dropped:
                 following.withdraw(one)
             self._wake.set()
 
-    def stands(self, event_id: str) -> None:
+    def send_position(self, event_id: str) -> None:
         self._place = position_only(event_id)
         self._wake.set()
 
@@ -74,11 +74,11 @@ class PullQueue:
             self._drained.clear()
             await self._drained.wait()
 
-    def standing(self) -> ResumePosition | None:
+    def settled_position(self) -> ResumePosition | None:
         """Return the position after all requested outcomes, while another is awaited."""
         if not self._is_asked or self._wake.is_set() or (self._waiting is not None and not self._waiting.is_drained):
             return None
-        return self.following.standing()
+        return self.following.settled_position()
 
     async def next(self) -> Outcome | None:
         while True:
@@ -86,10 +86,10 @@ class PullQueue:
                 place, self._place = self._place, None
                 return place
             if self._waiting:
-                outcome, left_out = self._waiting.take()
+                outcome, dropped = self._waiting.take()
                 if not self._waiting:
                     self._drained.set()
-                return outcome.with_dropped_under(left_out, self.following.keeping.policy.count_field)
+                return outcome.with_dropped_under(dropped, self.following.keeping.policy.count_field)
             if self._last:
                 return self._last.popleft()
             self._wake.clear()

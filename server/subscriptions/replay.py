@@ -137,7 +137,7 @@ class ReplayGroup:
             self._home.resync(self._here())
         else:
             for member in self._here():
-                member.go_on(max(told, progress.live_at), self._source.seen)
+                member.go_live_after(max(told, progress.live_at), self._source.seen)
 
     def _charge_missed_event(self, count: int) -> None:
         """Charge a missed event. The charge is shared after each `EVENTS_PER_SHARE` events."""

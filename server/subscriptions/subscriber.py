@@ -37,7 +37,7 @@ class Listener(Protocol):
         with the same `key`.
         """
 
-    def stands(self, event_id: str) -> None:
+    def send_position(self, event_id: str) -> None:
         """Deliver the resume id of the start: a client that resumes after it misses nothing."""
 
     def finish(self, outcome: Outcome | None) -> None:
@@ -65,7 +65,7 @@ class SubscriptionHandle(Protocol):
         May be called again, and after the end.
         """
 
-    def standing(self) -> ResumePosition | None:
+    def settled_position(self) -> ResumePosition | None:
         """Return the position up to which every event was delivered; None while an event is executed or queued."""
 
     def withdraw(self, outcome: Outcome) -> None:
@@ -79,7 +79,7 @@ class PullPosition:
         self.after: str | None = None
         self.how: Callable[[], ResumePosition | None] | None = None
 
-    def standing(self) -> ResumePosition | None:
+    def settled_position(self) -> ResumePosition | None:
         """Return the position up to which every result was taken, while the next is awaited; None at other times."""
         return None if self.how is None else self.how()
 

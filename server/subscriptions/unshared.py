@@ -58,7 +58,7 @@ async def outcomes_of(
             if isinstance(event, Outcome):
                 yield event
                 continue
-            mark, known, left_out = progress.mark, progress.known, progress.take_dropped()
+            mark, known, dropped = progress.mark, progress.known, progress.take_dropped()
             if slices.is_used_up:
                 await slices.wait_for_slice()
             own.context.reset()
@@ -74,7 +74,7 @@ async def outcomes_of(
             outcome = outcome_of(result)
             if mark is not None and not outcome.is_failure:
                 outcome.set_event_id(mark.id(known), mark.number)
-                outcome.set_dropped(left_out)
+                outcome.set_dropped(dropped)
             outcome.key = own.key(event)
             if progress.is_too_old and progress.sends_first_event:
                 outcome.add_extension("resync", True)
@@ -136,7 +136,7 @@ class EndedSubscription:
     keeping = QueueLimits()
 
     def stop(self, problem: Exception | None = None) -> None: ...
-    def standing(self) -> ResumePosition | None: ...
+    def settled_position(self) -> ResumePosition | None: ...
     def withdraw(self, outcome: Outcome) -> None: ...
 
 
@@ -167,8 +167,8 @@ class DrivenSubscription:
         if problem is not None:
             self.listener.finish(failure(problem))
 
-    def standing(self) -> ResumePosition | None:
-        return None if self.is_over else self._progress.standing
+    def settled_position(self) -> ResumePosition | None:
+        return None if self.is_over else self._progress.settled_position
 
     def withdraw(self, outcome: Outcome) -> None:
         self._report.events -= 1

@@ -117,7 +117,7 @@ class OpenOperation:
         following, event_id = self._following, self.place
         if following is None or event_id is None or self._over or self._waiting is not None:
             return False
-        mark = following.standing()
+        mark = following.settled_position()
         self.event_id = event_id if mark is None else mark.id_after(event_id)
         return self.event_id != event_id
 
@@ -181,7 +181,7 @@ class OpenOperation:
             carrier.send(self._next, outcome.body, b"}")
             self.event_id = outcome.event_id
 
-    def stands(self, event_id: str) -> None:
+    def send_position(self, event_id: str) -> None:
         self.event_id = event_id
         if self._wants_places and not self._over:
             self._socket.send_position(self)
@@ -224,14 +224,14 @@ class OpenOperation:
         if self._waiting is None:
             self._waiting = BoundedQueue(following.keeping, self._socket.room)
         try:
-            left_out = self._waiting.add(outcome, key, size=len(outcome.body), dropped=outcome.dropped)
+            dropped = self._waiting.add(outcome, key, size=len(outcome.body), dropped=outcome.dropped)
         except SlowSubscriber as problem:
             for one in (*self._waiting.clear(), outcome):
                 following.withdraw(one)
             self._is_slow = True
             following.stop(problem)
             return
-        for one in left_out:
+        for one in dropped:
             following.withdraw(one)
         if self._carrier.writable:  # something was dropped before, and nothing waits
             self.send_one()
@@ -243,10 +243,10 @@ class OpenOperation:
         if self._over or not self._socket.check_authenticated():
             return False
         if self._waiting:
-            outcome, left_out = self._waiting.take()
+            outcome, dropped = self._waiting.take()
             body = outcome.body
             if self._following is not None:
-                body = outcome.body_with_dropped(left_out, self._following.keeping.policy.count_field)
+                body = outcome.body_with_dropped(dropped, self._following.keeping.policy.count_field)
             self._carrier.send(self._next, body, b"}")
             self.event_id = outcome.event_id
         elif self._last is not None:

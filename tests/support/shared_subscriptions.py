@@ -40,7 +40,7 @@ class Heard:
         self._wake.set()
         self._on_event(self)
 
-    def stands(self, event_id: str) -> None:
+    def send_position(self, event_id: str) -> None:
         pass
 
     def finish(self, outcome: Outcome | None) -> None:

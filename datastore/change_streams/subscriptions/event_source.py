@@ -45,10 +45,10 @@ class JoinFilter(Protocol):
         `left` are the versions at which records left the selection.
         """
 
-    def go_on(self, seen: Mapping[str, int]) -> None:
+    def resume_from(self, seen: Mapping[str, int]) -> None:
         """Set the versions that a replay delivered, instead of calling `begin`."""
 
-    def is_news(self, event: Any) -> bool:
+    def accepts(self, event: Any) -> bool:
         """Return whether the member has to receive `event`.
 
         Called in order, for each event since the filter was created.

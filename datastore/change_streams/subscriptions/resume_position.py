@@ -43,7 +43,7 @@ class SubscriptionProgress:
         self.is_live = asyncio.Event()
         self.is_too_old = self.sends_first_event = self.is_resync_sent = False
         self.live_at = 0
-        self.left_out = 0
+        self.dropped = 0
         self.on_started: Callable[[], None] | None = None
         self.on_live: Callable[[], None] | None = None
         self.has_given_all = False
@@ -92,14 +92,14 @@ class SubscriptionProgress:
         if self._following is not None:
             self.mark = ResumePosition(self._following.number, self._following.place, self.seal)
 
-    def add_dropped(self, left_out: int) -> None:
+    def add_dropped(self, dropped: int) -> None:
         """Count events that were replaced by the event just emitted."""
-        self.left_out += left_out
+        self.dropped += dropped
 
     def take_dropped(self) -> int:
         """Return the number of dropped events since the last call, and reset it."""
-        left_out, self.left_out = self.left_out, 0
-        return left_out
+        dropped, self.dropped = self.dropped, 0
+        return dropped
 
     def here(self) -> None:
         self.take()
@@ -124,12 +124,12 @@ class SubscriptionProgress:
             self._ahead.mark_resync_sent()
 
     @property
-    def standing(self) -> ResumePosition | None:
+    def settled_position(self) -> ResumePosition | None:
         """The latest change examined while the next event is awaited; None while an event is being produced."""
         if self.is_too_old and not self.is_resync_sent:
             return None
         if self._ahead is not None:
-            return self._ahead.standing if self.has_given_all else None
+            return self._ahead.settled_position if self.has_given_all else None
         following = self._following
         is_idle = following is not None and following.is_idle
         return ResumePosition(following.last_number, following.last_place, self.seal) if following and is_idle else None
@@ -157,5 +157,5 @@ class ReadAheadProgress(SubscriptionProgress):
         behind.is_too_old, behind.sends_first_event, behind.mark = self.is_too_old, sends_first_event, self.mark
         behind.known = self.known
 
-    def add_dropped(self, left_out: int) -> None:
-        self._behind.add_dropped(left_out)
+    def add_dropped(self, dropped: int) -> None:
+        self._behind.add_dropped(dropped)

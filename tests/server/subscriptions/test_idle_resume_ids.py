@@ -176,14 +176,14 @@ async def test_who_did_not_ask_for_places_is_told_none(served: Served) -> None:
 async def test_no_place_is_told_while_an_event_is_being_made(
     served: Served, transport: type[Client], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    may_go_on, really = asyncio.Event(), EventExecutor.made
+    may_go_on, really = asyncio.Event(), EventExecutor.execute
 
     async def made(*arguments: Any) -> Any:
         if arguments[2] is not None:
             await may_go_on.wait()
         return await really(*arguments)
 
-    monkeypatch.setattr(EventExecutor, "made", made)
+    monkeypatch.setattr(EventExecutor, "execute", made)
     client = transport(served.http, STRONG, {})
     async with client.connected(served.url) as events:
         assert await anext(events) == {"begun": True}
@@ -247,6 +247,6 @@ def test_no_place_is_told_before_the_client_knows_that_it_has_missed_something()
     )
     progress = SubscriptionProgress(ResumeRequest(UNKNOWN, ""))
     progress.begin(cast(Any, following), 5, sends_first_event=False)
-    assert progress.standing is None
+    assert progress.settled_position is None
     progress.mark_resync_sent()
-    assert progress.standing == ResumePosition(5, cast(Any, None))
+    assert progress.settled_position == ResumePosition(5, cast(Any, None))

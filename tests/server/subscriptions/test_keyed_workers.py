@@ -17,14 +17,14 @@ class Doing:
 
     def __init__(self, keeping: QueueLimits = CLOSE, busy: int = 2) -> None:
         self.done: list[tuple[str, int]] = []
-        self.left_out = 0
+        self.dropped = 0
         self.may_go: dict[str, asyncio.Event] = {}
         self.lanes = KeyedWorkers[str, tuple[str, int]](keeping, busy, self._do)
 
-    async def _do(self, work: tuple[str, int], left_out: int) -> None:
+    async def _do(self, work: tuple[str, int], dropped: int) -> None:
         await self.may_go.setdefault(work[0], asyncio.Event()).wait()
         self.done.append(work)
-        self.left_out += left_out
+        self.dropped += dropped
 
     def go(self, key: str) -> None:
         self.may_go.setdefault(key, asyncio.Event()).set()
@@ -87,4 +87,4 @@ async def test_of_what_waits_the_latest_may_do() -> None:
         doing.put(tasks, "a", 4, of="another")
         doing.go("a")
     assert doing.done == [("a", 1), ("a", 3), ("a", 4)]
-    assert doing.left_out == 1
+    assert doing.dropped == 1

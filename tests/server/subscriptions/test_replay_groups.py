@@ -138,8 +138,8 @@ def test_what_left_before_one_came_so_far_is_reached() -> None:
     assert not since.is_reached({"m1": 3, "m2": 7}, {})
     assert since.is_reached({"m1": 4, "m2": 7}, {})
     assert since.is_reached({"m2": 8}, {"m1": 4})
-    since.go_on({"m2": 8})
-    assert not since.is_news(LiveScores(False, [], ["m1"]))
+    since.resume_from({"m2": 8})
+    assert not since.accepts(LiveScores(False, [], ["m1"]))
 
 
 class Alone:
@@ -153,7 +153,7 @@ class Alone:
         self.finished: Outcome | None = None
         self.member = GroupMember(self, cast(Any, _Anyone()), cast(Any, self))
 
-    def standing(self) -> ResumePosition:
+    def settled_position(self) -> ResumePosition:
         return ResumePosition(self.at, UNKNOWN)
 
     def leave(self, _: GroupMember) -> None: ...
@@ -187,10 +187,10 @@ def test_who_is_further_than_this_process_is_told_no_older_place() -> None:
     group = Alone(at=95)
     group.member.begin_replay()
     group.member.wait()
-    group.member.go_on(100, {})
-    assert group.member.standing() is None
+    group.member.go_live_after(100, {})
+    assert group.member.settled_position() is None
     group.at = 100
-    assert group.member.standing() == group.standing()
+    assert group.member.settled_position() == group.settled_position()
 
 
 def test_what_waits_for_one_who_joins_takes_the_room_of_its_reader() -> None:

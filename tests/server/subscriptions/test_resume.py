@@ -243,7 +243,7 @@ async def test_equal_subscribers_that_go_on_join_the_others(served: Served) -> N
         (group,) = groups.values()
         assert len(group._members) == 2
         await until(lambda: not group._replays)
-        await until(lambda: all(member.is_plain for member in group._members))
+        await until(lambda: all(member.is_live for member in group._members))
     for name in ("q1", "q2", "q3"):
         assert await stays.event() == {"earthquakeDetected": {"eventId": name}}
 
@@ -420,13 +420,13 @@ async def test_a_herd_that_comes_back_is_told_what_was_missed_once_for_all(
         client.last = clients[0].last
     for number in range(3):
         await put_raw(served, f"q{number + 1}")
-    made, really = list[Any](), EventExecutor.made
+    made, really = list[Any](), EventExecutor.execute
 
-    async def counted(maker: EventExecutor, member: Any, told: Any, standing: Any) -> Any:
+    async def counted(maker: EventExecutor, member: Any, told: Any, settled_position: Any) -> Any:
         made.append(told)
-        return await really(maker, member, told, standing)
+        return await really(maker, member, told, settled_position)
 
-    monkeypatch.setattr(EventExecutor, "made", counted)
+    monkeypatch.setattr(EventExecutor, "execute", counted)
 
     async def had(client: Client) -> list[str]:
         async with client.connected(other.url) as events:

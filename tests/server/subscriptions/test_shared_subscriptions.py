@@ -352,7 +352,7 @@ def test_what_is_passed_over_is_what_one_knew(data: st.DataObject) -> None:
                 LiveScores(True, [MatchUpdate(id, "L", v, cast(LiveScore, None), True) for id, v in snapshot.items()])
             )
             told = dict(snapshot)
-        if since is None or not (event.ended or event.updates) or not since.is_news(event):
+        if since is None or not (event.ended or event.updates) or not since.accepts(event):
             continue
         for id in event.ended:
             assert told.pop(id)

@@ -75,7 +75,7 @@ async def test_latest_keeps_the_newest_of_each_key() -> None:
         for number in range(100):
             hub.publish("a", number)
         assert await drain(events, 2) == [98, 99]
-        assert events.left_out == 49
+        assert events.dropped == 49
 
 
 async def test_latest_without_a_key_keeps_one() -> None:

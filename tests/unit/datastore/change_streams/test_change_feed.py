@@ -300,7 +300,7 @@ async def test_a_follower_that_stops_reading_is_disconnected(engine: Engine, ses
         with pytest.raises(SlowSubscriber):
             await anext(stuck)
         assert await take(newest, 1) == [29]
-        assert newest.left_out == 29
+        assert newest.dropped == 29
 
 
 async def test_the_last_follower_stops_the_reader(engine: Engine, session: aiohttp.ClientSession) -> None:
@@ -435,9 +435,9 @@ async def test_a_shard_that_one_listing_leaves_out_is_not_read_anew() -> None:
     number = script.write("a", "x")
     script.shards["a"].closed = True
     await until(lambda: number in sink.told and "b" in reader._started)
-    left_out = script.shards.pop("a")
+    dropped = script.shards.pop("a")
     await until(lambda: "a" in reader._missed)
-    script.shards["a"] = left_out
+    script.shards["a"] = dropped
     await until(lambda: "a" not in reader._missed)
 
     last = script.write("b", "y")
