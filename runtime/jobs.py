@@ -196,7 +196,7 @@ class Background:
             now=self.now,
             new_id=self.new_id,
             chance=random.Random(),
-            is_followed=self.is_followed,
+            has_subscribers=self.is_followed,
         )
 
     def _patient_store(self) -> Store:

@@ -1,1 +1,1 @@
-"""The demo's data and its life: invented people, posts, photos and matches."""
+"""Demo data and its generators: invented sightings, earthquakes, posts, photos and matches."""

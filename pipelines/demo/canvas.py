@@ -1,6 +1,7 @@
-"""What the demo's pictures are drawn on: shapes in fractions of a picture, which is made smaller in the end.
+"""A canvas for the demo's pictures, with coordinates in fractions of the picture.
 
-That smooths the edges. Chance begins at a name, so that a picture is the same each time.
+The canvas is drawn at twice the final size and reduced at the end, which smooths the edges. The random generator is
+seeded with the picture's name, so a picture is the same each time.
 """
 
 import io
@@ -10,8 +11,9 @@ import random
 from PIL import Image, ImageDraw
 
 WIDTH, HEIGHT = 960, 640
-# It is drawn so many times as large, and a thumbnail is so many times as small.
-FINER, SMALLER = 2, 2
+#: The canvas is SUPERSAMPLING times as large as the picture, and the picture THUMBNAIL_FACTOR times as large as its
+#: thumbnail.
+SUPERSAMPLING, THUMBNAIL_FACTOR = 2, 2
 QUALITY, THUMBNAIL_QUALITY = 82, 78
 
 Colour = tuple[int, ...]
@@ -19,18 +21,18 @@ INK, WHITE = (46, 38, 44), (255, 255, 255)
 
 
 class Canvas:
-    """Draws in fractions of the picture: across of the width, all else of the height."""
+    """A drawing surface. `x` is a fraction of the picture's width, all other lengths are fractions of its height."""
 
     def __init__(self, seed: str) -> None:
-        self.image = Image.new("RGB", (WIDTH * FINER, HEIGHT * FINER))
+        self.image = Image.new("RGB", (WIDTH * SUPERSAMPLING, HEIGHT * SUPERSAMPLING))
         self.draw = ImageDraw.Draw(self.image, "RGBA")
         self.chance = random.Random(seed)
 
     def at(self, x: float, y: float) -> tuple[float, float]:
-        return x * WIDTH * FINER, y * HEIGHT * FINER
+        return x * WIDTH * SUPERSAMPLING, y * HEIGHT * SUPERSAMPLING
 
     def sky(self, *colours: Colour) -> None:
-        """From the top to the bottom."""
+        """Fill the canvas with a vertical gradient; `colours` run from the top to the bottom."""
         column = Image.new("RGB", (1, len(colours)))
         column.putdata(colours)
         wide, high = self.image.size
@@ -39,18 +41,18 @@ class Canvas:
 
     def disc(self, x: float, y: float, across: float, colour: Colour, down: float | None = None) -> None:
         middle_x, middle_y = self.at(x, y)
-        wide, high = across * HEIGHT * FINER, (across if down is None else down) * HEIGHT * FINER
+        wide, high = across * HEIGHT * SUPERSAMPLING, (across if down is None else down) * HEIGHT * SUPERSAMPLING
         self.draw.ellipse((middle_x - wide, middle_y - high, middle_x + wide, middle_y + high), fill=colour)
 
     def shape(self, colour: Colour, *points: tuple[float, float]) -> None:
         self.draw.polygon([self.at(*point) for point in points], fill=colour)
 
     def line(self, colour: Colour, width: float, *points: tuple[float, float]) -> None:
-        self.draw.line([self.at(*point) for point in points], fill=colour, width=round(width * HEIGHT * FINER))
+        self.draw.line([self.at(*point) for point in points], fill=colour, width=round(width * HEIGHT * SUPERSAMPLING))
 
     def box(self, left: float, top: float, right: float, bottom: float, colour: Colour, rounded: float = 0.0) -> None:
         corners = (*self.at(left, top), *self.at(right, bottom))
-        self.draw.rounded_rectangle(corners, rounded * HEIGHT * FINER, fill=colour)
+        self.draw.rounded_rectangle(corners, rounded * HEIGHT * SUPERSAMPLING, fill=colour)
 
     def sun(self, x: float, y: float, size: float, colour: Colour) -> None:
         for ring in range(6, 0, -1):
@@ -58,7 +60,7 @@ class Canvas:
         self.disc(x, y, size, colour)
 
     def ridge(self, base: float, swing: float, colour: Colour, waves: float = 2.0) -> None:
-        """Hills, from side to side and down to the lower edge."""
+        """Draw hills from side to side, filled down to the lower edge."""
         shift = self.chance.uniform(0, 2 * math.pi)
         steps = [step / 48 for step in range(49)]
         tops = [
@@ -78,9 +80,9 @@ class Canvas:
             self.shape(colour, (x - wide, low), (x + wide, low), (x, low - size * 0.42))
 
     def jpeg(self) -> tuple[bytes, bytes]:
-        """The picture and its thumbnail."""
-        picture = self.image.reduce(FINER)
-        small = picture.reduce(SMALLER)
+        """Return the picture and its thumbnail as JPEG files."""
+        picture = self.image.reduce(SUPERSAMPLING)
+        small = picture.reduce(THUMBNAIL_FACTOR)
         return _jpeg(picture, QUALITY), _jpeg(small, THUMBNAIL_QUALITY)
 
 

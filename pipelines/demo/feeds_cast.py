@@ -1,12 +1,12 @@
-"""Who is in the demo's feed, and what they have said so far. All of it is invented."""
+"""The people of the demo's feed and their posts. All of them are invented."""
 
 from dataclasses import dataclass
 
 from datastore.feeds.visibility import Visibility
 
-# Demo tokens are theirs: what they do is left to those who hold the tokens.
+# The users of the demo's tokens. The demo never acts for them: that is for the holders of the tokens.
 VISITOR, ADMIN = "demo", "admin"
-# Comes last and has said nothing: is she there, then so is all the rest.
+# Is created last and has no posts: if this user exists, so does all other data.
 NEWCOMER = "zoe"
 
 NAMES = {
@@ -43,13 +43,16 @@ FOLLOWS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """A post of so many hours ago. `likes` is how many like it at most; comments are pairs of user and text."""
+class ScriptedPost:
+    """A post that the demo starts with."""
 
     author: str
+    #: The age of the post at the start.
     hours: float
     text: str
+    #: The most likes that it gets: only users who may see it like it.
     likes: int = 0
+    #: Pairs of user and text.
     comments: tuple[tuple[str, str], ...] = ()
     visibility: Visibility = Visibility.PUBLIC
 
@@ -57,8 +60,8 @@ class Said:
 FOLLOWERS, PRIVATE = Visibility.FOLLOWERS, Visibility.PRIVATE
 
 # Posts of one author are numbered from the newest: `mira-1`.
-SAID = (
-    Said(
+SCRIPT = (
+    ScriptedPost(
         "mira",
         0.2,
         "First tray of the day: cardamom buns, still too hot to hold. #baking #lanternbay",
@@ -71,15 +74,17 @@ SAID = (
             ("mira", "@demo by eight, most days."),
         ),
     ),
-    Said(
+    ScriptedPost(
         "teo",
         0.7,
         "Wind is up to 18 knots at the pier. Bring the small kite, @demo. #kites #wind",
         4,
         (("sana", "After my shift!"), ("demo", "On my way.")),
     ),
-    Said("juno", 1.1, "Rain on glass, tram four, one frame. #photography #lanternbay", 7, (("lin", "That light."),)),
-    Said(
+    ScriptedPost(
+        "juno", 1.1, "Rain on glass, tram four, one frame. #photography #lanternbay", 7, (("lin", "That light."),)
+    ),
+    ScriptedPost(
         "demo",
         1.6,
         "Moved to #lanternbay last month and still find a new street every day. Where to next?",
@@ -90,55 +95,85 @@ SAID = (
             ("mira", "The bakery at the harbour. I may be biased."),
         ),
     ),
-    Said(
+    ScriptedPost(
         "pavel",
         2.3,
         "A magnitude 2.1 west of the bay this morning. You slept through it, and so did the cat. #earthquake",
         5,
         (("felix", "Plotted it. It is on the old fault line."), ("amara", "My tomatoes did not.")),
     ),
-    Said("sana", 3.0, "Four wickets, one bruise, no regrets. #cricket #kites", 5, (("teo", "The good Kites."),)),
-    Said("noor", 3.8, "The cat returned a book today. It was not overdue. #library #cats", 8, (("mira", "Good cat."),)),
-    Said("lin", 4.5, "Bridge at six: Bach first, requests later. #music", 4, (("noor", "Request: more Bach."),)),
-    Said("oskar", 5.2, "A 1962 frame came in with its first bell. It still rings. #bicycles", 3),
-    Said("amara", 6.0, "Tomatoes on the roof of the library, week nine. #garden #library", 5, (("noor", "Our roof!"),)),
-    Said("felix", 7.4, "A map of every bench with a view. There are 41. #maps #lanternbay", 6, (("oskar", "42."),)),
-    Said("teo", 8.1, "A short reading list for anybody who wants to fly: start with knots. #kites", 2),
-    Said("juno", 9.9, "For those who follow me: the pictures I will not hang. #photography", 3, visibility=FOLLOWERS),
-    Said("demo", 11.5, "Note to self: ask @noor for the map of 1911. #maps", visibility=PRIVATE),
-    Said("mira", 13.0, "Rye needs patience, and I need rye. #baking", 4, (("amara", "And butter."),)),
-    Said("pavel", 15.5, "Why small quakes are good news, in five sentences, tomorrow. #earthquake #science", 3),
-    Said("noor", 18.0, "Late opening tonight: poems, tea and one cat. #library", 6, (("lin", "I bring the cello."),)),
-    Said("sana", 20.0, "Night shift done. Somebody make me a coffee. #lanternbay", 4, visibility=FOLLOWERS),
-    Said("lin", 22.5, "New strings. The bridge and I are in tune again. #music", 5),
-    Said("demo", 24.0, "Saw @lin play on the bridge. Stayed for all of it. #music", 5, (("lin", "I saw you!"),)),
-    Said("amara", 26.0, "Swap: basil for jam jars. #garden", 2, (("mira", "Deal."),)),
-    Said("oskar", 28.5, "Tyres are like shoes: nobody thanks you until it rains. #bicycles", 4),
-    Said("felix", 30.0, "Old maps lie politely. New ones do it with confidence. #maps", 5, (("pavel", "So true."),)),
-    Said("teo", 33.0, "The red kite survived. The fence did not. #kites", 3, (("oskar", "I can mend fences too."),)),
-    Said("juno", 36.0, "Portrait of @oskar with the bell of 1962. #photography #bicycles", 6),
-    Said("admin", 38.0, "All systems are fine; the disks hum in D minor. #status", 2, (("felix", "Confirmed."),)),
-    Said("mira", 41.0, "Yesterday's bread is tomorrow's pudding. #baking", 3),
-    Said("pavel", 44.0, "Found my field book of 1987. The handwriting has not improved. #science", 4),
-    Said("noor", 47.0, "We now lend umbrellas, kites and one accordion. #library #kites", 7, (("teo", "Finally!"),)),
-    Said("sana", 50.0, "Nets at five. Beginners get the good bat. #cricket", 3),
-    Said("lin", 54.0, "Do not tell my landlord: I practise at night. #music", visibility=FOLLOWERS),
-    Said("demo", 57.0, "First post! Hello, #lanternbay.", 7, (("noor", "Welcome!"), ("sana", "Welcome, Robin!"))),
-    Said("amara", 60.0, "The bees are back on the roof. #garden #lanternbay", 6),
-    Said("oskar", 65.0, "Lost: one 13 mm spanner. Found: four 10 mm ones. #bicycles", 5),
-    Said("felix", 70.0, "Walked every street that begins with K. #maps", 2),
-    Said("teo", 74.0, "Wind map of the pier, drawn with 30 paper boats. #wind #science", 4, (("felix", "Send it."),)),
-    Said("juno", 79.0, "Shop windows before opening. #photography", 3),
-    Said("pavel", 84.0, "Tsunami drill on Friday, buns afterwards. #earthquake #baking", 4, (("mira", "Ready."),)),
-    Said("noor", 90.0, "Quiet hour is from two to three. The cat is exempt. #library #cats", 6),
-    Said("mira", 96.0, "Who else wakes before the gulls? #baking #lanternbay", 5, (("sana", "Or has not slept yet."),)),
+    ScriptedPost(
+        "sana", 3.0, "Four wickets, one bruise, no regrets. #cricket #kites", 5, (("teo", "The good Kites."),)
+    ),
+    ScriptedPost(
+        "noor", 3.8, "The cat returned a book today. It was not overdue. #library #cats", 8, (("mira", "Good cat."),)
+    ),
+    ScriptedPost(
+        "lin", 4.5, "Bridge at six: Bach first, requests later. #music", 4, (("noor", "Request: more Bach."),)
+    ),
+    ScriptedPost("oskar", 5.2, "A 1962 frame came in with its first bell. It still rings. #bicycles", 3),
+    ScriptedPost(
+        "amara", 6.0, "Tomatoes on the roof of the library, week nine. #garden #library", 5, (("noor", "Our roof!"),)
+    ),
+    ScriptedPost(
+        "felix", 7.4, "A map of every bench with a view. There are 41. #maps #lanternbay", 6, (("oskar", "42."),)
+    ),
+    ScriptedPost("teo", 8.1, "A short reading list for anybody who wants to fly: start with knots. #kites", 2),
+    ScriptedPost("juno", 9.9, "For my followers: the pictures I will not hang. #photography", 3, visibility=FOLLOWERS),
+    ScriptedPost("demo", 11.5, "Note to self: ask @noor for the map of 1911. #maps", visibility=PRIVATE),
+    ScriptedPost("mira", 13.0, "Rye needs patience, and I need rye. #baking", 4, (("amara", "And butter."),)),
+    ScriptedPost("pavel", 15.5, "Why small quakes are good news, in five sentences, tomorrow. #earthquake #science", 3),
+    ScriptedPost(
+        "noor", 18.0, "Late opening tonight: poems, tea and one cat. #library", 6, (("lin", "I bring the cello."),)
+    ),
+    ScriptedPost("sana", 20.0, "Night shift done. Somebody make me a coffee. #lanternbay", 4, visibility=FOLLOWERS),
+    ScriptedPost("lin", 22.5, "New strings. The bridge and I are in tune again. #music", 5),
+    ScriptedPost(
+        "demo", 24.0, "Saw @lin play on the bridge. Stayed for all of it. #music", 5, (("lin", "I saw you!"),)
+    ),
+    ScriptedPost("amara", 26.0, "Swap: basil for jam jars. #garden", 2, (("mira", "Deal."),)),
+    ScriptedPost("oskar", 28.5, "Tyres are like shoes: no one thanks you until it rains. #bicycles", 4),
+    ScriptedPost(
+        "felix", 30.0, "Old maps lie politely. New ones do it with confidence. #maps", 5, (("pavel", "So true."),)
+    ),
+    ScriptedPost(
+        "teo", 33.0, "The red kite survived. The fence did not. #kites", 3, (("oskar", "I can mend fences too."),)
+    ),
+    ScriptedPost("juno", 36.0, "Portrait of @oskar with the bell of 1962. #photography #bicycles", 6),
+    ScriptedPost(
+        "admin", 38.0, "All systems are fine; the disks hum in D minor. #status", 2, (("felix", "Confirmed."),)
+    ),
+    ScriptedPost("mira", 41.0, "Yesterday's bread is tomorrow's pudding. #baking", 3),
+    ScriptedPost("pavel", 44.0, "Found my field book of 1987. The handwriting has not improved. #science", 4),
+    ScriptedPost(
+        "noor", 47.0, "We now lend umbrellas, kites and one accordion. #library #kites", 7, (("teo", "Finally!"),)
+    ),
+    ScriptedPost("sana", 50.0, "Nets at five. Beginners get the good bat. #cricket", 3),
+    ScriptedPost("lin", 54.0, "Do not tell my landlord: I practise at night. #music", visibility=FOLLOWERS),
+    ScriptedPost(
+        "demo", 57.0, "First post! Hello, #lanternbay.", 7, (("noor", "Welcome!"), ("sana", "Welcome, Robin!"))
+    ),
+    ScriptedPost("amara", 60.0, "The bees are back on the roof. #garden #lanternbay", 6),
+    ScriptedPost("oskar", 65.0, "Lost: one 13 mm spanner. Found: four 10 mm ones. #bicycles", 5),
+    ScriptedPost("felix", 70.0, "Walked every street that begins with K. #maps", 2),
+    ScriptedPost(
+        "teo", 74.0, "Wind map of the pier, drawn with 30 paper boats. #wind #science", 4, (("felix", "Send it."),)
+    ),
+    ScriptedPost("juno", 79.0, "Shop windows before opening. #photography", 3),
+    ScriptedPost(
+        "pavel", 84.0, "Tsunami drill on Friday, buns afterwards. #earthquake #baking", 4, (("mira", "Ready."),)
+    ),
+    ScriptedPost("noor", 90.0, "Quiet hour is from two to three. The cat is exempt. #library #cats", 6),
+    ScriptedPost(
+        "mira", 96.0, "Who else wakes before the gulls? #baking #lanternbay", 5, (("sana", "Or has not slept yet."),)
+    ),
 )
 
-# What the cast goes on saying.
-POSTS = (
+# The texts of live posts and live comments.
+POST_TEXTS = (
     "The gulls are at it again. #lanternbay",
     "A tray of rolls is looking for a home. #baking",
-    "Gusts from the west, and nobody at the pier. @demo? #kites #wind",
+    "Gusts from the west, and an empty pier. @demo? #kites #wind",
     "Light like honey on tram four. #photography",
     "Another small tremor. The cat opened one eye. #earthquake #cats",
     "Rain stopped play, so we played cards. #cricket",
@@ -149,7 +184,7 @@ POSTS = (
     "Somebody left a letter from 1954 in a cookbook. #library",
     "Has anybody shown @demo the lighthouse yet? #lanternbay",
 )
-COMMENTS = (
+COMMENT_TEXTS = (
     "I was thinking the same.",
     "Tell us more!",
     "See you there.",

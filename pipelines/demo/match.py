@@ -1,4 +1,4 @@
-"""A match of our own invention, played by chance: teams, players and ground do not exist; the cricket could."""
+"""A generator of plausible cricket matches, ball by ball. The teams, players and grounds are invented."""
 
 import random
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from typing import Any
 Json = dict[str, Any]
 
 LEAGUE = "Lantern Bay League"
-# In the order they bat; the place in the list tells what each can do (see `_eleven`).
+# Players in batting order. The index of a player determines the role (see `_eleven`).
 TEAMS = {
     "Harbour Kites": (
         "A Tresco, J Pellowe, M Quillan, R Ansty, D Farrow, K Ludlow, S Marrack, T Obeng, V Rowse, C Dunmore, "
@@ -33,7 +33,7 @@ TEAMS = {
 GROUNDS = (("Lantern Park", "Lantern Bay"), ("The Breakwater Ground", "Port Alder"), ("Kiln Meadow", "Saltmarsh"))
 
 OVERS, BALLS, MOST_OVERS_OF_BOWLER = 20, 6, 4
-# What a ball brings, of a thousand, against a good batter in the middle of an innings.
+# Outcomes per thousand balls, for a good batter in the middle of an innings.
 WIDE, NO_BALL, LEG_BYE, BYE, WICKET = 32, 4, 12, 5, 47
 RUNS = {0: 295, 1: 385, 2: 72, 3: 5, 4: 100, 6: 42}
 POWERPLAY, DEATH = range(6), range(16, OVERS)
@@ -42,7 +42,7 @@ KINDS = {"caught": 60, "bowled": 17, "lbw": 9, "run out": 7, "stumped": 4, "caug
 
 @dataclass(slots=True)
 class _Side:
-    """A team's eleven in batting order; `skill` runs from 1 for the openers to 0 for the last."""
+    """A team's eleven, in batting order."""
 
     name: str
     eleven: list[str]
@@ -50,11 +50,12 @@ class _Side:
     bowlers: list[str]
 
     def skill(self, batter: str) -> float:
+        """Return the batter's skill, from 1 for the first four in the order to 0 for the last."""
         return 1 - max(0, self.eleven.index(batter) - 3) / 7
 
 
 def demo_match(chance: random.Random, number: int, day: date) -> Json:
-    """The match of that number in the league, in Cricsheet's JSON format. The same for the same state of `chance`."""
+    """Return match `number` of the league in Cricsheet's JSON format. Equal states of `chance` give equal matches."""
     pairs = list(combinations(TEAMS, 2))
     names = list(pairs[number % len(pairs)])
     chance.shuffle(names)
@@ -69,17 +70,20 @@ def demo_match(chance: random.Random, number: int, day: date) -> Json:
 
 
 def _eleven(chance: random.Random, name: str) -> _Side:
-    """Five of six batters, the keeper, two of three all-rounders, three of five bowlers; one batter bowls too."""
+    """Choose five of six batters, the keeper, two of three all-rounders and three of five bowlers.
+
+    The last of the batters bowls, too.
+    """
     players = TEAMS[name].split(", ")
     groups = ((players[:6], 5), (players[6:7], 1), (players[7:10], 2), (players[10:], 3))
-    chosen = {one for group, many in groups for one in chance.sample(group, many)}
-    eleven = [one for one in players if one in chosen]
+    chosen = {player for group, count in groups for player in chance.sample(group, count)}
+    eleven = [player for player in players if player in chosen]
     return _Side(name, eleven, keeper=eleven[5], bowlers=[eleven[4], *eleven[6:]])
 
 
 @dataclass(slots=True)
 class _DemoInnings:
-    """One innings, played ball by ball."""
+    """An innings, played ball by ball."""
 
     chance: random.Random
     batting: _Side
@@ -114,9 +118,9 @@ class _DemoInnings:
         return self.wickets == 10 or (self.target is not None and self.runs >= self.target)
 
     def _bowler(self, bowled: dict[str, int], last: str) -> str:
-        """Rather one who bowled little, never the same twice running."""
-        able = [one for one, overs in bowled.items() if one != last and overs < MOST_OVERS_OF_BOWLER]
-        return min(able, key=lambda one: bowled[one] + self.chance.random() * 1.5)
+        """Choose a bowler, preferably one with few overs, and never the bowler of the last over."""
+        able = [name for name, overs in bowled.items() if name != last and overs < MOST_OVERS_OF_BOWLER]
+        return min(able, key=lambda name: bowled[name] + self.chance.random() * 1.5)
 
     def _over(self, over: int, bowler: str) -> list[Json]:
         deliveries: list[Json] = []
@@ -144,7 +148,7 @@ class _DemoInnings:
         return delivery | {"runs": {"batter": runs, "extras": more, "total": runs + more}}
 
     def _outcome(self, over: int) -> tuple[int | None, dict[str, int]]:
-        """The batter's runs, None for a wicket, and the extras."""
+        """Return the batter's runs, None for a wicket, and the extras by kind."""
         skill = self.batting.skill(self.striker)
         extra = self.chance.random() * 1000
         for kind, share in (("wides", WIDE), ("noballs", NO_BALL), ("legbyes", LEG_BYE), ("byes", BYE)):
@@ -161,7 +165,7 @@ class _DemoInnings:
     def _wicket(self, bowler: str) -> Json:
         kind = self.chance.choices(list(KINDS), list(KINDS.values()))[0]
         wicket: Json = {"player_out": self.striker, "kind": kind}
-        others = [one for one in self.bowling.eleven if one != bowler]
+        others = [name for name in self.bowling.eleven if name != bowler]
         if kind in ("caught", "run out"):
             wicket["fielders"] = [{"name": self.chance.choice(others)}]
         if kind == "stumped":
@@ -211,12 +215,12 @@ def _outcome(one: _DemoInnings, two: _DemoInnings) -> Json:
 
 
 def _best(one: _DemoInnings, two: _DemoInnings) -> str:
-    """The player who did most, batting and bowling together; the winners' first."""
+    """Return the player of the winning team with the most credit for batting and bowling."""
     winners: Sequence[str] = (two if two.runs > one.runs else one).batting.eleven
     credit = {name: one.credit.get(name, 0) + two.credit.get(name, 0) for name in winners}
     return max(credit, key=lambda name: credit[name])
 
 
 def person_id(name: str) -> str:
-    """Eight hexadecimal digits, as in Cricsheet's register."""
+    """Return eight hexadecimal digits for a name, the format of Cricsheet's register."""
     return sha256(name.encode()).hexdigest()[:8]

@@ -1,7 +1,7 @@
-"""Cricket that never ends, for demos: invented matches by the clock, two at any time.
+"""A provider of invented cricket matches for demos. Two matches are live at any time.
 
-What is played when follows from the time alone. So a gateway that starts finds a match in full swing, one that was
-away goes on where the match stands by now, and several tell the same.
+The schedule and each ball derive from the clock alone. A gateway that starts finds a match in progress, a gateway that
+was stopped continues at the current ball, and several gateways agree.
 """
 
 import random
@@ -28,7 +28,7 @@ LISTED = timedelta(hours=2)
 
 
 class DemoProvider:
-    """A `Provider`: match `demo-<n>` begins n times eight minutes after 1970, and is played at ten times the pace."""
+    """A `Provider` whose match `demo-<n>` begins n times 8 minutes after 1970 and runs at ten times the real pace."""
 
     name = "demo"
 
@@ -48,7 +48,7 @@ class DemoProvider:
         return await self._match(int(number)).match(match_id)
 
     async def fixtures(self, league_ids: Sequence[str], start: datetime, end: datetime) -> AsyncIterator[Match]:
-        """Of the hours around now: there is no end of them."""
+        """Yield the fixtures within two hours of now: the schedule has no end."""
         now = self._now()
         for number in _begun_between(max(start, now - LISTED), min(end, now + LISTED)):
             async for match in self._match(number).fixtures(league_ids, start, end):
@@ -58,13 +58,13 @@ class DemoProvider:
         return await self._match(_latest(self._now())).leagues()
 
     async def teams(self) -> Sequence[Team]:
-        """The two of each match: in a few of them each team plays."""
+        """Return the teams of the last six matches: each team of the league plays in one of them."""
         latest = _latest(self._now())
         found = [team for number in range(latest - 5, latest + 1) for team in await self._match(number).teams()]
         return list({team.team_id: team for team in found}.values())
 
     async def team_seasons(self, season_id: str) -> Sequence[TeamSeason]:
-        """The matches of the last hours added up: two points for a win, one for no result."""
+        """Return the table of the matches of the last two hours: two points for a win, one for no result."""
         now = self._now()
         table: dict[str, TeamSeason] = {}
         for number in _begun_between(now - LISTED, now):
@@ -75,7 +75,7 @@ class DemoProvider:
 
     def _match(self, number: int) -> ReplayProvider:
         if number not in self._matches:
-            self._forget()
+            self._drop_old_matches()
             match_id, start = f"{PREFIX}{number}", _start(number)
             recording = read(demo_match(random.Random(match_id), number, start.date()), match_id=match_id)
             self._matches[number] = ReplayProvider(
@@ -83,8 +83,8 @@ class DemoProvider:
             )
         return self._matches[number]
 
-    def _forget(self) -> None:
-        """Those that are neither played nor listed."""
+    def _drop_old_matches(self) -> None:
+        """Drop the matches that are neither live nor listed."""
         latest = _latest(self._now())
         for number in [number for number in self._matches if abs(number - latest) > 2 * LISTED / BEGIN_EVERY]:
             del self._matches[number]
@@ -113,10 +113,10 @@ def _start(number: int) -> datetime:
 
 
 def _latest(now: datetime) -> int:
-    """The last match that has begun."""
+    """Return the number of the last match that has begun."""
     return (now - datetime(1970, 1, 1, tzinfo=UTC)) // BEGIN_EVERY
 
 
 def _begun_between(start: datetime, end: datetime) -> Iterator[int]:
-    """The matches that begin between two moments, the end included."""
+    """Return the numbers of the matches that begin after `start` and not after `end`."""
     return iter(range(_latest(start) + 1, _latest(end) + 1))

@@ -1,13 +1,13 @@
-"""What the demo's photo library holds: who uploads, who is on the pictures, and what these show. All is invented."""
+"""The contents of the demo's photo library: users, persons, photos and livestreams. All of them are invented."""
 
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from datastore.model.ids import uuid7
 from pipelines.demo import photo_backgrounds as draw
-from pipelines.demo.pictures import Looks, Place, Sitter
+from pipelines.demo.pictures import Background, Looks, Sitter
 
-# Ids hold the moment they were made, and examples name them: so both are the same in each demo.
+# Ids contain their time of creation, and examples name ids: both are therefore the same in each demo.
 BEGAN = datetime(2025, 5, 4, 8, 0, tzinfo=UTC)
 VISITOR = "demo@example.com"
 MIRA, TEO = "mira@example.com", "teo@example.com"
@@ -26,11 +26,12 @@ PERSON_IDS = {name: uuid7(BEGAN, name) for name in LOOKS}
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """A photo. `days` is how long after the beginning it was taken; it was uploaded an hour later."""
+    """A photo. It is uploaded an hour after it was taken."""
 
     name: str
-    place: Place
+    background: Background
     user: str
+    #: The time at which it was taken, in days after `BEGAN`.
     days: float
     description: str
     tags: tuple[str, ...]
@@ -51,7 +52,7 @@ class Shot:
 
 ILSE, TOMO, BRAM, ODALYS, PIA, EZRA = LOOKS
 
-# The first taken first.
+# Sorted by the time at which they were taken.
 SHOTS = (
     Shot("bay", draw.bay, MIRA, 0.5, "The last boat into Lantern Bay.", ("bay", "sunset", "boat")),
     Shot(
@@ -133,12 +134,14 @@ SHOTS = (
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """A livestream. It was announced `days` after the beginning; it begins and ends in so many hours from now."""
+    """A livestream."""
 
+    #: The time of the announcement, in days after `BEGAN`.
     days: float
     slug: str
     title: str
     description: str
+    #: Its start and end, in hours from now.
     begins: float
     ends: float
 
@@ -156,9 +159,9 @@ class Stream:
 
 ENDED = Stream(36, "aurora", "The aurora over Mirefjord", "All night, until the sun had it.", -30, -22)
 UPCOMING = Stream(37, "balloons", "Balloons at dawn", "Twelve of them, if the wind allows it.", 20, 22)
-# Announced last: the latest.
+# Announced last, so it is the latest livestream.
 LIVE = Stream(38, "harbour", "The harbour of Lantern Bay", "Boats, gulls, and the tide.", -1, 5)
-# What is going on there, one after another.
+# The descriptions of the live stream, one after another.
 SCENES = (
     "The ferry is in, four minutes early.",
     "A heron stands on the slipway and will not move.",

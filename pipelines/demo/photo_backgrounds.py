@@ -1,4 +1,4 @@
-"""Invented places for the demo's pictures, each drawn by a function."""
+"""Backgrounds of the demo's pictures: one function per invented place."""
 
 import math
 
@@ -181,7 +181,7 @@ def cafe(on: Canvas) -> None:
 
 
 def table(on: Canvas) -> None:
-    """What stands before those who sit in the café."""
+    """Draw the table in front of the people in the café."""
     on.box(-0.1, 0.88, 1.1, 1.1, (196, 148, 98), 0.02)
     for x in (0.2, 0.8):
         on.disc(x, 0.925, 0.075, (238, 232, 220), 0.02)

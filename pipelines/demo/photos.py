@@ -1,4 +1,4 @@
-"""A photo library for the demo: drawn pictures with those who are on them, and a livestream in which things happen."""
+"""A photo library for the demo: drawn pictures with tagged persons, and a livestream whose description changes."""
 
 import asyncio
 from collections.abc import Callable
@@ -39,11 +39,11 @@ from pipelines.demo.photo_album import (
 from pipelines.demo.pictures import picture
 
 JPEG = "image/jpeg"
-ONE_MORE = "attribute_exists(PK)"
+EXISTS = "attribute_exists(PK)"
 
 
 class PhotoDemo:
-    """`open_store` gives a fresh `Store` for each piece of work."""
+    """Loads the photo library and keeps its livestream active. `open_store` returns a new `Store` per operation."""
 
     def __init__(
         self,
@@ -51,32 +51,34 @@ class PhotoDemo:
         objects: ObjectStore,
         *,
         now: Callable[[], datetime],
-        is_followed: Callable[[Table], bool],
+        has_subscribers: Callable[[Table], bool],
     ) -> None:
         self._open_store = open_store
         self._objects = objects
         self._now = now
-        self._is_followed = is_followed
+        self._has_subscribers = has_subscribers
 
     async def load(self) -> int:
-        """The users, persons and photos, and three livestreams, unless they are there: how many photos.
+        """Create the users, persons, photos and three livestreams. Return the number of photos created.
 
-        All ids are the same in each demo, and what is there is left as it is: a start that was cut short is made good
-        by the next. The livestream that has ended comes last, and tells that all the rest is there. Without a place for
-        files there is nothing to show. Raises `Unavailable` without the photos when their files cannot be written.
+        Return 0 if the library already exists, or if the gateway has no object store. All ids are the same in each
+        demo and existing items are left unchanged, so the next load completes an interrupted one. The ended livestream
+        is created last: if it exists, so does everything else.
+
+        Raises `Unavailable` if the files of the photos cannot be written. Everything but the photos then exists.
         """
         if await self._objects.url(SHOTS[0].name, now=self._now()) is None:
             return 0
         if await self._find(ENDED) is not None:
-            await self._keep_going()
+            await self._restart_livestreams()
             return 0
-        # Nothing of theirs is a file: they are there also when the pictures cannot be.
+        # Livestreams have no files, so create them even if the pictures cannot be written.
         for stream in (LIVE, UPCOMING):
             await self._announce(stream)
-        await self._keep_going()
+        await self._restart_livestreams()
         store = self._open_store()
-        entered = PhotoUsers(store, BEGAN)
-        await asyncio.gather(*[entered.create(email, display_name=name) for email, name in USERS.items()])
+        photo_users = PhotoUsers(store, BEGAN)
+        await asyncio.gather(*[photo_users.create(email, display_name=name) for email, name in USERS.items()])
         await asyncio.gather(*[store.put(person_keys.CREATE_PERSON, person_item(name)) for name in LOOKS])
         for shot in SHOTS:
             await self._upload(shot)
@@ -84,23 +86,23 @@ class PhotoDemo:
         return len(SHOTS)
 
     async def live(self) -> None:
-        """Something else happens on the livestream, while somebody follows."""
-        await self._keep_going()
-        there = await self._find(LIVE) if self._is_followed(SPARKS) else None
-        if there is not None:
-            said = there.description
-            scene = SCENES[(SCENES.index(said) + 1) % len(SCENES) if said in SCENES else 0]
-            await self._livestreams().update(there.livestream_id, {"description": scene})
+        """Restart the livestreams that are due, and change the live one's description if it has subscribers."""
+        await self._restart_livestreams()
+        livestream = await self._find(LIVE) if self._has_subscribers(SPARKS) else None
+        if livestream is not None:
+            current = livestream.description
+            scene = SCENES[(SCENES.index(current) + 1) % len(SCENES) if current in SCENES else 0]
+            await self._livestreams().update(livestream.livestream_id, {"description": scene})
 
     async def _upload(self, shot: Shot) -> None:
-        """The files, and then the photo: whoever sees a photo sees its picture."""
-        original, thumbnail = await asyncio.to_thread(picture, shot.name, shot.place, shot.sitters, LOOKS)
+        """Write the files before the photo's item, so that a client that sees the photo can load its picture."""
+        original, thumbnail = await asyncio.to_thread(picture, shot.name, shot.background, shot.sitters, LOOKS)
         photo = photo_of(shot, len(original))
         try:
             await self._objects.write(photo.original_key, original, content_type=JPEG)
             await self._objects.write(photo.thumbnail_key, thumbnail, content_type=JPEG)
         except DomainError as problem:
-            raise Unavailable(f"Photos of the demo are missing. {problem}") from problem
+            raise Unavailable(f"The demo's photos could not be written. {problem}") from problem
         try:
             await self._open_store().transact(SPARKS, _actions(shot, photo))
         except TransactionCancelled as problem:
@@ -110,14 +112,15 @@ class PhotoDemo:
     async def _announce(self, stream: Stream) -> None:
         await self._livestreams().create(livestream_of(stream, self._now()))
 
-    async def _keep_going(self) -> None:
-        """What has ended begins again, and what was to come is to come again."""
+    async def _restart_livestreams(self) -> None:
+        """Move the live and the upcoming livestream's times, if they are over, so that they are live and upcoming."""
         now = self._now()
         for stream, state in ((LIVE, LivestreamState.LIVE), (UPCOMING, LivestreamState.UPCOMING)):
-            there = await self._find(stream)
-            if there is not None and there.state(now) is not state:
+            livestream = await self._find(stream)
+            if livestream is not None and livestream.state(now) is not state:
                 start, end = stream.times(now)
-                await self._livestreams().update(there.livestream_id, {"startTime": iso(start), "endTime": iso(end)})
+                times = {"startTime": iso(start), "endTime": iso(end)}
+                await self._livestreams().update(livestream.livestream_id, times)
 
     async def _find(self, stream: Stream) -> Livestream | None:
         return await self._livestreams().by_id(stream.livestream_id, consistent=True)
@@ -187,15 +190,15 @@ def face_items(shot: Shot, photo: Photo) -> list[Item]:
 
 
 def _actions(shot: Shot, photo: Photo) -> list[Action]:
-    """The photo with its faces, and one more of each for those who count them."""
-    counted = [(users.user(shot.user), "uploadCount")]
-    counted += [(person_keys.person(PERSON_IDS[sitter.name], sitter.name), "faceCount") for sitter in shot.sitters]
+    """Return the writes of a photo: its item, the items of its faces, and the counters of its user and persons."""
+    counters = [(users.user(shot.user), "uploadCount")]
+    counters += [(person_keys.person(PERSON_IDS[sitter.name], sitter.name), "faceCount") for sitter in shot.sitters]
     return [
         Action("Put", item=photo_item(photo), condition="attribute_not_exists(PK)"),
         *[Action("Put", item=item) for item in face_items(shot, photo)],
         *[
-            Action("Update", key=key, update=f"ADD {count} :one", condition=ONE_MORE, values={"one": 1})
-            for key, count in counted
+            Action("Update", key=key, update=f"ADD {count} :one", condition=EXISTS, values={"one": 1})
+            for key, count in counters
         ],
     ]
 

@@ -1,22 +1,23 @@
-"""The demo's pictures: invented people in front of invented places."""
+"""The demo's pictures: drawings of invented people in front of invented places."""
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from pipelines.demo import photo_backgrounds as demo_places
-from pipelines.demo.canvas import FINER, HEIGHT, INK, WHITE, WIDTH, Canvas, Colour
+from pipelines.demo import photo_backgrounds
+from pipelines.demo.canvas import HEIGHT, INK, SUPERSAMPLING, WHITE, WIDTH, Canvas, Colour
 
 ROSE = (214, 96, 92)
-Place = Callable[[Canvas], None]
+Background = Callable[[Canvas], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """What somebody looks like. `style` is how the hair is worn: short, long, curly, bun or none."""
+    """The appearance of a person."""
 
     skin: Colour
     hair: Colour
+    #: The hair: short, long, curly, bun or none.
     style: str
     shirt: Colour
     glasses: bool = False
@@ -25,26 +26,26 @@ class Looks:
 
 @dataclass(frozen=True, slots=True)
 class Sitter:
-    """Somebody on a picture: the middle of the face as fractions of the picture, half its width as one of the height.
+    """A person on a picture."""
 
-    Of whom it is, `name` tells those who tag the picture.
-    """
-
+    #: The name with which the face is tagged.
     name: str
+    #: The middle of the face, as fractions of the picture's width and height.
     x: float
     y: float
+    #: Half the width of the face, as a fraction of the picture's height.
     size: float
 
     @property
     def box(self) -> dict[str, float]:
-        """Where the face is, as fractions of the picture."""
+        """The bounding box of the face, in fractions of the picture."""
         across, down = self.size * HEIGHT / WIDTH, self.size * 1.15
         sides = {"left": self.x - across, "top": self.y - down, "width": 2 * across, "height": 2 * down}
         return {side: round(value, 4) for side, value in sides.items()}
 
 
 def person(on: Canvas, sitter: Sitter, looks: Looks) -> None:
-    """Somebody from the chest upwards."""
+    """Draw a person from the chest upwards."""
     x, y, size = sitter.x, sitter.y, sitter.size
     unit = size * HEIGHT / WIDTH
     _hair_behind(on, x, y, size, looks)
@@ -78,11 +79,11 @@ def _hair_behind(on: Canvas, x: float, y: float, size: float, looks: Looks) -> N
 
 
 def _hair_in_front(on: Canvas, x: float, y: float, size: float, looks: Looks) -> None:
-    """A fringe: the part of a disc that is above the forehead."""
+    """Draw a fringe: the part of a disc above the forehead."""
     if looks.style == "none":
         return
     middle_x, middle_y = on.at(x, y)
-    radius = size * HEIGHT * FINER
+    radius = size * HEIGHT * SUPERSAMPLING
     corners = (middle_x - radius, middle_y - 1.22 * radius, middle_x + radius, middle_y + 1.0 * radius)
     first, last = (198, 342) if looks.style in ("short", "curly") else (205, 335)
     on.draw.chord(corners, first, last, fill=looks.hair)
@@ -91,7 +92,7 @@ def _hair_in_front(on: Canvas, x: float, y: float, size: float, looks: Looks) ->
 def _features(on: Canvas, x: float, y: float, size: float, looks: Looks) -> None:
     unit = size * HEIGHT / WIDTH
     middle_x, middle_y = on.at(x, y)
-    radius = size * HEIGHT * FINER
+    radius = size * HEIGHT * SUPERSAMPLING
     stroke = max(round(0.07 * radius), 2)
     if looks.beard:
         on.draw.chord(
@@ -114,17 +115,19 @@ def _features(on: Canvas, x: float, y: float, size: float, looks: Looks) -> None
     if looks.glasses:
         on.line(INK, 0.06 * size, (x - 0.12 * unit, y - 0.06 * size), (x + 0.12 * unit, y - 0.06 * size))
     on.disc(x, y + 0.2 * size, 0.09 * size, _darker(looks.skin), 0.11 * size)
-    mouth = (middle_x - 0.42 * radius, middle_y + 0.05 * radius, middle_x + 0.42 * radius, middle_y + 0.68 * radius)
-    on.draw.chord(mouth, 20, 160, fill=(150, 52, 58))
-    on.draw.chord((mouth[0], mouth[1] + 0.02 * radius, mouth[2], mouth[3] - 0.2 * radius), 22, 158, fill=WHITE)
+    lips = (middle_x - 0.42 * radius, middle_y + 0.05 * radius, middle_x + 0.42 * radius, middle_y + 0.68 * radius)
+    on.draw.chord(lips, 20, 160, fill=(150, 52, 58))
+    on.draw.chord((lips[0], lips[1] + 0.02 * radius, lips[2], lips[3] - 0.2 * radius), 22, 158, fill=WHITE)
 
 
-def picture(name: str, place: Place, sitters: tuple[Sitter, ...], looks: dict[str, Looks]) -> tuple[bytes, bytes]:
-    """A JPEG of WIDTH by HEIGHT, and its thumbnail. `name` is where chance begins."""
+def picture(
+    name: str, background: Background, sitters: tuple[Sitter, ...], looks: dict[str, Looks]
+) -> tuple[bytes, bytes]:
+    """Return a JPEG file of WIDTH by HEIGHT pixels and its thumbnail. `name` seeds the random generator."""
     canvas = Canvas(name)
-    place(canvas)
+    background(canvas)
     for sitter in sitters:
         person(canvas, sitter, looks[sitter.name])
-    if place is demo_places.cafe:
-        demo_places.table(canvas)
+    if background is photo_backgrounds.cafe:
+        photo_backgrounds.table(canvas)
     return canvas.jpeg()

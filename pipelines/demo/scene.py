@@ -1,4 +1,4 @@
-"""Demo data of our own making, and a little life in it: so that GraphiQL has something to show, and to follow."""
+"""The demo: initial data of all systems, and background activity, so that GraphiQL has queries and events to show."""
 
 import asyncio
 import json
@@ -32,9 +32,9 @@ EARTHQUAKE_EVERY = 20.0
 FEED_EVERY = 8.0
 LIVESTREAM_EVERY = 30.0
 SEEDING_EVERY = 60.0
-# The demo is there while the youngest of its sightings is; no area has this many active ones.
 IDS = [f"demo-{number}" for number in range(1, len(SEEN) + 1)]
-YOUNGEST, MANY = IDS[0], 100
+# The sightings are loaded while the youngest of them exists. No area has more active sightings than PAGE_SIZE.
+YOUNGEST, PAGE_SIZE = IDS[0], 100
 # Each whole step of magnitude is ten times as rare: Gutenberg and Richter's law.
 LEAST_MAGNITUDE, MOST_MAGNITUDE, STEEPNESS = 1.0, 6.5, math.log(10)
 PLACES = (
@@ -48,7 +48,7 @@ logger = logging.getLogger(__name__)
 
 
 class Loaded(NamedTuple):
-    """How many of each were stored."""
+    """The number of items that `Demo.load` stored, by kind."""
 
     earthquakes: int
     sightings: int
@@ -57,7 +57,7 @@ class Loaded(NamedTuple):
 
 
 class Demo:
-    """Loads the demo once and keeps the street alive. `open_store` gives a fresh `Store` for each piece of work."""
+    """Loads the demo data once and produces activity. `open_store` returns a new `Store` for each operation."""
 
     def __init__(
         self,
@@ -69,7 +69,7 @@ class Demo:
         now: Callable[[], datetime],
         new_id: Callable[[], str],
         chance: random.Random,
-        is_followed: Callable[[Table], bool] = lambda _: True,
+        has_subscribers: Callable[[Table], bool] = lambda _: True,
         sighting_every: float = SIGHTING_EVERY,
         earthquake_every: float = EARTHQUAKE_EVERY,
         feed_every: float = FEED_EVERY,
@@ -81,26 +81,26 @@ class Demo:
         self._now = now
         self._new_id = new_id
         self._chance = chance
-        self._is_followed = is_followed
+        self._has_subscribers = has_subscribers
         self._sighting_every = sighting_every
         self._earthquake_every = earthquake_every
         self._feed_every = feed_every
         self._livestream_every = livestream_every
-        self._feed = FeedDemo(open_store, now=now, new_id=new_id, chance=chance, is_followed=is_followed)
-        self._photos = PhotoDemo(open_store, objects, now=now, is_followed=is_followed)
+        self._feed = FeedDemo(open_store, now=now, new_id=new_id, chance=chance, has_subscribers=has_subscribers)
+        self._photos = PhotoDemo(open_store, objects, now=now, has_subscribers=has_subscribers)
 
     async def load(self) -> Loaded:
-        """Earthquakes of the last 30 days, eight sightings, a feed, and a photo library, unless they are there."""
+        """Store earthquakes of the last 30 days, eight sightings, a feed and a photo library, unless they exist."""
         loads = (self._load_earthquakes, self._load_sightings, self._feed.load, self._photos.load)
         tasks = [asyncio.create_task(load()) for load in loads]
-        # All are over when this is, also where one of them fails.
+        # Wait for all loads, even if one of them fails.
         await asyncio.gather(*tasks, return_exceptions=True)
         return Loaded(*[task.result() for task in tasks])
 
     async def live(self) -> None:
-        """Report a sighting, feel an earthquake, do something in the feed and on a livestream, now and then, for ever.
+        """Write sightings, earthquakes, feed activity and livestream changes at intervals, until cancelled.
 
-        When the eight sightings have expired they come anew, so that there is one at every stage of its decay.
+        The eight initial sightings are loaded again when they have expired, so that sightings of all ages exist.
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._every(self._sighting_every, self._report))
@@ -113,7 +113,7 @@ class Demo:
         repository = Earthquakes(self._open_store(), self._now())
         read = read_events(_shifted(self._now()), ingested_at_ms=epoch_ms(self._now()))
         events = [event async for event in read if isinstance(event, Earthquake)]
-        # The last one stored tells that all are: a start that was cut short is made good by the next.
+        # The events are stored in order: if the last one exists, all do. The next load completes an interrupted one.
         if await repository.by_id(events[-1].event_id) is not None:
             return 0
         return sum([await Earthquakes(self._open_store(), self._now()).insert(event) for event in events])
@@ -121,7 +121,7 @@ class Demo:
     async def _load_sightings(self) -> int:
         now = self._now()
         repository = Sightings(self._open_store(), now)
-        page = await repository.active_in(self._areas[0], Span(MANY))
+        page = await repository.active_in(self._areas[0], Span(PAGE_SIZE))
         if any(item["sightingId"] == YOUNGEST for item in page.items):
             return 0
         seeded = demo_sightings(self._areas, self._categories, now, IDS)
@@ -134,7 +134,7 @@ class Demo:
             try:
                 await act()
             except (DomainError, RequestRefused) as problem:
-                logger.warning("The demo pauses: %s", problem)
+                logger.warning("The demo skips one activity: %s", problem)
 
     async def _report(self) -> None:
         description, category, *_ = self._chance.choice(SEEN)
@@ -147,8 +147,8 @@ class Demo:
         )
 
     async def _tremble(self) -> None:
-        """For those who follow: unlike sightings, earthquakes stay, and nobody wants thousands of invented ones."""
-        if not self._is_followed(EARTHQUAKES):
+        """Insert an earthquake if the table has subscribers: unlike sightings, earthquakes never expire."""
+        if not self._has_subscribers(EARTHQUAKES):
             return
         place, latitude, longitude = self._chance.choice(PLACES)
         now = self._now()
@@ -168,7 +168,7 @@ class Demo:
 
 
 async def _shifted(now: datetime) -> AsyncIterator[bytes]:
-    """The demo feed as if it had been made just now."""
+    """Yield the recorded USGS feed with its times shifted so that it was generated now."""
     feed = json.loads(await asyncio.to_thread(FEED.read_text))
     newest = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=feed["metadata"]["generated"])
     for feature in feed["features"]:

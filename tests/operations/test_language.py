@@ -88,6 +88,7 @@ CLEAN = {
     "datastore/sightings",
     "datastore/tasks.py",
     "pipelines/consumer",
+    "pipelines/demo",
     "pipelines/earthquakes",
     "pipelines/feeds",
     "pipelines/photos",
@@ -100,7 +101,6 @@ OPEN = {
     "server/uvicorn.py",
     "server/websocket",
     "datastore/change_streams",
-    "pipelines/demo",
     "pipelines/matches",
 }
 # Words of names, between underscores and capitals.

@@ -21,7 +21,7 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.model.composite_keys import key_of
 from pipelines.demo import feeds as feed_demo
 from pipelines.demo.feeds import FeedDemo
-from pipelines.demo.feeds_cast import CAST, COMMENTS, FOLLOWS, NAMES, NEWCOMER, POSTS, SAID, VISITOR
+from pipelines.demo.feeds_cast import CAST, COMMENT_TEXTS, FOLLOWS, NAMES, NEWCOMER, POST_TEXTS, SCRIPT, VISITOR
 from pipelines.demo.scene import Demo
 from pipelines.feeds.handlers import feed_handlers
 from server.settings import Settings
@@ -58,7 +58,7 @@ def demo(world: World, client: Client | None = None, *, followed: bool = True) -
         now=world.clock,
         new_id=lambda: uuid.uuid4().hex,
         chance=random.Random(4),
-        is_followed=lambda _: followed,
+        has_subscribers=lambda _: followed,
     )
 
 
@@ -78,7 +78,7 @@ async def handle(world: World) -> None:
 
 
 async def test_the_feed_is_loaded_once(world: World) -> None:
-    assert await demo(world).load() == len(SAID) == len(await posts(world))
+    assert await demo(world).load() == len(SCRIPT) == len(await posts(world))
     loaded = await stored(world)
     world.clock.forward(hours=2)
 
@@ -112,7 +112,7 @@ async def test_what_is_loaded_a_second_time_changes_nothing(world: World) -> Non
     await world.store().write_all(FEED, deletes=[users.user(NEWCOMER)])
     world.clock.forward(hours=2)
 
-    assert await demo(world).load() == len(SAID)
+    assert await demo(world).load() == len(SCRIPT)
 
     assert await stored(world) == loaded
 
@@ -151,13 +151,13 @@ def _is_counted(around: Any) -> bool:
 def test_nobody_likes_or_answers_what_they_may_not_see() -> None:
     unseen = [
         (post_id, user)
-        for post_id, said in feed_demo.numbered()
+        for post_id, said in feed_demo.posts_with_ids()
         for user in [*feed_demo.likers(said), *[user for user, _ in said.comments]]
         if said.visibility is not Visibility.PUBLIC and said.author not in FOLLOWS[user].split()
     ]
     assert unseen == []
-    said = [text for one in SAID for text in (one.text, *[text for _, text in one.comments])]
-    named = {name for text in (*said, *POSTS, *COMMENTS) for name in texts.mentions(text)}
+    said = [text for one in SCRIPT for text in (one.text, *[text for _, text in one.comments])]
+    named = {name for text in (*said, *POST_TEXTS, *COMMENT_TEXTS) for name in texts.mentions(text)}
     assert named <= NAMES.keys()
 
 

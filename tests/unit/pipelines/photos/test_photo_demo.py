@@ -48,12 +48,12 @@ def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def demo(world: World, objects: LocalObjects, wire: Wire | None = None, *, followed: bool = True) -> PhotoDemo:
     return PhotoDemo(
-        lambda: world.store(wire), objects, now=world.clock, is_followed=lambda table: followed and table is SPARKS
+        lambda: world.store(wire), objects, now=world.clock, has_subscribers=lambda table: followed and table is SPARKS
     )
 
 
 def demo_of(served: Served) -> PhotoDemo:
-    return PhotoDemo(served.store, served.gateway.objects, now=served.clock, is_followed=lambda _: True)
+    return PhotoDemo(served.store, served.gateway.objects, now=served.clock, has_subscribers=lambda _: True)
 
 
 async def stored(world: World) -> list[Item]:
@@ -140,7 +140,9 @@ async def test_where_files_cannot_be_written_there_are_the_livestreams_and_the_p
         raise Unavailable("The files' store cannot be reached.")
 
     monkeypatch.setattr(objects, "write", refuse)
-    with pytest.raises(Unavailable, match=r"Photos of the demo are missing\. The files' store cannot be reached\."):
+    with pytest.raises(
+        Unavailable, match=r"The demo's photos could not be written\. The files' store cannot be reached\."
+    ):
         await demo(world, objects).load()
     kinds = Counter(item["entityType"] for item in await stored(world))
     assert (kinds["LIVESTREAM"], kinds["IMAGE"], kinds["PERSON"]) == (2, 0, len(LOOKS))
@@ -154,7 +156,7 @@ async def test_where_files_cannot_be_written_there_are_the_livestreams_and_the_p
 
 
 async def test_without_a_place_for_files_there_is_no_library(world: World) -> None:
-    assert await PhotoDemo(world.store, NoObjects(), now=world.clock, is_followed=lambda _: True).load() == 0
+    assert await PhotoDemo(world.store, NoObjects(), now=world.clock, has_subscribers=lambda _: True).load() == 0
     assert await stored(world) == []
 
 
