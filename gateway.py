@@ -61,8 +61,7 @@ def _from_environment(store: StoreOptions | None) -> tuple[Settings, StoreOption
     assert isinstance(group, TyperGroup)
     try:
         with group.commands["serve"].make_context("gateway.py serve", []) as context:
-            given = context.params if store is None else context.params | {"store": store}
-            found: tuple[Settings, StoreOptions] = context.invoke(serve.set_up, **given)
+            found: tuple[Settings, StoreOptions] = context.invoke(serve.set_up, context.params, store)
     except TyperException as problem:
         raise SystemExit(usage_mistake(problem)) from None
     except typer.Exit as exit_request:

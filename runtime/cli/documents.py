@@ -11,7 +11,7 @@ import typer
 
 from datastore.database import StoreOptions
 from datastore.gateway.persisted_documents import KnownDocuments
-from runtime.cli.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options, with_gateway
+from runtime.cli.options import takes_store, with_gateway
 from runtime.cli.output import mistake
 from runtime.container import Gateway
 from server.documents.document_cache import Document, Documents
@@ -28,19 +28,15 @@ SUFFIXES = (".graphql", ".gql")
 
 
 @commands.command("check")
+@takes_store
 def check_documents(
     manifest: Manifest,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Check a manifest against the schema and the limits, and print its operations with what each is estimated to cost.
 
     The store is not asked. For a build: the status is 1 when a document cannot be used.
     """
-    store_options(store, data_dir, memory, prefix, region)
     for document_id, document in _ready(manifest).items():
         for operation in document.operations:
             cost = operation.estimate({}).units
@@ -48,13 +44,10 @@ def check_documents(
 
 
 @commands.command("put")
+@takes_store
 def put_documents(
     manifest: Manifest,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Check a manifest, and make its documents known in the table. An id never gets another text.
 
@@ -73,33 +66,27 @@ def put_documents(
         _check_taken([name for name, text in texts.items() if (await known.put(name, text, now)).text != text])
         typer.echo(f"{len(ready)} documents are known")
 
-    _in_table(put, store_options(store, data_dir, memory, prefix, region))
+    _in_table(put, store)
 
 
 @commands.command("list")
+@takes_store
 def list_documents(
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Print the documents in the table as a manifest: {id: text}."""
 
     async def show(known: KnownDocuments) -> None:
         typer.echo(json.dumps({found.document_id: found.text async for found in known.all()}, indent=2))
 
-    _in_table(show, store_options(store, data_dir, memory, prefix, region))
+    _in_table(show, store)
 
 
 @commands.command("delete")
+@takes_store
 def delete_documents(
     ids: Annotated[list[str], typer.Argument(help="The ids, as `list` prints them.")],
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Forget documents in the table. Gateways notice within a minute.
 
@@ -123,22 +110,19 @@ def delete_documents(
         if unknown:
             raise mistake(f"nothing was known by {', '.join(unknown)}.")
 
-    _in_table(delete, store_options(store, data_dir, memory, prefix, region))
+    _in_table(delete, store)
 
 
 @commands.command("extract")
+@takes_store
 def extract_documents(
+    *,
     sources: Annotated[list[Path], typer.Argument(help="Files with operations, and folders of them.", exists=True)],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Where the manifest goes, else stdout.")] = None,
     names: Annotated[bool, typer.Option("--names", help="Ids are the operations' names, not their SHA-256.")] = False,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Make a manifest of the operations in .graphql files. The store is not asked, nor the schema: see `check`."""
-    store_options(store, data_dir, memory, prefix, region)
     try:
         files = {str(path): path.read_text() for source in sources for path in _graphql_files(source)}
         text = json.dumps(extract_manifest(files, by_name=names), indent=2)

@@ -7,29 +7,18 @@ from typing import Annotated, Any
 import typer
 
 from datastore.change_streams.dead_letters import DeadLetter, every_letter
+from datastore.database import StoreOptions
 from datastore.keyspace.feeds.pipeline import CONSUMER_TABLE
 from datastore.keyspace.feeds.table import FEED
 from datastore.model.timestamps import iso
-from pipelines.consumer.metrics import LOCAL
 from pipelines.consumer.periodic import supervise_all
 from pipelines.consumer.redrive import Redrive
 from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.feeds.follow_repair import FollowRepair, RepairProgress
 from pipelines.feeds.handlers import feed_handlers
-from runtime.cli.options import (
-    DATA_DIR,
-    DataDir,
-    Memory,
-    Prefix,
-    Region,
-    StoreOption,
-    poll_interval,
-    search,
-    store_options,
-    with_gateway,
-)
+from runtime.cli.options import poll_interval, search, takes_store, with_gateway
 from runtime.cli.output import mistake, show_progress
-from runtime.cli.pipelines import MetricsHost, MetricsPort, run_until_stopped
+from runtime.cli.pipelines import MetricsOptions, run_until_stopped, takes_metrics
 from runtime.container import Gateway, utc_now
 
 FanOutBound = Annotated[
@@ -46,15 +35,13 @@ letters = typer.Typer(no_args_is_help=True, help="Changes of the feed that could
 follows = typer.Typer(no_args_is_help=True, help="The follows of the feed.")
 
 
+@takes_metrics
+@takes_store
 def run_pipeline(
+    *,
     fan_out_bound: FanOutBound = MAX_FOLLOWERS,
-    metrics_port: MetricsPort = None,
-    metrics_host: MetricsHost = LOCAL,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    metrics: MetricsOptions,
+    store: StoreOptions,
 ) -> None:
     """Handle the feed's changes until interrupted. Any number of such processes share the changes.
 
@@ -66,18 +53,15 @@ def run_pipeline(
         feed = gateway.background.feed_pipeline(fan_out_bound=fan_out_bound)
         await supervise_all([feed.run, *gateway.background.search_jobs(feed.consumer)])
 
-    options, settings = store_options(store, data_dir, memory, prefix, region), poll_interval() | search()
-    run_until_stopped(consume, options, metrics_port=metrics_port, metrics_host=metrics_host, **settings)
+    run_until_stopped(consume, store, metrics, **(poll_interval() | search()))
 
 
 @letters.command("list")
+@takes_store
 def list_letters(
+    *,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object on each line, with the whole record.")] = False,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Show the dead letters, oldest first."""
 
@@ -85,19 +69,17 @@ def list_letters(
         async for letter in every_letter(gateway.open_store, CONSUMER_TABLE, FEED.name, utc_now()):
             typer.echo(json.dumps(_described(letter)) if as_json else _line(letter))
 
-    with_gateway(show, store_options(store, data_dir, memory, prefix, region))
+    with_gateway(show, store)
 
 
 @letters.command("replay")
+@takes_store
 def replay_letters(
+    *,
     ids: Annotated[list[str] | None, typer.Argument(metavar="[IDS]...", help="Which, by their ids.")] = None,
     every: Annotated[bool, typer.Option("--all", help="All there are.")] = False,
     fan_out_bound: FanOutBound = MAX_FOLLOWERS,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Handle dead letters again. One that is handled now is forgotten; what it counts is counted once."""
     if bool(ids) is every:
@@ -113,16 +95,13 @@ def replay_letters(
         if failed:
             raise typer.Exit(1)
 
-    with_gateway(replay, store_options(store, data_dir, memory, prefix, region), **search())
+    with_gateway(replay, store, **search())
 
 
 @follows.command("repair")
+@takes_store
 def repair_follows(
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Complete the follows that other programs stored before the pipeline's first run, so that they are counted.
 
@@ -133,7 +112,7 @@ def repair_follows(
         done = await FollowRepair(gateway.open_store, _show_repair).run()
         typer.echo(_repaired(done))
 
-    with_gateway(repair, store_options(store, data_dir, memory, prefix, region))
+    with_gateway(repair, store)
 
 
 def _show_repair(progress: RepairProgress) -> None:

@@ -4,8 +4,9 @@ from typing import Annotated
 
 import typer
 
+from datastore.database import StoreOptions
 from datastore.earthquakes.earthquakes import IngestSummary
-from runtime.cli.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options, with_gateway
+from runtime.cli.options import takes_store, with_gateway
 from runtime.cli.output import mistake, progress, shortened
 from runtime.container import Gateway
 
@@ -13,13 +14,10 @@ commands = typer.Typer(no_args_is_help=True, help="Bring data in.")
 
 
 @commands.command("earthquakes")
+@takes_store
 def ingest_earthquakes(
     source: Annotated[str, typer.Argument(help="A USGS GeoJSON feed: a file, a URL, or a name such as all_day.")],
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Store each event of a USGS GeoJSON feed once, and say how it went."""
 
@@ -35,7 +33,7 @@ def ingest_earthquakes(
             )
         _report(summary)
 
-    with_gateway(ingest, store_options(store, data_dir, memory, prefix, region))
+    with_gateway(ingest, store)
 
 
 def _report(summary: IngestSummary) -> None:

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
+from datastore.database import StoreOptions
 from datastore.matches.fixtures import Fixtures
-from pipelines.consumer.metrics import LOCAL
 from pipelines.matches.live.poller import LiveChange
 from pipelines.matches.pipeline import PollIntervals
 from pipelines.matches.providers.cricsheet.reader import load
@@ -18,9 +18,9 @@ from pipelines.matches.providers.recordings import Recording
 from pipelines.matches.providers.replay import ReplayProvider
 from pipelines.matches.push.apns_credentials import CredentialsError
 from pipelines.matches.setup import MatchSource, PipelineSetup, SetupError, pipeline_setup
-from runtime.cli.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options, with_gateway
+from runtime.cli.options import takes_store, with_gateway
 from runtime.cli.output import mistake, until_stopped
-from runtime.cli.pipelines import MetricsHost, MetricsPort, run_until_stopped
+from runtime.cli.pipelines import MetricsOptions, run_until_stopped, takes_metrics
 from runtime.container import Gateway, utc_now
 
 # At full speed a tick takes an over, and nobody waits between two.
@@ -32,20 +32,18 @@ commands = typer.Typer(no_args_is_help=True, help="Run a pipeline in a process o
 
 
 @commands.command("cricket")
+@takes_metrics
+@takes_store
 def run_pipeline(
+    *,
     source: Annotated[
         MatchSource,
         typer.Option(
             "--matches", envvar="GATEWAY_MATCHES", help="Where matches come from: sportmonks, or demo (invented ones)."
         ),
     ] = MatchSource.SPORTMONKS,
-    metrics_port: MetricsPort = None,
-    metrics_host: MetricsHost = LOCAL,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    metrics: MetricsOptions,
+    store: StoreOptions,
 ) -> None:
     """Poll live matches until interrupted. Any number of such processes share the matches."""
     setup = setup_of(source)
@@ -53,11 +51,12 @@ def run_pipeline(
     async def poll(gateway: Gateway) -> None:
         await gateway.background.cricket(setup).run()
 
-    options = store_options(store, data_dir, memory, prefix, region)
-    run_until_stopped(poll, options, metrics_port=metrics_port, metrics_host=metrics_host)
+    run_until_stopped(poll, store, metrics)
 
 
+@takes_store
 def replay(
+    *,
     files: Annotated[
         list[Path], typer.Argument(help="Matches in Cricsheet's JSON format.", exists=True, dir_okay=False)
     ],
@@ -70,11 +69,7 @@ def replay(
     from_start: Annotated[
         bool, typer.Option("--from-start", help="From the first ball, also when some were replayed before.")
     ] = False,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Play recorded matches as if they were live, and tell what happens. One that was cut short goes on."""
     if match_id is not None and len(files) > 1:
@@ -84,7 +79,7 @@ def replay(
     async def play(gateway: Gateway) -> None:
         await until_stopped(_play(gateway, recordings, speed or None, from_start))
 
-    with_gateway(play, store_options(store, data_dir, memory, prefix, region))
+    with_gateway(play, store)
 
 
 def _load(file: Path, match_id: str | None) -> Recording:

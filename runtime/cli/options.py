@@ -1,10 +1,12 @@
-"""Options that every command takes, and what they come to."""
+"""The options that commands share, and the settings that they read from the environment."""
 
+import inspect
 import os
 import secrets
 from collections.abc import Callable, Coroutine
+from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import typer
 
@@ -13,50 +15,95 @@ from runtime.cli.output import log_in_lines, mistake, run
 from runtime.container import Gateway
 from server.settings import Misconfigured, Settings, from_environment, local_secret
 
-StoreOption = Annotated[
-    str,
-    typer.Option(
-        "--store",
-        envvar="GATEWAY_STORE",
-        help="embedded (an engine of our own), aws, or the URL of an endpoint that speaks DynamoDB's API.",
-    ),
-]
-DataDir = Annotated[
-    Path, typer.Option("--data-dir", envvar="GATEWAY_DATA_DIR", help="Where local data and secrets are kept.")
-]
-Memory = Annotated[
-    bool,
-    typer.Option("--memory", help="The embedded engine keeps its data in memory, shared with a `serve --memory`."),
-]
-Prefix = Annotated[
-    str, typer.Option("--prefix", envvar="GATEWAY_TABLE_PREFIX", help="What the names of the tables begin with.")
-]
-Region = Annotated[str | None, typer.Option("--region", envvar="AWS_REGION", help="The AWS region.")]
+R = TypeVar("R")
+
 DATA_DIR = Path(".data")
 POLL_INTERVAL = "GATEWAY_POLL_INTERVAL_SECONDS"
 WATCHDOG = "GATEWAY_WATCHDOG_SECONDS"
 SEARCH_URL = "GATEWAY_SEARCH_URL"
 BUCKET = ("GATEWAY_PHOTO_BUCKET", "GATEWAY_S3_URL")
 
+DataDir = Annotated[
+    Path, typer.Option("--data-dir", envvar="GATEWAY_DATA_DIR", help="Where local data and secrets are kept.")
+]
+Prefix = Annotated[
+    str, typer.Option("--prefix", envvar="GATEWAY_TABLE_PREFIX", help="What the names of the tables begin with.")
+]
 
-def store_options(store: str, data_dir: Path, memory: bool, prefix: str, region: str | None) -> StoreOptions:
+
+class OptionGroup:
+    """A decorator for commands that take a group of options as one parameter.
+
+    The parameters of `build` declare the options; the command receives the result of `build`. On the command line, the
+    options stand in the place of the command's parameter of that type.
+    """
+
+    def __init__(self, build: Callable[..., Any]) -> None:
+        signature = inspect.signature(build)
+        self._build = build
+        self._type = build if isinstance(build, type) else signature.return_annotation
+        self.parameters = signature.parameters
+
+    def __call__(self, command: Callable[..., R]) -> Callable[..., R]:
+        declared = inspect.signature(command).parameters.values()
+        [group] = [parameter.name for parameter in declared if parameter.annotation is self._type]
+
+        @wraps(command)
+        def run_command(**arguments: Any) -> R:
+            options = {name: arguments.pop(name) for name in self.parameters}
+            return command(**arguments, **{group: self._build(**options)})
+
+        expanded = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
+            for either in declared
+            for parameter in (self.parameters.values() if either.name == group else (either,))
+        ]
+        run_command.__signature__ = inspect.Signature(expanded)  # type: ignore[attr-defined]
+        return run_command
+
+
+def store_options(
+    store: Annotated[
+        str,
+        typer.Option(
+            "--store",
+            envvar="GATEWAY_STORE",
+            help="embedded (an engine of our own), aws, or the URL of an endpoint that speaks DynamoDB's API.",
+        ),
+    ] = "embedded",
+    data_dir: DataDir = DATA_DIR,
+    memory: Annotated[
+        bool,
+        typer.Option("--memory", help="The embedded engine keeps its data in memory, shared with a `serve --memory`."),
+    ] = False,
+    prefix: Prefix = "",
+    region: Annotated[str | None, typer.Option("--region", envvar="AWS_REGION", help="The AWS region.")] = None,
+) -> StoreOptions:
+    """Return the store that the options select. Raise `typer.BadParameter` if they contradict each other."""
     if store not in ("embedded", "aws") and not store.startswith(("http://", "https://")):
         raise typer.BadParameter("must be embedded, aws, or an http(s) URL", param_hint="--store")
     if memory and store != "embedded":
         raise typer.BadParameter("is for the embedded store only", param_hint="--memory")
     options = StoreOptions(store, data_dir=data_dir, memory=memory, prefix=prefix, region=region)
     try:
-        options.named_region  # noqa: B018 - what is wrong with the store's name is reported now
+        options.named_region  # noqa: B018 - raises for an AWS host that names no region
     except StoreMisconfigured as problem:
         raise typer.BadParameter(str(problem), param_hint="--store") from None
     return options
 
 
-def settings_of(options: StoreOptions, data_dir: Path, **given: Any) -> Settings:
-    """Settings from the environment. Only local stores get a secret made for them: others share theirs."""
+takes_store = OptionGroup(store_options)
+
+
+def settings_of(store: StoreOptions, data_dir: Path, **given: Any) -> Settings:
+    """Return the settings from the environment and `given`. End the command if they cannot be used.
+
+    Without GATEWAY_SECRET, a secret is kept in `data_dir`. A store in AWS requires GATEWAY_SECRET, because the
+    gateways that share the store share the secret.
+    """
     try:
         found = from_environment(**given)
-        if options.aws and "secret" not in found:
+        if store.aws and "secret" not in found:
             raise Misconfigured(
                 "Set GATEWAY_SECRET (cursors are signed with it, and tokens without GATEWAY_JWKS_URL): "
                 "a store that others share gets no secret made up for it."
@@ -67,12 +114,12 @@ def settings_of(options: StoreOptions, data_dir: Path, **given: Any) -> Settings
 
 
 def poll_interval() -> dict[str, float]:
-    """How often streams are read, as the environment sets it; empty if it does not."""
+    """Return the interval between reads of a stream from the environment; empty if it is not set."""
     return _named(POLL_INTERVAL)
 
 
 def watchdog() -> dict[str, float]:
-    """How long the event loop may stand still, as the environment sets it; empty if it does not."""
+    """Return the limit on a hang of the event loop from the environment; empty if it is not set."""
     return _named(WATCHDOG)
 
 
@@ -82,7 +129,7 @@ def search() -> dict[str, str]:
 
 
 def bucket() -> dict[str, str]:
-    """Where photos are kept, as the environment sets it; empty if it does not."""
+    """Return the bucket of the photos from the environment; empty if it is not set."""
     return _named(*BUCKET)
 
 
@@ -93,14 +140,14 @@ def _named(*names: str) -> dict[str, Any]:
         raise mistake(problem, 2) from None
 
 
-def with_gateway(work: Callable[[Gateway], Coroutine[Any, Any, None]], options: StoreOptions, **settings: Any) -> None:
-    """Do a piece of work with the store open, beside a serving gateway or without one."""
+def with_gateway(work: Callable[[Gateway], Coroutine[Any, Any, None]], store: StoreOptions, **settings: Any) -> None:
+    """Run `work` with the store open, whether or not a gateway serves from it."""
     log_in_lines()
 
-    async def inside() -> None:
-        # Nobody signs in, and no cursor leaves: any secret will do.
-        made_up = Settings(secret=secrets.token_urlsafe(48), **settings)
-        async with Gateway(made_up, options).running(jobs=False) as gateway:
+    async def work_on_gateway() -> None:
+        # The command verifies no tokens and hands out no cursors, so that any secret will do.
+        throwaway = Settings(secret=secrets.token_urlsafe(48), **settings)
+        async with Gateway(throwaway, store).running(jobs=False) as gateway:
             await work(gateway)
 
-    run(inside)
+    run(work_on_gateway)

@@ -4,18 +4,9 @@ from typing import Annotated
 
 import typer
 
+from datastore.database import StoreOptions
 from pipelines.photos.stripping import PAGE, Stripping, StrippingSummary
-from runtime.cli.options import (
-    DATA_DIR,
-    DataDir,
-    Memory,
-    Prefix,
-    Region,
-    StoreOption,
-    bucket,
-    store_options,
-    with_gateway,
-)
+from runtime.cli.options import bucket, takes_store, with_gateway
 from runtime.cli.output import notes
 from runtime.container import Gateway
 
@@ -33,15 +24,13 @@ PageSize = Annotated[
 
 
 @commands.command("strip")
+@takes_store
 def strip_photos(
+    *,
     dry_run: DryRun = False,
     from_the_start: FromTheStart = False,
     page: PageSize = PAGE,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Remove location and other metadata from the files of all photos.
 
@@ -56,11 +45,11 @@ def strip_photos(
         if summary.unreadable:
             raise typer.Exit(1)
 
-    options, kept_in = store_options(store, data_dir, memory, prefix, region), bucket()
-    if memory and "photo_bucket" not in kept_in:
+    kept_in = bucket()
+    if store.memory and "photo_bucket" not in kept_in:
         # Their folder is temporary, and known to the gateway that made it alone.
         raise typer.BadParameter("works with photos in a bucket only: set GATEWAY_PHOTO_BUCKET", param_hint="--memory")
-    with_gateway(strip, options, **kept_in)
+    with_gateway(strip, store, **kept_in)
 
 
 def _tell_progress(summary: StrippingSummary) -> None:

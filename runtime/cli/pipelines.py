@@ -2,49 +2,57 @@
 
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
 
 from datastore.database import StoreOptions
-from runtime.cli.options import watchdog, with_gateway
+from pipelines.consumer.metrics import LOCAL
+from runtime.cli.options import OptionGroup, watchdog, with_gateway
 from runtime.cli.output import until_stopped
 from runtime.container import Gateway
 from runtime.jobs import metrics_served
 from server.observability.liveness import watch_loop
 from server.uvicorn import settle_garbage_collector
 
-MetricsPort = Annotated[
-    int | None,
-    typer.Option(
-        "--metrics-port",
-        envvar="GATEWAY_METRICS_PORT",
-        min=1,
-        max=65535,
-        help="Answer Prometheus at http://HOST:PORT/metrics.",
-    ),
-]
-MetricsHost = Annotated[
-    str,
-    typer.Option(
-        "--metrics-host",
-        envvar="GATEWAY_METRICS_HOST",
-        help="The address to answer Prometheus on, without a token.",
-    ),
-]
+
+@dataclass(frozen=True, slots=True)
+class MetricsOptions:
+    """The address at which a process answers Prometheus."""
+
+    metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--metrics-port",
+            envvar="GATEWAY_METRICS_PORT",
+            min=1,
+            max=65535,
+            help="Answer Prometheus at http://HOST:PORT/metrics.",
+        ),
+    ] = None
+    metrics_host: Annotated[
+        str,
+        typer.Option(
+            "--metrics-host",
+            envvar="GATEWAY_METRICS_HOST",
+            help="The address to answer Prometheus on, without a token.",
+        ),
+    ] = LOCAL
+
+
+takes_metrics = OptionGroup(MetricsOptions)
 
 
 def run_until_stopped(
     work: Callable[[Gateway], Coroutine[Any, Any, None]],
-    options: StoreOptions,
-    *,
-    metrics_port: int | None,
-    metrics_host: str,
+    store: StoreOptions,
+    metrics: MetricsOptions,
     **settings: Any,
 ) -> None:
     """Open the store, and run `work` until it ends or the command is interrupted.
 
-    The process logs from INFO on, ends when its event loop hangs, and serves its metrics if `metrics_port` is given.
+    The process logs from INFO on, ends when its event loop hangs, and serves its metrics if `metrics` has a port.
     `settings` are the gateway's.
     """
     settings |= watchdog()
@@ -53,7 +61,7 @@ def run_until_stopped(
         logging.getLogger().setLevel(logging.INFO)
         settle_garbage_collector()
         watch_loop(gateway.settings.watchdog_seconds)
-        with metrics_served(gateway.metrics, metrics_port, metrics_host):
+        with metrics_served(gateway.metrics, metrics.metrics_port, metrics.metrics_host):
             await until_stopped(work(gateway))
 
-    with_gateway(run, options, **settings)
+    with_gateway(run, store, **settings)

@@ -30,7 +30,7 @@ from server.uvicorn import listen, serve_until_signal, serve_until_told, work_un
 PROGRAM = Path(__file__).resolve().parents[2] / "gateway.py"
 
 
-def serve_as_told(workers: int, settings: Settings, options: StoreOptions) -> None:
+def start(workers: int, settings: Settings, options: StoreOptions) -> None:
     """As one of several where a supervisor began this process; else as a supervisor of so many, or alone with 0."""
     _log_as(settings.log_format)
     if (assignment := _assignment()) is not None:

@@ -5,37 +5,23 @@ from typing import Annotated, Any
 
 import typer
 
+from datastore.database import StoreOptions
 from datastore.model.timestamps import iso
 from datastore.search import BuildReplaced, NoIndex, Status
-from pipelines.consumer.metrics import LOCAL
 from pipelines.feeds.search_rebuild import RebuildProgress
-from runtime.cli.options import (
-    DATA_DIR,
-    DataDir,
-    Memory,
-    Prefix,
-    Region,
-    StoreOption,
-    poll_interval,
-    search,
-    store_options,
-    with_gateway,
-)
+from runtime.cli.options import poll_interval, search, takes_store, with_gateway
 from runtime.cli.output import mistake, show_progress
-from runtime.cli.pipelines import MetricsHost, MetricsPort, run_until_stopped
+from runtime.cli.pipelines import MetricsOptions, run_until_stopped, takes_metrics
 from runtime.container import Gateway
 
 commands = typer.Typer(no_args_is_help=True, help="The search index of posts and users.")
 
 
+@takes_metrics
+@takes_store
 def run_pipeline(
-    metrics_port: MetricsPort = None,
-    metrics_host: MetricsHost = LOCAL,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    metrics: MetricsOptions,
+    store: StoreOptions,
 ) -> None:
     """Keep the search index current until interrupted, beside the feed's Lambda function.
 
@@ -47,17 +33,13 @@ def run_pipeline(
         _check(gateway)
         await gateway.background.search_pipeline().run()
 
-    options, settings = store_options(store, data_dir, memory, prefix, region), poll_interval() | search()
-    run_until_stopped(consume, options, metrics_port=metrics_port, metrics_host=metrics_host, **settings)
+    run_until_stopped(consume, store, metrics, **(poll_interval() | search()))
 
 
 @commands.command("rebuild")
+@takes_store
 def rebuild(
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Build a new index from the table while searches use the present one, and then replace that.
 
@@ -72,17 +54,15 @@ def rebuild(
             raise mistake(problem) from None
         typer.echo(_line(done))
 
-    with_gateway(build, store_options(store, data_dir, memory, prefix, region), **search())
+    with_gateway(build, store, **search())
 
 
 @commands.command("status")
+@takes_store
 def status(
+    *,
     as_json: Annotated[bool, typer.Option("--json", help="A JSON object.")] = False,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Show how many posts and users the index has, when it was built, and whether a rebuild is under way."""
 
@@ -95,7 +75,7 @@ def status(
         for name, value in described.items():
             typer.echo(f"{name:<10} {value if value is not None else '-'}")
 
-    with_gateway(show, store_options(store, data_dir, memory, prefix, region), **search())
+    with_gateway(show, store, **search())
 
 
 def _check(gateway: Gateway) -> None:

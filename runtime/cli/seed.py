@@ -2,26 +2,14 @@
 
 import typer
 
-from runtime.cli.options import (
-    DATA_DIR,
-    DataDir,
-    Memory,
-    Prefix,
-    Region,
-    StoreOption,
-    bucket,
-    store_options,
-    with_gateway,
-)
+from datastore.database import StoreOptions
+from runtime.cli.options import bucket, takes_store, with_gateway
 from runtime.container import Gateway
 
 
+@takes_store
 def seed(
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Load the demo data that is not there yet."""
 
@@ -30,4 +18,4 @@ def seed(
         earlier = f"{loaded.earthquakes} earthquakes, {loaded.sightings} sightings, {loaded.posts} posts"
         typer.echo(f"{earlier} and {loaded.photos} photos stored")
 
-    with_gateway(load, store_options(store, data_dir, memory, prefix, region), **bucket())
+    with_gateway(load, store, **bucket())

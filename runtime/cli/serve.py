@@ -1,24 +1,24 @@
-"""`gateway.py serve`: its options, and what they come to."""
+"""The command `serve`: its options, and the settings that they result in."""
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from datastore.database import StoreOptions
-from pipelines.consumer.metrics import LOCAL
 from pipelines.earthquakes.usgs_feed import FeedError
 from pipelines.earthquakes.usgs_fetch import feed_url
 from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.matches.setup import MatchSource
 from runtime.cli import matches
 from runtime.cli.feeds import FanOutBound
-from runtime.cli.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, settings_of, store_options
+from runtime.cli.options import settings_of, store_options, takes_store
 from runtime.cli.output import mistake
-from runtime.cli.pipelines import MetricsHost, MetricsPort
-from runtime.cli.processes import serve_as_told
+from runtime.cli.pipelines import MetricsOptions, takes_metrics
+from runtime.cli.processes import start
 from server.settings import Settings
 
 MOST_WORKERS = 256
@@ -69,74 +69,67 @@ Bus = Annotated[
 ]
 
 
+@takes_metrics
+@takes_store
 def serve(
+    *,
     context: typer.Context,
     host: Host = "127.0.0.1",
     port: Port = 8000,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
     demo: Demo = None,
     ingest: Ingest = None,
     source: Matches = None,
     feed_pipeline: FeedPipeline = None,
     fan_out_bound: FanOutBound = MAX_FOLLOWERS,
-    metrics_port: MetricsPort = None,
-    metrics_host: MetricsHost = LOCAL,
+    metrics: MetricsOptions,
     workers: Workers = None,
     bus: Bus = None,
 ) -> None:
     """Serve GraphQL, and GraphiQL for browsers, until interrupted."""
-    wanted = _number(workers)
-    # The same for a server of one's own, which has the options' variables alone.
-    settings, options = set_up(**context.params)
-    if wanted > 1 and options.aws and settings.bus is None:
-        # Each would read the streams by itself: AWS has a shard read five times a second by all together.
+    worker_count = _worker_count(workers)
+    settings, _ = set_up(context.params, store)
+    if worker_count > 1 and store.aws and settings.bus is None:
+        # Without a bus each worker reads the streams, and AWS allows five reads per second and shard in all.
         raise mistake("several workers on AWS need a bus: set --bus or GATEWAY_BUS to the URL of a Redis.", 2)
-    serve_as_told(wanted, settings, options)
+    start(worker_count, settings, store)
 
 
-def _number(told: str | None) -> int:
-    """How many workers there are to be; 0 for none."""
-    if told is None:
+def _worker_count(workers: str | None) -> int:
+    """Return the number of worker processes; 0 if this process is to serve by itself."""
+    if workers is None:
         return 0
-    if told == "auto":
+    if workers == "auto":
         return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    if not told.isdecimal() or not 1 <= int(told) <= MOST_WORKERS:
+    if not workers.isdecimal() or not 1 <= int(workers) <= MOST_WORKERS:
         raise typer.BadParameter(f"must be auto, or a number from 1 to {MOST_WORKERS}", param_hint="--workers")
     if sys.platform == "win32":
         raise typer.BadParameter("needs a system with signals, which Windows is not", param_hint="--workers")
-    return int(told)
+    return int(workers)
 
 
-def set_up(
-    store: str | StoreOptions,
-    data_dir: Path,
-    memory: bool,
-    prefix: str,
-    region: str | None,
-    *,
-    workers: str | None,
-    demo: bool | None,
-    ingest: str | None,
-    source: MatchSource | None,
-    feed_pipeline: bool | None,
-    **given: Any,
-) -> tuple[Settings, StoreOptions]:
-    """What the options of `serve` come to, but for `workers`: how many there are is no matter of any of them."""
-    _check_feed(ingest)
-    options = store_options(store, data_dir, memory, prefix, region) if isinstance(store, str) else store
-    demo = options.embedded if demo is None else demo
-    given["feed_pipeline"] = options.embedded if feed_pipeline is None else feed_pipeline
-    source = source or (MatchSource.DEMO if demo else MatchSource.NONE)
-    matches.setup_of(source)  # what is missing is told now
-    return settings_of(options, data_dir, demo=demo, ingest=ingest, matches=source.value, **given), options
+def set_up(parameters: Mapping[str, Any], store: StoreOptions | None = None) -> tuple[Settings, StoreOptions]:
+    """Return the settings and the store for the parsed options of `serve`. A given `store` replaces theirs.
+
+    `gateway.create_app` calls this for other ASGI servers, with the options that the environment sets. `--workers` has
+    no effect here: it is for the process that `serve` starts.
+    """
+    given = dict(parameters)
+    of_store = {name: given.pop(name) for name in takes_store.parameters}
+    store = store_options(**of_store) if store is None else store
+    del given["workers"]
+    _check_feed(given["ingest"])
+    if given["demo"] is None:
+        given["demo"] = store.embedded
+    if given["feed_pipeline"] is None:
+        given["feed_pipeline"] = store.embedded
+    source = given.pop("source") or (MatchSource.DEMO if given["demo"] else MatchSource.NONE)
+    matches.setup_of(source)  # ends the command if a variable that the source needs is missing
+    return settings_of(store, of_store["data_dir"], matches=source.value, **given), store
 
 
 def _check_feed(feed: str | None) -> None:
-    """A feed that will never be there is told now, and not once a minute."""
+    """Raise `typer.BadParameter` for a feed that does not exist, at the start rather than at every ingest."""
     if feed is None or "://" in feed or Path(feed).is_file():
         return
     try:

@@ -5,21 +5,11 @@ from typing import Annotated
 
 import typer
 
+from datastore.database import StoreOptions
 from datastore.model.timestamps import day_bucket
-from pipelines.consumer.metrics import LOCAL
-from runtime.cli.options import (
-    DATA_DIR,
-    DataDir,
-    Memory,
-    Prefix,
-    Region,
-    StoreOption,
-    poll_interval,
-    store_options,
-    with_gateway,
-)
+from runtime.cli.options import poll_interval, takes_store, with_gateway
 from runtime.cli.output import mistake
-from runtime.cli.pipelines import MetricsHost, MetricsPort, run_until_stopped
+from runtime.cli.pipelines import MetricsOptions, run_until_stopped, takes_metrics
 from runtime.container import Gateway
 
 DAY = timedelta(days=1)
@@ -34,33 +24,27 @@ LastDay = Annotated[
 ]
 
 
+@takes_metrics
+@takes_store
 def run_pipeline(
-    metrics_port: MetricsPort = None,
-    metrics_host: MetricsHost = LOCAL,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    metrics: MetricsOptions,
+    store: StoreOptions,
 ) -> None:
     """Count earthquakes by day until interrupted. Any number of such processes share the work."""
 
     async def consume(gateway: Gateway) -> None:
         await gateway.background.earthquake_statistics().run()
 
-    options = store_options(store, data_dir, memory, prefix, region)
-    run_until_stopped(consume, options, metrics_port=metrics_port, metrics_host=metrics_host, **poll_interval())
+    run_until_stopped(consume, store, metrics, **poll_interval())
 
 
 @commands.command("rebuild")
+@takes_store
 def rebuild(
+    *,
     start: FirstDay = None,
     end: LastDay = None,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Count the stored earthquakes: all of them by a Scan, or those of a range of days by a Query for each day.
 
@@ -79,7 +63,7 @@ def rebuild(
             await statistics.all_days()
             typer.echo("all days are counted")
 
-    with_gateway(count, store_options(store, data_dir, memory, prefix, region))
+    with_gateway(count, store)
 
 
 def _days(start: datetime, end: datetime) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from datastore.database import open_database
+from datastore.database import StoreOptions, open_database
 from datastore.infrastructure.alarms import AlarmLevel
 from datastore.infrastructure.cloudformation import cloudformation
 from datastore.infrastructure.iam_roles import ROLES
@@ -15,7 +15,7 @@ from datastore.infrastructure.policies import arn_format, policy
 from datastore.infrastructure.table_differences import Difference
 from datastore.infrastructure.terraform import terraform
 from datastore.keyspace import TABLES
-from runtime.cli.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, store_options
+from runtime.cli.options import takes_store
 from runtime.cli.output import mistake, run, waiting
 
 commands = typer.Typer(no_args_is_help=True, help="The tables in the store.")
@@ -30,12 +30,9 @@ RoleName = StrEnum("RoleName", {role.name: role.name for role in ROLES})  # type
 
 
 @commands.command("create")
+@takes_store
 def create_tables(
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
     update: Annotated[
         bool,
         typer.Option(
@@ -48,10 +45,9 @@ def create_tables(
 
     The status is 1 when one differs. In AWS, tables are made with point-in-time recovery and deletion protection.
     """
-    options = store_options(store, data_dir, memory, prefix, region)
 
     async def create() -> None:
-        async with open_database(options) as database:
+        async with open_database(store) as database:
             with waiting("Creating the tables…"):
                 made = await database.create_tables()
             typer.echo(f"Created: {', '.join(made)}" if made else "All tables exist.")
@@ -76,25 +72,23 @@ def _advice(left: Sequence[Difference], *, updated: bool) -> str:
 
 
 @commands.command("describe")
+@takes_store
 def describe_tables(
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Print what the store says of the declared tables, as JSON."""
-    options = store_options(store, data_dir, memory, prefix, region)
 
     async def describe() -> None:
-        async with open_database(options) as database:
+        async with open_database(store) as database:
             typer.echo(json.dumps(await database.describe_tables(), indent=2, default=str))
 
     run(describe)
 
 
 @commands.command("export")
+@takes_store
 def export_tables(
+    *,
     format: Annotated[ExportFormat, typer.Option(help="For which tool.")] = ExportFormat.CLOUDFORMATION,
     alarms: Annotated[
         AlarmLevel, typer.Option(help="What CloudWatch watches: throttling, DynamoDB's own errors too, or nothing.")
@@ -110,25 +104,20 @@ def export_tables(
     photo_bucket: Annotated[
         str | None, typer.Option(envvar="GATEWAY_PHOTO_BUCKET", help="The bucket of photos in what --iam prints.")
     ] = None,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Print the declared tables as a CloudFormation template or a Terraform file, or the policies of processes.
 
     Policies allow what the access patterns of a process do, and no more. Where account, region or bucket are not told,
     names stand in their place that CloudFormation's Fn::Sub replaces. The store is not asked.
     """
-    store_options(store, data_dir, memory, prefix, region)
     if role and not (iam or policies):
         raise typer.BadParameter("is for --iam and --policies", param_hint="--role")
     chosen = [one for one in ROLES if not role or one.name in role]
     if iam:
-        arn = arn_format(prefix=prefix, region=region, account=account, bucket=photo_bucket)
+        arn = arn_format(prefix=store.prefix, region=store.region, account=account, bucket=photo_bucket)
         documents = {one.name: policy(one, arn) for one in chosen}
         typer.echo(json.dumps(next(iter(documents.values())) if len(role or ()) == 1 else documents, indent=2))
         return
     export = cloudformation if format is ExportFormat.CLOUDFORMATION else terraform
-    typer.echo(export(TABLES, prefix, level=alarms, roles=chosen if policies else ()))
+    typer.echo(export(TABLES, store.prefix, level=alarms, roles=chosen if policies else ()))

@@ -6,28 +6,27 @@ from typing import Annotated
 
 import typer
 
+from datastore.database import StoreOptions
 from datastore.model.identity import Role
-from runtime.cli.options import DATA_DIR, DataDir, Memory, Prefix, Region, StoreOption, settings_of, store_options
+from runtime.cli.options import DATA_DIR, settings_of, takes_store
 from runtime.cli.output import mistake
 from server.security.jwt import Tokens, TokenSettings
 from server.wiring import DEMO_USERS
 
 
+@takes_store
 def print_token(
+    *,
     role: Annotated[Role, typer.Option(help="What the bearer may do.")] = Role.USER,
     user: Annotated[str, typer.Option(help="The user id: the token's `sub`.")] = DEMO_USERS[0][1],
     email: Annotated[str | None, typer.Option(help="A verified email.")] = None,
     hours: Annotated[float, typer.Option(min=0.01, max=24 * 365, help="How long the token is good.")] = 12,
-    store: StoreOption = "embedded",
-    data_dir: DataDir = DATA_DIR,
-    memory: Memory = False,
-    prefix: Prefix = "",
-    region: Region = None,
+    store: StoreOptions,
 ) -> None:
     """Print a token that a gateway with the same store options accepts."""
     if os.environ.get("GATEWAY_JWKS_URL"):
         raise mistake("GATEWAY_JWKS_URL is set: tokens come from there, and others are not accepted.", 2)
-    settings = settings_of(store_options(store, data_dir, memory, prefix, region), data_dir)
+    settings = settings_of(store, store.data_dir or DATA_DIR)
     signer = Tokens(
         TokenSettings(
             secret=settings.secret,
