@@ -1,10 +1,6 @@
 """`expectedVersion` through the API, on the real engine: no update is lost, whoever else changes the same item."""
 
 import asyncio
-import random
-from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -18,220 +14,23 @@ from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
 from datastore.keyspace.matches.match_follows import MATCH_FOLLOWS
 from datastore.keyspace.matches.teams import TEAMS
 from datastore.keyspace.photos.table import SPARKS
-from datastore.matches.cricket import InningsScore, Match, Result, ResultKind, Target, Toss, Venue
 from datastore.matches.fixtures import Fixtures
-from datastore.matches.leagues import League, Leagues
 from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.identity import Role
 from datastore.model.versioning import REVISION, VERSION
-from tests.support.photo_items import ADA, EVE, livestream, person, photo, put, user, user_id
+from tests.support.photo_items import ADA, EVE, person, put, user_id
 from tests.support.served import NOON, Answer, Served
+from tests.support.versioned_items import BY_NAME, KINDS, interleave, put_anew, race, world
 
-PHONE = "a1" * 32
+__all__ = ["world"]
 
-
-@dataclass(frozen=True)
-class Kind:
-    """An entity with a version: `read` and `write` alias it `it`, its version `version` and what is changed `value`.
-
-    `put` replaces the whole of it, as syncs do. `values` are some that `value` may have.
-    """
-
-    name: str
-    read: str
-    write: str
-    values: Sequence[str] = ("one", "two", "three", "four")
-    put: str | None = None
-    role: Role = Role.USER
-    made: tuple[str, ...] = ()
-
-    async def ask(self, served: Served, text: str, **variables: Any) -> Answer:
-        role = Role.SYSTEM if text is self.put else self.role
-        return await served.ask(text, variables, user="ada", role=role, email=ADA)
-
-    async def now(self, served: Served) -> tuple[str, int]:
-        answer = await self.ask(served, self.read)
-        assert answer.errors is None, (self.name, answer.errors)
-        return answer.data["it"]["value"], answer.data["it"]["version"]
-
-    async def change(self, served: Served, value: str, expected: int | None = None) -> Answer:
-        return await self.ask(served, self.write, value=value, expected=expected)
-
-
-def by_input(field: str, of: str, value: str, more: str = "", kind: str = "String!") -> str:
-    """A mutation whose input has the expected version."""
-    return f"""mutation ($value: {kind}, $expected: Int) {{
-      it: {field}({of} input: {{{more} {value}: $value, expectedVersion: $expected}}) {{ value: {value} version }}
-    }}"""
-
-
-KINDS = [
-    Kind(
-        "User",
-        '{ it: user(id: "ada") { value: name version } }',
-        by_input("updateUser", "", "name"),
-        made=("UpdateItem feed",),
-    ),
-    Kind(
-        "PhotoUser",
-        f'{{ it: photoUser(email: "{ADA}", consistent: true) {{ value: displayName version }} }}',
-        by_input("updatePhotoUser", "", "displayName"),
-        made=("UpdateItem sparks",),
-    ),
-    Kind(
-        "Photo",
-        '{ it: photo(id: "i", consistent: true) { value: description version } }',
-        by_input("updatePhoto", 'takenAt: "2023-01-01T00:00:00Z"', "description", 'imageId: "i"'),
-        made=("UpdateItem sparks",),
-    ),
-    Kind(
-        "Person",
-        '{ it: person(id: "p", consistent: true) { value: name version } }',
-        by_input("updatePerson", "", "name", 'personId: "p"'),
-        role=Role.ADMIN,
-        made=("Query sparks",),
-    ),
-    Kind(
-        "Livestream",
-        '{ it: livestream(id: "l", consistent: true) { value: title version } }',
-        by_input("updateLivestream", "", "title", 'livestreamId: "l"'),
-        role=Role.ADMIN,
-        made=("Query sparks",),
-    ),
-    Kind(
-        "Team",
-        '{ it: team(id: "1") { value: name version } }',
-        by_input("updateTeam", 'id: "1"', "name"),
-        put='mutation ($value: String!) { it: syncTeams(teams: [{teamId: "1", name: $value, code: "A"}]) { version } }',
-        role=Role.ADMIN,
-        made=("UpdateItem cricket-teams",),
-    ),
-    Kind(
-        "League",
-        '{ it: league(id: "1") { value: name version } }',
-        by_input("updateLeague", 'id: "1"', "name"),
-        put='mutation ($value: String!) { it: putLeague(input: {leagueId: "1", name: $value, code: "A"}) { version } }',
-        role=Role.ADMIN,
-        made=("UpdateItem cricket-leagues",),
-    ),
-    Kind(
-        "Match",
-        '{ it: match(id: "far") { value: round version: revision } }',
-        by_input("updateFixture", 'id: "far"', "round").replace(" version }", " version: revision }"),
-        # There is no put: a sync keeps the fields that an update set.
-        role=Role.SYSTEM,
-        made=("UpdateItem cricket-fixtures",),
-    ),
-    Kind(
-        "MatchFollow",
-        '{ it: matchFollow(matchId: "m") { value: teamId version } }',
-        """mutation ($value: ID!, $expected: Int) {
-          it: updateMatchFollow(matchId: "m", teamId: $value, expectedVersion: $expected) { value: teamId version }
-        }""",
-        values=("10", "20"),
-        made=("UpdateItem cricket-match-follows",),
-    ),
-    Kind(
-        "Device",
-        '{ it: device(userId: "ada") { value: pushToStartToken version } }',
-        f"""mutation ($value: String!, $expected: Int) {{
-          it: updatePushToStartToken(deviceToken: "{PHONE}", pushToStartToken: $value, expectedVersion: $expected) {{
-            value: pushToStartToken version
-          }}
-        }}""",
-        values=("b2" * 32, "c3" * 32, "d4" * 32, "e5" * 32),
-        made=("GetItem cricket-devices",),
-    ),
-]
-BY_NAME = {kind.name: kind for kind in KINDS}
 TOKENS = ("b2" * 32, "c3" * 32, "d4" * 32, "e5" * 32)
+
 ROTATE = """mutation ($value: String!, $expected: Int) {
   it: updateLiveActivityToken(matchId: "m", deviceId: "d", updateToken: $value, expectedVersion: $expected) {
     value: updateToken version
   }
 }"""
-
-
-@pytest.fixture
-async def world(served: Served) -> Served:
-    """One of each kind, some as others write them: without a version."""
-    fixtures = Fixtures(served.store(), NOON)
-    whole: dict[str, Any] = {
-        "venue": Venue("Lord's"),
-        "toss": Toss("10"),
-        "target": Target(100),
-        "result": Result(ResultKind.WIN, "Won"),
-        "innings": (InningsScore(1, "10", 99),),
-        "season_id": "2026",
-    }
-    far = Match("far", "L", "IPL", "10", "20", NOON + timedelta(days=30), round="zero", **whole)
-    await fixtures.sync([Match("m", "L", "IPL", "10", "20", NOON), far])
-    await put(served, user(), photo("i"), person("p"), livestream("l"))
-    await served.store().write_all(TEAMS, puts=[{"teamId": "1", "name": "zero", "code": "A"}])
-    await Leagues(served.store(), NOON).put(League("1", "zero", "A", season_id="2026"))
-    await put_anew(served)
-    return served
-
-
-async def put_anew(served: Served) -> None:
-    """What users make, or make again."""
-    made = await served.ask(
-        f"""mutation {{
-          createUser(input: {{name: "zero"}}) {{ version }}
-          followMatch(matchId: "m", teamId: "10") {{ version }}
-          registerDevice(input: {{deviceToken: "{PHONE}", platform: IOS, osVersion: "1", appVersion: "1"}}) {{
-            version
-          }}
-          registerLiveActivity(matchId: "m", deviceId: "d", updateToken: "{PHONE}") {{ version }}
-        }}""",
-        user="ada",
-        email=ADA,
-    )
-    assert made.errors is None
-
-
-async def interleave(kind: Kind, served: Served, seed: int) -> None:
-    """Updates at a version, updates at any and puts, as they come: the item is what a model of it is."""
-    chance = random.Random(seed)
-    value, version = await kind.now(served)
-    seen = [version]
-    for step in range(10):
-        wanted = kind.values[step % len(kind.values)]
-        what = chance.choice(["any", "expected", "expected", "put"])
-        expected = chance.choice([*seen[-2:], version]) if what == "expected" else None
-        if what == "put" and kind.put:
-            answer = await kind.ask(served, kind.put, value=wanted)
-        else:
-            answer = await kind.change(served, wanted, expected)
-        told = (kind.name, seed, step, what, expected, answer.errors)
-        if expected in (None, version):
-            assert answer.errors is None, told
-            value, before = wanted, version
-            now, version = await kind.now(served)
-            assert (now, version > before) == (value, True), (told, before, version)
-            seen.append(version)
-        else:
-            assert answer.codes == ["CONFLICT"], told
-            assert answer.errors is not None
-            assert answer.errors[0]["extensions"]["currentVersion"] == version, told
-            assert await kind.now(served) == (value, version), told
-
-
-async def race(kind: Kind, served: Served) -> None:
-    """Of three updates at one version, with a put among them where there is one, one is done at most, and told so."""
-    value, version = await kind.now(served)
-    others = [other for other in kind.values if other != value][:3] * (3 if len(kind.values) == 2 else 1)
-    puts = [kind.ask(served, kind.put, value="put")] if kind.put else []
-    answers = await asyncio.gather(*[kind.change(served, value, version) for value in others], *puts)
-    changes = answers[: len(others)]
-    done = [value for value, answer in zip(others, changes, strict=True) if answer.errors is None]
-    refused = [answer.errors[0]["extensions"] for answer in changes if answer.errors]
-    assert len(done) <= 1 if kind.put else len(done) == 1, (kind.name, changes)
-    assert {extensions["code"] for extensions in refused} == {"CONFLICT"}
-    assert all(extensions["currentVersion"] > version for extensions in refused)
-    value, after = await kind.now(served)
-    assert value in [*done, "put"]
-    assert after > version
 
 
 async def test_updates_and_puts_in_any_order_are_what_a_model_is(world: Served) -> None:

@@ -1,8 +1,6 @@
 """Explain: what an operation did to DynamoDB, held against what the engine told on the wire."""
 
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import orjson
@@ -14,8 +12,6 @@ from hypothesis import strategies as st
 from datastore.database import StoreOptions
 from datastore.dynamodb.calls import Call, CallDetails, TracedRead
 from datastore.dynamodb.requests import PreparedRequest
-from datastore.dynamodb.transport import STREAM_OPERATIONS
-from datastore.errors import Forbidden, Unauthenticated
 from datastore.explain.report import MAX_CALLS, MAX_KEYS, explanation_of
 from datastore.explain.trace import SharedRead
 from datastore.keyspace import PATTERNS
@@ -24,41 +20,24 @@ from datastore.keyspace.sightings import BLIP
 from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.model.access_patterns import WRITES
-from datastore.model.identity import Identity, Role
+from datastore.model.identity import Role
 from datastore.session.metering import Meter
-from server.admission.callers import Caller
 from server.documents.request import Stage
-from server.operations.explain import Explain, Explanations
-from server.settings import Misconfigured, Settings, from_environment
+from server.settings import Settings
 from tests.support import contract as contract
 from tests.support import photo_contract
 from tests.support.comments import an_id
 from tests.support.explain import ask, explanation
+from tests.support.explain_steps import SIGHTINGS, Wire, explaining, received, socket, watched
 from tests.support.fault_proxy import Proxy, Seen, forward, plain
 from tests.support.feed_items import comment_item, post_item, user_item
 from tests.support.home_feeds import entry, put
-from tests.support.photo_items import ADA, EVE, user, user_id
-from tests.support.photo_items import put as put_photos
+from tests.support.photo_items import ADA
 from tests.support.served import NOON, SECRET, Clock, Served
 from tests.support.store_engines import free_port
 from tests.support.until import until
 
-SIGHTINGS = '{ sightings(area: "Downtown") { nodes { area } } }'
-
-
-@dataclass
-class Wire:
-    """What went over the wire to the engine, and what it told."""
-
-    requests: list[tuple[str, float]] = field(default_factory=list)
-
-    @property
-    def units(self) -> float:
-        return sum(units for _, units in self.requests)
-
-    @property
-    def operations(self) -> list[str]:
-        return sorted(operation for operation, _ in self.requests)
+__all__ = ["socket"]
 
 
 @pytest.fixture
@@ -71,25 +50,6 @@ def settings(request: pytest.FixtureRequest) -> Settings:
 @pytest.fixture
 def store_options(proxy: Proxy, store_options: StoreOptions) -> StoreOptions:
     return replace(store_options, store=proxy.url)
-
-
-@contextmanager
-def watched(proxy: Proxy) -> Iterator[Wire]:
-    """What is asked of the engine meanwhile, but for logs and the change feed, which no operation is charged with."""
-    wire = Wire()
-
-    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-        status, headers, content = await proxy.ask(seen)
-        is_log = seen.body.get("Item", {}).get("entity") == {"S": "LOG"}
-        if seen.operation not in STREAM_OPERATIONS | {"DescribeTable"} and not is_log:
-            consumed = orjson.loads(content).get("ConsumedCapacity") or []
-            entries = [consumed] if isinstance(consumed, dict) else consumed
-            wire.requests.append((seen.operation, sum(entry["CapacityUnits"] for entry in entries)))
-        return web.Response(body=content, status=status, headers=headers)
-
-    proxy.always = answer
-    yield wire
-    proxy.always = None
 
 
 def holds(told: dict[str, Any], wire: Wire) -> None:
@@ -341,25 +301,6 @@ async def test_a_subscription_that_fails_at_its_start_is_explained_in_its_only_e
         assert report.calls == len(explanation["calls"]) > 0
 
 
-@pytest.mark.parametrize(
-    ("value", "explained"), [("1", True), ("TRUE", True), ("True ", True), ("0", False), ("false", False), ("", False)]
-)
-async def test_the_header_is_on_or_off(served: Served, value: str, explained: bool) -> None:
-    headers = served.headers("ada", Role.ADMIN) | {"X-Explain": value}
-    async with served.http.post(f"{served.url}/graphql", json={"query": SIGHTINGS}, headers=headers) as response:
-        assert ("extensions" in await response.json()) is explained
-
-
-@pytest.mark.parametrize("value", ["yes", "2", "1, 1", "on"])
-async def test_a_header_that_says_neither_is_refused(served: Served, value: str) -> None:
-    headers = served.headers("ada", Role.ADMIN) | {"X-Explain": value}
-    async with served.http.post(f"{served.url}/graphql", json={"query": SIGHTINGS}, headers=headers) as response:
-        assert response.status == 400
-        (error,) = (await response.json())["errors"]
-    assert error["extensions"]["code"] == "BAD_USER_INPUT"
-    assert error["message"] == "The header X-Explain must be 1 or true, or 0 or false."
-
-
 async def test_queries_over_a_socket_are_explained_on_demand(served: Served, socket: Any) -> None:
     await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(SIGHTINGS)})
     assert explanation((await received(socket))["payload"])["requests"] == 1
@@ -367,10 +308,6 @@ async def test_queries_over_a_socket_are_explained_on_demand(served: Served, soc
 
     await socket.send_json({"id": "2", "type": "subscribe", "payload": {"query": SIGHTINGS}})
     assert "extensions" not in (await received(socket))["payload"]
-
-
-def explaining(query: str) -> dict[str, Any]:
-    return {"query": query, "extensions": {"explain": True}}
 
 
 async def test_what_was_missed_is_explained_to_one_who_goes_on(served: Served, socket: Any) -> None:
@@ -412,116 +349,12 @@ async def test_that_what_was_missed_is_not_known_is_told_once_to_one_who_has_it_
     assert explanation((await received(socket))["payload"])["requests"] == 2
 
 
-@pytest.fixture
-async def socket(served: Served) -> AsyncIterator[Any]:
-    """A connection of a user."""
-    url = served.url.replace("http", "ws") + "/graphql"
-    async with served.http.ws_connect(url, protocols=["graphql-transport-ws"]) as socket:
-        await socket.send_json({"type": "connection_init", "payload": served.headers("ada", Role.USER)})
-        assert (await socket.receive_json(timeout=10))["type"] == "connection_ack"
-        yield socket
-
-
-async def received(socket: Any) -> dict[str, Any]:
-    message: dict[str, Any] = await socket.receive_json(timeout=10)
-    return message
-
-
-# --- Who may ---------------------------------------------------------------------------------------------------------
-
-
-CALLERS = {
-    "nobody": None,
-    "user": Identity("ada", Role.USER),
-    "admin": Identity("root", Role.ADMIN),
-    "system": Identity("poller", Role.SYSTEM),
-}
-
-
-@pytest.mark.parametrize(
-    ("setting", "allowed"),
-    [
-        (Explain.OFF, set()),
-        (Explain.ADMIN, {"admin", "system"}),
-        (Explain.USER, {"user", "admin", "system"}),
-        (Explain.ANYONE, {"nobody", "user", "admin", "system"}),
-    ],
-)
-def test_who_may_have_operations_explained(setting: Explain, allowed: set[str]) -> None:
-    refused: dict[str, type[Exception]] = {}
-    for name, identity in CALLERS.items():
-        try:
-            Explanations(setting).check(Caller(identity))
-        except (Forbidden, Unauthenticated) as refusal:
-            refused[name] = type(refusal)
-
-    assert CALLERS.keys() - refused.keys() == allowed
-    assert refused.pop("nobody", Unauthenticated) is (Forbidden if setting is Explain.OFF else Unauthenticated)
-    assert set(refused.values()) <= {Forbidden}
-
-
-def test_the_setting_is_one_of_four() -> None:
-    assert from_environment({"GATEWAY_EXPLAIN": "anyone"})["explain"] == "anyone"
-    with pytest.raises(Misconfigured, match="GATEWAY_EXPLAIN must be one of off, admin, user, anyone, not 'all'"):
-        from_environment({"GATEWAY_EXPLAIN": "all"})
-
-
-async def test_an_explanation_confirms_nobodys_email(served: Served) -> None:
-    await put_photos(served, user(EVE))
-    query = f"""{{
-      known: photoUser(userId: "{user_id(served, EVE)}") {{ displayName }}
-      right: photosByUser(email: "{EVE}") {{ nodes {{ imageId }} }}
-      wrong: photosByUser(email: "{ADA}") {{ nodes {{ imageId }} }}
-    }}"""
-
-    told = explanation(await ask(served, query, role=Role.USER, email="mallory@example.com"))
-    shown = explanation(await ask(served, query, role=Role.ADMIN))
-
-    [read] = [call["keys"] for call in told["calls"] if "keys" in call]
-    assert read == [{"PK": "USER#<email>", "SK": "USER#<email>"}]
-    values = [call["values"] for call in told["calls"] if "values" in call]
-    assert len(values) == 2
-    assert values[0] == values[1]
-    assert EVE in str(shown)
-
-
-@pytest.mark.parametrize("settings", [None], indirect=True, ids=["by default"])
-async def test_for_those_who_may_not_know_nothing_is_executed(served: Served, proxy: Proxy, socket: Any) -> None:
-    with watched(proxy) as wire:
-        await socket.send_json({"id": "1", "type": "subscribe", "payload": explaining(SIGHTINGS)})
-        message = await received(socket)
-        refused = await ask(served, SIGHTINGS, role=Role.USER)
-        unknown = await ask(served, SIGHTINGS, user=None, headers={"Accept": "application/graphql-response+json"})
-
-    assert wire.requests == []
-    assert [error["extensions"]["code"] for error in refused["errors"] + unknown["errors"]] == [
-        "FORBIDDEN",
-        "UNAUTHENTICATED",
-    ]
-    assert "extensions" not in refused
-    assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "FORBIDDEN")
-
-    answer = await served.ask(SIGHTINGS, user="ada")
-    assert answer.errors is None
-    assert [(call.patterns, call.details) for call in answer.calls] == [(("BLIP-1",), None)]
-
-
-async def test_emails_are_told_to_admins_only(served: Served) -> None:
-    await photo_contract.put_in_place(served)
-    query = f'{{ photosByUser(email: "{ADA}") {{ nodes {{ id }} }} photoUser(email: "{ADA}") {{ id }} }}'
-
-    admins = orjson.dumps(explanation(await ask(served, query, email=ADA))).decode()
-    users = orjson.dumps(explanation(await ask(served, query, role=Role.USER, email=ADA))).decode()
-
-    assert ADA in admins
-    assert "@" not in users
-    assert EVE not in users
-
-
 # --- The sums --------------------------------------------------------------------------------------------------------
 
 HALVES = st.integers(0, 400).map(lambda halves: halves / 2)
+
 FIELDS = st.sampled_from(["a", "a.b", "c", None])
+
 KEYS = st.lists(st.tuples(FIELDS, st.sampled_from(["feed", "blip"])), min_size=1, max_size=30)
 
 

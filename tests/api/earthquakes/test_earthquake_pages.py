@@ -3,7 +3,6 @@
 import asyncio
 import gzip
 import json
-import random
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -17,83 +16,22 @@ import pytest
 
 from datastore.database import StoreOptions, open_database
 from datastore.earthquakes.events import Earthquake, event_item
-from datastore.earthquakes.statistics import StatisticsRebuild
 from datastore.infrastructure import tables
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.identity import Role
-from datastore.model.timestamps import day_bucket, epoch_ms, from_epoch_ms
+from datastore.model.timestamps import epoch_ms, from_epoch_ms
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.earthquakes.usgs_feed import read_events
 from pipelines.earthquakes.usgs_fetch import open_source
-from tests.support.earthquake_samples import put_raw, quake, scan_all, store
-from tests.support.served import NOON, REAL_DATA, Answer, Served, queries_at_once
+from tests.support.earthquake_pages import PAGE, events_of, page, walk
+from tests.support.earthquake_samples import quake, store
+from tests.support.served import NOON, REAL_DATA, Served, queries_at_once
 from tests.support.store_engines import Engines
 
 MONTH = REAL_DATA / "usgs" / "all_month_2019-11.derived-from-csv.geojson.gz"
-PAGE = """
-query (
-  $start: DateTime, $end: DateTime, $least: Float, $kind: SeismicEventKind! = ANY
-  $first: Int, $after: String, $last: Int, $before: String
-) {
-  earthquakes(
-    start: $start, end: $end, minMagnitude: $least, kind: $kind
-    first: $first, after: $after, last: $last, before: $before
-  ) {
-    nodes { eventId occurredAt magnitude }
-    pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
-  }
-}
-"""
+
 LOGS = "query ($after: String) { requestLogs(after: $after) { nodes { route } } }"
-
-
-@dataclass(frozen=True)
-class Page:
-    """A page as a client got it, and what DynamoDB was asked for it."""
-
-    events: list[str]
-    more: bool
-    cursor: str | None
-    calls: int
-    days: int
-    units: float
-
-
-async def page(served: Served, *, backward: bool = False, **variables: Any) -> Page:
-    answer = await served.ask(PAGE, variables)
-    assert answer.errors is None, answer.errors
-    found = answer.data["earthquakes"]
-    info = found["pageInfo"]
-    return Page(
-        [node["eventId"] for node in found["nodes"]],
-        info["hasPreviousPage" if backward else "hasNextPage"],
-        info["startCursor" if backward else "endCursor"],
-        len(answer.calls),
-        len(days_of(answer)),
-        sum(call.units for call in answer.calls),
-    )
-
-
-def days_of(answer: Answer) -> set[str]:
-    """Return the days that the query read, besides their statistics."""
-    read = [call for call in answer.calls if call.index]
-    return {call.request["ExpressionAttributeValues"][":partition"]["S"] for call in read}
-
-
-async def walk(served: Served, size: int, *, backward: bool = False, **arguments: Any) -> list[Page]:
-    """All pages of a list, in the order they were read."""
-    count, position = ("last", "before") if backward else ("first", "after")
-    pages: list[Page] = []
-    while not pages or pages[-1].more:
-        place = {position: pages[-1].cursor} if pages else {}
-        pages.append(await page(served, backward=backward, **{count: size}, **place, **arguments))
-    return pages
-
-
-def events_of(pages: list[Page], *, backward: bool = False) -> list[str]:
-    """The list that the pages make, newest first."""
-    return [event for one in (reversed(pages) if backward else pages) for event in one.events]
 
 
 # A real month
@@ -370,156 +308,3 @@ async def test_a_cursor_newer_than_the_window_starts_it_anew(served: Served) -> 
 
     assert (onward.events, onward.more) == (["us2"], False)
     assert (back.events, back.more, back.calls) == ([], False, 0)
-
-
-# Days without events are skipped
-
-
-async def complete(served: Served) -> None:
-    """Count the stored events, so that all days are complete."""
-    await StatisticsRebuild(served.store, served.clock).all_days()
-
-
-def reads(answer: Answer) -> int:
-    return len(answer.calls)
-
-
-YEARS = '{ earthquakes(start: "%s", end: "%s", minMagnitude: %s) { nodes { eventId } } }'
-
-
-async def test_five_empty_years_take_at_most_twenty_reads(served: Served) -> None:
-    await complete(served)
-
-    answer = await served.ask(YEARS % ("2011-01-01T00:00:00Z", "2016-01-01T00:00:00Z", 0))
-
-    assert answer.data == {"earthquakes": {"nodes": []}}
-    assert reads(answer) <= 20
-
-
-async def test_the_longest_window_takes_at_most_twenty_reads_to_find_a_single_event(served: Served) -> None:
-    await store(
-        served, quake("old", timedelta(days=3_659), magnitude=7.0), quake("weak", timedelta(days=700), magnitude=-1.0)
-    )
-    await complete(served)
-    start, end = NOON - timedelta(days=3_660), NOON
-
-    answer = await served.ask(YEARS % (start.isoformat(), end.isoformat(), 0))
-
-    assert answer.data == {"earthquakes": {"nodes": [{"eventId": "old"}]}}
-    assert reads(answer) <= 20
-
-
-async def test_days_whose_statistics_are_not_complete_are_read(served: Served) -> None:
-    await put_raw(served, "theirs", NOON - timedelta(days=60))
-    rebuild = StatisticsRebuild(served.store, served.clock)
-    today = day_bucket(NOON)
-    await rebuild.days([today])
-
-    answer = await served.ask(YEARS % ((NOON - timedelta(days=90)).isoformat(), NOON.isoformat(), 0))
-
-    assert answer.data == {"earthquakes": {"nodes": [{"eventId": "theirs"}]}}
-
-
-async def test_nothing_is_skipped_while_the_consumer_does_not_keep_up(served: Served) -> None:
-    await complete(served)
-    await put_raw(served, "theirs", NOON - timedelta(days=60))
-    window = ((NOON - timedelta(days=90)).isoformat(), NOON.isoformat(), 0)
-
-    skipped = await served.ask(YEARS % window)
-    served.clock.forward(minutes=4)
-    read = await served.ask(YEARS % window)
-
-    assert skipped.data == {"earthquakes": {"nodes": []}}
-    assert read.data == {"earthquakes": {"nodes": [{"eventId": "theirs"}]}}
-
-
-async def test_an_event_that_was_ingested_is_found_before_it_is_counted(served: Served) -> None:
-    await complete(served)
-    await store(served, quake("ours", timedelta(days=60)), quake("strong", timedelta(days=60), magnitude=6.5))
-
-    found = await page(served, start=(NOON - timedelta(days=90)).isoformat())
-    strong = await page(served, start=(NOON - timedelta(days=90)).isoformat(), least=6)
-
-    assert sorted(found.events) == ["ours", "strong"]
-    assert strong.events == ["strong"]
-
-
-@pytest.mark.parametrize("kind", ["OTHER", "ANY"])
-async def test_a_blast_that_was_ingested_is_found_before_it_is_counted(served: Served, kind: str) -> None:
-    await complete(served)
-    await store(served, quake("quake", timedelta(days=60)), quake("blast", timedelta(days=60), type="quarry blast"))
-    await store(served, quake("strong", timedelta(days=60), magnitude=6.5, type="explosion"))
-
-    found = await page(served, start=(NOON - timedelta(days=90)).isoformat(), kind=kind, least=6)
-
-    assert found.events == ["strong"]
-
-
-async def test_days_of_earthquakes_alone_are_skipped_for_other_events(served: Served) -> None:
-    quakes = [quake(f"q{day:03}", timedelta(days=day), magnitude=5.0) for day in range(300)]
-    blasts = [quake(f"b{day}", timedelta(days=day), magnitude=1.5, type="quarry blast") for day in (100, 200)]
-    await served.store().write_all(EARTHQUAKES, puts=[event_item(event) for event in (*quakes, *blasts)])
-    await complete(served)
-    start = (NOON - timedelta(days=300)).isoformat()
-
-    found = await page(served, start=start, kind="OTHER")
-    strong = await page(served, start=start, kind="OTHER", least=2)
-
-    assert (found.events, strong.events) == (["b100", "b200"], [])
-    assert found.calls <= 20
-    assert strong.calls <= 20
-
-
-async def test_statistics_without_the_bound_of_other_events_skip_none_of_them(served: Served) -> None:
-    """Statistics from before the bound was introduced contain only the counts of other events."""
-    blast = quake("blast", timedelta(days=60), type="quarry blast")
-    await served.store().write_all(EARTHQUAKES, puts=[event_item(blast)])
-    await complete(served)
-    (item,) = [item for item in await scan_all(served) if str(item["pk"]).startswith("STATISTICS#")]
-    await served.store().write_all(EARTHQUAKES, puts=[{k: v for k, v in item.items() if k != "greatestOther"}])
-
-    found = await page(served, start=(NOON - timedelta(days=90)).isoformat(), kind="OTHER", least=blast.magnitude)
-
-    assert item["greatestOther"] == blast.magnitude
-    assert found.events == ["blast"]
-
-
-KINDS = {"EARTHQUAKE": ("earthquake",), "OTHER": ("quarry blast",), "ANY": ("earthquake", "quarry blast")}
-
-
-@pytest.mark.parametrize("seed", range(6))
-async def test_skipping_days_leaves_the_list_of_every_magnitude_and_page_size_as_it_is(
-    served: Served, seed: int
-) -> None:
-    chance = random.Random(seed)
-    events = [
-        quake(
-            f"us{number}",
-            timedelta(days=chance.choice(range(0, 900, chance.choice((1, 7, 50)))), minutes=number),
-            magnitude=round(min(9.0, 1 + chance.expovariate(1.2)), 1),
-            type=chance.choice(("earthquake", "earthquake", "quarry blast")),
-        )
-        for number in range(120)
-    ]
-    await served.store().write_all(EARTHQUAKES, puts=[event_item(event) for event in events])
-    await complete(served)
-    for _ in range(5):
-        kind = chance.choice([*KINDS])
-        least, size = chance.choice((None, 1.0, 2.5, 3.0, 4.2, 6.0)), chance.choice((1, 3, 10, 40))
-        start = NOON - timedelta(days=chance.randrange(20, 1000))
-        end = start + timedelta(days=chance.randrange(10, 900), seconds=chance.randrange(90_000))
-        window: dict[str, Any] = {"start": start.isoformat(), "end": end.isoformat(), "least": least, "kind": kind}
-        wanted = [
-            event.event_id
-            for event in sorted(events, key=lambda event: -event.occurred_at_ms)
-            if epoch_ms(start) <= event.occurred_at_ms <= epoch_ms(end)
-            and (least is None or event.magnitude >= least)
-            and event.type in KINDS[kind]
-        ]
-
-        forward = await walk(served, size, **window)
-        back = await walk(served, size, backward=True, **window)
-
-        assert events_of(forward) == wanted
-        assert events_of(back, backward=True) == wanted
-        assert all(len(one.events) == size for one in (*forward[:-1], *back[:-1]))

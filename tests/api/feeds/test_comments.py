@@ -1,4 +1,4 @@
-"""Comments through the API, on the real engine (FEED-006, FEED-N2, FEED-W3, FEED-W6)."""
+"""Adding and deleting comments through the API, on the real engine (FEED-W3, FEED-W6)."""
 
 import asyncio
 from dataclasses import replace
@@ -9,54 +9,15 @@ from uuid import uuid4
 import pytest
 
 from datastore.keyspace.feeds import comments as keys
-from datastore.keyspace.feeds.table import FEED
 from datastore.model.identity import Role
 from datastore.model.ids import uuid7_moment
 from datastore.model.timestamps import iso, to_seconds
+from tests.support.comment_steps import DELETE_POST, LIST, NODE, NOTHING, add, ask_to_add, listed
 from tests.support.comments import an_id
-from tests.support.feed_items import comment_item, post_item
-from tests.support.feed_steps import SEEN_BY, VIEWERS, assert_paged, cast, done, enter, follow, unfollow, write
-from tests.support.served import NOON, Answer, Served
+from tests.support.feed_steps import SEEN_BY, VIEWERS, assert_paged, cast, done, write
+from tests.support.served import NOON, Served
 
-ADD = """
-mutation ($post: ID!, $id: ID, $text: String!) {
-  addComment(input: {postId: $post, commentId: $id, text: $text}) {
-    id postId commentId userId createdAt text textLength mentions
-  }
-}
-"""
 DELETE = "mutation ($post: ID!, $id: ID!) { deleteComment(postId: $post, commentId: $id) { commentId text } }"
-LIST = """
-query ($post: ID!, $after: String, $before: String) {
-  comments(postId: $post, after: $after, before: $before) {
-    nodes { commentId text }
-    pageInfo { hasNextPage hasPreviousPage startCursor endCursor }
-    lastEvaluatedKey
-  }
-}
-"""
-DELETE_POST = "mutation ($id: ID!) { deletePost(postId: $id) { postId } }"
-NODE = "query ($id: ID!) { node(id: $id) { __typename ... on Comment { text post { postId } } } }"
-NO_PAGE = {"hasNextPage": False, "hasPreviousPage": False, "startCursor": None, "endCursor": None}
-NOTHING: dict[str, Any] = {"nodes": [], "pageInfo": NO_PAGE, "lastEvaluatedKey": None}
-
-
-async def ask_to_add(
-    served: Served, user: str, text: str = "Nice", *, post: str = "p", id: str | None = None
-) -> Answer:
-    return await served.ask(ADD, {"post": post, "id": id, "text": text}, user=user)
-
-
-async def add(served: Served, user: str, text: str = "Nice", *, post: str = "p", id: str | None = None) -> Any:
-    answer = await ask_to_add(served, user, text, post=post, id=id)
-    assert answer.errors is None, answer.errors
-    return answer.data["addComment"]
-
-
-async def listed(served: Served, post: str = "p", user: str | None = None, role: Role = Role.USER) -> Any:
-    answer = await served.ask(LIST, {"post": post}, user=user, role=role)
-    assert answer.errors is None, answer.errors
-    return answer.data["comments"]
 
 
 # Adding.
@@ -194,158 +155,6 @@ async def test_a_post_id_that_can_be_none_is_refused(served: Served) -> None:
             assert answer.errors[0]["extensions"]["field"] == "postId"
 
 
-# Who may see them.
-
-
-@pytest.mark.parametrize("visibility", SEEN_BY)
-async def test_comments_are_for_those_who_may_see_the_post(served: Served, visibility: str) -> None:
-    await cast(served, visibility)
-    comment = await add(served, "ada", "Mine")
-    served.clock.forward(seconds=1)
-    shown = {"commentId": comment["commentId"], "text": "Mine"}
-
-    for viewer, (user, role) in VIEWERS.items():
-        sees = viewer in SEEN_BY[visibility]
-        connection = await listed(served, user=user, role=role)
-        node = (await served.ask(NODE, {"id": comment["id"]}, user=user, role=role)).data["node"]
-        added = await served.ask(ADD, {"post": "p", "text": "Me too"}, user=user, role=role)
-
-        assert (connection["nodes"][:1] == [shown]) is sees, viewer
-        assert sees or connection == NOTHING, viewer
-        assert node == ({"__typename": "Comment", "text": "Mine", "post": {"postId": "p"}} if sees else None), viewer
-        refusal = "UNAUTHENTICATED" if user is None else "NOT_FOUND"
-        assert added.codes == ([] if sees and user else [refusal]), viewer
-
-
-async def test_comments_on_what_may_not_be_seen_are_as_those_on_a_post_without_any(served: Served) -> None:
-    await cast(served, "FOLLOWERS")
-    await write(served, "bare")
-    await add(served, "fan")
-    cursor = (await listed(served, user="fan"))["pageInfo"]["endCursor"]
-    await unfollow(served, "fan", "ada")
-
-    answers = {post: await served.ask(LIST, {"post": post}, user="eve") for post in ("p", "bare", "unknown")}
-    behind = await served.ask(LIST, {"post": "p", "after": cursor}, user="fan")
-    before = await served.ask(LIST, {"post": "p", "before": cursor}, user="fan")
-
-    assert [answer.data["comments"] for answer in answers.values()] == [NOTHING] * 3
-    assert behind.data["comments"] == {**NOTHING, "pageInfo": {**NO_PAGE, "hasPreviousPage": True}}
-    assert before.data["comments"] == {**NOTHING, "pageInfo": {**NO_PAGE, "hasNextPage": True}}
-
-
-async def test_the_comments_on_a_deleted_post_are_gone_at_once(served: Served) -> None:
-    await cast(served, "PUBLIC")
-    comment = await add(served, "eve")
-    await done(served, DELETE_POST, "ada", id="p")
-
-    answer = await ask_to_add(served, "eve")
-
-    assert await listed(served) == NOTHING
-    assert (await served.ask(NODE, {"id": comment["id"]})).data == {"node": None}
-    assert answer.codes == ["NOT_FOUND"]
-    assert answer.made == ["BatchGetItem feed"]
-
-
-async def test_who_has_no_profile_says_nothing(served: Served) -> None:
-    await cast(served, "PUBLIC")
-
-    answer = await ask_to_add(served, "ghost")
-
-    assert answer.codes == ["NOT_FOUND"]
-    assert "createUser" in str(answer.errors)
-    assert answer.made == ["BatchGetItem feed"]
-    assert await listed(served) == NOTHING
-
-
-# Reading.
-
-
-async def test_pages_lead_through_the_comments_oldest_first_and_back(served: Served) -> None:
-    await cast(served, "PUBLIC")
-    model = []
-    for number in range(17):
-        model.append((await add(served, ("ada", "eve")[number % 2], f"{number}"))["text"])
-        served.clock.forward(milliseconds=1)
-    # Neither likes nor another post's comments are among them.
-    await done(served, 'mutation { likePost(postId: "p") { userId } }', "eve")
-    await write(served, "p2")
-    await add(served, "eve", post="p2")
-
-    await assert_paged(served, 'comments(postId: "p", %s)', "text", model)
-
-
-async def test_an_id_of_an_older_moment_stands_further_up(served: Served) -> None:
-    await cast(served, "PUBLIC")
-    for text, id in (
-        ("2", an_id(2, seconds=-2)),
-        ("1", an_id(1, seconds=-3)),
-        ("4", None),
-        ("3", an_id(3, seconds=-1)),
-    ):
-        await add(served, "eve", text, id=id)
-
-    assert [comment["text"] for comment in (await listed(served))["nodes"]] == ["1", "2", "3", "4"]
-
-
-async def test_the_post_is_read_and_then_its_comments_and_then_all_authors_at_once(served: Served) -> None:
-    await cast(served, "PUBLIC")
-    for user in ("ada", "eve", "ada"):
-        await add(served, user)
-        served.clock.forward(seconds=1)
-    await served.store().write_all(FEED, puts=[comment_item(post_item("p"), an_id(seconds=3), "ghost")])
-
-    answer = await served.ask('{ comments(postId: "p") { nodes { author { name } post { postId } } } }')
-
-    names = [node["author"] and node["author"]["name"] for node in answer.data["comments"]["nodes"]]
-    assert names == ["Ada", "Eve", "Ada", None]
-    assert answer.made == ["BatchGetItem feed", "GetItem feed", "Query feed"]
-
-
-async def test_a_page_has_its_limits(served: Served) -> None:
-    await cast(served, "PUBLIC")
-    refused = {paging: "BAD_USER_INPUT" for paging in ("first: 0", "first: 101", "last: -1", "first: 1, last: 1")}
-
-    for paging, code in (refused | {'after: "x"': "BAD_CURSOR"}).items():
-        root = await served.ask(f'{{ comments(postId: "p", {paging}) {{ nodes {{ text }} }} }}')
-        nested = await served.ask(f'{{ post(id: "p") {{ comments({paging}) {{ nodes {{ text }} }} }} }}')
-
-        assert root.codes == nested.codes == [code]
-        assert root.calls == []
-
-
-async def test_a_cursor_is_good_for_its_post_only(served: Served) -> None:
-    await cast(served, "PUBLIC")
-    await write(served, "q")
-    await add(served, "eve")
-    cursor = (await listed(served))["pageInfo"]["endCursor"]
-
-    answer = await served.ask(LIST, {"post": "q", "after": cursor})
-
-    assert answer.codes == ["BAD_CURSOR"]
-
-
-async def test_a_comment_that_cannot_be_read_is_an_error_in_its_place(served: Served) -> None:
-    await cast(served, "PUBLIC")
-    await add(served, "eve", "Whole")
-    await served.store().write_all(FEED, puts=[{"PK": "POST#p", "SK": f"COMMENT#{an_id(seconds=9)}", "text": "x"}])
-
-    answer = await served.ask(LIST, {"post": "p"})
-
-    assert [node and node["text"] for node in answer.data["comments"]["nodes"]] == ["Whole", None]
-    assert answer.codes == ["INTERNAL"]
-
-
-async def test_a_posts_own_comments_need_no_look_at_the_post(served: Served) -> None:
-    await cast(served, "FOLLOWERS")
-    await add(served, "fan", "Hear, hear")
-
-    answer = await served.ask('{ post(id: "p") { comments { nodes { text userId } } } }', user="fan")
-
-    assert answer.data["post"]["comments"]["nodes"] == [{"text": "Hear, hear", "userId": "fan"}]
-    # The post, whether the caller follows its author, and the comments.
-    assert answer.made == ["GetItem feed", "GetItem feed", "Query feed"]
-
-
 # Deleting.
 
 
@@ -456,73 +265,3 @@ async def test_nothing_but_a_comment_can_be_deleted_as_one(served: Served) -> No
         assert await done(served, DELETE, "ada", post="p", id=id) is None
 
     assert (await served.ask('{ post(id: "p") { postId } }')).data == {"post": {"postId": "p"}}
-
-
-# What a page of the feed costs.
-
-
-@pytest.mark.parametrize("user", [None, "eve"])
-async def test_a_page_of_posts_with_comments_reads_all_people_and_likes_in_one_batch(
-    served: Served, user: str | None
-) -> None:
-    await enter(served, "ada", "eve", "fan", "kim")
-    commenters = ("eve", "fan", "kim")
-    posts = [f"p{number:02d}" for number in range(12)]
-    for post in posts:
-        await write(served, post)
-        await asyncio.gather(*[add(served, name, name, post=post, id=an_id(at)) for at, name in enumerate(commenters)])
-        await done(served, "mutation ($id: ID!) { likePost(postId: $id) { userId } }", "eve", id=post)
-
-    answer = await served.ask(
-        """{ postsByAuthor(authorId: "ada") { nodes {
-          author { name } likedByViewer
-          comments(first: 3) { edges { node { text author { name } } } }
-        } } }""",
-        user=user,
-    )
-
-    assert answer.errors is None
-    nodes = answer.data["postsByAuthor"]["nodes"]
-    assert [node["likedByViewer"] for node in nodes] == [user and True] * 12
-    assert {node["author"]["name"] for node in nodes} == {"Ada"}
-    for node in nodes:
-        written = [edge["node"] for edge in node["comments"]["edges"]]
-        assert sorted(comment["text"] for comment in written) == sorted(commenters)
-        assert all(comment["author"]["name"] == comment["text"].title() for comment in written)
-    assert answer.made == ["BatchGetItem feed", *["Query feed"] * 12, "Query feed.GSI1"]
-    (batch,) = [call for call in answer.calls if call.operation == "BatchGetItem"]
-    ((_, entry),) = batch.request["RequestItems"].items()
-    assert len(entry["Keys"]) == 4 + (12 if user else 0)
-
-
-async def test_comments_likes_and_followers_side_by_side_share_one_batch(served: Served) -> None:
-    await cast(served, "PUBLIC")
-    await add(served, "eve", "Hi")
-    await done(served, 'mutation { likePost(postId: "p") { userId } }', "fan")
-    await follow(served, "eve", "ada")
-
-    answer = await served.ask(
-        """{ post(id: "p") {
-          likedByViewer author { name }
-          comments { nodes { author { name } } } likes { nodes { user { name } post { postId } } }
-        } }""",
-        user="fan",
-    )
-    person = await served.ask(
-        """{ user(id: "ada") {
-          followedByViewer followers { nodes { user { name } } } following { nodes { user { name } } }
-        } }""",
-        user="fan",
-    )
-
-    assert answer.data["post"] == {
-        "likedByViewer": True,
-        "author": {"name": "Ada"},
-        "comments": {"nodes": [{"author": {"name": "Eve"}}]},
-        "likes": {"nodes": [{"user": {"name": "Fan"}, "post": {"postId": "p"}}]},
-    }
-    assert answer.made == ["BatchGetItem feed", "GetItem feed", "Query feed", "Query feed"]
-    assert person.data["user"]["followedByViewer"] is True
-    names = [node["user"]["name"] for node in person.data["user"]["followers"]["nodes"]]
-    assert sorted(names) == ["Eve", "Fan"]
-    assert person.made == ["BatchGetItem feed", "GetItem feed", "Query feed", "Query feed.GSI_FOL"]

@@ -9,7 +9,6 @@ from datastore.errors import Internal
 from datastore.model.identity import Role
 from datastore.photos.photos import Photo, photo_from, photo_item
 from resolvers.shared.node_ids import global_id
-from tests.support.feed_steps import assert_paged
 from tests.support.photo_items import (
     ADA,
     EVE,
@@ -24,18 +23,17 @@ from tests.support.photo_items import (
     user,
     user_id,
 )
-from tests.support.served import Answer, Served
+from tests.support.photo_reads import good
+from tests.support.served import Served
 
 BY_TYPE, BY_EMAIL = "Query sparks.entityType-PK-index", "Query sparks.email-PK-index"
+
 GET, BATCH, QUERY = "GetItem sparks", "BatchGetItem sparks", "Query sparks"
+
 SHOWN = """imageId user { displayName } persons { name }
   faces { faceId confidence boundingBox { left top width height } person { name } photo { imageId } }"""
+
 INSTANT = "2023-01-01T00:00:00+00:00"
-
-
-def good(answer: Answer) -> Any:
-    assert answer.errors is None, answer.errors
-    return answer.data
 
 
 async def fill(served: Served) -> None:
@@ -335,114 +333,6 @@ async def test_what_is_read_from_an_index_cannot_be_read_consistently(served: Se
         ]
         assert "DynamoDB supports only eventually consistent reads of indexes" in answer.errors[0]["message"]
         assert answer.calls == []
-
-
-# Pages.
-
-
-async def test_lists_are_paged_both_ways_in_both_orders(served: Served) -> None:
-    mine = [f"i{number:02}" for number in range(0, 10, 2)]
-    others = [f"i{number:02}" for number in (1, 7)]
-    people = [f"p{number}" for number in range(4)]
-    await put(
-        served,
-        user(),
-        *[photo(id) for id in mine],
-        *[photo(id, EVE) for id in others],
-        *[person(id) for id in people],
-    )
-    id = user_id(served, ADA)
-
-    both = sorted(mine + others)
-    await assert_paged(served, "photos(%s)", "imageId", both[::-1])
-    await assert_paged(served, "photos(order: ASCENDING, %s)", "imageId", both)
-    await assert_paged(served, f'photosByUser(userId: "{id}", %s)', "imageId", mine[::-1])
-    await assert_paged(served, f'photosByUser(email: "{ADA}", order: ASCENDING, %s)', "imageId", mine)
-    await assert_paged(served, "persons(%s)", "personId", people)
-    await assert_paged(served, "persons(order: DESCENDING, %s)", "personId", people[::-1])
-
-
-async def test_the_last_evaluated_key_goes_on_where_the_page_ends_and_ends_with_the_list(served: Served) -> None:
-    await put(served, user(), *[photo(f"i{number}") for number in range(3)])
-    ask = """query ($after: String) { photosByUser(email: "ada@example.com", first: 2, after: $after) {
-      nodes { imageId } lastEvaluatedKey pageInfo { endCursor } } }"""
-
-    first = good(await served.ask(ask))["photosByUser"]
-    second = good(await served.ask(ask, {"after": first["lastEvaluatedKey"]}))["photosByUser"]
-
-    assert first["nodes"] == [{"imageId": "i2"}, {"imageId": "i1"}]
-    assert first["lastEvaluatedKey"] == first["pageInfo"]["endCursor"]
-    assert second["nodes"] == [{"imageId": "i0"}]
-    assert second["lastEvaluatedKey"] is None
-
-
-async def test_a_cursor_is_good_for_its_own_list_alone(served: Served) -> None:
-    await put(served, user(), user(EVE), person("p1"), person("p2"), photo("a"), photo("b"), photo("c", EVE))
-    lists = {
-        "photos": "photos(%s)",
-        "ascending": "photos(order: ASCENDING, %s)",
-        "ada's": f'photosByUser(email: "{ADA}", %s)',
-        "ada's, ascending": f'photosByUser(email: "{ADA}", order: ASCENDING, %s)',
-        "eve's": f'photosByUser(userId: "{user_id(served, EVE)}", %s)',
-        "persons": "persons(%s)",
-        "users": "photoUsers(%s)",
-    }
-
-    async def page(field: str, paging: str) -> Answer:
-        body = "{ nodes { id } pageInfo { endCursor } }"
-        return await served.ask(f"{{ page: {field % paging} {body} }}", user="root", role=Role.ADMIN)
-
-    cursors = {
-        name: good(await page(field, "first: 1"))["page"]["pageInfo"]["endCursor"] for name, field in lists.items()
-    }
-
-    for name, cursor in cursors.items():
-        for other, field in lists.items():
-            for way in ("after", "before"):
-                assert (await page(field, f'{way}: "{cursor}"')).codes == ([] if name == other else ["BAD_CURSOR"])
-    for name, cursor in cursors.items():
-        for at in (0, len(cursor) // 2, -2):
-            flipped = list(cursor)
-            flipped[at] = "A" if flipped[at] != "A" else "B"
-            assert (await page(lists[name], f'after: "{"".join(flipped)}"')).codes == ["BAD_CURSOR"]
-    # However the same user is named, it is the same list.
-    mine = cursors["ada's"]
-    answer = await page(f'photosByUser(userId: "{user_id(served, ADA)}", %s)', f'after: "{mine}"')
-    assert [node["id"] for node in good(answer)["page"]["nodes"]] == [photo_id("a")]
-
-
-def photo_id(image_id: str) -> str:
-    return global_id("Photo", image_id, WRITTEN)
-
-
-async def test_a_user_id_that_stands_for_nobody_is_no_user_and_lists_nothing(served: Served) -> None:
-    await put(served, user(), photo("a"))
-
-    one = await served.ask('{ photoUser(userId: "forged") { id } }')
-    listed = await served.ask('{ photosByUser(userId: "forged") { nodes { id } } }')
-
-    assert (good(one), one.calls) == ({"photoUser": None}, [])
-    assert (listed.codes, listed.calls) == (["BAD_USER_INPUT"], [])
-    assert [(error["message"], error["extensions"]["field"]) for error in listed.errors or ()] == [
-        ("`userId` is not the id of a photo user.", "userId")
-    ]
-
-
-@pytest.mark.parametrize("field", ["photosByUser(%s) { nodes { id } }", "photoUser(%s) { id }"])
-@pytest.mark.parametrize(
-    ("named", "fault"),
-    [
-        ("", "email"),
-        ('email: "ada@example.com", userId: "x"', "userId"),
-        ('email: "ada"', "email"),
-        (f'email: "{"a" * 250}@x.org"', "email"),
-    ],
-)
-async def test_a_user_is_named_in_one_way(served: Served, field: str, named: str, fault: str) -> None:
-    answer = await served.ask(f"{{ {field % named if named else field.replace('(%s)', '')} }}")
-
-    assert [error["extensions"]["code"] for error in answer.errors or ()] == ["BAD_USER_INPUT"]
-    assert answer.calls == []
 
 
 # Nodes.

@@ -1,4 +1,4 @@
-"""Street sightings through the API, on the real engine (BLIP-1 … BLIP-8)."""
+"""Street sightings through the API, on the real engine (BLIP-1, BLIP-2, BLIP-5, BLIP-6, BLIP-8)."""
 
 import asyncio
 from collections import Counter
@@ -22,6 +22,7 @@ query ($area: String!, $first: Int, $after: String, $last: Int, $before: String)
   }
 }
 """
+
 PROFILE = "query ($id: ID!) { userProfile(userId: $id) { reportTotal streakDays trustTier lastReportedOn } }"
 
 
@@ -287,133 +288,6 @@ async def test_a_sighting_keeps_the_tier_its_reporter_had(served: Served) -> Non
         assert (await confirm(served, sighting, "grace")).errors is None
 
     assert tiers == ["BRONZE"] * 10 + ["SILVER"] * 2
-
-
-# BLIP-3, BLIP-7
-
-
-async def test_a_user_keeps_watches(served: Served) -> None:
-    create = 'mutation { createWatch(input: {area: "Old Town", category: "Cats"}) { id watchId userId createdAt } }'
-    created = await served.ask(create, user="ada")
-    watch = created.data["createWatch"]
-
-    mine = await served.ask('{ watches(userId: "ada") { id watchId area category } }', user="ada")
-    deleted = await served.ask(
-        'mutation ($id: ID!) { deleteWatch(area: "Old Town", category: "Cats", watchId: $id) { watchId } }',
-        {"id": watch["watchId"]},
-        user="ada",
-    )
-    again = await served.ask(
-        'mutation ($id: ID!) { deleteWatch(area: "Old Town", category: "Cats", watchId: $id) { watchId } }',
-        {"id": watch["watchId"]},
-        user="ada",
-    )
-    left = await served.ask('{ watches(userId: "ada") { watchId } }', user="ada")
-
-    assert mine.data["watches"] == [
-        {"id": watch["id"], "watchId": watch["watchId"], "area": "Old Town", "category": "Cats"}
-    ]
-    assert [created.made, mine.made, deleted.made] == [["PutItem blip"], ["Query blip"], ["DeleteItem blip"]]
-    assert deleted.data == {"deleteWatch": {"watchId": watch["watchId"]}}
-    assert again.codes == ["NOT_FOUND"]
-    assert left.data == {"watches": []}
-
-
-async def test_a_watch_that_is_asked_for_again_is_the_same_one(served: Served) -> None:
-    create = 'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { id watchId createdAt } }'
-
-    first = await served.ask(create, user="ada")
-    served.clock.forward(hours=1)
-    again = await served.ask(create, user="ada")
-    others = await served.ask(create, user="eve")
-
-    assert again.data == first.data
-    assert others.data["createWatch"]["id"] != first.data["createWatch"]["id"]
-    mine = await served.ask('{ watches(userId: "ada") { watchId } }', user="ada")
-    assert len(mine.data["watches"]) == 1
-
-
-async def test_nobody_reads_or_deletes_another_users_watch(served: Served) -> None:
-    create = 'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { id watchId } }'
-    watch = (await served.ask(create, user="ada")).data["createWatch"]
-    delete = 'mutation ($id: ID!) { deleteWatch(area: "Harbor", category: "Cats", watchId: $id) { watchId } }'
-    by_node = "query ($id: ID!) { node(id: $id) { id } }"
-
-    assert (await served.ask('{ watches(userId: "ada") { watchId } }', user="eve")).codes == ["FORBIDDEN"]
-    assert (await served.ask('{ watches(userId: "ada") { watchId } }')).codes == ["UNAUTHENTICATED"]
-    assert (await served.ask(by_node, {"id": watch["id"]}, user="eve")).codes == ["FORBIDDEN"]
-    assert (await served.ask(by_node, {"id": watch["id"]})).codes == ["UNAUTHENTICATED"]
-    assert (await served.ask(delete, {"id": watch["watchId"]}, user="eve")).codes == ["NOT_FOUND"]
-    admins = await served.ask('{ watches(userId: "ada") { watchId } }', user="root", role=Role.ADMIN)
-    assert admins.data == {"watches": [{"watchId": watch["watchId"]}]}
-
-
-async def test_a_new_watch_is_answered_as_it_is_stored(served: Served) -> None:
-    served.clock.forward(microseconds=359_609)
-
-    made = await served.ask(
-        'mutation { createWatch(input: {area: "Harbor", category: "Cats"}) { watchId createdAt } }', user="ada"
-    )
-    stored = await served.ask('{ watches(userId: "ada") { watchId createdAt } }', user="ada")
-
-    assert stored.data == {"watches": [made.data["createWatch"]]}
-
-
-# BLIP-4
-
-
-async def test_trending_counts_live_sightings_of_the_window_in_all_areas(served: Served) -> None:
-    await report(served, category="Sneakers")
-    served.clock.forward(minutes=20)
-    for area, category in (("Downtown", "Cats"), ("Harbor", "Cats"), ("Harbor", "Sneakers"), ("Midtown", "Street Art")):
-        await report(served, area=area, category=category)
-
-    everything = await served.ask("{ trending { category score } }")
-    recent = await served.ask('{ trending(windowHours: 0.25, categories: ["Sneakers", "Cats"]) { category score } }')
-
-    assert everything.data["trending"] == [
-        {"category": "Cats", "score": 2},
-        {"category": "Sneakers", "score": 2},
-        {"category": "Street Art", "score": 1},
-        {"category": "Food Trucks", "score": 0},
-        {"category": "Street Music", "score": 0},
-    ]
-    assert recent.data["trending"] == [{"category": "Cats", "score": 2}, {"category": "Sneakers", "score": 1}]
-    assert everything.made == ["Query blip.TrendingIndex"] * 5
-    assert {call.request["Select"] for call in everything.calls} == {"COUNT"}
-
-
-async def test_trending_sightings_come_with_their_count_and_page(served: Served) -> None:
-    reported = []
-    for _ in range(5):
-        reported.append((await report(served))["sightingId"])
-        served.clock.forward(seconds=1)
-    query = """query ($after: String) { trending(categories: ["Cats"]) { score sightings(first: 2, after: $after) {
-      nodes { sightingId } lastEvaluatedKey pageInfo { hasNextPage hasPreviousPage } } } }"""
-
-    pages: list[Answer] = []
-    cursor = None
-    for _ in range(3):
-        pages.append(await served.ask(query, {"after": cursor}))
-        cursor = pages[-1].data["trending"][0]["sightings"]["lastEvaluatedKey"]
-
-    found = [node["sightingId"] for page in pages for node in page.data["trending"][0]["sightings"]["nodes"]]
-    assert found == reported[::-1]
-    assert cursor is None
-    assert [page.made for page in pages] == [["Query blip.TrendingIndex"]] * 3
-
-
-async def test_a_cursor_of_one_window_is_no_cursor_of_another(served: Served) -> None:
-    for _ in range(2):
-        await report(served)
-        served.clock.forward(seconds=1)
-    query = """query ($hours: Float!, $after: String) { trending(categories: ["Cats"], windowHours: $hours) {
-      sightings(first: 1, after: $after) { lastEvaluatedKey } } }"""
-    cursor = (await served.ask(query, {"hours": 6})).data["trending"][0]["sightings"]["lastEvaluatedKey"]
-
-    answer = await served.ask(query, {"hours": 3, "after": cursor})
-
-    assert answer.codes == ["BAD_CURSOR"]
 
 
 # BLIP-5

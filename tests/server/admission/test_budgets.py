@@ -4,7 +4,6 @@ import asyncio
 import os
 import uuid
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,22 +12,16 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 from datastore.errors import Throttled
-from datastore.keyspace.sightings import BLIP
 from datastore.model.identity import Identity, Role
-from server.admission.budgets import Allowance, Buckets, Budget, CallerBudgets, LocalBuckets, OverBudget
+from server.admission.budgets import Buckets, Budget, CallerBudgets, LocalBuckets, OverBudget
 from server.admission.callers import Caller, payer
 from server.admission.redis_budgets import CONNECTIONS, RedisBuckets
 from server.admission.settings import Capacity
-from server.documents.cost.analysis import CostEstimate
-from server.documents.request import Stage
-from server.operations.request import MIN_UNITS
-from server.settings import Settings
-from tests.support.served import Answer, Served
-from tests.support.sighting_subscriptions import foreign_sighting, raw_put
 from tests.support.until import until
 from tests.support.virtual_time import VirtualLoop, in_virtual_time
 
 REDIS = os.environ.get("GATEWAY_TEST_REDIS_URL", "redis://127.0.0.1:6379/0")
+
 NEARLY = 1e-6
 
 
@@ -406,131 +399,3 @@ async def test_what_costs_more_than_a_whole_budget_waits_until_it_is_full() -> N
         await budgets.charge(ada, 300)
     clock.now += 1
     await budgets.charge(ada, 300)
-
-
-# --- Over the wire ----------------------------------------------------------------------------------------------------
-
-READ = '{ sightings(area: "Harbor", first: 5) { edges { node { sightingId } } } }'
-
-
-@pytest.fixture
-def settings(settings: Settings) -> Settings:
-    capacity = Capacity(
-        budget_units=2,
-        budget_units_per_second=0.01,
-        anonymous_budget_units=1,
-        anonymous_budget_units_per_second=0.01,
-    )
-    return replace(settings, capacity=capacity)
-
-
-async def until_refused(served: Served, **who: Any) -> tuple[Answer, int]:
-    """The answer that is no more than a refusal, and how many came before it."""
-    for number in range(100):
-        answer = await served.ask(READ, **who)
-        if answer.status != 200:
-            return answer, number
-        assert answer.made == ["Query blip"]
-        assert answer.headers["ratelimit-limit"] == ("2" if who else "1")
-    raise AssertionError("Nothing was refused.")
-
-
-async def test_who_is_over_budget_costs_nothing(served: Served) -> None:
-    answer, before = await until_refused(served, user="ada")
-    assert before > 1
-    assert (answer.status, answer.codes, answer.made) == (429, ["THROTTLED"], [])
-    assert answer.data is None
-    assert int(answer.headers["retry-after"]) == (answer.errors or [])[0]["extensions"]["retryAfter"] > 0
-    assert answer.headers["ratelimit-limit"] == "2"
-    assert int(answer.headers["ratelimit-remaining"]) < 2
-    assert int(answer.headers["ratelimit-reset"]) > 0
-
-    # Over a WebSocket it is the operation that fails.
-    listener = await served.listen(READ, user="ada")
-    message = await listener.message()
-    assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "THROTTLED")
-
-    # Others have budgets of their own, and services none.
-    assert (await served.ask(READ, user="bob")).status == 200
-    assert (await served.ask(READ, user="ada", role=Role.SYSTEM)).status == 200
-    answer, before = await until_refused(served)
-    assert before >= 1
-    assert "This address's budget of 1 read units" in (answer.errors or [])[0]["message"]
-
-
-async def test_what_was_not_used_is_given_back(served: Served) -> None:
-    for _ in range(3):
-        # A document that fails for a wrong argument reads nothing: its work costs a quarter.
-        answer = await served.ask('{ sightings(area: "Atlantis") { edges { node { sightingId } } } }', user="ada")
-        assert (answer.codes, answer.made) == (["BAD_USER_INPUT"], [])
-    assert left(served) == pytest.approx(2 - 3 * 0.25, abs=0.05)
-
-
-def left(served: Served) -> float:
-    buckets = served.gateway.edge.admission.budgets._buckets
-    assert isinstance(buckets, LocalBuckets)
-    ((_, balance, _),) = buckets._buckets.values()
-    return balance
-
-
-@pytest.mark.parametrize(
-    ("text", "units"),
-    [
-        ("{ areas }", 0.25),
-        ("{ nothing }", 0.25),
-        ("{ areas }" + " " * 1_024, 0.5),
-        ("{ nothing " + " " * 3_072 + "}", 1.0),
-        ("{ __schema { types { name } } }", 0.5),
-    ],
-)
-async def test_work_that_reads_nothing_is_paid_for(served: Served, text: str, units: float) -> None:
-    answer = await served.ask(text, user="ada")
-
-    assert answer.made == []
-    assert left(served) == pytest.approx(2 - units, abs=0.05)
-
-
-async def test_who_owes_has_nothing_made_ready(served: Served) -> None:
-    answers = [await served.ask("{ nothing " + " " * 3_072 + "}", user="ada") for _ in range(4)]
-
-    assert [answer.status for answer in answers] == [200, 200, 200, 429]
-    assert answers[-1].codes == ["THROTTLED"]
-    assert int(answers[-1].headers["retry-after"]) > 0
-
-
-async def test_a_subscription_that_overdraws_its_budget_far_ends(served: Served) -> None:
-    listener = await served.listen("subscription { sightingReported { reporter { reportTotal } } }", user="ada")
-    await served.settle(BLIP)
-    for number in range(30):
-        raw_put(served, foreign_sighting(f"{number}"))
-    events = 0
-    while (message := await listener.message())["type"] == "next":
-        events += 1
-    assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "THROTTLED")
-    assert "overdrew your budget" in message["payload"][0]["message"]
-    # Half a unit each: what it had, and as much again.
-    assert 4 <= events <= 9
-    # It is no operation that was refused.
-    assert (served.reports[-1].stage, served.reports[-1].events) == (Stage.EXECUTION, events)
-
-
-async def test_what_a_subscription_paid_to_begin_is_given_back_once(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also when its first event overdraws the budget."""
-    settled: list[float] = []
-
-    async def overdrawn(caller: Caller, units: float) -> Allowance:
-        settled.append(units)
-        return Allowance(2, -3, 1)
-
-    monkeypatch.setattr(served.gateway.edge.admission.budgets, "settle", overdrawn)
-    monkeypatch.setattr(served.gateway.edge.documents, "estimate", lambda *_: CostEstimate(1.0, 1.0))
-    listener = await served.listen("subscription { sightingReported { reporter { reportTotal } } }", user="ada")
-    await served.settle(BLIP)
-    raw_put(served, foreign_sighting("0"))
-    assert [(await listener.message())["type"] for _ in range(2)] == ["next", "error"]
-    await until(lambda: bool(served.reports))
-    (report,) = served.reports
-    assert (report.cost, report.estimate) == (0.5, 1)
-    assert sum(settled) == pytest.approx(report.cost + MIN_UNITS - report.estimate)

@@ -14,33 +14,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import schema as api
-from datastore.errors import Unavailable
-from datastore.gateway.persisted_documents import KnownDocuments
-from datastore.keyspace.gateway.persisted_documents import PATTERNS
 from datastore.model.identity import Role
-from server.admission.callers import Caller
 from server.documents.document_cache import Documents
 from server.documents.persisted import trusted
 from server.documents.persisted.manifest import ManifestProblem, plain_id, read_manifest, sha256_of
-from server.documents.persisted.trusted import KEPT, KNOWN_SECONDS, UNKNOWN_SECONDS, DocumentTable, ManifestFile
-from server.documents.settings import TABLE, DocumentSettings, DocumentsMode, document_settings
+from server.documents.persisted.trusted import ManifestFile
+from server.documents.settings import DocumentSettings, DocumentsMode, document_settings
 from server.settings import Misconfigured, Settings, from_environment
 from tests.support.command_line import refused_in_a_line, run_here
-from tests.support.served import NOON, Clock, Served
+from tests.support.served import Served
 from tests.support.transports import TRANSPORTS, Transport, codes, over, persisted
+from tests.support.trusted_documents import ANSWER, ANYBODY, AREAS, CATEGORIES, HASH, NAMED
 
-AREAS = "query Areas { areas }"
-CATEGORIES = "query Categories { categories }"
 TYPENAME = "{ __typename }"
-ANSWER = {"data": {"areas": ["Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside"]}}
-HASH = sha256_of(AREAS)
-NAMED = {"areas": AREAS}
-ANYBODY = Caller(None)
+
 APOLLO = {
     "format": "apollo-persisted-query-manifest",
     "version": 1,
     "operations": [{"id": HASH, "body": AREAS, "name": "Areas", "type": "query"}],
 }
+
 TWICE = [{"id": "a", "body": AREAS}, {"id": "a", "body": CATEGORIES}]
 
 
@@ -317,153 +310,6 @@ def _write(path: Path, content: Any) -> Path:
     path.write_text(json.dumps(content))
     os.utime(path, ns=(before + 10**9, before + 10**9))  # file systems' clocks are coarse
     return path
-
-
-# The table
-
-
-class TestTable:
-    @pytest.fixture
-    def settings(self, settings: Settings) -> Settings:
-        return replace(settings, documents=DocumentSettings(DocumentsMode.ENFORCE, TABLE))
-
-    async def test_documents_in_the_table_run_by_id_and_by_text(self, served: Served, clock: Clock) -> None:
-        assert codes(await over(served, "POST", documentId="areas")) == ["NOT_FOUND"]
-        known = KnownDocuments(served.store())
-        await known.put("areas", AREAS, NOON)
-        await known.put(HASH, AREAS, NOON)
-
-        soon = codes(await over(served, "POST", documentId="areas"))
-        clock.forward(seconds=UNKNOWN_SECONDS)
-        by_name = [await over(served, transport, documentId="areas") for transport in TRANSPORTS]
-
-        assert soon == ["NOT_FOUND"]  # it was asked for a moment ago
-        assert by_name == [ANSWER] * 4
-        assert await over(served, "POST", query=AREAS) == ANSWER
-        assert codes(await over(served, "POST", query=CATEGORIES)) == ["FORBIDDEN"]
-
-        await known.delete("areas")
-        assert await over(served, "POST", documentId="areas") == ANSWER
-        clock.forward(seconds=KNOWN_SECONDS)
-        assert codes(await over(served, "POST", documentId="areas")) == ["NOT_FOUND"]
-
-    async def test_they_may_hold_more_than_those_of_strangers(self, served: Served) -> None:
-        """But not cost more."""
-        large = "{" + " ".join(f"a{number}: __typename" for number in range(400)) + "}"
-        one = 'sightings(area: "Harbor", first: 100) {nodes {reporter {userId}}}'
-        costly = "{" + " ".join(f"a{number}: {one}" for number in range(60)) + "}"
-        known = KnownDocuments(served.store())
-        for name, text in {"large": large, "costly": costly}.items():
-            await known.put(name, text, NOON)
-            await known.put(sha256_of(text), text, NOON)
-
-        by_name, in_full = [
-            await over(served, "POST", documentId="large"),
-            await over(served, "POST", query=large),
-        ]
-        refused = await over(served, "POST", documentId="costly")
-
-        assert by_name == in_full
-        assert len(by_name["data"]) == 400
-        assert codes(refused) == ["BAD_USER_INPUT"]
-        assert refused["errors"][0]["extensions"]["limit"] == 2_000
-
-
-async def test_an_id_never_stands_for_another_text(served: Served) -> None:
-    known = KnownDocuments(served.store())
-
-    first = await known.put("a#b", AREAS, NOON)
-    again = await known.put("a#b", AREAS, NOON)
-    other = await known.put("a#b", CATEGORIES, NOON)
-
-    assert (first.text, again.text, other.text) == (AREAS, AREAS, AREAS)
-    assert [(found.document_id, found.text) async for found in known.all()] == [("a#b", AREAS)]
-    assert (await known.delete("a#b"), await known.delete("a#b")) == (True, False)
-    assert await known.by_id("a#b") is None
-
-
-def test_what_documents_ask_the_table_is_declared() -> None:
-    assert [(pattern.id, pattern.operations, pattern.fields) for pattern in PATTERNS] == [
-        ("GW-D1", ("GetItem", "BatchGetItem"), ()),
-        ("GW-D2", ("PutItem",), ()),
-        ("GW-D3", ("Query",), ()),
-        ("GW-D4", ("DeleteItem",), ()),
-    ]
-
-
-@pytest.fixture
-def reads() -> list[str]:
-    return []
-
-
-@pytest.fixture
-def kept() -> dict[str, str]:
-    return {"known": AREAS}
-
-
-class Time:
-    now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-@pytest.fixture
-def time() -> Time:
-    return Time()
-
-
-@pytest.fixture
-def table(reads: list[str], kept: dict[str, str], time: Time) -> DocumentTable:
-    async def read(document_id: str) -> str | None:
-        reads.append(document_id)
-        if "away" in kept:
-            raise Unavailable("The store is away.")
-        return kept.get(document_id)
-
-    return DocumentTable(read, time)
-
-
-async def test_what_is_read_is_kept_for_a_while(table: DocumentTable, reads: list[str], time: Time) -> None:
-    for now in (0.0, UNKNOWN_SECONDS - 0.1, UNKNOWN_SECONDS, KNOWN_SECONDS - 0.1, KNOWN_SECONDS):
-        time.now = now
-        assert await table.text("known", ANYBODY) == AREAS
-        assert await table.text("unknown", ANYBODY) is None
-
-    assert (reads.count("known"), reads.count("unknown")) == (2, 3)
-
-
-async def test_while_the_store_is_away_what_was_known_stays_good(
-    table: DocumentTable, kept: dict[str, str], time: Time
-) -> None:
-    assert await table.text("known", ANYBODY) == AREAS
-    kept["away"] = ""
-    time.now = 10 * KNOWN_SECONDS
-
-    assert await table.text("known", ANYBODY) == AREAS
-    with pytest.raises(Unavailable):
-        await table.text("unknown", ANYBODY)
-
-
-async def test_invented_ids_drive_no_known_document_out(table: DocumentTable, reads: list[str]) -> None:
-    await table.text("known", ANYBODY)
-    for number in range(KEPT + 10):
-        await table.text(f"invented {number}", ANYBODY)
-    reads.clear()
-
-    assert await table.text("known", ANYBODY) == AREAS
-    assert reads == []
-    await table.text("invented 0", ANYBODY)  # the first to go
-    assert reads == ["invented 0"]
-
-
-async def test_a_document_that_many_ask_for_is_read_once(table: DocumentTable, reads: list[str]) -> None:
-    first, *others = [asyncio.create_task(table.text("known", ANYBODY)) for _ in range(50)]
-    await asyncio.sleep(0)
-    first.cancel()
-
-    assert await asyncio.gather(*others) == [AREAS] * 49
-    assert reads == ["known"]
 
 
 # Settings

@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-from collections.abc import AsyncGenerator
 from itertools import pairwise
 from typing import Any, cast
 
@@ -11,21 +10,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from datastore.change_streams.shards.stream_reader import ChangesLost
-from datastore.errors import SlowSubscriber
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.keyspace.sightings import BLIP
 from datastore.matches.live_state import LiveScore
 from datastore.matches.match_follows import MatchFollows
 from datastore.model.identity import Role
-from datastore.queues import OverflowPolicy
 from datastore.session.metering import Meter
 from resolvers.matches.join_filters import ScoresJoinFilter
 from resolvers.matches.match_update import LiveScores, MatchUpdate
 from resolvers.shared import event_source as subscribing
 from resolvers.shared.context import Context
 from server.documents.request import GraphQLParams
-from server.operations.outcome import Outcome, domain_error
 from server.operations.report import Report
 from server.operations.request import Request, Transport
 from server.subscriptions.manager import SubscriptionManager
@@ -52,10 +48,12 @@ from tests.support.sightings import report as report_sighting
 
 __all__ = ["all_end"]  # fixtures
 
-
 SCORE = 'subscription { matchUpdates(matchId: "m1") { version isSnapshot liveScore { version } } }'
+
 WITH_MATCH = 'subscription { matchUpdates(matchId: "m1") { version match { round } } }'
+
 SCORES = "subscription { liveScores { isSnapshot ended updates { matchId version isSnapshot liveScore { version } } } }"
+
 COUNTS = 'subscription { postEngagement(postId: "p", whenSlow: CLOSE) { likeCount } }'
 
 
@@ -379,147 +377,6 @@ async def test_those_who_join_while_it_is_read_are_told_what_is_read_next(served
     # One for the first of them, one for those who came meanwhile.
     assert [call_name(call) for call in calls].count("GetItem active-matches") <= 3
     leave(first, *viewers)
-
-
-# --- Who leaves, and who is slow --------------------------------------------------------------------------------------
-
-
-async def test_who_leaves_while_an_event_is_told_is_told_no_more(served: Served) -> None:
-    viewers: list[Heard] = []
-
-    def push_the_next(heard: Heard) -> None:
-        at = viewers.index(heard)
-        if at == 1:
-            leave(viewers[1], viewers[2])
-
-    viewers += [await follow(served, REPORTED, heard=Heard(push_the_next)) for _ in range(4)]
-    await served.settle(BLIP, 4)
-    await report_sighting(served)
-    for viewer in (viewers[0], viewers[1], viewers[3]):
-        await viewer.next()
-    await report_sighting(served)
-    await viewers[3].next()
-
-    assert [len(viewer.outcomes) for viewer in viewers] == [2, 1, 0, 2]
-    assert [viewer.last for viewer in viewers] == [[]] * 4
-    leave(*viewers)
-
-
-async def test_a_listener_that_fails_is_nobody_elses_trouble(served: Served) -> None:
-    def fail(_: Heard) -> None:
-        raise RuntimeError("broken inside")
-
-    broken = await follow(served, REPORTED, heard=Heard(fail))
-    other = await follow(served, REPORTED)
-    await served.settle(BLIP, 2)
-
-    for _ in range(2):
-        await report_sighting(served)
-        await other.next()
-
-    assert await broken.end() == "INTERNAL"
-    assert len(broken.outcomes) == 1
-    leave(other)
-
-
-async def test_who_does_not_read_is_disconnected_and_holds_up_nobody(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)
-    await put_post(served, post_item("p", "bob"))
-    latest = COUNTS.replace("CLOSE", "LATEST")
-    slow = runner(served).stream(await prepared(served, COUNTS, caller("ada")))
-    slower = runner(served).stream(await prepared(served, latest, caller("ada")))
-    quick = await follow(served, COUNTS)
-    quick_latest = await follow(served, latest)
-    assert (await anext(slow)).data == (await anext(slower)).data == {"postEngagement": {"likeCount": 0}}
-    assert quick.following is not None
-    assert quick_latest.following is not None
-    assert [quick.following.keeping.policy, quick_latest.following.keeping.policy] == [
-        OverflowPolicy.CLOSE,
-        OverflowPolicy.LATEST,
-    ]
-    await quick.next()
-
-    for likes in range(1, 6):
-        await put_post(served, post_item("p", "bob") | {"likes": likes})
-        assert await quick.next() == {"postEngagement": {"likeCount": likes}}
-    while (await quick_latest.next())["postEngagement"]["likeCount"] < 5:
-        pass
-
-    (error,) = (await anext(slow)).errors
-    assert isinstance(domain_error(error), SlowSubscriber)
-    assert (await anext(slower)).data == {"postEngagement": {"likeCount": 5}}
-    await slow.aclose()
-    await slower.aclose()
-    await runner(served).aclose()
-    # What a newer one took the place of was not sent, nor what waited for one that was disconnected.
-    told = [(report.events, report.codes) for report in served.reports]
-    assert told == [(2, ["SLOW_SUBSCRIBER"]), (2, [])]
-    leave(quick, quick_latest)
-
-
-async def come_back(served: Served, query: str, after: str, *users: str) -> list[AsyncGenerator[Outcome, None]]:
-    """Readers of streams who go on after the same event, and have had the next."""
-    asked = [await prepared(served, query, caller(user)) for user in users]
-    for request in asked:
-        request.params.resume_after = after
-    readers = [runner(served).stream(request) for request in asked]
-    await asyncio.gather(*map(anext, readers))
-    return readers
-
-
-async def missed_by_others(served: Served, many: int) -> tuple[Heard, str]:
-    """Who was told of events, and the id of one after which so many more have come."""
-    present = await follow(served, REPORTED)
-    await served.settle(BLIP)
-    for _ in range(1 + many):
-        await report_sighting(served)
-        await present.next()
-    event_id = present.outcomes[0].event_id
-    assert event_id is not None
-    return present, event_id
-
-
-async def test_a_replay_is_as_fast_as_the_slowest_of_those_who_read_it(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)
-    present, after = await missed_by_others(served, 12)
-    quick, slow = await come_back(served, REPORTED, after, "ada", "bob")
-
-    everything: list[str | None] = [None] * 11
-
-    async def read(reader: AsyncGenerator[Outcome, None], turns: int) -> list[str | None]:
-        told: list[str | None] = []
-        for _ in range(11):
-            for _ in range(turns):
-                await asyncio.sleep(0)
-            told.append((await anext(reader)).code)
-        return told
-
-    async with asyncio.timeout(5):
-        told = await asyncio.gather(read(quick, 0), read(slow, 50))
-    assert list(told) == [everything] * 2
-    await quick.aclose()
-    await slow.aclose()
-    leave(present)
-
-
-async def test_who_reads_nothing_of_a_replay_holds_up_the_others_for_a_while(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)
-    monkeypatch.setattr("server.subscriptions.replay.MOST_BEHIND_SECONDS", 0.05)
-    present, after = await missed_by_others(served, 12)
-    reader, idle = await come_back(served, REPORTED, after, "ada", "bob")
-    async with asyncio.timeout(5):
-        assert [(await anext(reader)).code for _ in range(11)] == [None] * 11
-    (error,) = (await anext(idle)).errors
-    assert isinstance(domain_error(error), SlowSubscriber)
-    await reader.aclose()
-    await idle.aclose()
-    leave(present)
 
 
 # --- What fails -------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Following tables: on the real engine, and, for what the engine never does (splits, expiry, trimming), on a script."""
+"""Change feeds on the real engine."""
 
 import asyncio
 import random
@@ -6,9 +6,8 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime, timedelta
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -19,27 +18,24 @@ import pytest
 
 from datastore.change_streams import change_feed as changes_module
 from datastore.change_streams.change_feed import ChangeFeed
-from datastore.change_streams.change_subscription import ChangeSubscription
-from datastore.change_streams.replay.backfill import Backfill
-from datastore.change_streams.replay.replay_log import MissingRange, ResumeTokenRefused
-from datastore.change_streams.replay.resume_token import key_of
 from datastore.change_streams.shards import stream_reader as module
-from datastore.change_streams.shards.read_pace import FIRST_INTERVAL_SECONDS, JITTER
 from datastore.change_streams.shards.shard_reader import StreamMissing
-from datastore.change_streams.shards.stream_reader import Change, ChangesLost, StreamReader
+from datastore.change_streams.shards.stream_reader import ChangesLost, StreamReader
 from datastore.dynamodb.client import RequestRefused
 from datastore.engine.programs import EngineMissing, find_binary
-from datastore.errors import SlowSubscriber, TableMissing, Throttled, Timeout, Unavailable
+from datastore.errors import SlowSubscriber, TableMissing, Unavailable
 from datastore.model.access_patterns import Table
 from datastore.queues import OverflowPolicy, QueueLimits
+from tests.support.change_feeds import BLIP, every, readers, scripted, take
 from tests.support.changes import Numbers, number_of
 from tests.support.scripted_stream import Script, Shard
 from tests.support.store_engines import ROOT
 from tests.support.until import until
 
-BLIP = Table("Blip", "pk", "sk", stream="NEW_AND_OLD_IMAGES")
 MUTE = Table("Mute", "pk", "sk")
+
 PREFIX = "test-"
+
 POLL = 0.01
 
 
@@ -169,20 +165,6 @@ def feed_of(engine: Engine, session: aiohttp.ClientSession) -> ChangeFeed:
     return ChangeFeed(
         HttpWire(engine.port, session), prefix=PREFIX, poll_interval=POLL, discover_interval=0.2, linger=0
     )
-
-
-async def take(events: ChangeSubscription[Any], number: int) -> list[Any]:
-    async with asyncio.timeout(8):
-        return [await anext(events) for _ in range(number)]
-
-
-def every(change: Change) -> Change:
-    """Takes each change as it is."""
-    return change
-
-
-def readers() -> list[asyncio.Task[Any]]:
-    return [task for task in asyncio.all_tasks() if "StreamReader." in getattr(task.get_coro(), "__qualname__", "")]
 
 
 async def test_writes_of_others_are_seen(engine: Engine, session: aiohttp.ClientSession) -> None:
@@ -380,248 +362,10 @@ async def test_another_store_in_its_place_is_told(engine: Engine, session: aioht
     assert not readers()
 
 
-# On a scripted stream.
-
-
-Told = list[Exception]
-
-
-def scripted(script: Script, told: Told | None = None) -> ChangeFeed:
-    heard: Told = told if told is not None else []
-    return ChangeFeed(
-        script, poll_interval=0.001, discover_interval=0.02, linger=0, on_error=lambda _, problem: heard.append(problem)
-    )
-
-
 @pytest.fixture(autouse=True)
 def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "FIRST_DELAY", 0.005)
     monkeypatch.setattr(module, "MAX_DELAY", 0.05)
-
-
-async def test_only_open_shards_are_joined() -> None:
-    script = Script(a=Shard(closed=True), b=Shard("a"), c=Shard("a"), d=Shard("gone"))
-    script.write("a", "x")
-    script.write("b", "x")
-    async with scripted(script).follow(BLIP, number_of) as events:
-        assert script.calls.count("GetShardIterator") == 3
-        expected = {script.write(shard, "x") for shard in "bcd"}
-        assert set(await take(events, 3)) == expected
-    assert "a" not in script.read
-
-
-async def test_children_are_read_after_their_parent() -> None:
-    script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of, keeping=QueueLimits(max_events=10_000)) as events:
-        expected = [script.write("a", "x") for _ in range(2500)]
-        script.shards |= {"b": Shard("a"), "c": Shard("a"), "e": Shard("b")}
-        script.shards["a"].closed = script.shards["b"].closed = True
-        first = [script.write("b", "x") for _ in range(3)]
-        second = [script.write("e", "x") for _ in range(3)]
-        other = [script.write("c", "y") for _ in range(3)]
-        seen = await take(events, 2509)
-        assert seen[:2500] == expected
-        assert [number for number in seen[2500:] if number not in other] == first + second
-        assert [number for number in seen[2500:] if number in other] == other
-        last = script.write("e", "x")
-        assert await take(events, 1) == [last]
-
-
-async def test_a_shard_that_one_listing_leaves_out_is_not_read_anew() -> None:
-    script, sink = Script(a=Shard()), Numbers()
-    reader = StreamReader(script, "", 0.001, 0.01, lambda *_: None, BLIP, sink)
-    await reader.attached()
-    script.shards["b"] = Shard("a")
-    number = script.write("a", "x")
-    script.shards["a"].closed = True
-    await until(lambda: number in sink.told and "b" in reader._started)
-    dropped = script.shards.pop("a")
-    await until(lambda: "a" in reader._missed)
-    script.shards["a"] = dropped
-    await until(lambda: "a" not in reader._missed)
-
-    last = script.write("b", "y")
-    await until(lambda: last in sink.told)
-    await reader.stop()
-
-    assert sink.told == [number, last]
-
-
-async def test_nothing_is_kept_of_shards_that_were_read_and_are_listed_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "RETENTION", timedelta(0))
-    script, sink = Script(a=Shard()), Numbers()
-    reader = StreamReader(script, "", 0.001, 0.01, lambda *_: None, BLIP, sink)
-    await reader.attached()
-    for parent, child in (("a", "b"), ("b", "c")):
-        script.shards[child] = Shard(parent)
-        script.shards[parent].closed = True
-        number = script.write(child, "x")
-        await until(lambda number=number: number in sink.told)  # type: ignore[misc]
-        del script.shards[parent]
-        await until(lambda child=child: reader._started == {child})  # type: ignore[misc]
-    assert sink.told == [99, 100]
-    assert reader._finished == set()
-    await reader.stop()
-
-
-async def test_a_shard_that_ends_while_attaching_is_no_gap() -> None:
-    script = Script(a=Shard())
-    describe = script.DescribeStream
-
-    def split(payload: dict[str, Any]) -> dict[str, Any]:
-        answer = describe(payload)
-        if "b" not in script.shards:
-            script.shards["a"].closed = True
-            script.shards["b"] = Shard("a")
-            script.write("b", "x")
-        return answer
-
-    script.DescribeStream = split  # type: ignore[method-assign]
-    async with scripted(script).follow(BLIP, number_of) as events:
-        script.write("b", "x")
-        assert await take(events, 2) == [99, 100]
-
-
-async def test_children_listed_late_and_shards_without_parent_are_found() -> None:
-    script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of) as events:
-        script.shards["a"].closed = True
-        listings = script.calls.count("DescribeStream")
-        await until(lambda: script.calls.count("DescribeStream") > listings + 1)
-        script.shards |= {"b": Shard("a"), "root": Shard()}
-        expected = {script.write("b", "x"), script.write("root", "y")}
-        assert set(await take(events, 2)) == expected
-
-
-async def test_an_expired_iterator_is_replaced_after_the_last_record() -> None:
-    script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of) as events:
-        script.write("a", "x")
-        assert await take(events, 1) == [99]
-        script.generation += 1
-        script.write("a", "x")
-        assert await take(events, 1) == [100]
-
-
-async def test_an_iterator_that_expires_before_any_record_loses_nothing() -> None:
-    script = Script(a=Shard())
-    script.write("a", "x", age=timedelta(minutes=30))
-    async with scripted(script).follow(BLIP, number_of) as events:
-        script.generation += 1
-        script.write("a", "x")
-        assert await take(events, 1) == [100]
-
-
-async def test_a_child_whose_iterator_expires_is_read_whole() -> None:
-    script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of) as events:
-        script.fail("GetRecords", *[RequestRefused("ExpiredIteratorException", "")] * 2)
-        script.shards["b"] = Shard("a")
-        script.write("b", "x", age=timedelta(hours=3))
-        script.fail("GetRecords", RequestRefused("ExpiredIteratorException", ""))
-        script.shards["a"].closed = True
-        assert await take(events, 1) == [99]
-
-
-async def test_trimmed_changes_are_told_after_what_came_before() -> None:
-    script = Script(a=Shard())
-    feed = scripted(script)
-    async with feed.follow(BLIP, number_of) as events, feed.follow(BLIP, number_of) as other:
-        script.write("a", "x")
-        await until(lambda: events.waiting == other.waiting == 1)
-        script.write("a", "x")
-        script.shards["a"].trimmed = 5
-        for subscription in (events, other):
-            assert await take(subscription, 1) == [99]
-            with pytest.raises(ChangesLost):
-                await take(subscription, 1)
-        assert not readers()
-        script.shards["a"] = Shard()
-        async with feed.follow(BLIP, number_of) as again:
-            script.write("a", "x")
-            assert await take(again, 1) == [101]
-
-
-async def test_an_outage_longer_than_the_retention_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("datastore.change_streams.shards.shard_iterator.RETENTION", timedelta(0))
-    script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of) as events:
-        script.generation += 1
-        with pytest.raises(ChangesLost):
-            await take(events, 1)
-
-
-async def test_another_stream_is_told() -> None:
-    script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of) as events:
-        script.arn = "arn:2"
-        with pytest.raises(ChangesLost):
-            await take(events, 1)
-
-
-async def test_failures_are_waited_out_and_told_once() -> None:
-    script, told = Script(a=Shard()), Told()
-    async with scripted(script, told).follow(BLIP, number_of) as events:
-        script.fail("GetRecords", *[Throttled("busy")] * 4, Unavailable("gone"), RequestRefused("AccessDenied", "no"))
-        script.fail("DescribeTable", *[Unavailable("gone")] * 3)
-        script.write("a", "x")
-        assert await take(events, 1) == [99]
-        await until(lambda: not script.faults["DescribeTable"])
-        script.write("a", "x")
-        assert await take(events, 1) == [100]
-    assert len(told) == 1
-
-
-async def test_records_that_come_again_are_dropped() -> None:
-    script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of) as events:
-        for _ in range(3):
-            script.write("a", "x")
-        script.shards["a"].records += script.shards["a"].records[-2:]
-        script.write("a", "x")
-        assert await take(events, 4) == [99, 100, 101, 102]
-
-
-async def test_a_record_that_makes_no_sense_is_told_and_skipped() -> None:
-    script, told = Script(a=Shard()), Told()
-    async with scripted(script, told).follow(BLIP, number_of) as events:
-        script.write("a", "x")
-        script.shards["a"].records[-1]["dynamodb"]["NewImage"] = {"n": {"WHAT": "1"}}
-        script.write("a", "x")
-        assert await take(events, 1) == [100]
-    assert [type(problem) for problem in told] == [ValueError]
-
-
-@pytest.mark.parametrize("spelling", ["PrincipalId", "principalId"])
-async def test_an_expired_item_is_marked(spelling: str) -> None:
-    script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, lambda change: (change.by_ttl,)) as events:
-        script.write("a", "x", userIdentity={"Type": "Service", spelling: "dynamodb.amazonaws.com"})
-        script.write("a", "x")
-        assert await take(events, 2) == [(True,), (False,)]
-
-
-async def test_a_burst_does_not_disconnect_a_follower_that_keeps_up() -> None:
-    script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of, keeping=QueueLimits(max_events=8)) as events:
-        for _ in range(3000):
-            script.write("a", "x")
-        assert await take(events, 3000) == list(range(99, 3099))
-
-
-async def test_a_store_that_cannot_be_reached_at_first_is_told_at_once() -> None:
-    script = Script(a=Shard())
-    feed = scripted(script)
-    script.fail("DescribeStream", Unavailable("gone"))
-    script.fail("GetShardIterator", Throttled("busy"))
-    for kind in (Unavailable, Throttled):
-        with pytest.raises(kind):
-            async with feed.follow(BLIP, every):
-                pass
-        assert not readers()
-    async with feed.follow(BLIP, number_of) as events:
-        script.write("a", "x")
-        assert await take(events, 1) == [99]
 
 
 # Going on
@@ -721,113 +465,3 @@ async def test_what_came_before_the_log_is_read_from_the_stream(engine: Engine, 
     async with feed_of(engine, session).follow(BLIP, number_of, after=place) as events:
         engine.put(1500)
         assert await take(events, 1499) == [*range(2, 1501)]
-
-
-async def read(older: Backfill, after: int, before: Callable[[], int | None]) -> list[Change] | None:
-    """What the shard a has after a sequence."""
-    wanted = MissingRange(key_of("arn:1", "a"), "a", None, str(after), False, before)
-    found = await older.read("arn:1", [wanted])
-    return None if found is None else [change for _, change in found]
-
-
-@pytest.mark.parametrize("is_known", [True, False])
-async def test_what_came_before_is_found_behind_many_empty_pages(is_known: bool) -> None:
-    """As a stream of AWS has them where little happens; `is_known`: something came after it."""
-    script = Script(a=Shard())
-    numbers = [script.write("a", "x") for _ in range(5)]
-    script.shards["a"].empty = 40 if is_known else 20
-    older = Backfill(script, empty_seconds=0)
-    found = await read(older, numbers[0], lambda: numbers[4] if is_known else None)
-    assert found is not None
-    assert [number_of(change) for change in found] == (numbers[1:4] if is_known else numbers[1:])
-
-
-async def test_what_is_not_reached_in_time_is_too_old() -> None:
-    script = Script(a=Shard())
-    first, last = script.write("a", "x"), script.write("a", "x")
-    script.shards["a"].empty = 1_000_000_000
-    assert await read(Backfill(script, seconds=0.05), first, lambda: last + 1) is None
-
-
-async def test_what_is_written_on_and_on_is_read_only_up_to_what_is_told() -> None:
-    script = Script(a=Shard())
-    numbers = [script.write("a", "x") for _ in range(3)]
-    reads: list[int] = []
-
-    def before() -> int | None:
-        reads.append(script.write("a", "x"))
-        return reads[0] if len(reads) > 5 else None
-
-    found = await read(Backfill(script, empty_seconds=0), numbers[0], before)
-    assert found is not None
-    assert {*numbers[1:]} <= {number_of(change) for change in found}
-    assert len(found) < 20
-
-
-async def test_what_comes_behind_more_empty_pages_than_an_end_has_is_found_within_the_time() -> None:
-    script = Script(a=Shard())
-    numbers = [script.write("a", "x") for _ in range(2)]
-    script.shards["a"].empty = 30
-    found = await read(Backfill(script, empty_seconds=1.0), numbers[0], lambda: None)
-    assert found is not None
-    assert [number_of(change) for change in found] == numbers[1:]
-
-
-async def test_throttled_reads_of_older_changes_are_repeated_at_a_lower_rate(monkeypatch: pytest.MonkeyPatch) -> None:
-    script = Script(a=Shard())
-    numbers = [script.write("a", "x") for _ in range(3)]
-    script.fail("GetRecords", Throttled("busy"), Throttled("busy"))
-    asked_at: list[float] = []
-    call = script.call
-
-    async def timed(operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
-        if operation == "GetRecords":
-            asked_at.append(asyncio.get_running_loop().time())
-        return await call(operation, payload, timeout=timeout)
-
-    monkeypatch.setattr(script, "call", timed)
-    found = await read(Backfill(script, empty_seconds=0), numbers[0], lambda: numbers[2])
-
-    assert found is not None
-    assert [number_of(change) for change in found] == numbers[1:2]
-    shortest = [FIRST_INTERVAL_SECONDS * (1 - JITTER), 2 * FIRST_INTERVAL_SECONDS * (1 - JITTER)]
-    assert [later - earlier >= least for (earlier, later), least in zip(pairwise(asked_at), shortest, strict=True)] == [
-        True,
-        True,
-    ]
-
-
-FAULTS = [Throttled("busy"), Unavailable("gone"), Timeout("late"), RequestRefused("AccessDenied", "not yet")]
-
-
-async def test_an_outage_while_older_changes_are_read_is_waited_out() -> None:
-    script = Script(a=Shard())
-    numbers = [script.write("a", "x") for _ in range(3)]
-    script.fail("GetShardIterator", *FAULTS)
-    script.fail("GetRecords", *FAULTS)
-    older = Backfill(script, seconds=0.3, empty_seconds=0)  # less than the outage takes
-    found = await read(older, numbers[0], lambda: numbers[2])
-    assert found is not None
-    assert [number_of(change) for change in found] == numbers[1:2]
-
-
-async def test_an_outage_that_goes_on_is_no_reason_to_start_over() -> None:
-    script = Script(a=Shard())
-    number = script.write("a", "x")
-    script.fail("GetRecords", *FAULTS * 1000)
-    with pytest.raises(Unavailable) as told:
-        await read(Backfill(script, patience=0.15), number, lambda: None)
-    assert told.value.extensions == {"code": "UNAVAILABLE", "retryable": True}
-    assert "GetRecords" in script.calls
-
-
-@pytest.mark.parametrize(("name", "is_refused"), [("ValidationException", True), ("TrimmedDataAccessException", False)])
-async def test_what_the_stream_says_of_a_place_is_final(name: str, is_refused: bool) -> None:
-    script = Script(a=Shard())
-    script.fail("GetShardIterator", RequestRefused(name, "no"))
-    reading = read(Backfill(script), 5, lambda: None)
-    if is_refused:
-        with pytest.raises(ResumeTokenRefused):
-            await reading
-    else:
-        assert await reading is None

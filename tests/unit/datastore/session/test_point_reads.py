@@ -17,16 +17,17 @@ from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout, Unavailable
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.sightings import BLIP
-from datastore.model.access_patterns import AccessPattern, Table, Who
+from datastore.model.access_patterns import AccessPattern, Who
 from datastore.model.composite_keys import Key
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from tests.support.fault_proxy import Fault, Proxy, Seen, forward, hang, plain, refuse, reset
 from tests.support.loading import withhold
+from tests.support.point_reads import BLIPS, blip, fill, item, keys_asked, read, told
 from tests.support.until import until
 
-BLIPS = AccessPattern("T-1", "", BLIP, ("GetItem", "BatchGetItem"), Who.ANY)
 EVENTS = AccessPattern("T-2", "", EARTHQUAKES, ("GetItem", "BatchGetItem"), Who.ANY)
+
 WRITE = AccessPattern("T-3", "", BLIP, ("PutItem",), Who.ANY)
 
 
@@ -43,32 +44,6 @@ def open_store(client: Client, database: Database) -> Callable[..., Store]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.001, maximum=0.002, attempts=6))
-
-
-def blip(number: int) -> Key:
-    return Key(f"P#{number % 7}", f"S#{number}")
-
-
-def item(number: int, table: Table = BLIP) -> dict[str, Any]:
-    key = blip(number)
-    return {table.partition: key.partition, str(table.sort): key.sort, "number": number}
-
-
-async def fill(database: Database, numbers: Sequence[int], table: Table = BLIP) -> None:
-    store = Store(database.client, prefix=database.prefix, deadline=Deadline(20), token=lambda: "")
-    pattern = AccessPattern("T-4", "", table, ("PutItem",), Who.ANY)
-    await asyncio.gather(*[store.put(pattern, item(number, table)) for number in numbers])
-
-
-async def read(store: Store, numbers: Sequence[int], *, consistent: bool = False) -> list[Any]:
-    """The items, or the exceptions in their place."""
-    reads = [store.get(replace(BLIPS, consistent=consistent), blip(number)) for number in numbers]
-    return await asyncio.gather(*reads, return_exceptions=True)
-
-
-def keys_asked(seen: Seen, database: Database, table: Table = BLIP) -> list[str]:
-    """The sort keys of a BatchGetItem."""
-    return [key[table.sort]["S"] for key in seen.body["RequestItems"][database.prefix + table.name]["Keys"]]
 
 
 # --- What goes out ----------------------------------------------------------------------------------------------------
@@ -235,10 +210,6 @@ async def test_waiting_for_unprocessed_keys_ends_with_the_deadline(
     assert [told(answer) for answer in answers] == [item(0), item(1), "THROTTLED"]
     assert loop.time() - started < 3
     assert len(proxy.seen) > 3
-
-
-def told(answer: Any) -> Any:
-    return answer.code if isinstance(answer, DomainError) else answer
 
 
 @pytest.mark.parametrize(("fault", "error"), [(reset, Unavailable), (refuse(400, "ThrottlingException"), Throttled)])
@@ -488,185 +459,3 @@ async def test_a_record_is_made_once_however_many_read_it(database: Database, op
     records = [one.record(decoder) for one in found if one is not None]
 
     assert (made, records) == ([1], [[1]] * 3)
-
-
-# --- What waits for lists ---------------------------------------------------------------------------------------------
-
-
-async def listed(store: Store, came: asyncio.Event, numbers: Sequence[int]) -> list[Any]:
-    """A list that comes in when it may, and the items that it leads on to."""
-    with store.defer_dispatch():
-        await came.wait()
-    return await read(store, numbers)
-
-
-async def turns(count: int = 60) -> None:
-    """So many turns of the event loop: more than a batch waits for others once its lists are there."""
-    for _ in range(count):
-        await asyncio.sleep(0)
-
-
-async def test_reads_wait_for_the_last_list_and_go_out_with_what_all_lead_on_to(
-    proxy: Proxy, database: Database, open_store: Callable[..., Store]
-) -> None:
-    await fill(database, range(6))
-    store = open_store()
-    one, other = asyncio.Event(), asyncio.Event()
-    reads = asyncio.gather(
-        read(store, [0, 1]), listed(store, one, [1, 2, 3]), listed(store, other, [4, 5]), read(store, [0, 5])
-    )
-
-    other.set()
-    await turns()
-    assert proxy.seen == []
-    one.set()
-
-    answers = [[item(number) for number in numbers] for numbers in ([0, 1], [1, 2, 3], [4, 5], [0, 5])]
-    assert list(await reads) == answers
-    assert [sorted(keys_asked(seen, database)) for seen in proxy.seen] == [[f"S#{number}" for number in range(6)]]
-
-
-async def test_lists_that_come_in_at_nearly_the_same_time_share_a_batch(
-    proxy: Proxy, database: Database, open_store: Callable[..., Store]
-) -> None:
-    await fill(database, range(2))
-    store = open_store()
-
-    async def after(waited: int, number: int) -> list[Any]:
-        with store.defer_dispatch():
-            await turns(waited)
-        await turns(3)
-        return await read(store, [number])
-
-    # The first read is asked for when a list is awaited yet; when it would go out none is, nor the second read there.
-    answers = await asyncio.gather(after(1, 0), after(4, 1))
-
-    assert list(answers) == [[item(0)], [item(1)]]
-    assert proxy.operations() == ["BatchGetItem"]
-
-
-async def test_a_list_that_leads_on_to_lists_holds_the_batch_until_they_are_there_too(
-    proxy: Proxy, database: Database, open_store: Callable[..., Store]
-) -> None:
-    await fill(database, range(3))
-    store = open_store()
-    outer, inner = asyncio.Event(), asyncio.Event()
-
-    async def nested() -> list[Any]:
-        with store.defer_dispatch():
-            await outer.wait()
-        return [*await asyncio.gather(read(store, [1]), listed(store, inner, [2]))]
-
-    reads = asyncio.gather(read(store, [0]), nested())
-    outer.set()
-    await turns()
-    assert proxy.seen == []
-    inner.set()
-
-    assert list(await reads) == [[item(0)], [[item(1)], [item(2)]]]
-    assert proxy.operations() == ["BatchGetItem"]
-
-
-async def test_a_list_that_leads_on_to_nothing_holds_nobody_up(
-    proxy: Proxy, database: Database, open_store: Callable[..., Store]
-) -> None:
-    await fill(database, [0])
-    store = open_store()
-    came = asyncio.Event()
-    reads = asyncio.gather(read(store, [0]), listed(store, came, []))
-
-    came.set()
-
-    assert list(await reads) == [[item(0)], []]
-    assert proxy.operations() == ["GetItem"]
-
-
-async def test_consistent_reads_wait_for_no_list(
-    proxy: Proxy, database: Database, open_store: Callable[..., Store]
-) -> None:
-    await fill(database, [0])
-    store = open_store()
-
-    with store.defer_dispatch():
-        assert await read(store, [0], consistent=True) == [item(0)]
-
-
-async def test_a_list_that_fails_lets_the_reads_go(
-    proxy: Proxy, database: Database, open_store: Callable[..., Store]
-) -> None:
-    await fill(database, range(4))
-    store = open_store()
-    came = asyncio.Event()
-
-    async def failing() -> None:
-        with store.defer_dispatch():
-            await came.wait()
-            raise Throttled("no")
-
-    reads = asyncio.gather(read(store, [0, 1]), failing(), listed(store, came, [2, 3]), return_exceptions=True)
-    await turns()
-    came.set()
-
-    first, failure, second = await reads
-    assert (first, second) == ([item(0), item(1)], [item(2), item(3)])
-    assert isinstance(failure, Throttled)
-    assert proxy.operations() == ["BatchGetItem"]
-
-
-async def test_more_than_a_hundred_keys_that_waited_go_out_side_by_side(
-    proxy: Proxy, database: Database, open_store: Callable[..., Store]
-) -> None:
-    await fill(database, range(0, 230, 2))
-    store = open_store()
-    came, gathered = asyncio.Event(), asyncio.Event()
-
-    async def together(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-        if len(proxy.seen) == 3:
-            gathered.set()
-        await gathered.wait()
-        return await forward(proxy, seen)
-
-    proxy.always = together
-    reads = asyncio.gather(read(store, range(120)), listed(store, came, range(110, 230)))
-    await turns()
-    assert proxy.seen == []
-    came.set()
-
-    first, second = await reads
-    assert first == [None if number % 2 else item(number) for number in range(120)]
-    assert second == [None if number % 2 else item(number) for number in range(110, 230)]
-    assert sorted(len(keys_asked(seen, database)) for seen in proxy.seen) == [30, 100, 100]
-
-
-async def test_a_request_that_is_cancelled_while_reads_wait_leaves_nothing_held(
-    proxy: Proxy, database: Database, open_store: Callable[..., Store]
-) -> None:
-    await fill(database, range(3))
-    store = open_store()
-    request = asyncio.gather(read(store, [0, 1]), listed(store, asyncio.Event(), [2]))
-    await turns()
-
-    request.cancel()
-    await asyncio.gather(request, return_exceptions=True)
-
-    async with asyncio.timeout(5):
-        assert await read(store, [0, 1, 2]) == [item(0), item(1), item(2)]
-    assert proxy.operations() == ["BatchGetItem"]
-
-
-async def test_reads_that_wait_end_with_the_deadline_of_the_list(
-    proxy: Proxy, open_store: Callable[..., Store]
-) -> None:
-    store = open_store(0.3)
-    proxy.always = hang
-    pattern = AccessPattern("T-5", "", BLIP, ("Query",), Who.ANY, key="PK = :partition")
-
-    async def hanging() -> Any:
-        with store.defer_dispatch():
-            return await store.query(pattern, {"partition": "P#1"})
-
-    answers, page = await asyncio.gather(read(store, [0, 1]), hanging(), return_exceptions=True)
-
-    assert not isinstance(answers, BaseException)
-    assert [told(answer) for answer in (*answers, page)] == [Timeout.code] * 3
-    assert proxy.operations() == ["Query"]

@@ -1,0 +1,207 @@
+"""`liveScores` over WebSockets, on the real engine (CRIC-S2), and conflation."""
+
+import asyncio
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
+from datastore.matches.cricket import CricketEvent, CricketEventKind
+from resolvers.matches.match_update import CONFLATABLE
+from tests.support.active_matches import begin, matches, state
+from tests.support.fixture_steps import one, put, system
+from tests.support.match_subscriptions import SCORES, check_sequence, is_over, live_score
+from tests.support.match_updates import UPDATES, advance, begun, follow, nobody_follows, play_out
+from tests.support.served import Listener, Served
+
+# liveScores
+
+
+async def test_live_scores_begin_with_all_that_are_live(served: Served) -> None:
+    await begun(served, "m2", "m1", "m3")
+    await put(served, one("m4"))
+    await system(served, 'mutation { deactivateMatch(id: "m3") { fence } }')
+    await advance(served, "m2")
+
+    scores = (await (await follow(served, SCORES % "")).event())["liveScores"]
+
+    assert scores["isSnapshot"] is True
+    assert [(one["matchId"], one["version"], one["isSnapshot"], one["events"]) for one in scores["updates"]] == [
+        ("m1", 1, True, []),
+        ("m2", 2, True, []),
+    ]
+    assert scores["updates"][1]["liveScore"] == await live_score(served, "m2")
+
+
+async def test_where_nothing_is_live_there_is_an_empty_list_and_then_what_goes_live(served: Served) -> None:
+    for interval in ("", "(minIntervalMs: 60000)"):
+        listener = await follow(served, SCORES % interval)
+        assert await listener.event() == {"liveScores": {"isSnapshot": True, "updates": []}}
+
+        await begun(served, f"m{interval}")
+        scores = (await listener.event())["liveScores"]
+
+        assert scores["isSnapshot"] is False
+        assert [(one["version"], one["isSnapshot"]) for one in scores["updates"]] == [(1, True)]
+        await system(served, f'mutation {{ deactivateMatch(id: "m{interval}") {{ fence }} }}')
+
+
+@pytest.mark.parametrize("interval", ["", "(minIntervalMs: 60000)"])
+async def test_a_match_that_is_no_longer_live_is_told_and_begins_anew_when_it_is_back(
+    served: Served, interval: str
+) -> None:
+    await begun(served, "m1", "m2")
+    scores = f"subscription {{ liveScores{interval} {{ isSnapshot ended updates {{ matchId version isSnapshot }} }} }}"
+    listener = await follow(served, scores)
+    other = await follow(served, 'subscription { matchUpdates(matchId: "m1") { version } }')
+    await served.settle(ACTIVE_MATCHES, 2)
+    first = (await listener.event())["liveScores"]
+    assert (len(first["updates"]), first["ended"]) == (2, [])
+
+    await matches(served).set_idle("m1", (await state(served)).fence)
+    left = (await listener.event())["liveScores"]
+    await system(served, 'mutation { registerActiveMatch(id: "m1") { version } }')
+    back = (await listener.event())["liveScores"]
+    await system(served, 'mutation { deactivateMatch(id: "m2") { version } }')
+    ended = (await listener.event())["liveScores"]
+
+    assert left == {"isSnapshot": False, "ended": ["m1"], "updates": []}
+    again = [{"matchId": "m1", "version": 1, "isSnapshot": True}]
+    assert back == {"isSnapshot": False, "ended": [], "updates": again}
+    assert ended == {"isSnapshot": False, "ended": ["m2"], "updates": []}
+    # To a subscriber of the match nothing has changed.
+    await advance(served, "m1")
+    assert [(await other.event())["matchUpdates"]["version"] for _ in range(2)] == [1, 2]
+
+
+async def test_a_gap_of_one_match_is_filled_and_the_others_go_on(served: Served) -> None:
+    await begun(served, "m1", "m2")
+    listener = await follow(served, SCORES % "")
+    await listener.event()
+
+    await advance(served, "m1", by=3)
+    events = [(await listener.event())["liveScores"]]
+    await advance(served, "m2")
+    await advance(served, "m1")
+    events += [(await listener.event())["liveScores"] for _ in range(2)]
+
+    assert [event["isSnapshot"] for event in events] == [False] * 3
+    assert [[(one["matchId"], one["version"], one["isSnapshot"]) for one in event["updates"]] for event in events] == [
+        [("m1", 4, True)],
+        [("m2", 2, False)],
+        [("m1", 5, False)],
+    ]
+
+
+async def test_a_league_is_followed_by_its_code(served: Served) -> None:
+    await begun(served, "m1", "m2")
+    await begun(served, "b1", league_code="BBL")
+    listener = await follow(served, SCORES % '(leagueCode: "BBL")')
+    first = (await listener.event())["liveScores"]["updates"]
+
+    await advance(served, "m1")
+    await begun(served, "m3")
+    await begun(served, "b2", league_code="BBL")
+    await advance(served, "b1")
+    later = [(await listener.event())["liveScores"]["updates"] for _ in range(2)]
+
+    assert [one["matchId"] for one in first] == ["b1"]
+    assert [[(one["matchId"], one["version"], one["isSnapshot"]) for one in updates] for updates in later] == [
+        [("b2", 1, True)],
+        [("b1", 2, False)],
+    ]
+
+
+async def test_five_matches_at_once_come_version_by_version(served: Served) -> None:
+    ids = [f"m{number}" for number in range(5)]
+    instance = await begin(served, *ids, balls=20)
+    listener = await follow(served, SCORES % "")
+    playing = asyncio.create_task(play_out(instance, *ids))
+
+    last = await scores_until_over(listener, ids)
+    await playing
+
+    for match_id in ids:
+        check_sequence(last[match_id])
+        assert last[match_id][-1]["liveScore"] == await live_score(served, match_id)
+        assert len(last[match_id]) > 10
+
+
+async def scores_until_over(listener: Listener, ids: list[str]) -> dict[str, list[Any]]:
+    """The updates of each match until all are over."""
+    found: dict[str, list[Any]] = {match_id: [] for match_id in ids}
+    while not all(updates and is_over(updates[-1]) for updates in found.values()):
+        for update in (await listener.event())["liveScores"]["updates"]:
+            found[update["matchId"]].append(update)
+    return found
+
+
+@pytest.mark.parametrize("milliseconds", [60_000, 200])
+async def test_conflated_scores_lose_no_event_and_delay_no_wicket(served: Served, milliseconds: int) -> None:
+    ids = ["m1", "m2"]
+    instance = await begin(served, *ids, balls=3)
+    plain = await follow(served, SCORES % "")
+    slow = await follow(served, SCORES % f"(minIntervalMs: {milliseconds})")
+    await served.settle(ACTIVE_MATCHES, 2)
+
+    every, some, _ = await asyncio.gather(
+        scores_until_over(plain, ids), scores_until_over(slow, ids), play_out(instance, *ids)
+    )
+
+    for match_id in ids:
+        all_versions, told = every[match_id], some[match_id]
+        check_sequence(all_versions)
+        assert events_of(told) == events_of(all_versions)
+        assert told[-1]["liveScore"] == all_versions[-1]["liveScore"]
+        for before, after in pairwise(told):
+            assert after["version"] == before["version"] + 1 + after["conflated"]
+        urgent = {
+            update["version"]
+            for update in all_versions
+            if {event["kind"] for event in update["events"]} - {kind.name for kind in CONFLATABLE}
+        }
+        versions = [update["version"] for update in told]
+        assert urgent <= set(versions)
+        assert len(versions) < len(all_versions)
+        if milliseconds == 60_000:
+            assert versions == [told[0]["version"], *sorted(urgent)]
+
+
+def events_of(updates: list[Any]) -> list[str]:
+    return [event["eventId"] for update in updates for event in update["events"]]
+
+
+async def test_one_match_is_conflated_likewise(served: Served) -> None:
+    await begun(served, "m1")
+    query = 'subscription { matchUpdates(matchId: "m1", minIntervalMs: 60000) { version conflated events { kind } } }'
+    listener = await follow(served, query)
+    assert (await listener.event())["matchUpdates"]["version"] == 1
+    four = CricketEvent("m1:1:four", CricketEventKind.FOUR, "FOUR!")
+    result = CricketEvent("m1:result", CricketEventKind.RESULT, "Won by 3 runs")
+
+    for events in ((four,), (), (result,)):
+        await advance(served, "m1", *events)
+
+    assert (await listener.event())["matchUpdates"] == {
+        "version": 4,
+        "conflated": 2,
+        "events": [{"kind": "FOUR"}, {"kind": "RESULT"}],
+    }
+
+
+async def test_a_subscriber_that_leaves_is_forgotten_whatever_waits_for_it(served: Served) -> None:
+    await begun(served, "m1")
+    listeners = [
+        await follow(served, SCORES % "(minIntervalMs: 60000)"),
+        await follow(served, UPDATES),
+        await follow(served, SCORES % ""),
+    ]
+    for listener in listeners:
+        await listener.event()
+    await advance(served)
+
+    for listener in listeners:
+        await listener.socket.close()
+
+    await nobody_follows(served)

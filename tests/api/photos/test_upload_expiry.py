@@ -1,0 +1,111 @@
+"""Reservations that expire: they are released once, with their files, while others confirm them."""
+
+import asyncio
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from datastore.errors import Unavailable
+from datastore.keyspace.photos import table
+from datastore.keyspace.photos import users as user_keys
+from datastore.model.ids import uuid7
+from datastore.photos.reservation_expiry import ReservationExpiry
+from tests.support.photo_items import ADA, EVE, put, user
+from tests.support.pictures import jpeg
+from tests.support.served import NOON, Served
+from tests.support.upload_forms import complete, count, create
+from tests.support.upload_steps import files, items, janitor, reserved, shown, uploaded
+
+OWN_ID = uuid7(NOON, "a client's own")
+
+
+@pytest.fixture(autouse=True)
+async def ada(served: Served) -> None:
+    await put(served, user(uploadCount=0, uploadLimit=10))
+
+
+async def test_an_expired_reservation_is_none_even_before_it_is_released(served: Served) -> None:
+    await put(served, user(uploadCount=9, uploadLimit=10))
+    id = await uploaded(served, jpeg())
+    full = await create(served)
+    served.clock.forward(hours=1)
+    late = await complete(served, id)
+    answers = await asyncio.gather(*[create(served) for _ in range(3)])
+
+    assert (full.codes, late.codes) == (["CONFLICT"], ["NOT_FOUND"])
+    assert sorted(str(answer.codes) for answer in answers) == ["['CONFLICT']", "['CONFLICT']", "[]"]
+    assert (await count(served), len(await items(served, "UPLOAD"))) == (10, 1)
+    assert (len(files(served)), len(await items(served, "REMOVAL"))) == (1, 1)  # nobody waits for that
+    await janitor(served).clean_up()
+    assert (files(served), await items(served, "REMOVAL")) == (set(), [])
+
+
+async def test_an_expired_reservation_of_the_same_id_is_made_anew(served: Served) -> None:
+    await uploaded(served, jpeg(), imageId=OWN_ID)
+    served.clock.forward(minutes=61)
+    await put(served, user(EVE, uploadCount=0))
+
+    again = await reserved(served, EVE, imageId=OWN_ID)
+
+    assert again["expiresAt"] == "2026-06-25T14:01:00+00:00"
+    assert (await count(served), await count(served, EVE)) == (0, 1)
+
+
+async def test_a_released_place_is_given_back_once_however_many_do_it(served: Served) -> None:
+    kept, *gone = [await uploaded(served, jpeg()) for _ in range(3)]
+    await complete(served, kept)
+    young = await reserved(served, imageId=uuid7(NOON + timedelta(minutes=4), "young"))
+    early = await janitor(served).release_expired()
+    served.clock.forward(minutes=60, seconds=-1)
+    still_early = await janitor(served).release_expired()
+    served.clock.forward(seconds=1)
+    released = await asyncio.gather(*[janitor(served).release_expired() for _ in range(4)])
+
+    assert (early, still_early, sum(released)) == (0, 0, 3)
+    assert await count(served) == 1
+    assert (await items(served, "UPLOAD"), await items(served, "REMOVAL")) == ([], [])
+    assert shown(served) == {f"originals/{kept}.jpg", f"thumbnails/{kept}.jpg"}
+    assert [(await complete(served, id)).codes for id in [*gone, young["imageId"]]] == [["NOT_FOUND"]] * 3
+
+
+async def test_files_that_cannot_be_removed_are_removed_later(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    await uploaded(served, jpeg())
+    served.clock.forward(hours=2)
+
+    async def fails(_keys: Any) -> None:
+        raise Unavailable("The disk is away.")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(served.gateway.objects, "delete", fails)
+        assert await janitor(served).release_expired() == 1
+    assert (await count(served), len(files(served)), len(await items(served, "REMOVAL"))) == (0, 1, 1)
+    await janitor(served).clean_up()
+
+    assert (files(served), await items(served, "REMOVAL")) == (set(), [])
+
+
+async def test_a_reservation_of_a_user_who_is_no_more_is_released_too(served: Served) -> None:
+    await reserved(served)
+    await served.store().write_all(table.SPARKS, deletes=[user_keys.user(ADA)])
+    served.clock.forward(hours=2)
+
+    assert await janitor(served).release_expired() == 1
+    assert (await count(served), await items(served, "UPLOAD")) == (None, [])
+
+
+async def test_one_that_is_released_while_it_is_confirmed_leaves_nothing(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    id = await uploaded(served, jpeg())
+    write = served.gateway.objects.write
+
+    async def write_late(key: str, content: bytes, *, content_type: str) -> None:
+        await write(key, content, content_type=content_type)
+        releases = ReservationExpiry(served.store(), served.gateway.objects, served.clock.now + timedelta(hours=1))
+        await releases.release(id)
+
+    monkeypatch.setattr(served.gateway.objects, "write", write_late)
+
+    assert (await complete(served, id)).codes == ["NOT_FOUND"]
+    assert (await count(served), await items(served, "IMAGE"), files(served)) == (0, [], set())

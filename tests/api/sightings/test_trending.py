@@ -1,0 +1,60 @@
+"""Trending sightings of all areas (BLIP-4)."""
+
+from tests.support.served import Answer, Served
+from tests.support.sightings import report
+
+# BLIP-4
+
+
+async def test_trending_counts_live_sightings_of_the_window_in_all_areas(served: Served) -> None:
+    await report(served, category="Sneakers")
+    served.clock.forward(minutes=20)
+    for area, category in (("Downtown", "Cats"), ("Harbor", "Cats"), ("Harbor", "Sneakers"), ("Midtown", "Street Art")):
+        await report(served, area=area, category=category)
+
+    everything = await served.ask("{ trending { category score } }")
+    recent = await served.ask('{ trending(windowHours: 0.25, categories: ["Sneakers", "Cats"]) { category score } }')
+
+    assert everything.data["trending"] == [
+        {"category": "Cats", "score": 2},
+        {"category": "Sneakers", "score": 2},
+        {"category": "Street Art", "score": 1},
+        {"category": "Food Trucks", "score": 0},
+        {"category": "Street Music", "score": 0},
+    ]
+    assert recent.data["trending"] == [{"category": "Cats", "score": 2}, {"category": "Sneakers", "score": 1}]
+    assert everything.made == ["Query blip.TrendingIndex"] * 5
+    assert {call.request["Select"] for call in everything.calls} == {"COUNT"}
+
+
+async def test_trending_sightings_come_with_their_count_and_page(served: Served) -> None:
+    reported = []
+    for _ in range(5):
+        reported.append((await report(served))["sightingId"])
+        served.clock.forward(seconds=1)
+    query = """query ($after: String) { trending(categories: ["Cats"]) { score sightings(first: 2, after: $after) {
+      nodes { sightingId } lastEvaluatedKey pageInfo { hasNextPage hasPreviousPage } } } }"""
+
+    pages: list[Answer] = []
+    cursor = None
+    for _ in range(3):
+        pages.append(await served.ask(query, {"after": cursor}))
+        cursor = pages[-1].data["trending"][0]["sightings"]["lastEvaluatedKey"]
+
+    found = [node["sightingId"] for page in pages for node in page.data["trending"][0]["sightings"]["nodes"]]
+    assert found == reported[::-1]
+    assert cursor is None
+    assert [page.made for page in pages] == [["Query blip.TrendingIndex"]] * 3
+
+
+async def test_a_cursor_of_one_window_is_no_cursor_of_another(served: Served) -> None:
+    for _ in range(2):
+        await report(served)
+        served.clock.forward(seconds=1)
+    query = """query ($hours: Float!, $after: String) { trending(categories: ["Cats"], windowHours: $hours) {
+      sightings(first: 1, after: $after) { lastEvaluatedKey } } }"""
+    cursor = (await served.ask(query, {"hours": 6})).data["trending"][0]["sightings"]["lastEvaluatedKey"]
+
+    answer = await served.ask(query, {"hours": 3, "after": cursor})
+
+    assert answer.codes == ["BAD_CURSOR"]

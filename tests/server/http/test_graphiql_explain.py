@@ -1,0 +1,88 @@
+"""GraphiQL's Explain pane, in Chromium."""
+
+import json
+import re
+from contextlib import suppress
+
+from tests.support.command_line import Process
+from tests.support.graphiql import context, enter, execute, gateway, page, page_that_errs, write
+
+with suppress(ImportError):  # the browser tests are skipped, or fail where a browser is required
+    from playwright.sync_api import Page, expect
+
+__all__ = ["context", "gateway", "page", "page_that_errs"]
+
+
+# Explain
+
+
+def test_the_pane_explains_what_runs_do(page: "Page") -> None:
+    page.click("button[aria-label='Show Explain']")
+    pane = page.locator(".explain")
+    pane.get_by_role("switch", name="Explain each run").check()
+    write(page, '{ one: user(id: "mira") { name } other: user(id: "teo") { name } again: user(id: "mira") { bio } }')
+
+    result = execute(page, '"other"')
+
+    assert "extensions" not in json.loads(result)
+    expect(pane.locator(".totals div")).to_have_text(
+        [re.compile(r"Requests1"), "Read units1", "Write units0", re.compile("Time")]
+    )
+    rows = [row.split() for row in pane.locator("tbody tr").all_inner_texts()]
+    assert [[row[0], *row[-3:]] for row in rows] == [
+        ["again", "0", "1", "0"],
+        ["one", "1", "–", "0.5"],
+        ["other", "1", "–", "0.5"],
+    ]
+    call = pane.locator(".calls summary")
+    expect(call).to_contain_text("BatchGetItem feed")
+    expect(call).to_contain_text("2 items · 1 unit")
+    call.focus()
+    page.keyboard.press("Enter")
+    expect(pane.locator(".calls dd").first).to_have_text(re.compile("USER#mira.*META.*USER#teo.*META"))
+    pane.get_by_role("button", name="other").press("Enter")
+    expect(pane.locator(".calls h3")).to_contain_text("1 call of other")
+
+    pane.get_by_role("switch", name="Explain each run").uncheck()
+    write(page, "{ liveMatches { matchId } }")
+    execute(page, '"liveMatches"')
+    expect(pane.locator(".asked")).to_contain_text("later runs are not explained")
+
+
+def test_the_pane_explains_each_event_of_a_subscription(page: "Page") -> None:
+    page.click("button[aria-label='Show Explain']")
+    pane = page.locator(".explain")
+    pane.get_by_role("switch", name="Explain each run").check()
+    button, hint = page.locator("button.graphiql-execute-button"), pane.locator(".hint")
+    write(page, 'subscription Quiet { watchAlerts(userId: "demo") { area } }')
+    button.click()
+    expect(pane.locator(".asked code")).to_have_text("Quiet")
+    expect(hint).to_have_text("Waiting for the first event.")
+    button.click()
+    expect(hint).to_have_text("It was stopped before its first event.")
+    write(page, 'subscription Lost { matchUpdates(matchId: "nope") { version } }')
+    execute(page, "There is no match")
+    expect(hint).to_have_text("No explanation came: the result says why.")
+    write(page, 'subscription Likes { postEngagement(postId: "mira-1") { likeCount } }')
+
+    result = execute(page, "likeCount")
+
+    assert json.loads(result)["extensions"].keys() == {"eventId"}
+    expect(pane.locator(".asked code")).to_have_text("Likes")
+    expect(pane.locator("tbody th")).to_have_text(["postEngagement FEED-S1"])
+    expect(pane.locator(".calls summary")).to_contain_text("GetItem feed")
+
+
+def test_who_may_not_have_operations_explained_is_told_so(page_that_errs: "Page", gateway: Process) -> None:
+    page = page_that_errs  # an answer of 401 is no fault of it
+    enter(page, gateway)
+    page.click("button[aria-label='Show Explain']")
+    page.locator(".explain").get_by_role("switch", name="Explain each run").check()
+    page.select_option(".role-switch select", label="nobody")
+    write(page, "{ liveMatches { matchId } }")
+
+    execute(page, "UNAUTHENTICATED")
+
+    told = page.locator(".explain").get_by_role("alert")
+    expect(told).to_contain_text("This caller may not have operations explained.")
+    expect(told).to_contain_text("Nothing was executed.")

@@ -1,0 +1,39 @@
+"""Change feeds on an engine of their own, or on a scripted stream."""
+
+import asyncio
+from typing import Any
+
+from datastore.change_streams.change_feed import ChangeFeed
+from datastore.change_streams.change_subscription import ChangeSubscription
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.model.access_patterns import Table
+from tests.support.scripted_stream import Script
+
+BLIP = Table("Blip", "pk", "sk", stream="NEW_AND_OLD_IMAGES")
+
+
+async def take(events: ChangeSubscription[Any], number: int) -> list[Any]:
+    async with asyncio.timeout(8):
+        return [await anext(events) for _ in range(number)]
+
+
+def every(change: Change) -> Change:
+    """Takes each change as it is."""
+    return change
+
+
+def readers() -> list[asyncio.Task[Any]]:
+    return [task for task in asyncio.all_tasks() if "StreamReader." in getattr(task.get_coro(), "__qualname__", "")]
+
+
+# On a scripted stream.
+
+
+Told = list[Exception]
+
+
+def scripted(script: Script, told: Told | None = None) -> ChangeFeed:
+    heard: Told = told if told is not None else []
+    return ChangeFeed(
+        script, poll_interval=0.001, discover_interval=0.02, linger=0, on_error=lambda _, problem: heard.append(problem)
+    )

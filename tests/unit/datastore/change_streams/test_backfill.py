@@ -1,0 +1,135 @@
+"""Older changes, read from the stream for a client that resumes before the replay log begins."""
+
+import asyncio
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from datastore.change_streams.replay.backfill import Backfill
+from datastore.change_streams.replay.replay_log import MissingRange, ResumeTokenRefused
+from datastore.change_streams.replay.resume_token import key_of
+from datastore.change_streams.shards import stream_reader as module
+from datastore.change_streams.shards.read_pace import FIRST_INTERVAL_SECONDS, JITTER
+from datastore.change_streams.shards.stream_reader import Change
+from datastore.dynamodb.client import RequestRefused
+from datastore.errors import Throttled, Timeout, Unavailable
+from tests.support.changes import number_of
+from tests.support.scripted_stream import Script, Shard
+
+
+@pytest.fixture(autouse=True)
+def _short_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "FIRST_DELAY", 0.005)
+    monkeypatch.setattr(module, "MAX_DELAY", 0.05)
+
+
+async def read(older: Backfill, after: int, before: Callable[[], int | None]) -> list[Change] | None:
+    """What the shard a has after a sequence."""
+    wanted = MissingRange(key_of("arn:1", "a"), "a", None, str(after), False, before)
+    found = await older.read("arn:1", [wanted])
+    return None if found is None else [change for _, change in found]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_what_came_before_is_found_behind_many_empty_pages(is_known: bool) -> None:
+    """As a stream of AWS has them where little happens; `is_known`: something came after it."""
+    script = Script(a=Shard())
+    numbers = [script.write("a", "x") for _ in range(5)]
+    script.shards["a"].empty = 40 if is_known else 20
+    older = Backfill(script, empty_seconds=0)
+    found = await read(older, numbers[0], lambda: numbers[4] if is_known else None)
+    assert found is not None
+    assert [number_of(change) for change in found] == (numbers[1:4] if is_known else numbers[1:])
+
+
+async def test_what_is_not_reached_in_time_is_too_old() -> None:
+    script = Script(a=Shard())
+    first, last = script.write("a", "x"), script.write("a", "x")
+    script.shards["a"].empty = 1_000_000_000
+    assert await read(Backfill(script, seconds=0.05), first, lambda: last + 1) is None
+
+
+async def test_what_is_written_on_and_on_is_read_only_up_to_what_is_told() -> None:
+    script = Script(a=Shard())
+    numbers = [script.write("a", "x") for _ in range(3)]
+    reads: list[int] = []
+
+    def before() -> int | None:
+        reads.append(script.write("a", "x"))
+        return reads[0] if len(reads) > 5 else None
+
+    found = await read(Backfill(script, empty_seconds=0), numbers[0], before)
+    assert found is not None
+    assert {*numbers[1:]} <= {number_of(change) for change in found}
+    assert len(found) < 20
+
+
+async def test_what_comes_behind_more_empty_pages_than_an_end_has_is_found_within_the_time() -> None:
+    script = Script(a=Shard())
+    numbers = [script.write("a", "x") for _ in range(2)]
+    script.shards["a"].empty = 30
+    found = await read(Backfill(script, empty_seconds=1.0), numbers[0], lambda: None)
+    assert found is not None
+    assert [number_of(change) for change in found] == numbers[1:]
+
+
+async def test_throttled_reads_of_older_changes_are_repeated_at_a_lower_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    script = Script(a=Shard())
+    numbers = [script.write("a", "x") for _ in range(3)]
+    script.fail("GetRecords", Throttled("busy"), Throttled("busy"))
+    asked_at: list[float] = []
+    call = script.call
+
+    async def timed(operation: str, payload: dict[str, Any], /, *, timeout: float) -> dict[str, Any]:  # noqa: ASYNC109
+        if operation == "GetRecords":
+            asked_at.append(asyncio.get_running_loop().time())
+        return await call(operation, payload, timeout=timeout)
+
+    monkeypatch.setattr(script, "call", timed)
+    found = await read(Backfill(script, empty_seconds=0), numbers[0], lambda: numbers[2])
+
+    assert found is not None
+    assert [number_of(change) for change in found] == numbers[1:2]
+    shortest = [FIRST_INTERVAL_SECONDS * (1 - JITTER), 2 * FIRST_INTERVAL_SECONDS * (1 - JITTER)]
+    assert [later - earlier >= least for (earlier, later), least in zip(pairwise(asked_at), shortest, strict=True)] == [
+        True,
+        True,
+    ]
+
+
+FAULTS = [Throttled("busy"), Unavailable("gone"), Timeout("late"), RequestRefused("AccessDenied", "not yet")]
+
+
+async def test_an_outage_while_older_changes_are_read_is_waited_out() -> None:
+    script = Script(a=Shard())
+    numbers = [script.write("a", "x") for _ in range(3)]
+    script.fail("GetShardIterator", *FAULTS)
+    script.fail("GetRecords", *FAULTS)
+    older = Backfill(script, seconds=0.3, empty_seconds=0)  # less than the outage takes
+    found = await read(older, numbers[0], lambda: numbers[2])
+    assert found is not None
+    assert [number_of(change) for change in found] == numbers[1:2]
+
+
+async def test_an_outage_that_goes_on_is_no_reason_to_start_over() -> None:
+    script = Script(a=Shard())
+    number = script.write("a", "x")
+    script.fail("GetRecords", *FAULTS * 1000)
+    with pytest.raises(Unavailable) as told:
+        await read(Backfill(script, patience=0.15), number, lambda: None)
+    assert told.value.extensions == {"code": "UNAVAILABLE", "retryable": True}
+    assert "GetRecords" in script.calls
+
+
+@pytest.mark.parametrize(("name", "is_refused"), [("ValidationException", True), ("TrimmedDataAccessException", False)])
+async def test_what_the_stream_says_of_a_place_is_final(name: str, is_refused: bool) -> None:
+    script = Script(a=Shard())
+    script.fail("GetShardIterator", RequestRefused(name, "no"))
+    reading = read(Backfill(script), 5, lambda: None)
+    if is_refused:
+        with pytest.raises(ResumeTokenRefused):
+            await reading
+    else:
+        assert await reading is None

@@ -1,0 +1,216 @@
+"""Point reads wait for the lists of their request, so that one batch serves all."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from datastore.database import Database
+from datastore.dynamodb.client import Client
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.errors import Throttled, Timeout
+from datastore.keyspace.sightings import BLIP
+from datastore.model.access_patterns import AccessPattern, Who
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from tests.support.fault_proxy import Proxy, Seen, forward, hang
+from tests.support.point_reads import fill, item, keys_asked, read, told
+
+
+@pytest.fixture
+def open_store(client: Client, database: Database) -> Callable[..., Store]:
+    """Stores of requests that go through the proxy."""
+
+    def store(seconds: float = 10) -> Store:
+        return Store(client, prefix=database.prefix, deadline=Deadline(seconds), token=lambda: "")
+
+    return store
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("datastore.session.point_reads.UNPROCESSED", Backoff(initial=0.001, maximum=0.002, attempts=6))
+
+
+# --- What waits for lists ---------------------------------------------------------------------------------------------
+
+
+async def listed(store: Store, came: asyncio.Event, numbers: Sequence[int]) -> list[Any]:
+    """A list that comes in when it may, and the items that it leads on to."""
+    with store.defer_dispatch():
+        await came.wait()
+    return await read(store, numbers)
+
+
+async def turns(count: int = 60) -> None:
+    """So many turns of the event loop: more than a batch waits for others once its lists are there."""
+    for _ in range(count):
+        await asyncio.sleep(0)
+
+
+async def test_reads_wait_for_the_last_list_and_go_out_with_what_all_lead_on_to(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(6))
+    store = open_store()
+    one, other = asyncio.Event(), asyncio.Event()
+    reads = asyncio.gather(
+        read(store, [0, 1]), listed(store, one, [1, 2, 3]), listed(store, other, [4, 5]), read(store, [0, 5])
+    )
+
+    other.set()
+    await turns()
+    assert proxy.seen == []
+    one.set()
+
+    answers = [[item(number) for number in numbers] for numbers in ([0, 1], [1, 2, 3], [4, 5], [0, 5])]
+    assert list(await reads) == answers
+    assert [sorted(keys_asked(seen, database)) for seen in proxy.seen] == [[f"S#{number}" for number in range(6)]]
+
+
+async def test_lists_that_come_in_at_nearly_the_same_time_share_a_batch(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(2))
+    store = open_store()
+
+    async def after(waited: int, number: int) -> list[Any]:
+        with store.defer_dispatch():
+            await turns(waited)
+        await turns(3)
+        return await read(store, [number])
+
+    # The first read is asked for when a list is awaited yet; when it would go out none is, nor the second read there.
+    answers = await asyncio.gather(after(1, 0), after(4, 1))
+
+    assert list(answers) == [[item(0)], [item(1)]]
+    assert proxy.operations() == ["BatchGetItem"]
+
+
+async def test_a_list_that_leads_on_to_lists_holds_the_batch_until_they_are_there_too(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(3))
+    store = open_store()
+    outer, inner = asyncio.Event(), asyncio.Event()
+
+    async def nested() -> list[Any]:
+        with store.defer_dispatch():
+            await outer.wait()
+        return [*await asyncio.gather(read(store, [1]), listed(store, inner, [2]))]
+
+    reads = asyncio.gather(read(store, [0]), nested())
+    outer.set()
+    await turns()
+    assert proxy.seen == []
+    inner.set()
+
+    assert list(await reads) == [[item(0)], [[item(1)], [item(2)]]]
+    assert proxy.operations() == ["BatchGetItem"]
+
+
+async def test_a_list_that_leads_on_to_nothing_holds_nobody_up(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, [0])
+    store = open_store()
+    came = asyncio.Event()
+    reads = asyncio.gather(read(store, [0]), listed(store, came, []))
+
+    came.set()
+
+    assert list(await reads) == [[item(0)], []]
+    assert proxy.operations() == ["GetItem"]
+
+
+async def test_consistent_reads_wait_for_no_list(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, [0])
+    store = open_store()
+
+    with store.defer_dispatch():
+        assert await read(store, [0], consistent=True) == [item(0)]
+
+
+async def test_a_list_that_fails_lets_the_reads_go(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(4))
+    store = open_store()
+    came = asyncio.Event()
+
+    async def failing() -> None:
+        with store.defer_dispatch():
+            await came.wait()
+            raise Throttled("no")
+
+    reads = asyncio.gather(read(store, [0, 1]), failing(), listed(store, came, [2, 3]), return_exceptions=True)
+    await turns()
+    came.set()
+
+    first, failure, second = await reads
+    assert (first, second) == ([item(0), item(1)], [item(2), item(3)])
+    assert isinstance(failure, Throttled)
+    assert proxy.operations() == ["BatchGetItem"]
+
+
+async def test_more_than_a_hundred_keys_that_waited_go_out_side_by_side(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(0, 230, 2))
+    store = open_store()
+    came, gathered = asyncio.Event(), asyncio.Event()
+
+    async def together(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if len(proxy.seen) == 3:
+            gathered.set()
+        await gathered.wait()
+        return await forward(proxy, seen)
+
+    proxy.always = together
+    reads = asyncio.gather(read(store, range(120)), listed(store, came, range(110, 230)))
+    await turns()
+    assert proxy.seen == []
+    came.set()
+
+    first, second = await reads
+    assert first == [None if number % 2 else item(number) for number in range(120)]
+    assert second == [None if number % 2 else item(number) for number in range(110, 230)]
+    assert sorted(len(keys_asked(seen, database)) for seen in proxy.seen) == [30, 100, 100]
+
+
+async def test_a_request_that_is_cancelled_while_reads_wait_leaves_nothing_held(
+    proxy: Proxy, database: Database, open_store: Callable[..., Store]
+) -> None:
+    await fill(database, range(3))
+    store = open_store()
+    request = asyncio.gather(read(store, [0, 1]), listed(store, asyncio.Event(), [2]))
+    await turns()
+
+    request.cancel()
+    await asyncio.gather(request, return_exceptions=True)
+
+    async with asyncio.timeout(5):
+        assert await read(store, [0, 1, 2]) == [item(0), item(1), item(2)]
+    assert proxy.operations() == ["BatchGetItem"]
+
+
+async def test_reads_that_wait_end_with_the_deadline_of_the_list(
+    proxy: Proxy, open_store: Callable[..., Store]
+) -> None:
+    store = open_store(0.3)
+    proxy.always = hang
+    pattern = AccessPattern("T-5", "", BLIP, ("Query",), Who.ANY, key="PK = :partition")
+
+    async def hanging() -> Any:
+        with store.defer_dispatch():
+            return await store.query(pattern, {"partition": "P#1"})
+
+    answers, page = await asyncio.gather(read(store, [0, 1]), hanging(), return_exceptions=True)
+
+    assert not isinstance(answers, BaseException)
+    assert [told(answer) for answer in (*answers, page)] == [Timeout.code] * 3
+    assert proxy.operations() == ["Query"]
