@@ -1,4 +1,4 @@
-"""How the pipeline is set up: which provider, and how phones are reached. All of it comes from the environment."""
+"""The setup of the pipeline from the environment: the provider, and the delivery of pushes."""
 
 import os
 from collections.abc import Callable, Mapping
@@ -22,9 +22,9 @@ VARIABLES = ("SPORTMONKS_API_TOKEN", "SPORTMONKS_URL", *CREDENTIAL_VARIABLES, "A
 
 
 class MatchSource(StrEnum):
-    """The source of the matches. NONE: this process does not poll."""
+    """The source of the matches."""
 
-    NONE = "none"
+    NONE = "none"  # this process does not poll
     DEMO = "demo"
     SPORTMONKS = "sportmonks"
 
@@ -35,11 +35,12 @@ class SetupError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PipelineSetup:
-    """A usable source with its token; credentials for APNs, or None to log notifications instead of sending them."""
+    """A valid setup: a source with its token, and the credentials for APNs."""
 
     source: MatchSource
     sportmonks_token: str = field(default="", repr=False)
     sportmonks_url: str = BASE_URL
+    #: None: notifications are logged and not sent.
     apns: ApnsCredentials | None = None
 
     def provider(self, session: aiohttp.ClientSession, now: Callable[[], datetime]) -> Provider:

@@ -1,6 +1,6 @@
 """Match-level events, each announced once: innings, breaks, targets, super overs, interruptions, the result.
 
-`announced` is the log of the keys of announced events. It is stored with the state, so a restart repeats nothing.
+`announced` is the log of the keys of announced events. It is stored with the state, so a restart repeats no event.
 """
 
 from collections.abc import Callable, Iterator
@@ -21,13 +21,14 @@ MAX_RESULTS = 12
 
 
 class Announcer:
-    """Announce what a match reports about itself. `announced` includes the keys of the events found by this tick."""
+    """The announcements of one tick: the events that follow from the fields of the match, not from its balls."""
 
     def __init__(self, active: ActiveMatch, match: Match, team_name: Callable[[str], str]) -> None:
         self._active = active
         self._match = match
         self._team_name = team_name
         self._scores = {score.number: score for score in match.innings}
+        #: The keys of all announced events, including those of this tick.
         self.announced = list(active.announced) or _announced_before(active)
 
     def innings_events(self, ball: Ball) -> Iterator[CricketEvent]:
@@ -88,7 +89,7 @@ class Announcer:
             return
         key = f"result:{len(announced)}:{now}"
         if now:
-            # A finished match may lose its result for a while: that is not another result.
+            # A provider may drop the result of a finished match for a while. That is not another result.
             if match.result is not None or not last:
                 yield from self._once(key, CricketEventKind.RESULT, now)
         elif match.phase is not MatchPhase.UNKNOWN:
@@ -152,7 +153,7 @@ def _last_played(innings: tuple[InningsScore, ...]) -> InningsScore | None:
 
 
 def _is_second_super_over(number: int, innings: tuple[InningsScore, ...]) -> bool:
-    """Super overs come in pairs; the event is announced at the first of each pair."""
+    """Return whether a super over is the second of its pair: the event is announced at the first."""
     first = min(score.number for score in innings if score.super_over)
     return (number - first) % 2 == 1
 

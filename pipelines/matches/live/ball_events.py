@@ -1,7 +1,7 @@
 """Ball-by-ball events: wickets, boundaries, milestones, maidens.
 
-One walk belongs to one match. It takes every ball once, in order, including the balls whose events were reported before
-a restart: later events depend on them.
+A walk belongs to one match. It processes every ball once, in order, including the balls whose events were reported
+before a restart: later events depend on them.
 """
 
 from collections import defaultdict
@@ -33,7 +33,7 @@ class _InningsBalls:
 
 @dataclass(slots=True)
 class BallWalk:
-    """The position in a match, ball by ball."""
+    """The running counts of a match, updated ball by ball."""
 
     match_id: str
     balls_per_over: int

@@ -94,7 +94,7 @@ class MatchWatch:
         return MatchDiff(live, tuple(parts), tuple(events), announced, max(last, active.previous_ball_id))
 
     def _is_stale(self, active: ActiveMatch, known: tuple[Ball, ...], snapshot: MatchSnapshot, has_grown: bool) -> bool:
-        """Return whether the snapshot looks older than the one before. A second one in a row is accepted."""
+        """Return whether the snapshot looks older than the previous one. A second one in a row is accepted."""
         balls = snapshot.balls
         is_earlier = not has_grown and len(balls) < len(known) and known[: len(balls)] == balls
         is_older_state = is_earlier or (has_grown and is_lower(active, snapshot))
@@ -133,7 +133,7 @@ class MatchWatch:
             self._reported.update(map(event_identity, events))
 
     def _walked_through(self, snapshot: MatchSnapshot) -> Iterator[tuple[Ball, list[CricketEvent]]]:
-        """Yield each new ball with its events; all balls again when one that was walked has changed."""
+        """Yield each new ball with its events, or all balls when a ball that was walked has changed."""
         balls, walked = snapshot.balls, self._walked
         if self._walk is None or balls[: len(walked)] != walked:
             walked = ()
@@ -151,7 +151,7 @@ class MatchWatch:
             yield ball, self._walk.feed(ball)
 
     def _count_penalties(self, match: Match, new: tuple[Ball, ...]) -> None:
-        """Count the penalty runs awarded between balls, which a running score from balls alone would lack."""
+        """Count the penalty runs awarded between balls: no ball includes them."""
         for ball in new:
             self._ball_penalties[ball.innings] += ball.extras.penalty
         self._penalties.clear()
@@ -159,9 +159,9 @@ class MatchWatch:
             self._penalties[score.number] = max(0, score.extras.penalty - self._ball_penalties[score.number])
 
     def _late_events(self, active: ActiveMatch, ball: Ball, events: list[CricketEvent]) -> Iterator[CricketEvent]:
-        """Yield the unreported events of an amended or inserted ball, with new ids: the ball's may be in use.
+        """Yield the unreported events of an amended or inserted ball, with new ids: the usual ids may be in use.
 
-        A ball that returned after it was withdrawn is reported again only for its wicket.
+        Of a ball that returned after it was withdrawn, only the wicket is reported again.
         """
         for event in events:
             if event_identity(event) not in self._reported:
@@ -175,7 +175,7 @@ class MatchWatch:
 
 
 def _lacks_balls(snapshot: MatchSnapshot) -> bool:
-    """Return whether the snapshot has innings and no ball at all: the provider omitted them, the scorer did not."""
+    """Return whether the snapshot has innings but no ball: the provider omitted the balls, no scorer removed them."""
     return not snapshot.balls and any(score.legal_balls for score in snapshot.match.innings)
 
 

@@ -25,11 +25,11 @@ from pipelines.matches.providers.provider import Provider, ProviderError
 
 TICK_SECONDS = 2.0
 RECONCILE_SECONDS = 5.0
-# A finished match stays on the list for a while: scorers correct, and the player of the match is named late.
+# A finished match stays on the list for a while: scorers make corrections, and the player of the match is named late.
 LINGER = timedelta(minutes=5)
 # A match in play without a change for this long is suspended once the provider does not list it as live.
 QUIET_AFTER = timedelta(minutes=15)
-# Consecutive ticks without the match before it is suspended: a provider may lose it for a moment.
+# Consecutive ticks without the match before it is suspended: a provider may omit it for a moment.
 MISSING_TICKS = 30
 CONCURRENT_RELEASES = 16
 CONFIRMING_TICKS = 2
@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 
 class MatchOrchestrator:
-    """Run the pollers of one instance. `on_end` is awaited when a match has ended, before it leaves the list."""
+    """The pollers of one instance. `on_end` is awaited when a match has ended, before it leaves the list."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class MatchOrchestrator:
         self._ticks: dict[str, int] = {}
         self._endings: dict[str, asyncio.Task[None]] = {}
         self._recheck_at: dict[str, datetime] = {}
-        # The fence and last tick of matches of other instances, and the time since when they are unchanged.
+        # Of the matches of other instances: the fence and the last tick, and the time of their last change.
         self._seen: dict[str, tuple[tuple[int, datetime | None], datetime]] = {}
 
     @property
@@ -97,7 +97,7 @@ class MatchOrchestrator:
 
     async def reconcile(self) -> None:
         """Compare the provider's live matches with the active list and the running polls, and correct differences."""
-        live = await self._live()  # before the list is read: a slow provider must not make the list old
+        live = await self._live()  # before the list is read: the list must not age while a slow provider answers
         listed = {active.match_id: active for active in await self._matches().all_latest()}
         self._seen = {match_id: seen for match_id, seen in self._seen.items() if match_id in listed}
         self._recheck_at = {match_id: at for match_id, at in self._recheck_at.items() if match_id in listed}
@@ -116,7 +116,10 @@ class MatchOrchestrator:
                 await self._guarded(active.match_id, self._recheck, active)
 
     async def _live(self) -> Sequence[Match] | None:
-        """Return None when the provider fails: then no match starts and none is suspended for being unlisted."""
+        """Return the live matches, or None when the provider fails.
+
+        In that case no match starts, and no match is suspended because it is not listed.
+        """
         try:
             live = await self._provider.live()
         except ProviderError as problem:
@@ -155,14 +158,14 @@ class MatchOrchestrator:
         self._start_poll(match.match_id)
 
     async def _reconcile_active(self, active: ActiveMatch, live_ids: set[str] | None) -> None:
-        is_mine = active.instance_id == self._instance_id and not active.is_partial
-        if is_mine and active.match_id not in self._polls:
+        is_own = active.instance_id == self._instance_id and not active.is_partial
+        if is_own and active.match_id not in self._polls:
             self._start_poll(active.match_id)
-        elif not is_mine and self._is_abandoned(active):
+        elif not is_own and self._is_abandoned(active):
             await self._take_over(active)
-        elif is_mine and self._may_finish(active):
+        elif is_own and self._may_finish(active):
             self._start_finish(active)
-        elif is_mine and live_ids is not None and active.match_id not in live_ids and self._may_suspend(active):
+        elif is_own and live_ids is not None and active.match_id not in live_ids and self._may_suspend(active):
             await self._suspend(active)
 
     def _is_abandoned(self, active: ActiveMatch) -> bool:
@@ -229,7 +232,7 @@ class MatchOrchestrator:
             await self.start(snapshot.match)
 
     def _start_finish(self, active: ActiveMatch) -> None:
-        """Finish in a task: phones may be hard to reach. Ticks continue meanwhile and keep the match owned."""
+        """Finish in a task, because pushes may be slow. Ticks continue meanwhile and keep the match owned."""
         if active.match_id not in self._endings:
             task = asyncio.create_task(
                 self._guarded(active.match_id, self.finish, active), name=f"end {active.match_id}"

@@ -1,8 +1,8 @@
 """One tick of one match: lock, fetch from the provider, compare, write the changes, unlock.
 
-The order of the writes makes a tick harmless wherever it is interrupted. The fixture is written first, then the active
-match, whose write is the commit: before it the next tick finds the same difference again. The cache is written last,
-because it holds the snapshot that the state was compared with.
+The order of the writes makes an interruption at any point harmless. The fixture is written first, then the active
+match. The write of the active match is the commit: after an interruption before it, the next tick finds the same
+difference again. The cache is written last, because it holds the snapshot that the state was compared with.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ class _MatchLost(Exception):
 
 
 class ScorePoller:
-    """Tick matches for one instance. `on_change` is called with each version after its write.
+    """The ticks of the matches of one instance. `on_change` is called with each version after its write.
 
     `open_store` returns a new store for each tick. The poller caches its last write of each match, and drops the entry
     whenever it cannot be sure of it.
@@ -186,14 +186,17 @@ class ScorePoller:
         return MatchWatch(match_id, previous, lambda team_id: names.get(team_id, team_id))
 
     async def _stored_snapshot(self, store: Store, active: ActiveMatch) -> MatchSnapshot | None:
-        """Return the stored fixture with the last balls: less than the cache had, but it does not expire."""
+        """Return the stored fixture with the last balls: it has less data than the cache, but does not expire."""
         match = await Fixtures(store, self._now()).latest(active.match_id)
         if match is None or match.version != active.version:
             return None
         return MatchSnapshot(match, active.live.recent_balls)
 
     async def _heartbeat(self, store: Store, active: ActiveMatch) -> None:
-        """Write the time of the tick well before others take the match for abandoned: the whole item is rewritten."""
+        """Write the time of the tick well before other instances consider the match abandoned.
+
+        It is not written at each tick, because a write costs the units of the whole item.
+        """
         ticked = active.last_tick_at
         if ticked is not None and self._now() - ticked < timedelta(seconds=self._lock_seconds * HEARTBEAT_FRACTION):
             return
@@ -236,7 +239,7 @@ class ScorePoller:
         try:
             return await self._locks(store).acquire(match_lock(match_id), self._lock_seconds)
         except BaseException:
-            await _run_to_end(self._unlock(match_id))  # the lock may have been acquired all the same
+            await _run_to_end(self._unlock(match_id))  # the lock may have been acquired despite the error
             raise
 
     async def _unlock(self, match_id: str) -> None:

@@ -1,4 +1,4 @@
-"""A recording, played: the states a match passes through, when, and how it stands in each."""
+"""The playback of a recorded match: its timeline of states, and the match snapshot in each state."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Mapping
@@ -17,26 +17,30 @@ CHANGE_OF_ENDS = 30.0
 PAUSE = 300.0
 NIGHT = 600.0
 
-# A day of fewer balls is told without its pauses: the weather took most of it.
-LEAST_BALLS_OF_DAY = 120
+# A day with fewer balls has no pauses in the playback: the weather took most of it.
+MIN_BALLS_PER_DAY = 120
 ORDINALS = ("1st", "2nd", "3rd", "4th")
 
 
 class PlaybackState(NamedTuple):
-    """Where a match stands: so many balls bowled, and so many innings begun and closed."""
+    """A state of a match on its timeline."""
 
     status: str
     phase: MatchPhase
+    #: The number of balls bowled.
     balls: int
+    #: The number of innings that have begun.
     begun: int
+    #: The number of innings that are closed.
     closed: int
 
 
 class Timeline:
-    """All states of a match in order, one for each ball and for what is between, and the second each begins."""
+    """All states of a match in order: one for each ball, and one for each pause between balls."""
 
     def __init__(self, recording: Recording) -> None:
         self.states: list[PlaybackState] = []
+        #: The second of match time at which each state begins.
         self.moments: list[float] = []
         self._ball_ids = [ball.ball_id for ball in recording.balls]
         moment = 0.0
@@ -50,20 +54,25 @@ class Timeline:
         return len(self.states) - 1
 
     def at(self, seconds: float) -> int:
-        """The state a match is in so long after its start."""
+        """Return the index of the state `seconds` after the start of the match."""
         return max(0, bisect_right(self.moments, seconds) - 1)
 
     def after(self, ball_id: int) -> int:
-        """The state just after a ball, or after the one before where there is no such ball; the end after the last."""
+        """Return the index of the state just after a ball.
+
+        For an unknown id it is the state after the ball before it, and after the last ball the last state.
+        """
         balls = bisect_right(self._ball_ids, ball_id)
         if balls == 0:
             return 0
-        return self.last if balls == len(self._ball_ids) else bisect_left(self.states, balls, key=lambda one: one.balls)
+        if balls == len(self._ball_ids):
+            return self.last
+        return bisect_left(self.states, balls, key=lambda state: state.balls)
 
     def onwards(self, index: int, balls: int) -> int:
-        """The state so many balls further, or the next one that is more than balls: a break, an innings begun, the end.
+        """Return the index of the state `balls` balls later, or of an earlier break, start of an innings, or end.
 
-        That one is never passed over.
+        Those states are never skipped.
         """
         start = index
         goal = self.states[start].balls + balls
@@ -75,7 +84,7 @@ class Timeline:
 
 
 def _states(recording: Recording) -> Iterator[tuple[PlaybackState, float]]:
-    """Each state and how long it lasts."""
+    """Yield each state and its duration in seconds."""
     pauses = _pauses(recording)
     yield PlaybackState("NS", MatchPhase.UPCOMING, 0, 0, 0), BEFORE_PLAY
     for index, innings in enumerate(recording.innings):
@@ -109,19 +118,20 @@ def _ordinal(number: int) -> str:
 
 
 def _pauses(recording: Recording) -> dict[int, tuple[str, MatchPhase]]:
-    """Lunch, tea and stumps, by the number of balls before them: files do not tell, so the days are made alike.
+    """Return lunch, tea and stumps by the number of balls before them.
 
-    A match of limited overs has none: its second day is one in reserve.
+    Files do not hold them, so the balls are divided evenly among the days. A match of limited overs has no pauses: its
+    second day is a reserve day.
     """
-    days = min(recording.days, len(recording.balls) // LEAST_BALLS_OF_DAY)
+    days = min(recording.days, len(recording.balls) // MIN_BALLS_PER_DAY)
     if recording.days == 1 or days == 0 or recording.match.scheduled_overs is not None:
         return {}
     over_ends = [n for n, ball in enumerate(recording.balls, 1) if ball.ball_id in recording.over_ends]
     pauses = {}
     for third in range(1, days * 3):
-        place = bisect_left(over_ends, len(recording.balls) * third / (days * 3))
-        if place < len(over_ends):
-            pauses[over_ends[place]] = _pause(third)
+        index = bisect_left(over_ends, len(recording.balls) * third / (days * 3))
+        if index < len(over_ends):
+            pauses[over_ends[index]] = _pause(third)
     return pauses
 
 
@@ -133,7 +143,10 @@ def _pause(third: int) -> tuple[str, MatchPhase]:
 
 
 class Playback:
-    """Tells how a match stands in any of its states. Going on costs the balls between, going back all of them."""
+    """The snapshots of a recorded match.
+
+    A step forward processes the balls in between; a step back processes the match from its start.
+    """
 
     def __init__(self, recording: Recording) -> None:
         self.recording = recording
@@ -141,11 +154,12 @@ class Playback:
         self._index = 0
         self._snapshot: MatchSnapshot | None = None
         self._books: list[InningsBook] = []
-        self._fed = self._closed = 0
+        self._balls_added = self._closed = 0
         self._squads: dict[str, dict[str, str]] = {}
         self._rewind()
 
     def at(self, index: int) -> MatchSnapshot:
+        """Return the match in the state with this index."""
         if self._snapshot is None or index != self._index:
             if index < self._index:
                 self._rewind()
@@ -160,14 +174,14 @@ class Playback:
         self._index = 0
         self._snapshot = None
         self._books = []
-        self._fed = self._closed = 0
+        self._balls_added = self._closed = 0
         self._squads = {team: dict(squad) for team, squad in self.recording.squads.items()}
 
     def _play(self, state: PlaybackState) -> None:
         for index, innings in enumerate(self.recording.innings[: state.begun]):
             if index == len(self._books):
                 self._books.append(self._open(innings))
-            self._feed(self._books[index], innings, min(state.balls, innings.end))
+            self._add_balls(self._books[index], innings, min(state.balls, innings.end))
             if self._closed == index < state.closed:
                 self._close(self._books[index], innings)
 
@@ -182,18 +196,18 @@ class Playback:
             squad=squad.items(),
         )
 
-    def _feed(self, book: InningsBook, innings: RecordedInnings, end: int) -> None:
+    def _add_balls(self, book: InningsBook, innings: RecordedInnings, end: int) -> None:
         recording = self.recording
-        for ball in recording.balls[self._fed : end]:
-            for one in recording.substitutions.get(ball.ball_id, ()):
-                squad = self._squads.setdefault(one.team_id, {})
-                squad.setdefault(*one.incoming)
-                if one.out_id is not None:
-                    squad.pop(one.out_id, None)
-                if one.team_id == innings.team_id and not innings.super_over:
-                    book.substitute(one.out_id, one.incoming)
+        for ball in recording.balls[self._balls_added : end]:
+            for substitution in recording.substitutions.get(ball.ball_id, ()):
+                squad = self._squads.setdefault(substitution.team_id, {})
+                squad.setdefault(*substitution.incoming)
+                if substitution.out_id is not None:
+                    squad.pop(substitution.out_id, None)
+                if substitution.team_id == innings.team_id and not innings.super_over:
+                    book.substitute(substitution.out_id, substitution.incoming)
             book.add(ball, ends_over=ball.ball_id in recording.over_ends)
-        self._fed = max(self._fed, end)
+        self._balls_added = max(self._balls_added, end)
 
     def _close(self, book: InningsBook, innings: RecordedInnings) -> None:
         book.close(
@@ -225,7 +239,7 @@ class Playback:
         return not third.super_over and second.team_id == third.team_id
 
     def _target(self, state: PlaybackState) -> Target | None:
-        """That of the innings in progress; in a break between innings that of the next one."""
+        """Return the target of the innings in progress, or of the next innings during a break between innings."""
         current = state.closed if state.closed < len(self.recording.innings) else state.begun - 1
         return self.recording.innings[current].target if current >= 0 else None
 

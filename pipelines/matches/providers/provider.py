@@ -1,4 +1,4 @@
-"""Where match data comes from: one small interface for all sources."""
+"""The interface and the errors of all sources of match data."""
 
 from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
@@ -11,47 +11,48 @@ from datastore.matches.teams import Team
 
 
 class ProviderError(Exception):
-    """A provider did not give what was asked. Its text is safe to log: it holds no secret.
-
-    `retry_after`: seconds until it makes sense to ask again, None when the usual pace will do.
-    """
+    """The failure of a call to a provider. Its text is safe to log: it holds no secret."""
 
     def __init__(self, message: str, *, retry_after: float | None = None) -> None:
         super().__init__(message)
+        #: Seconds until a retry makes sense, None when the usual interval applies.
         self.retry_after = retry_after
 
 
 class ProviderUnavailable(ProviderError):
-    """Timeouts, connections that fail, 5xx, or a used up quota (429): it will pass."""
+    """A temporary failure: a timeout, a failed connection, a 5xx, or an exhausted quota (429)."""
 
 
 class ProviderRefused(ProviderError):
-    """The token is missing or wrong, or the plan does not include what was asked: somebody must act."""
+    """A failure that needs an operator: a missing or wrong token, or a plan that does not include the request."""
 
 
 class Malformed(ProviderError):
-    """An answer that cannot be read, or that contradicts itself."""
+    """A response that cannot be decoded, or that contradicts itself."""
 
 
 class Provider(Protocol):
-    """Every method raises `ProviderError`. One bad record is left out and logged; it never stops a list."""
+    """A source of match data.
+
+    Every method raises `ProviderError`. A list leaves out and logs records that cannot be read.
+    """
 
     name: str
 
     async def live(self) -> Sequence[Match]:
-        """The matches in play now, those about to begin, and those that have just ended."""
+        """Return the matches in play, the matches about to begin, and the matches that have just ended."""
 
     async def match(self, match_id: str) -> MatchSnapshot | None:
-        """A match as it stands; None when the provider does not know it (any more)."""
+        """Return the current state of a match, or None when the provider does not know it (any more)."""
 
     def fixtures(self, league_ids: Sequence[str], start: datetime, end: datetime) -> AsyncIterator[Match]:
-        """The matches of these leagues that start in a time, page after page."""
+        """Yield the matches of these leagues that start from `start` to `end`, page after page."""
 
     async def leagues(self) -> Sequence[League]:
-        """All leagues of the plan."""
+        """Return all leagues of the plan."""
 
     async def teams(self) -> Sequence[Team]:
-        """All teams."""
+        """Return all teams."""
 
     async def team_seasons(self, season_id: str) -> Sequence[TeamSeason]:
-        """The teams of a season."""
+        """Return the teams of a season."""

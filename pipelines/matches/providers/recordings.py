@@ -1,4 +1,4 @@
-"""A recorded match, as the replay plays it."""
+"""The records of a recorded match, which the replay provider plays."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,10 +11,12 @@ from pipelines.matches.scoring.scorebook import Player
 
 @dataclass(frozen=True, slots=True)
 class RecordedInnings:
-    """One innings; its balls are those of the recording from `first` up to `end`. Numbers count super overs too."""
+    """One innings of a recording."""
 
+    #: From 1, super overs included.
     number: int
     team_id: str
+    #: The index of its first ball in the recording, and the index after its last ball.
     first: int
     end: int
     super_over: bool = False
@@ -28,32 +30,33 @@ class RecordedInnings:
 
 @dataclass(frozen=True, slots=True)
 class Substitution:
-    """Somebody takes another's place for the rest of the match; `out_id` is None when nobody leaves for it."""
+    """A player who replaces another for the rest of the match."""
 
     team_id: str
+    #: None when no player leaves.
     out_id: str | None
     incoming: Player
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A whole match. `match` is the fixture before a ball is bowled; `result` and what follows come at the end.
+    """A whole match."""
 
-    `over_ends` are the ids of the balls that complete an over, as the umpires counted. `substitutions` come before the
-    ball whose id they have.
-    """
-
+    #: The fixture before the first ball.
     match: Match
     teams: tuple[Team, Team]
     league: League
     season: str | None
     days: int
     balls: tuple[Ball, ...]
+    #: The ids of the balls that complete an over, as the umpires counted.
     over_ends: frozenset[int]
     innings: tuple[RecordedInnings, ...]
     squads: Mapping[str, tuple[Player, ...]]
     lineups: tuple[LineupPlayer, ...]
+    #: By the id of the ball before which they take effect.
     substitutions: Mapping[int, tuple[Substitution, ...]]
+    #: Like `outcome` and `player_of_match`, shown once the match is over.
     result: Result | None
     outcome: str | None
     player_of_match: str | None

@@ -1,4 +1,4 @@
-"""The provider that plays recorded matches, at a speed or ball by ball."""
+"""The provider that replays recorded matches, at a speed or ball by ball."""
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -18,14 +18,14 @@ JUST_ENDED = timedelta(minutes=10)
 
 
 class ReplayProvider:
-    """Plays several matches at once.
+    """A provider that replays several recorded matches at once.
 
-    With a `speed` a match goes by the clock: so many seconds of play for each second of `now()` since its start. With
-    None each call of `match()` goes on by `balls_per_tick` balls, but to the next status at most, so that none is
-    jumped over; the first call shows where the match stands.
+    With a `speed`, a match follows the clock: `speed` seconds of play pass in each second of `now()` since its start.
+    With None, the first call of `match()` returns the current state, and each later call advances the match by
+    `balls_per_tick` balls, at most to the next change of status, so that no status is skipped.
 
-    `start_times` tell when a match starts; without one, it starts now, and its fixture keeps the recorded date.
-    A match leaves `live()` when it has been over for `linger`.
+    `start_times` hold the start of each match. A match without one starts now, and its fixture keeps the recorded
+    date. A match leaves `live()` when it has been over for `linger`.
     """
 
     name = "replay"
@@ -53,19 +53,20 @@ class ReplayProvider:
             self._replays[recording.match_id] = _Replay(recording, now(), start, speed)
 
     def start_at(self, match_id: str, ball_id: int) -> None:
-        """Go on after a ball, 0 for the start. After the last ball a match is over: a newer revision shows its end.
+        """Continue after a ball; 0 is the start of the match. After the last ball the match is over.
 
-        Ids of balls are the same in every run and revision: innings, over, and place in the over.
+        A ball's id is the same in every run and revision of a file: innings, over, and position in the over. In a
+        newer revision, which may have other balls, a match that had ended therefore shows its end again.
         """
         self._replay(match_id).start_after(ball_id, self._now())
 
     def is_over(self, match_id: str) -> bool:
-        """Whether a match shows its last state."""
+        """Return whether a match is in its last state."""
         return self._replay(match_id).is_over(self._now())
 
     async def live(self) -> Sequence[Match]:
         now = self._now()
-        return [one.summary(now) for one in self._replays.values() if one.is_live(now, self._linger)]
+        return [replay.summary(now) for replay in self._replays.values() if replay.is_live(now, self._linger)]
 
     async def match(self, match_id: str) -> MatchSnapshot | None:
         replay = self._replays.get(match_id)
@@ -79,14 +80,16 @@ class ReplayProvider:
                 yield replay.summary(now)
 
     async def leagues(self) -> Sequence[League]:
-        leagues = [replace(one.recording.league, season_id=one.fixture.season_id) for one in self._replays.values()]
+        replays = self._replays.values()
+        leagues = [replace(replay.recording.league, season_id=replay.fixture.season_id) for replay in replays]
         return list({league.league_id: league for league in leagues}.values())
 
     async def teams(self) -> Sequence[Team]:
-        return list({team.team_id: team for one in self._replays.values() for team in one.recording.teams}.values())
+        replays = self._replays.values()
+        return list({team.team_id: team for replay in replays for team in replay.recording.teams}.values())
 
     async def team_seasons(self, season_id: str) -> Sequence[TeamSeason]:
-        """Counted from the matches that are over, without points."""
+        """Count the matches of the season that are over. There are no points."""
         now = self._now()
         rows: dict[str, list[Match]] = {}
         season = None
@@ -108,7 +111,7 @@ class ReplayProvider:
 
 
 class _Replay:
-    """One match, and where it stands."""
+    """One match and its current state."""
 
     def __init__(self, recording: Recording, now: datetime, start: datetime | None, speed: float | None) -> None:
         self.recording = recording
@@ -127,29 +130,30 @@ class _Replay:
         self._ended = None
         if self._speed is not None:
             self._start = now - timedelta(seconds=self._timeline.moments[self._index] / self._speed)
-        self._note_end(now)
+        self._record_end(now)
 
     def tick(self, now: datetime, balls: int) -> MatchSnapshot:
+        """Advance by `balls` balls, if the match does not follow the clock, and return the state."""
         if self._speed is None:
             if self._shown:
                 self._index = self._timeline.onwards(self._index, balls)
             self._shown = True
-            self._note_end(now)
-        snapshot = self._playback.at(self._place(now))
-        return replace(snapshot, match=self._own(snapshot.match))
+            self._record_end(now)
+        snapshot = self._playback.at(self._state_index(now))
+        return replace(snapshot, match=self._with_start_time(snapshot.match))
 
     def summary(self, now: datetime) -> Match:
-        """How it stands, without scorecards, and without going on."""
-        return replace(self._own(self._playback.at(self._place(now)).match), scorecards=None)
+        """Return the current state without scorecards, and without advancing."""
+        return replace(self._with_start_time(self._playback.at(self._state_index(now)).match), scorecards=None)
 
     def is_over(self, now: datetime) -> bool:
-        return self._place(now) == self._timeline.last
+        return self._state_index(now) == self._timeline.last
 
     def is_live(self, now: datetime, linger: timedelta) -> bool:
         ended = self._end()
         return self._start <= now + ABOUT_TO_BEGIN and (ended is None or now - ended <= linger)
 
-    def _place(self, now: datetime) -> int:
+    def _state_index(self, now: datetime) -> int:
         if self._speed is None:
             return self._index
         return self._timeline.at((now - self._start).total_seconds() * self._speed)
@@ -159,11 +163,11 @@ class _Replay:
             return self._ended
         return self._start + timedelta(seconds=self._timeline.moments[-1] / self._speed)
 
-    def _note_end(self, now: datetime) -> None:
+    def _record_end(self, now: datetime) -> None:
         if self._index == self._timeline.last and self._ended is None:
             self._ended = now
 
-    def _own(self, match: Match) -> Match:
+    def _with_start_time(self, match: Match) -> Match:
         return replace(match, start_time=self.fixture.start_time)
 
 

@@ -54,7 +54,10 @@ class ApnsLimits:
 
 
 class ApnsDelivery:
-    """Send pushes over a few connections. A process has one. `verify` is for servers with a private certificate."""
+    """The delivery of pushes over a few connections, one object per process.
+
+    `verify` is for servers with a private certificate.
+    """
 
     def __init__(
         self,
@@ -93,7 +96,7 @@ class ApnsDelivery:
                 task.cancel()
             raise
         finally:
-            # If the iterator fails, the pushes that it yielded before are sent all the same.
+            # If the iterator fails, the pushes that it yielded before are still sent.
             await asyncio.gather(*tasks, return_exceptions=True)
         return summary
 
@@ -267,7 +270,7 @@ def _retry_after(response: httpx.Response, now: datetime) -> float:
     return max(0.0, (moment.astimezone(UTC) - now).total_seconds())
 
 
-# While we send, these loggers show tokens: in URLs, and in headers as they are encoded.
+# During a request these loggers would show tokens: in URLs, and in headers as they are encoded.
 _FILTERED_LOGGERS = ("httpx", "httpcore.http2", "httpcore.connection", "hpack.hpack", "hpack.table")
 _sending: ContextVar[bool] = ContextVar("sending", default=False)
 

@@ -75,7 +75,10 @@ def update(state: DisplayState, now: datetime, alerts: Sequence[CricketEvent] = 
 
 
 def end(state: DisplayState, now: datetime, alerts: Sequence[CricketEvent] = ()) -> ApnsNotification:
-    """Return the end with the last state, which stays on the lock screen for an hour. Its time is `now`: it is last."""
+    """Return the end with the last state, which stays on the lock screen for an hour.
+
+    Its timestamp is `now`, later than that of all updates.
+    """
     rings = _most_important(alerts)
     aps = _aps("end", state, now) | {"dismissal-date": _epoch_after(now, DISMISSED_AFTER)}
     if rings is not None:

@@ -35,9 +35,10 @@ logger = logging.getLogger(__name__)
 
 
 class LACoordinator:
-    """Deliver to the sessions of a match, each with the side of the team that its user follows, else the home team.
+    """The delivery of matches to their sessions.
 
-    `open_store` returns a new store for each piece of work.
+    A session shows the side of the team that its user follows, else that of the home team. `open_store` returns a new
+    store for each piece of work.
     """
 
     def __init__(

@@ -43,9 +43,9 @@ class MatchPushQueue:
     """The pending delivery of one match. `lock` serialises deliveries: a phone must not see states go backwards."""
 
     pending: MatchChange | None = None
-    #: The events that are still to ring.
+    #: The events that have not rung yet.
     rings: list[CricketEvent] = field(default_factory=list)
-    #: The match has started, and followers without a session are still to be sent a start.
+    #: The match has started, and followers without a session have not been sent a start yet.
     start_sessions: bool = False
     #: The number of callers that wait to end the match.
     endings: int = 0

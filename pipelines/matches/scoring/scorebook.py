@@ -39,7 +39,10 @@ class _OverInProgress:
 
 
 class InningsBook:
-    """The book of one innings. `penalty` runs start it; `squad` lists the players who may bat, in batting order."""
+    """The score and scorecard of one innings.
+
+    It starts with `penalty` runs. `squad` lists the players who may bat, in batting order.
+    """
 
     def __init__(
         self,

@@ -26,7 +26,7 @@ __all__ = ["FixtureSyncJob", "LeagueSyncJob", "SyncJob", "SyncResult", "TeamSync
 
 MAX_TEAMS = 200
 BEHIND, AHEAD = timedelta(days=7), timedelta(days=30)
-MAX_CACHED = 1000  # of a league: a match beyond it is rewritten needlessly, without harm
+MAX_CACHED = 1000  # per league: a match beyond it is rewritten without need, but without harm
 MAX_LOOKUPS = 20
 
 # Fields known before the first ball that may change later.
@@ -59,7 +59,7 @@ logger = logging.getLogger(__name__)
 
 
 class LeagueSyncJob(SyncJob):
-    """Write new and changed leagues (LG-4). Admins set whether a league is active; a new league is."""
+    """The sync of new and changed leagues (LG-4). Admins set whether a league is active; a new league is."""
 
     name = "leagues"
 
@@ -86,7 +86,7 @@ def _undated(league: League | None) -> League | None:
 
 
 class TeamSyncJob(SyncJob):
-    """Write new and changed teams (TM-3), and the rows of each active league's current season (TS-2)."""
+    """The sync of new and changed teams (TM-3), and of the rows of each active league's current season (TS-2)."""
 
     name = "teams"
 
@@ -126,11 +126,11 @@ class TeamSyncJob(SyncJob):
 
 
 class FixtureSyncJob(SyncJob):
-    """Write new and changed fixtures of the active leagues, from a week ago to a month ahead (FIX-4, FXC-6).
+    """The sync of new and changed fixtures of the active leagues, from a week ago to a month ahead (FIX-4, FXC-6).
 
     The fixture cache holds the provider's last data (FXC-2, FXC-3). The poller keeps fixture and cache of a polled
-    match current, so only its facts (teams, start, venue …) are compared here. Matches that were to be played and are
-    no longer listed are fetched one by one (FXC-4).
+    match current, so only its facts (teams, start, venue …) are compared here. Unfinished matches that are no longer
+    listed are fetched one by one (FXC-4).
     """
 
     name = "fixtures"
@@ -155,7 +155,7 @@ class FixtureSyncJob(SyncJob):
         await self._look_up_unlisted(listed)
 
     async def _cached_of(self, leagues: Sequence[str]) -> Set[str]:
-        """Return the ids of the cached matches: no other match need be read."""
+        """Return the ids of the cached matches. Other matches need no read."""
         match_ids: set[str] = set()
         for league_id in leagues:
             await self._extend_lock()
@@ -243,7 +243,7 @@ class FixtureSyncJob(SyncJob):
 
 
 def _merged(snapshot: MatchSnapshot, match: Match, stored: Match) -> MatchSnapshot:
-    """Return the provider's facts with the stored rest: the stored state may be the newer one.
+    """Return the provider's facts with the stored state, which may be newer.
 
     Fields that an operator set keep the provider's value here.
     """

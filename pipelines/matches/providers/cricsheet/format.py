@@ -1,6 +1,6 @@
-"""Cricsheet's JSON format as it is written (cricsheet.org/format/json), versions 1.0 and 1.1.
+"""The structures of Cricsheet's JSON format (cricsheet.org/format/json), versions 1.0 and 1.1.
 
-Keys that are not listed are ignored: the format grows.
+Unknown keys are ignored: the format grows.
 """
 
 from datetime import date
@@ -12,8 +12,9 @@ Count = Annotated[int, Meta(ge=0, le=1_000_000)]
 
 
 class Fielder(Struct, frozen=True):
-    """Substitutes may have no name."""
+    """A fielder of a dismissal."""
 
+    #: Substitutes may have none.
     name: str | None = None
     substitute: bool = False
 
@@ -68,16 +69,17 @@ class Over(Struct, frozen=True):
 
 
 class PenaltyRuns(Struct, frozen=True):
-    """Awarded to the side that bats in the innings, before or after it."""
+    """Runs awarded to the side that bats in the innings, before or after it."""
 
     pre: Count = 0
     post: Count = 0
 
 
 class CricsheetTarget(Struct, frozen=True):
-    """`overs` may be 9.2: nine overs and two balls."""
+    """The target of an innings."""
 
     runs: Count | None = None
+    #: 9.2 is nine overs and two balls.
     overs: int | float | None = None
 
 
@@ -129,7 +131,7 @@ class CricsheetRegistry(Struct, frozen=True):
 
 
 class Info(Struct, frozen=True):
-    """`season` is a number in some files."""
+    """The facts of a match. `season` is a number in some files."""
 
     dates: Annotated[tuple[date, ...], Meta(min_length=1)]
     teams: tuple[str, str]

@@ -1,4 +1,4 @@
-"""Ids and codes for what Cricsheet gives only names: the same ones for the same names, in every file and every run."""
+"""Ids and codes of teams and leagues, for which Cricsheet has only names. The same name always has the same id."""
 
 import re
 import unicodedata
@@ -14,13 +14,13 @@ WOMEN = re.compile(r"\bwomen(['’]s)?\b", re.IGNORECASE)
 
 
 def slug(text: str) -> str:
-    """Lower-case letters, digits and hyphens. Names in other scripts keep their letters."""
+    """Return a text in lower-case letters, digits and hyphens. Names in other scripts keep their letters."""
     plain = "".join(c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c))
     return re.sub(r"[\W_]+", "-", plain.lower().replace("'", "").replace("’", "")).strip("-") or "unnamed"
 
 
 def team_of(name: str, info: Info) -> Team:
-    """A women's side is another team than the men's of that name."""
+    """Return the team with a name. The women's and the men's side of a name are different teams."""
     women = info.gender == "female" and not WOMEN.search(name)
     full_name = f"{name} Women" if women else name
     return Team(
@@ -32,7 +32,7 @@ def team_of(name: str, info: Info) -> Team:
 
 
 def league_of(info: Info) -> League:
-    """An event in one format, or all matches of a format that belong to no event."""
+    """Return the league: an event in one format, or all matches of a format that belong to no event."""
     women = info.gender == "female"
     name = info.event.name if info.event else f"{info.match_type} matches"
     parts = [name, info.match_type, "women" if women and not WOMEN.search(name) else ""]
@@ -40,7 +40,7 @@ def league_of(info: Info) -> League:
 
 
 def _league_code(name: str, info: Info, women: bool) -> str:
-    """IPL for a league of clubs, AUSBANT20 for a tour."""
+    """Return a code such as IPL for a league of clubs, or AUSBANT20 for a tour."""
     tour = TOUR.fullmatch(WOMEN.sub(" ", name).strip())
     code = initials(tour[1]) + initials(tour[2]) if tour else initials(name, longest=6)
     kind = re.sub(r"\W", "", info.match_type).upper()
@@ -52,9 +52,9 @@ def _league_code(name: str, info: Info, women: bool) -> str:
 
 
 def initials(name: str, longest: int = 3) -> str:
-    """IND for India, SA for South Africa; numbers and abbreviations (T20, ICC) stay whole.
+    """Return IND for India and SA for South Africa; numbers and abbreviations (T20, ICC) stay whole.
 
-    `longest`: how many letters a single word keeps.
+    A single word keeps `longest` letters.
     """
     words = [word for word in re.findall(r"\w+", re.sub(r"['’]s\b", "", name)) if word.lower() not in SMALL_WORDS]
     if len(words) == 1:

@@ -1,4 +1,4 @@
-"""Reads a match in Cricsheet's JSON format into a `Recording`: its facts, its innings, and every ball."""
+"""The reader of Cricsheet's JSON format: it makes a `Recording` of a file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,18 +17,18 @@ from pipelines.matches.providers.recordings import RecordedInnings, Recording, S
 from pipelines.matches.scoring.dismissals import CREDITED_TO_BOWLER
 from pipelines.matches.scoring.scorebook import Player
 
-MOST_BYTES = 20_000_000
+MAX_FILE_BYTES = 20_000_000
 NO_EXTRAS = Extras()
 RAIN_RULES = ("D/L", "DLS", "VJD")
 START_OF_PLAY = time(11, 0, tzinfo=UTC)  # files hold days only
 
 
 def load(path: Path, *, match_id: str | None = None) -> Recording:
-    """Read a file. Without `match_id` its name without the ending is the id. Raises `ProviderError`."""
+    """Read a file. The id is `match_id`, or the name of the file without its extension. Raises `ProviderError`."""
     try:
         size = path.stat().st_size
-        if size > MOST_BYTES:
-            raise Malformed(f"{path.name}: {size:,} bytes are more than the {MOST_BYTES:,} a match may have.")
+        if size > MAX_FILE_BYTES:
+            raise Malformed(f"{path.name}: {size:,} bytes are more than the limit of {MAX_FILE_BYTES:,}.")
         text = path.read_bytes()
     except OSError as error:
         raise ProviderError(f"{path.name}: cannot be read: {error.strerror}.") from error
@@ -36,7 +36,7 @@ def load(path: Path, *, match_id: str | None = None) -> Recording:
 
 
 def parse(text: bytes | str, *, match_id: str, name: str) -> Recording:
-    """Read a match. Raises `Malformed`, which calls it `name` and says what is wrong."""
+    """Read a match. Raises `Malformed` with `name` and the reason."""
     try:
         file = msgspec.json.decode(text, type=written.File)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -45,7 +45,7 @@ def parse(text: bytes | str, *, match_id: str, name: str) -> Recording:
 
 
 def read(document: Mapping[str, object], *, match_id: str, name: str = "match") -> Recording:
-    """As `parse`, for JSON that is decoded already."""
+    """Read a match from decoded JSON. Raises `Malformed`, as `parse` does."""
     try:
         file = msgspec.convert(document, type=written.File)
     except (msgspec.MsgspecError, RecursionError) as error:
@@ -61,12 +61,12 @@ def _read(file: written.File, match_id: str, name: str) -> Recording:
 
 
 class _Contradiction(Exception):
-    """What a file says in two places does not agree."""
+    """Two parts of a file contradict each other."""
 
 
 @dataclass(slots=True)
 class _CricsheetReader:
-    """One pass over a file."""
+    """The state of one pass over a file."""
 
     file: written.File
     match_id: str
@@ -77,7 +77,7 @@ class _CricsheetReader:
 
     def recording(self) -> Recording:
         info = self.file.info
-        innings = tuple(self._innings(number, one) for number, one in enumerate(self.file.innings, 1))
+        innings = tuple(self._innings(number, innings) for number, innings in enumerate(self.file.innings, 1))
         league = league_of(info)
         return Recording(
             match=self._fixture(league),
@@ -158,8 +158,8 @@ class _CricsheetReader:
     def _over(self, number: int, innings: written.CricsheetInnings, over: written.Over) -> None:
         legal_balls = 0
         ball_id = 0
-        for place, delivery in enumerate(over.deliveries, 1):
-            ball_id = (number * 1000 + over.over) * 100 + place
+        for position, delivery in enumerate(over.deliveries, 1):
+            ball_id = (number * 1000 + over.over) * 100 + position
             ball = self._ball(ball_id, number, over.over, legal_balls + 1, delivery)
             self.balls.append(ball)
             legal_balls += ball.legal
@@ -169,7 +169,7 @@ class _CricsheetReader:
             self.over_ends.add(ball_id)
 
     def _due(self, innings: written.CricsheetInnings, over: written.Over) -> int:
-        """The legal balls after which the umpires end an over."""
+        """Return the number of legal balls after which the umpires end an over."""
         miscount = innings.miscounted_overs.get(str(over.over))
         if miscount is None:
             return self.file.info.balls_per_over
@@ -181,8 +181,8 @@ class _CricsheetReader:
     def _ball(self, ball_id: int, innings: int, over: int, number: int, delivery: written.CricsheetDelivery) -> Ball:
         runs, extras = delivery.runs, NO_EXTRAS
         if delivery.extras:
-            told = delivery.extras
-            extras = Extras(told.byes, told.legbyes, told.wides, told.noballs, told.penalty)
+            parts = delivery.extras
+            extras = Extras(parts.byes, parts.legbyes, parts.wides, parts.noballs, parts.penalty)
         if extras.total != runs.extras or runs.batter + runs.extras != runs.total:
             raise _Contradiction(f"innings {innings}, over {over}, ball {ball_id % 100}: its runs do not add up.")
         return Ball(
@@ -218,25 +218,28 @@ class _CricsheetReader:
         )
 
     def _target(self, innings: written.CricsheetInnings) -> Target | None:
-        """What is to be scored, told or worked out. A rule is named where it is not one more than the runs before."""
+        """Return the target of an innings, as stated in the file or computed.
+
+        It names the rain rule where it is not one more than the other side's lead.
+        """
         needed = self._needed(innings)
-        told = innings.target
-        if told is None or told.runs is None:
+        stated = innings.target
+        if stated is None or stated.runs is None:
             return Target(needed, "1" if innings.super_over else None) if needed else None
         method = self.file.info.outcome.method if self.file.info.outcome.method in RAIN_RULES else None
-        overs = None if told.overs is None else f"{told.overs:g}"
-        return Target(told.runs, overs, method or (None if told.runs == needed else "D/L"))
+        overs = None if stated.overs is None else f"{stated.overs:g}"
+        return Target(stated.runs, overs, method or (None if stated.runs == needed else "D/L"))
 
     def _needed(self, innings: written.CricsheetInnings) -> int | None:
-        """One more than the other side's lead, in the innings that can be the last; None in others."""
-        played = self.file.innings[: len(self.totals)]
-        alike = [(one.team, total) for one, total in zip(played, self.totals, strict=True) if _stage(one, innings)]
+        """Return one more than the other side's lead in an innings that can be the last; None in other innings."""
+        played = zip(self.file.innings[: len(self.totals)], self.totals, strict=True)
+        earlier = [(other.team, total) for other, total in played if other.super_over == innings.super_over]
         if innings.super_over:
-            alike = alike[len(alike) // 2 * 2 :]
+            earlier = earlier[len(earlier) // 2 * 2 :]
         two_innings = self.file.info.overs is None and not innings.super_over
-        if len(alike) != (3 if two_innings else 1):
+        if len(earlier) != (3 if two_innings else 1):
             return None
-        lead = sum(total if team != innings.team else -total for team, total in alike)
+        lead = sum(total if team != innings.team else -total for team, total in earlier)
         return lead + 1 if lead >= 0 else None
 
     def _super_over_tied(self) -> bool:
@@ -244,34 +247,30 @@ class _CricsheetReader:
         return over and len(self.totals) > 1 and self.totals[-1] == self.totals[-2]
 
     def _substitutes(self) -> frozenset[str]:
-        every = (one for substitutions in self.substitutions.values() for one in substitutions)
-        return frozenset(one.incoming[0] for one in every)
+        return frozenset(change.incoming[0] for changes in self.substitutions.values() for change in changes)
 
     def _squads(self) -> dict[str, tuple[Player, ...]]:
-        """Those who may bat from the start, by team."""
-        later = self._substitutes()
+        """Return the players who may bat from the start, by team."""
+        substitutes = self._substitutes()
         players = {self._team_id(team): names for team, names in self.file.info.players.items()}
         named = {team: [self._player(name) for name in names] for team, names in players.items()}
-        return {team: tuple(player for player in squad if player[0] not in later) for team, squad in named.items()}
+        return {
+            team: tuple(player for player in squad if player[0] not in substitutes) for team, squad in named.items()
+        }
 
     def _lineups(self) -> tuple[LineupPlayer, ...]:
-        """Everybody who is named for the match, and everybody who came in for somebody."""
-        later = self._substitutes()
+        """Return the players who are named for the match, and the substitutes."""
+        substitutes = self._substitutes()
         lineup: dict[str, LineupPlayer] = {}
         for team, names in self.file.info.players.items():
             for player_id, name in map(self._player, names):
-                substitute = player_id in later
+                substitute = player_id in substitutes
                 lineup[player_id] = LineupPlayer(player_id, name, self._team_id(team), substitute=substitute)
         for substitutions in self.substitutions.values():
-            for one in substitutions:
-                player_id, name = one.incoming
-                lineup.setdefault(player_id, LineupPlayer(player_id, name, one.team_id, substitute=True))
+            for substitution in substitutions:
+                player_id, name = substitution.incoming
+                lineup.setdefault(player_id, LineupPlayer(player_id, name, substitution.team_id, substitute=True))
         return tuple(lineup.values())
-
-
-def _stage(one: written.CricsheetInnings, other: written.CricsheetInnings) -> bool:
-    """Whether both are of the match itself, or both super overs."""
-    return one.super_over == other.super_over
 
 
 def _fielder(fielder: written.Fielder) -> str:
@@ -280,7 +279,7 @@ def _fielder(fielder: written.Fielder) -> str:
 
 
 def _round(event: written.CricsheetEvent | None) -> str | None:
-    """Final; Match 5, Group B."""
+    """Return a text such as `Final` or `Match 5, Group B`."""
     if event is None:
         return None
     parts = []

@@ -1,4 +1,4 @@
-"""How a match ended, in a record and in a line, from Cricsheet's `outcome`."""
+"""The result of a match, as a record with a line of text, from Cricsheet's `outcome`."""
 
 from collections.abc import Callable
 
@@ -14,7 +14,7 @@ PLAIN_RESULTS = {
 
 
 def result_of(outcome: CricsheetOutcome, team_id: Callable[[str], str], *, super_over_tied: bool) -> Result | None:
-    """None where the file tells no outcome, or one that is not known. `team_id` finds a team by its name."""
+    """Return the result, or None for a missing or unknown outcome. `team_id` returns the id of a team's name."""
     if outcome.winner is not None:
         return _win(outcome, outcome.winner, team_id(outcome.winner))
     if outcome.result not in PLAIN_RESULTS:
@@ -49,14 +49,14 @@ def _win(outcome: CricsheetOutcome, winner: str, winner_id: str) -> Result:
 
 
 def _margin(by: By) -> str:
-    """7 wickets; an innings and 46 runs."""
+    """Return a text such as `7 wickets` or `an innings and 46 runs`."""
     parts = ["an innings"] if by.innings else []
-    parts += [_count(number, what) for number, what in ((by.runs, "run"), (by.wickets, "wicket")) if number is not None]
+    parts += [_count(number, unit) for number, unit in ((by.runs, "run"), (by.wickets, "wicket")) if number is not None]
     return " and ".join(parts)
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def _count(number: int, unit: str) -> str:
+    return f"{number} {unit}" if number == 1 else f"{number} {unit}s"
 
 
 def _decider(outcome: CricsheetOutcome, super_over_tied: bool) -> str | None:

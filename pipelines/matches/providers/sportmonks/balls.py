@@ -1,6 +1,6 @@
-"""SportMonks balls and what was scored on them, as balls of ours.
+"""Conversion of SportMonks balls and scores to `Ball` records.
 
-A score's `runs` have a no-ball's penalty and all of a wide in them, and never byes and leg byes:
+A score's `runs` include the penalty of a no-ball and all runs of a wide, but no byes and leg byes:
 "1 No Ball + 1 Run" is runs 2, noball_runs 1; "1 No Ball + 1 Bye" runs 1, noball_runs 1, bye 1; "5 Wides" runs 5.
 """
 
@@ -25,7 +25,7 @@ from pipelines.matches.providers.sportmonks.values import (
 )
 from pipelines.matches.scoring.dismissals import ABSENT, CREDITED_TO_BOWLER
 
-# The first that a score's name holds decides: "Catch Out (Sub)", "Clean Bowled", "LBW OUT", "Run Out + 1".
+# The first part that a score's name contains decides: "Catch Out (Sub)", "Clean Bowled", "LBW OUT", "Run Out + 1".
 KINDS = (
     ("run out", "run out"),
     ("runout", "run out"),
@@ -46,25 +46,25 @@ KINDS = (
     ("handled", "handled the ball"),
     ("absent", ABSENT),
 )
-NOBODY = ""
+NO_PLAYER = ""
 
 logger = logging.getLogger(__name__)
 
 
 class PlayerNames:
-    """The players' names: those of the lineup, or as they came with a ball."""
+    """The names of the players, from the lineup or from the player included in a row."""
 
     def __init__(self, lineups: tuple[LineupPlayer, ...]) -> None:
         self._names = {player.player_id: player.name for player in lineups}
 
     def of(self, player_id: str | None, included: Any = None) -> str:
-        """Never empty for an id: what nobody named is called by its number."""
+        """Return a player's name, `Player <id>` when it is unknown, and the empty text without an id."""
         if player_id is None:
-            return NOBODY
+            return NO_PLAYER
         return self.known(player_id, included) or f"Player {player_id}"
 
     def known(self, player_id: str, included: Any = None) -> str | None:
-        """None for a player nobody named."""
+        """Return a player's name, or None when it is unknown."""
         return self._names.get(player_id) or player_name(row(included))
 
 
@@ -75,7 +75,7 @@ def player_name(player: Row) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """What a score says of a ball, or of how a batter is out."""
+    """A row of the table of scores: the runs of a ball, or the dismissal of a batter."""
 
     name: str
     batter_runs: int = 0
@@ -89,8 +89,8 @@ class Score:
 def score_from(score: Row) -> Score:
     name = (text(score.get("name")) or "").lower()
     runs, byes, leg_byes = (count(score.get(part)) for part in ("runs", "bye", "leg_bye"))
-    no_ball, told_legal = count(score.get("noball")) > 0, score.get("ball") is None or flag(score.get("ball"))
-    wide = not no_ball and ("wide" in name or (not told_legal and runs > 0 and "penalty" not in name))
+    no_ball, counted = count(score.get("noball")) > 0, score.get("ball") is None or flag(score.get("ball"))
+    wide = not no_ball and ("wide" in name or (not counted and runs > 0 and "penalty" not in name))
     batter_runs = 0
     if wide:
         extras = Extras(wides=runs + byes + leg_byes)
@@ -101,14 +101,14 @@ def score_from(score: Row) -> Score:
     elif "penalty" in name:
         extras = Extras(penalty=runs, byes=byes, leg_byes=leg_byes)
     else:
-        # "1 Leg Bye + 4 Runs" has the four overthrows in both: five leg byes, and nothing for the batter.
+        # "1 Leg Bye + 4 Runs" counts the four overthrows in both fields: five leg byes, and no run for the batter.
         extras = Extras(byes=byes, leg_byes=leg_byes)
         batter_runs = 0 if byes or leg_byes else runs
     return Score(
         name=name,
         batter_runs=batter_runs,
         extras=extras,
-        legal=told_legal and not no_ball and not wide,
+        legal=counted and not no_ball and not wide,
         four=flag(score.get("four")) and batter_runs > 0,
         six=flag(score.get("six")) and batter_runs > 0,
         out=flag(score.get("is_wicket")) or flag(score.get("out")),
@@ -119,47 +119,47 @@ Scores = Mapping[str, Score]
 
 
 def scores_by_id(table: Any) -> dict[str, Score]:
-    """The table of scores, by id."""
+    """Return the table of scores by id."""
 
-    def numbered(score: Row) -> tuple[str, Score]:
+    def with_id(score: Row) -> tuple[str, Score]:
         return needed_id(score, "id"), score_from(score)
 
-    return dict(readable("score", table, numbered))
+    return dict(readable("score", table, with_id))
 
 
 def score_of(holder: Row, included: str, scores: Scores) -> Score | None:
-    """The score that came with a ball or a batter, or the table's; None when neither knows it."""
-    told = row(holder.get(included))
-    if "name" in told or "runs" in told:
-        return score_from(told)
+    """Return the score included in a ball or a batting line, else that of the table, else None."""
+    score = row(holder.get(included))
+    if "name" in score or "runs" in score:
+        return score_from(score)
     score_id = ident(holder.get("score_id"))
     return None if score_id is None else scores.get(score_id)
 
 
 def dismissal_kind(name: str) -> str:
-    """The usual word for a dismissal; the provider's own, in lower case, where there is none."""
+    """Return the usual word for a dismissal, or the provider's own in lower case when there is none."""
     return next((kind for part, kind in KINDS if part in name), name or "out")
 
 
 def balls_of(fixture: Row, names: PlayerNames, scores: Scores) -> tuple[Ball, ...]:
-    """All balls, oldest first. Of two with one id the later row counts; one that cannot be read is left out."""
-    found: dict[int, Ball] = {}
+    """Return all balls, oldest first. Of two rows with one id the later one counts; unreadable rows are left out."""
+    balls: dict[int, Ball] = {}
     repeated: list[int] = []
     for ball in readable("ball", fixture.get("balls"), lambda ball: _ball(ball, names, scores)):
-        if ball.ball_id in found:
+        if ball.ball_id in balls:
             repeated.append(ball.ball_id)
-        found[ball.ball_id] = ball
+        balls[ball.ball_id] = ball
     if repeated:
         logger.warning(
             "SportMonks: fixture %.40r repeats %d balls, the first is %d", fixture.get("id"), len(repeated), repeated[0]
         )
-    return tuple(found[ball_id] for ball_id in sorted(found))
+    return tuple(balls[ball_id] for ball_id in sorted(balls))
 
 
 def _ball(ball: Row, names: PlayerNames, scores: Scores) -> Ball:
-    place = overs(ball.get("ball"))
-    if place is None:
-        raise UnreadableRow("ball is no over and ball")
+    position = overs(ball.get("ball"))
+    if position is None:
+        raise UnreadableRow("ball is not an over and a ball")
     batter_id = needed_id(ball, "batsman_id")
     bowler_id = ident(ball.get("bowler_id"))
     crease = [ident(ball.get(f"batsman_{end}_on_creeze_id")) for end in ("one", "two")]
@@ -168,13 +168,13 @@ def _ball(ball: Row, names: PlayerNames, scores: Scores) -> Ball:
     return Ball(
         ball_id=int(needed_id(ball, "id")),
         innings=innings_number(ball),
-        over=place[0],
-        number=place[1],
+        over=position[0],
+        number=position[1],
         batter_id=batter_id,
         batter=names.of(batter_id, ball.get("batsman")),
-        non_striker_id=non_striker_id or NOBODY,
+        non_striker_id=non_striker_id or NO_PLAYER,
         non_striker=names.of(non_striker_id),
-        bowler_id=bowler_id or NOBODY,
+        bowler_id=bowler_id or NO_PLAYER,
         bowler=names.of(bowler_id, ball.get("bowler")),
         batter_runs=score.batter_runs,
         extras=score.extras,
@@ -186,7 +186,7 @@ def _ball(ball: Row, names: PlayerNames, scores: Scores) -> Ball:
 
 
 def _unknown_score(ball: Row) -> Score:
-    """What the ball itself says where its score is unknown: that somebody is out, not what was scored."""
+    """Return a score without runs for a ball whose score is unknown; the ball itself still shows a dismissal."""
     logger.warning("SportMonks: ball %.40r has the unknown score %.40r", ball.get("id"), ball.get("score_id"))
     if ident(ball.get("runout_by_id")):
         return Score("run out", out=True)
@@ -214,7 +214,7 @@ def _wicket(ball: Row, score: Score, batter_id: str, names: PlayerNames) -> Wick
 
 
 def balls_in_over(balls: tuple[Ball, ...], match_format: str | None) -> int:
-    """Five in a hundred-ball match, unless a sixth is told of; six everywhere else."""
+    """Return 5 in a hundred-ball match in which no over has a sixth ball, else 6."""
     if match_format is None or "100" not in match_format:
         return 6
     return 6 if any(ball.number > 5 for ball in balls) else 5

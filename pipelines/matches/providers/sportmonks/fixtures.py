@@ -1,4 +1,4 @@
-"""SportMonks fixtures as matches of ours, alone or with everything that was played."""
+"""Conversion of SportMonks fixtures to matches, with or without balls and scorecards."""
 
 import logging
 import re
@@ -39,7 +39,7 @@ from pipelines.matches.providers.sportmonks.values import (
 )
 
 SEVERAL_DAYS = re.compile(r"test|\d ?-?days?", re.IGNORECASE)
-# Of formats whose overs a fixture does not tell.
+# The overs of an innings by format, for fixtures that do not state them.
 OVERS = (("t20", 20), ("t10", 10), ("odi", 50), ("list a", 50), ("100", 20))
 ELECTED = {"batting": "bat", "bowling": "field"}
 
@@ -47,12 +47,18 @@ logger = logging.getLogger(__name__)
 
 
 def match_of(fixture: Row, codes: Mapping[str, str]) -> Match:
-    """A fixture of a list: its facts and totals. `codes`: the leagues' by id. Raises `UnreadableRow`."""
+    """Convert a fixture of a list: its facts and totals. `codes` are the leagues' codes by id.
+
+    Raises: `UnreadableRow`.
+    """
     return _match(fixture, codes, PlayerNames(()), {}).match
 
 
 def snapshot_of(fixture: Row, codes: Mapping[str, str], scores: Scores) -> MatchSnapshot:
-    """A fixture with all its includes. Raises `UnreadableRow` when it is no fixture; bad parts of it are left out."""
+    """Convert a fixture with all its includes. Parts that cannot be read are left out.
+
+    Raises: `UnreadableRow` when it is not a fixture.
+    """
     lineups = tuple(readable("player", fixture.get("lineup"), _lineup_player))
     names = PlayerNames(lineups)
     snapshot = _match(fixture, codes, names, scores)
@@ -62,7 +68,7 @@ def snapshot_of(fixture: Row, codes: Mapping[str, str], scores: Scores) -> Match
 def _match(fixture: Row, codes: Mapping[str, str], names: PlayerNames, scores: Scores) -> MatchSnapshot:
     start = moment(fixture.get("starting_at"))
     if start is None:
-        raise UnreadableRow("starting_at is no time")
+        raise UnreadableRow("starting_at is not a time")
     status = needed_text(fixture, "status")
     match_format = text(fixture.get("type"))
     balls = balls_of(fixture, names, scores)
@@ -102,12 +108,12 @@ def _played(match: Match, fixture: Row, names: PlayerNames, scores: Scores, ball
         over=match.phase.is_over or match.status.lower().startswith("innings break"),
     )
     innings = innings_of(fixture, play)
-    told = any(name in fixture for name in ("batting", "bowling", "balls"))
+    has_figures = any(name in fixture for name in ("batting", "bowling", "balls"))
     target = _target(fixture, match, innings, several_days)
     return msgspec.structs.replace(
         match,
         innings=innings,
-        scorecards=scorecards_of(fixture, innings, play) if told else None,
+        scorecards=scorecards_of(fixture, innings, play) if has_figures else None,
         target=target,
         result=result_of(fixture, match, innings, target),
     )
@@ -118,7 +124,7 @@ def _takes_days(match_format: str | None) -> bool:
 
 
 def _overs(fixture: Row, match_format: str | None) -> int | None:
-    """The overs of an innings; None where only the days are limited."""
+    """Return the overs of an innings, or None when only the days are limited."""
     if _takes_days(match_format):
         return None
     usual = (overs for word, overs in OVERS if word in (match_format or "").lower())
@@ -126,7 +132,7 @@ def _overs(fixture: Row, match_format: str | None) -> int | None:
 
 
 def _code(fixture: Row, codes: Mapping[str, str]) -> str:
-    """Never empty, for matches are listed by it: the league's id where nothing tells its code."""
+    """Return the league's code, or its id when the code is unknown: matches are listed by it."""
     league_id = needed_id(fixture, "league_id")
     return ascii_upper(league_code(row(fixture.get("league"))) or codes.get(league_id) or league_id)
 
@@ -154,20 +160,23 @@ def _player_of_match(fixture: Row, names: PlayerNames) -> str | None:
 
 
 def _lineup_player(player: Row) -> LineupPlayer:
-    """Whoever is named: with substitutes for concussion or impact there are more than eleven."""
-    player_id, place = needed_id(player, "id"), row(player.get("lineup"))
+    """Convert a player of the lineup. With concussion or impact substitutes a team has more than eleven."""
+    player_id, lineup = needed_id(player, "id"), row(player.get("lineup"))
     return LineupPlayer(
         player_id=player_id,
         name=player_name(player) or f"Player {player_id}",
-        team_id=needed_id(place, "team_id"),
-        captain=flag(place.get("captain")),
-        wicketkeeper=flag(place.get("wicketkeeper")),
-        substitute=flag(place.get("substitution")),
+        team_id=needed_id(lineup, "team_id"),
+        captain=flag(lineup.get("captain")),
+        wicketkeeper=flag(lineup.get("wicketkeeper")),
+        substitute=flag(lineup.get("substitution")),
     )
 
 
 def _target(fixture: Row, match: Match, innings: tuple[InningsScore, ...], several_days: bool) -> Target | None:
-    """What rain made of it, or one more than the others have; None before the last regular innings is due."""
+    """Return the target: the one revised for rain, else one more than the lead of the other side.
+
+    It is None before the last regular innings is due.
+    """
     revised = overs(fixture.get("rpc_target"))
     if revised is not None and revised[0]:
         return Target(revised[0], _revised_overs(fixture) or _scheduled(match), "D/L")
@@ -185,7 +194,7 @@ def _target(fixture: Row, match: Match, innings: tuple[InningsScore, ...], sever
 
 
 def _is_due(match: Match, last: int, before: InningsScore) -> bool:
-    """Whether the last innings is next: the one before it is over, also when rain keeps the players off."""
+    """Return whether the last innings is next: the innings before it is over, also while rain delays the start."""
     begun = match.status.lower().startswith(("innings break", f"{last}nd innings", f"{last}th innings"))
     bowled = match.scheduled_overs is not None and before.completed_overs >= match.scheduled_overs
     return begun or bowled or before.wickets >= WICKETS
@@ -200,7 +209,7 @@ def _scheduled(match: Match) -> str | None:
 
 
 def _revised_overs(fixture: Row) -> str | None:
-    told = overs(fixture.get("rpc_overs"))
-    if told is None or not any(told):
+    revised = overs(fixture.get("rpc_overs"))
+    if revised is None or not any(revised):
         return None
-    return f"{told[0]}.{told[1]}" if told[1] else str(told[0])
+    return f"{revised[0]}.{revised[1]}" if revised[1] else str(revised[0])

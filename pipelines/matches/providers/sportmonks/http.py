@@ -1,4 +1,7 @@
-"""HTTP to SportMonks: the token, which is part of every address, stays in here; so do retries and the quota."""
+"""The HTTP client for SportMonks, with retries and quotas.
+
+The token is part of every URL and does not leave this module.
+"""
 
 import asyncio
 import logging
@@ -21,8 +24,8 @@ from pipelines.matches.providers.sportmonks.quota import CALLS, Quota
 BASE_URL = "https://cricket.sportmonks.com/api/v2.0/"
 RETRY = Backoff(initial=0.2, maximum=2.0, attempts=3)
 LIMITS = aiohttp.ClientTimeout(total=20, connect=5, sock_read=10)
-MOST_BYTES = 16 << 20
-LONGEST_RETRY_AFTER = 86_400.0
+MAX_BODY_BYTES = 16 << 20
+MAX_RETRY_AFTER = 86_400.0
 USER_AGENT = "dynamodb-graphql-gateway (SportMonks reader)"
 REDACTED = b"<token>"
 IN_ADDRESS = re.compile(rb"api_token=(?!<token>)[^&\s\"'<>\\]*")
@@ -43,9 +46,10 @@ class _TooLarge(Exception):
 
 
 class SportMonksHttp:
-    """GET requests to one base address. No error that leaves this class, and nothing it leads to, holds the token.
+    """A client for GET requests below one base URL.
 
-    `now` is the time for the quota; `sleep` waits (seconds) between tries and where the quota asks for it.
+    No error that it raises holds the token, neither in its text nor in its chain of causes. `now` is the clock of the
+    quotas. `sleep` waits some seconds between retries and where the quota paces the calls.
     """
 
     def __init__(
@@ -69,41 +73,43 @@ class SportMonksHttp:
         self._limits = limits
         self._calls_per_hour = calls_per_hour
         self._quotas: dict[str, Quota] = {}
-        self._troubles: dict[str, str] = {}
+        self._failures: dict[str, str] = {}
 
     async def get(self, path: str, params: Mapping[str, str]) -> bytes | None:
-        """The body of a 200; None for a 404 of what has an id. Raises `ProviderError`."""
-        found = await self._tried(path, params)
-        self._tell(path.partition("/")[0], found if isinstance(found, ProviderError) else None)
-        if isinstance(found, ProviderError):
-            raise found
-        return found
+        """Return the body of a 200, or None for a 404 of a path with an id. Raises `ProviderError`."""
+        outcome = await self._get_with_retries(path, params)
+        self._log_change(path.partition("/")[0], outcome if isinstance(outcome, ProviderError) else None)
+        if isinstance(outcome, ProviderError):
+            raise outcome
+        return outcome
 
-    def _tell(self, endpoint: str, problem: ProviderError | None) -> None:
-        """Log when an endpoint begins to fail, fails otherwise, or answers again; not each time it is asked."""
-        trouble = None if problem is None else f"{type(problem).__name__}, quota: {problem.retry_after is not None}"
-        if trouble == self._troubles.get(endpoint):
+    def _log_change(self, endpoint: str, problem: ProviderError | None) -> None:
+        """Log when an endpoint begins to fail, fails for another reason, or recovers; not every failure."""
+        failure = None if problem is None else f"{type(problem).__name__}, quota: {problem.retry_after is not None}"
+        if failure == self._failures.get(endpoint):
             return
         if problem is None:
-            del self._troubles[endpoint]
+            del self._failures[endpoint]
             logger.info("SportMonks: %s answers again", endpoint)
-        elif trouble is not None:
-            self._troubles[endpoint] = trouble
-            logger.warning("SportMonks: %s fails until further notice: %s", endpoint, problem)
+        elif failure is not None:
+            self._failures[endpoint] = failure
+            logger.warning("SportMonks: %s fails; further failures of this kind are not logged: %s", endpoint, problem)
 
-    async def _tried(self, path: str, params: Mapping[str, str]) -> bytes | ProviderError | None:
+    async def _get_with_retries(self, path: str, params: Mapping[str, str]) -> bytes | ProviderError | None:
         delays = self._retry.delays(random.random)
         while True:
-            found = await self._once(path, params)
-            if not isinstance(found, ProviderUnavailable) or found.retry_after is not None:
-                return found
+            outcome = await self._get_once(path, params)
+            if not isinstance(outcome, ProviderUnavailable) or outcome.retry_after is not None:
+                return outcome
             delay = next(delays, None)
             if delay is None:
-                return found
+                return outcome
             await self._sleep(delay)
 
-    async def _once(self, path: str, params: Mapping[str, str]) -> bytes | ProviderError | None:
-        """Failures are returned: an error raised in an `except` block keeps the one it came from, address and all."""
+    async def _get_once(self, path: str, params: Mapping[str, str]) -> bytes | ProviderError | None:
+        """Make one call and return its failure: an error raised in an `except` block would keep its cause, and that
+        holds the URL with the token.
+        """
         endpoint = path.partition("/")[0]
         quota = self._quota(endpoint)
         wait = quota.take()
@@ -111,16 +117,16 @@ class SportMonksHttp:
             return wait
         if wait:
             await self._sleep(wait)
-        reply = await self._attempt(path, params)
+        reply = await self._send(path, params)
         if isinstance(reply, ProviderError):
             return reply
         if (reply.remaining or "").isdecimal():
-            quota.heard(int(reply.remaining or 0))
+            quota.observe_remaining(int(reply.remaining or 0))
         if reply.status == 404 and path != endpoint:
             return None
         return self._failure(endpoint, reply) or reply.body
 
-    async def _attempt(self, path: str, params: Mapping[str, str]) -> _Reply | ProviderError:
+    async def _send(self, path: str, params: Mapping[str, str]) -> _Reply | ProviderError:
         query = {**params, "api_token": self._token}
         try:
             async with self._session.get(
@@ -128,23 +134,23 @@ class SportMonksHttp:
                 params=query,
                 headers={"User-Agent": USER_AGENT, "Accept": "application/json"},
                 timeout=self._limits,
-                allow_redirects=False,  # an address elsewhere would be told the token
+                allow_redirects=False,  # the target of a redirect would receive the token
                 raise_for_status=False,
             ) as response:
-                told = response.headers
+                headers = response.headers
                 return _Reply(
                     status=response.status,
                     body=self._redacted(await _body(response)),
-                    retry_after=told.get("Retry-After"),
-                    remaining=told.get("X-RateLimit-Remaining"),
+                    retry_after=headers.get("Retry-After"),
+                    remaining=headers.get("X-RateLimit-Remaining"),
                 )
         except _TooLarge:
-            return Malformed(f"SportMonks {path}: the answer is longer than {MOST_BYTES} bytes.")
+            return Malformed(f"SportMonks {path}: the answer is longer than {MAX_BODY_BYTES} bytes.")
         except TimeoutError:
-            what = "no answer in time"
+            reason = "no answer in time"
         except (aiohttp.ClientError, OSError) as error:
-            what = f"the connection failed ({type(error).__name__})"
-        return ProviderUnavailable(f"SportMonks {path}: {what}.")
+            reason = f"the connection failed ({type(error).__name__})"
+        return ProviderUnavailable(f"SportMonks {path}: {reason}.")
 
     def _failure(self, endpoint: str, reply: _Reply) -> ProviderError | None:
         status = reply.status
@@ -157,7 +163,7 @@ class SportMonksHttp:
         return ProviderRefused(f"SportMonks {endpoint}: HTTP {status}{_reason(reply.body)}.")
 
     def _redacted(self, body: bytes) -> bytes:
-        """An answer may well repeat what it was asked."""
+        """Remove the token from a body, which may repeat the URL of the request."""
         for form in {self._token, quote(self._token), quote(self._token, safe=""), quote_plus(self._token)} - {""}:
             body = body.replace(form.encode(), REDACTED)
         return IN_ADDRESS.sub(b"api_token=" + REDACTED, body)
@@ -169,35 +175,35 @@ class SportMonksHttp:
 
 
 def _reason(body: bytes) -> str:
-    """What an error says for itself, if it is JSON and says something."""
+    """Return the text of an error response in JSON, with a colon before it; else an empty text."""
     try:
-        found: Any = msgspec.json.decode(body)
+        reason: Any = msgspec.json.decode(body)
     except (ValueError, RecursionError):
         return ""
     for name in ("error", "message"):
-        found = found.get(name, found) if isinstance(found, dict) else found
-    return f": {found[:200]}" if isinstance(found, str) and found else ""
+        reason = reason.get(name, reason) if isinstance(reason, dict) else reason
+    return f": {reason[:200]}" if isinstance(reason, str) and reason else ""
 
 
 async def _body(response: aiohttp.ClientResponse) -> bytes:
     parts = bytearray()
-    if (response.content_length or 0) > MOST_BYTES:
+    if (response.content_length or 0) > MAX_BODY_BYTES:
         raise _TooLarge
     async for part in response.content.iter_any():
         parts += part
-        if len(parts) > MOST_BYTES:
+        if len(parts) > MAX_BODY_BYTES:
             raise _TooLarge
     return bytes(parts)
 
 
-def _retry_after(told: str | None, now: datetime) -> float | None:
-    """Seconds, as Retry-After tells in seconds or as a date; None when it tells nothing."""
-    if told is None:
+def _retry_after(header: str | None, now: datetime) -> float | None:
+    """Return the seconds of a Retry-After header, which holds seconds or a date; None when it holds neither."""
+    if header is None:
         return None
-    if told.strip().isdecimal():
-        return min(float(told), LONGEST_RETRY_AFTER)
+    if header.strip().isdecimal():
+        return min(float(header), MAX_RETRY_AFTER)
     try:
-        seconds = (parsedate_to_datetime(told) - now).total_seconds()
+        seconds = (parsedate_to_datetime(header) - now).total_seconds()
     except (ValueError, TypeError, OverflowError):
         return None
-    return min(max(0.0, seconds), LONGEST_RETRY_AFTER)
+    return min(max(0.0, seconds), MAX_RETRY_AFTER)

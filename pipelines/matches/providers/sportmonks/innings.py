@@ -1,6 +1,6 @@
 """The innings of a SportMonks fixture: totals from `scoreboards` (or `runs`), figures from `batting` and `bowling`.
 
-Totals, figures and balls are updated at different moments. Each is taken as it is told.
+SportMonks updates totals, figures and balls at different times. They are not reconciled here.
 """
 
 from collections.abc import Iterable, Mapping
@@ -38,13 +38,15 @@ from pipelines.matches.scoring.dismissals import CREDITED_TO_BOWLER, dismissal_t
 
 @dataclass(frozen=True, slots=True)
 class Play:
-    """What the innings of a fixture are read with. `regular`: how many there are before a super over."""
+    """The facts about a fixture that the conversion of its innings needs."""
 
     names: PlayerNames
     scores: Scores
     balls: tuple[Ball, ...]
     balls_per_over: int = 6
+    #: The number of innings before a super over.
     regular: int = 2
+    #: Whether the match, or its last innings, is over.
     over: bool = False
 
     def of(self, number: int) -> list[Ball]:
@@ -55,11 +57,11 @@ class Play:
 
 
 def innings_of(fixture: Row, play: Play) -> tuple[InningsScore, ...]:
-    """The total of each innings that has begun, in their order."""
+    """Return the total of each innings that has begun, in their order."""
     extras = dict(readable("extras", fixture.get("scoreboards"), _extras))
     totals = readable("run", fixture.get("runs"), lambda row: _total(row, whole(row.get("inning")), "score", play))
     totals += readable("scoreboard", fixture.get("scoreboards"), lambda row: _scoreboard(row, play))
-    found = {total.number: total for total in totals}
+    by_number = {total.number: total for total in totals}
     return tuple(
         InningsScore(
             number=number,
@@ -72,7 +74,7 @@ def innings_of(fixture: Row, play: Play) -> tuple[InningsScore, ...]:
             extras=extras[number] if number in extras else _sum(ball.extras for ball in play.of(number)),
             super_over=number > play.regular,
         )
-        for number, total in sorted(found.items())
+        for number, total in sorted(by_number.items())
     )
 
 
@@ -84,7 +86,7 @@ def _total(row: Row, number: int | None, runs: str, play: Play) -> InningsScore:
     if number is None or not 1 <= number <= 9:
         raise UnreadableRow("no innings")
     if whole(row.get(runs)) is None:
-        raise UnreadableRow(f"{runs} is no number")
+        raise UnreadableRow(f"{runs} is not a number")
     completed, balls = _bowled(row, play)
     return InningsScore(
         number=number,
@@ -98,7 +100,7 @@ def _total(row: Row, number: int | None, runs: str, play: Play) -> InningsScore:
 
 
 def _bowled(row: Row, play: Play) -> tuple[int, int]:
-    """Overs and balls; 15.6 is 16 overs."""
+    """Return the completed overs and the balls after them; 15.6 is 16 overs."""
     completed, balls = overs(row.get("overs")) or (0, 0)
     return completed + balls // play.balls_per_over, balls % play.balls_per_over
 
@@ -130,7 +132,7 @@ def _sum(extras: Iterable[Extras]) -> Extras:
 
 
 def scorecards_of(fixture: Row, innings: tuple[InningsScore, ...], play: Play) -> tuple[Scorecard, ...]:
-    """The figures of each innings that has a total, a batter, a bowler or a ball."""
+    """Return the figures of each innings that has a total, a batter, a bowler or a ball."""
     batting = _by_innings("batting line", fixture, "batting")
     bowling = _by_innings("bowling line", fixture, "bowling")
     begun = {ball.innings for ball in play.balls} | {total.number for total in innings}
@@ -142,10 +144,10 @@ def scorecards_of(fixture: Row, innings: tuple[InningsScore, ...], play: Play) -
 
 
 def _by_innings(kind: str, fixture: Row, name: str) -> dict[int, list[Row]]:
-    found: dict[int, list[Row]] = {}
+    rows: dict[int, list[Row]] = {}
     for number, row in readable(kind, fixture.get(name), lambda row: (innings_number(row), row)):
-        found.setdefault(number, []).append(row)
-    return found
+        rows.setdefault(number, []).append(row)
+    return rows
 
 
 def _scorecard(number: int, batting: list[Row], bowling: list[Row], play: Play, closed: bool) -> Scorecard:
@@ -215,8 +217,8 @@ def _wicket(row: Row, name: str, line: BattingLine, bowler_id: str | None, names
     keeper, thrower = ident(row.get("catch_stump_player_id")), ident(row.get("runout_by_id"))
     if kind == "caught" and keeper is not None and keeper == bowler_id:
         kind = "caught and bowled"
-    part = {"caught": [keeper], "stumped": [keeper], "run out": [thrower, keeper]}.get(kind, [])
-    fielders = tuple(names.of(fielder) for fielder in part if fielder)
+    fielder_ids = {"caught": [keeper], "stumped": [keeper], "run out": [thrower, keeper]}.get(kind, [])
+    fielders = tuple(names.of(fielder) for fielder in fielder_ids if fielder)
     return Wicket(line.player_id, line.name, kind, fielders, kind in CREDITED_TO_BOWLER)
 
 
@@ -238,13 +240,13 @@ def _bowler(row: Row, play: Play, closed: bool) -> BowlingLine:
 
 
 def _fall_of_wickets(batting: list[Row], lines: list[BattingLine]) -> tuple[FallOfWicket, ...]:
-    """In the order they fell; wickets whose score nobody told are not listed."""
+    """Return the wickets in the order they fell, without wickets whose score is unknown."""
     out: Mapping[str, BattingLine] = {line.player_id: line for line in lines if line.status is BatterStatus.OUT}
     falls = []
     for row in batting:
-        line, place = out.get(ident(row.get("player_id")) or ""), overs(row.get("fow_balls"))
-        if line is not None and place is not None and (any(place) or count(row.get("fow_score"))):
-            falls.append((place, count(row.get("fow_score")), line))
+        line, position = out.get(ident(row.get("player_id")) or ""), overs(row.get("fow_balls"))
+        if line is not None and position is not None and (any(position) or count(row.get("fow_score"))):
+            falls.append((position, count(row.get("fow_score")), line))
     ordered = sorted(falls, key=lambda fall: fall[:2])
     return tuple(
         FallOfWicket(wicket=index, runs=runs, over=f"{over}.{ball}", player_id=line.player_id, name=line.name)
@@ -264,7 +266,7 @@ def _partnership(balls: list[Ball], lines: list[BattingLine]) -> Partnership | N
 
 
 def next_striker(balls: list[Ball], balls_per_over: int) -> str | None:
-    """Who faces the next ball; None at the start and after a wicket, when nobody can tell."""
+    """Return the id of the batter who faces the next ball, or None when it is unknown: at the start, after a wicket."""
     if not balls or balls[-1].wickets:
         return None
     last = balls[-1]

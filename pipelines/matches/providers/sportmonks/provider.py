@@ -27,16 +27,16 @@ from pipelines.matches.providers.sportmonks.reference import leagues_of, season_
 from pipelines.matches.providers.sportmonks.single_flight import SingleFlight
 from pipelines.matches.providers.sportmonks.values import readable, row
 
-# At most ten are allowed.
+# SportMonks allows at most ten includes.
 EVERYTHING = "balls.score,batting.result,bowling,scoreboards,runs,lineup,venue,league,manofmatch"
 SUMMARY = "runs,scoreboards,venue,league,manofmatch"
-# The quota allows for a call every 1.8 seconds. Pollers tick every two: an answer must be old when they do, and a tick
-# that comes a little early must not get the last one's.
+# The quota allows one call in 1.8 seconds. Pollers tick every two seconds. A response must have expired at each tick,
+# and a tick that comes a little early must not get the response of the tick before it.
 INTERVAL = timedelta(seconds=1.9)
-KEPT = timedelta(minutes=1)
-SCORES_AGAIN = timedelta(minutes=1)
+CACHE_AGE = timedelta(minutes=1)
+SCORES_RETRY_INTERVAL = timedelta(minutes=1)
 LIVESCORES = "livescores"
-MOST_PAGES = 100
+MAX_PAGES = 100
 
 logger = logging.getLogger(__name__)
 
@@ -49,17 +49,21 @@ class _Envelope(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class _EndpointResponse:
-    """What an endpoint said of matches, by the JSON it said it in: between two balls it says the same again."""
+    """The snapshots of one response."""
 
     at: datetime
-    read: Mapping[bytes, MatchSnapshot]
+    #: By the JSON of the fixture. Between two balls it does not change, and the snapshot is reused.
+    snapshots: Mapping[bytes, MatchSnapshot]
 
     def of(self, match_id: str) -> MatchSnapshot | None:
-        return next((found for found in self.read.values() if found.match.match_id == match_id), None)
+        return next((found for found in self.snapshots.values() if found.match.match_id == match_id), None)
 
 
 class SportMonks:
-    """See `Provider`. The session stays its owner's; `interval` is how old an answer may be that is given again."""
+    """The provider for SportMonks; see `Provider`.
+
+    The caller closes the session. A response is reused for `interval`.
+    """
 
     name = "sportmonks"
 
@@ -89,35 +93,35 @@ class SportMonks:
         self._now = now
         self._interval = interval
         self._flights: SingleFlight[_EndpointResponse] = SingleFlight()
-        self._answers: dict[str, _EndpointResponse] = {}
-        self._alone: dict[str, datetime] = {}
+        self._responses: dict[str, _EndpointResponse] = {}
+        self._single_calls: dict[str, datetime] = {}
         self._codes: dict[str, str] = {}
         self._scores: dict[str, Score] = {}
-        self._scores_asked: datetime | None = None
+        self._scores_requested_at: datetime | None = None
 
     async def live(self) -> Sequence[Match]:
-        """One call for all of them, with everything that `match` tells."""
-        found = {snapshot.match.match_id: snapshot.match for snapshot in (await self._live()).read.values()}
-        return list(found.values())
+        """Return all live matches, as complete as those of `match`. It is one call."""
+        snapshots = (await self._live()).snapshots.values()
+        return list({snapshot.match.match_id: snapshot.match for snapshot in snapshots}.values())
 
     async def match(self, match_id: str) -> MatchSnapshot | None:
-        """From the live scores where it is in them; else, or while their quota is used up, by a call of its own."""
+        """Return a match from the live scores. If it is not in them, or their quota is used up, call its fixture."""
         if not _is_id(match_id):
             return None
-        path, good_for = f"fixtures/{match_id}", self._interval
+        path, max_age = f"fixtures/{match_id}", self._interval
         try:
-            if found := (await self._live()).of(match_id):
-                return found
+            if snapshot := (await self._live()).of(match_id):
+                return snapshot
         except ProviderUnavailable as problem:
-            if problem.retry_after is None:  # the service is away, and is for this call too
+            if problem.retry_after is None:  # the service is unavailable, and the other call would fail too
                 raise
-            good_for = self._shared_interval(match_id)
-        return (await self._recent(path, good_for)).of(match_id)
+            max_age = self._shared_interval(match_id)
+        return (await self._cached(path, max_age)).of(match_id)
 
     async def fixtures(self, league_ids: Sequence[str], start: datetime, end: datetime) -> AsyncIterator[Match]:
-        """League by league, soonest first, `start` and `end` included; a match that two pages show comes once."""
+        """Yield the matches league by league, soonest first, each once; `start` and `end` are included."""
         for league_id in dict.fromkeys(league_ids):
-            # The service knows days only, and one day more on both sides makes its time zone no matter.
+            # The service filters by days. One more day on each side makes its time zone irrelevant.
             day = timedelta(days=1)
             params = {
                 "filter[league_id]": league_id,
@@ -130,115 +134,121 @@ class SportMonks:
                     yield match
 
     async def leagues(self) -> Sequence[League]:
-        found = leagues_of(await self._list("leagues"))
-        self._codes = {league.league_id: league.code for league in found}
-        return found
+        leagues = leagues_of(await self._list("leagues"))
+        self._codes = {league.league_id: league.code for league in leagues}
+        return leagues
 
     async def teams(self) -> Sequence[Team]:
         return teams_of(await self._list("teams"))
 
     async def team_seasons(self, season_id: str) -> Sequence[TeamSeason]:
-        """The standings; where there are none, the teams of the season without figures."""
+        """Return the standings of a season, or its teams without figures when there are no standings."""
         if not _is_id(season_id):
             return []
-        found = standings_of(await self._list(f"standings/season/{season_id}", include="season"), season_id)
-        if found:
-            return found
+        standings = standings_of(await self._list(f"standings/season/{season_id}", include="season"), season_id)
+        if standings:
+            return standings
         return season_teams_of(await self._data(f"seasons/{season_id}", Any, {"include": "teams"}), season_id)
 
     # Matches
 
     async def _live(self) -> _EndpointResponse:
-        return await self._recent(LIVESCORES, self._interval)
+        return await self._cached(LIVESCORES, self._interval)
 
     def _shared_interval(self, match_id: str) -> timedelta:
-        """How long an answer is good when all matches share the quota of `fixtures`, with one share left for syncs."""
+        """Return the age up to which a response is reused while all matches share the quota of `fixtures`.
+
+        One share of the quota stays free for the syncs.
+        """
         now = self._now()
-        self._alone = {id: asked for id, asked in self._alone.items() if now - asked < KEPT} | {match_id: now}
-        return min(self._interval * (len(self._alone) + 1), KEPT)
+        recent = {id: at for id, at in self._single_calls.items() if now - at < CACHE_AGE}
+        self._single_calls = recent | {match_id: now}
+        return min(self._interval * (len(self._single_calls) + 1), CACHE_AGE)
 
-    async def _recent(self, path: str, good_for: timedelta) -> _EndpointResponse:
-        """The last answer if it is recent, or that of one request for all who ask now."""
-        last = self._answers.get(path)
-        if last is not None and self._now() - last.at < good_for:
+    async def _cached(self, path: str, max_age: timedelta) -> _EndpointResponse:
+        """Return the last response if it is recent enough, else that of one request for all concurrent callers."""
+        last = self._responses.get(path)
+        if last is not None and self._now() - last.at < max_age:
             return last
-        return await self._flights.join(path, lambda: self._ask(path))
+        return await self._flights.join(path, lambda: self._request(path))
 
-    async def _ask(self, path: str) -> _EndpointResponse:
+    async def _request(self, path: str) -> _EndpointResponse:
         await self._learn_scores()
         at = self._now()
         body = await self._http.get(path, {"include": EVERYTHING})
-        answer = _EndpointResponse(at, {} if body is None else self._read(path, body))
-        # What nobody asks for any more is not kept, or the matches of a season would pile up.
-        self._answers = {key: kept for key, kept in self._answers.items() if at - kept.at < KEPT}
-        self._answers[path] = answer
-        return answer
+        response = _EndpointResponse(at, {} if body is None else self._snapshots(path, body))
+        # Old responses are dropped, or the matches of a season would accumulate.
+        self._responses = {key: kept for key, kept in self._responses.items() if at - kept.at < CACHE_AGE}
+        self._responses[path] = response
+        return response
 
-    def _read(self, path: str, body: bytes) -> dict[bytes, MatchSnapshot]:
-        """The fixtures of an answer. One that did not change by a byte since the last answer is not read again."""
+    def _snapshots(self, path: str, body: bytes) -> dict[bytes, MatchSnapshot]:
+        """Return the snapshots of a response. A fixture with the same bytes as in the last response is not decoded."""
         data = _decoded(path, _decoded(path, body, _Envelope).data, msgspec.Raw)
-        alone = path != LIVESCORES
-        contents = [bytes(data)] if alone else [bytes(raw) for raw in _decoded(path, data, list[msgspec.Raw])]
-        last = self._answers[path].read if path in self._answers else {}
-        read = {}
-        for content in contents:
-            snapshot = last.get(content) or self._snapshot(path, content)
+        single = path != LIVESCORES
+        fixtures = [bytes(data)] if single else [bytes(raw) for raw in _decoded(path, data, list[msgspec.Raw])]
+        last = self._responses[path].snapshots if path in self._responses else {}
+        snapshots = {}
+        for fixture in fixtures:
+            snapshot = last.get(fixture) or self._snapshot(path, fixture)
             if snapshot is not None:
-                read[content] = snapshot
-        if alone and not read and bytes(data) not in (b"null", b"[]"):
-            raise Malformed(f"SportMonks {path}: it is no fixture.")
-        return read
+                snapshots[fixture] = snapshot
+        if single and not snapshots and bytes(data) not in (b"null", b"[]"):
+            raise Malformed(f"SportMonks {path}: the data is not a fixture.")
+        return snapshots
 
-    def _snapshot(self, path: str, content: bytes) -> MatchSnapshot | None:
-        fixtures = [_decoded(path, content, Any)]
-        found = readable("fixture", fixtures, lambda fixture: snapshot_of(fixture, self._codes, self._scores))
-        return found[0] if found else None
+    def _snapshot(self, path: str, fixture: bytes) -> MatchSnapshot | None:
+        rows = [_decoded(path, fixture, Any)]
+        snapshots = readable("fixture", rows, lambda row: snapshot_of(row, self._codes, self._scores))
+        return snapshots[0] if snapshots else None
 
     async def _learn_scores(self) -> None:
-        """The table of scores, once. Balls bring theirs with them, so a failure is no reason to wait for it."""
+        """Load the table of scores once. Balls include their scores, so a failure does not delay the caller."""
         now = self._now()
-        if self._scores or (self._scores_asked is not None and now - self._scores_asked < SCORES_AGAIN):
+        if self._scores or (
+            self._scores_requested_at is not None and now - self._scores_requested_at < SCORES_RETRY_INTERVAL
+        ):
             return
-        self._scores_asked = now
+        self._scores_requested_at = now
         try:
             self._scores = scores_by_id(await self._list("scores"))
         except ProviderError as problem:
             logger.warning("SportMonks: the table of scores is missing: %s", problem)
-        self._answers.clear()  # what was read without it is read anew
+        self._responses.clear()  # they were converted without the table
 
     # Answers
 
     async def _list(self, path: str, **params: str) -> list[Any]:
-        """The rows of an endpoint without pages."""
+        """Return the rows of an endpoint without pages."""
         return await self._data(path, list[Any], params) or []
 
     async def _data(self, path: str, kind: Any, params: Mapping[str, str]) -> Any:
-        """None when the endpoint knows of nothing."""
+        """Return the data of a response, or None for a 404."""
         body = await self._http.get(path, params)
         return None if body is None else _decoded(path, _decoded(path, body, _Envelope).data, kind)
 
     async def _pages(self, path: str, params: Mapping[str, str]) -> AsyncIterator[Match]:
         seen: set[str] = set()
-        for page in range(1, MOST_PAGES + 1):
+        for page in range(1, MAX_PAGES + 1):
             body = await self._http.get(path, {**params, "page": str(page)})
             if body is None:
                 return
             envelope = _decoded(path, body, _Envelope)
             data = _decoded(path, envelope.data, list[Any])
-            matches = {m.match_id: m for m in readable("fixture", data, lambda one: match_of(one, self._codes))}
+            matches = {m.match_id: m for m in readable("fixture", data, lambda row: match_of(row, self._codes))}
             if matches and matches.keys() <= seen:
-                raise Malformed(f"SportMonks {path}: page {page} repeats what came before it.")
+                raise Malformed(f"SportMonks {path}: page {page} repeats earlier matches.")
             for match in matches.values():
                 if match.match_id not in seen:
                     yield match
             seen |= matches.keys()
             if not data or not _has_next(envelope, page):
                 return
-        raise Malformed(f"SportMonks {path}: more than {MOST_PAGES} pages.")
+        raise Malformed(f"SportMonks {path}: more than {MAX_PAGES} pages.")
 
 
 def _is_id(text: str) -> bool:
-    """Digits: ids become part of an address."""
+    """Return whether a text has digits only: ids become part of a URL."""
     return text.isascii() and text.isdecimal()
 
 
@@ -250,10 +260,10 @@ def _has_next(envelope: _Envelope, page: int) -> bool:
 
 
 def _decoded(path: str, body: bytes | msgspec.Raw, kind: Any) -> Any:
-    """Raises `Malformed` for what is no JSON, or JSON of another shape."""
+    """Decode JSON. Raises `Malformed` for another text, and for JSON of another type."""
     try:
         return msgspec.json.decode(body, type=kind)
     except (ValueError, RecursionError) as error:
-        # The parser names a position, and never quotes what it read.
+        # The parser's message names a position and never quotes the text.
         problem = f"{type(error).__name__}: {error}" if isinstance(error, msgspec.MsgspecError) else "unreadable text"
     raise Malformed(f"SportMonks {path}: {problem}.")

@@ -1,4 +1,4 @@
-"""SportMonks' quota: so many calls of an endpoint in an hour, which begins with the first of them.
+"""The quota of SportMonks: a number of calls to an endpoint per hour. The hour begins with the first call.
 
 https://docs.sportmonks.com/cricket/api-rate-limit
 """
@@ -10,16 +10,16 @@ from pipelines.matches.providers.provider import ProviderUnavailable
 
 CALLS = 2000
 WINDOW = timedelta(hours=1)
-# Up to here calls go out as they come; polling every two seconds stays below what is left after it.
+# This share of the calls is not paced. Polling every two seconds uses less than the pace of the rest.
 UNPACED = 0.8
-# A caller that would have to wait longer is told so instead.
-LONGEST_WAIT = 5.0
-# When others with the same token used the quota up, nobody told when their hour began.
-ASK_AGAIN = timedelta(minutes=5)
+# A caller that would have to wait longer gets an error instead.
+MAX_WAIT = 5.0
+# After other processes with the same token used up the quota, the end of their hour is unknown.
+RETRY_INTERVAL = timedelta(minutes=5)
 
 
 class Quota:
-    """What is left of the calls to one endpoint. The last fifth is spread over the rest of the hour."""
+    """The remaining calls to one endpoint. The last fifth is spread over the rest of the hour."""
 
     def __init__(self, endpoint: str, *, now: Callable[[], datetime], calls: int = CALLS) -> None:
         self._endpoint = endpoint
@@ -30,7 +30,7 @@ class Quota:
         self._closed_until: datetime | None = None
 
     def take(self) -> float | ProviderUnavailable:
-        """Count one call; seconds to wait before it, or why it must not be made now."""
+        """Count one call. Returns the seconds to wait before it, or the error if it must not be made now."""
         now = self._now()
         if self._closed_until is not None and now < self._closed_until:
             return self._closed((self._closed_until - now).total_seconds())
@@ -38,24 +38,27 @@ class Quota:
             self._started, self._last, self._used, self._closed_until = now, now, 0, None
         start = self._next_start(now)
         wait = (start - now).total_seconds()
-        if wait > LONGEST_WAIT:
+        if wait > MAX_WAIT:
             return self._closed(wait)
         self._last = start
         self._used += 1
         return wait
 
-    def heard(self, remaining: int) -> None:
-        """The service counts, too, and knows of others with the same token."""
+    def observe_remaining(self, remaining: int) -> None:
+        """Take over the count of the service, which includes other processes with the same token."""
         self._used = max(self._used, self._calls - remaining)
 
     def exhausted(self, retry_after: float | None) -> ProviderUnavailable:
-        """The service refused a call (429), and will for `retry_after` seconds if it told: no call until then."""
+        """Refuse calls for `retry_after` seconds after a 429; without `retry_after` for the rest of the hour.
+
+        If the own calls did not use up the quota, the rest is at most `RETRY_INTERVAL`. Returns the error.
+        """
         now = self._now()
         rest = self._started + WINDOW - now
         if retry_after is not None:
             rest = timedelta(seconds=retry_after)
         elif self._used < self._calls * UNPACED:
-            rest = min(rest, ASK_AGAIN)
+            rest = min(rest, RETRY_INTERVAL)
         self._closed_until = now + rest
         return self._closed(rest.total_seconds())
 

@@ -1,4 +1,4 @@
-"""SportMonks leagues, teams and standings as records of ours."""
+"""Conversion of SportMonks leagues, teams and standings to records."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ def teams_of(data: Any) -> list[Team]:
 
 
 def league_code(league: Row) -> str | None:
-    """Its short name; the whole one where it has none."""
+    """Return a league's short name, or its full name when it has none."""
     return text(league.get("code")) or text(league.get("name"))
 
 
@@ -62,47 +62,47 @@ def _team(team: Row) -> Team:
 
 
 def standings_of(data: Any, season_id: str) -> list[TeamSeason]:
-    """A row for each team of the season; of one that played several stages that of the last."""
-    found: dict[str, tuple[int, TeamSeason]] = {}
+    """Return a row for each team of the season. For a team that played several stages it is that of the last."""
+    latest: dict[str, tuple[int, TeamSeason]] = {}
 
-    def keep(standing: Row) -> None:
-        team, stage = _standing(standing, season_id), count(standing.get("stage_id"))
-        if team.team_id not in found or found[team.team_id][0] <= stage:
-            found[team.team_id] = (stage, team)
+    def keep(entry: Row) -> None:
+        team, stage = _team_season(entry, season_id), count(entry.get("stage_id"))
+        if team.team_id not in latest or latest[team.team_id][0] <= stage:
+            latest[team.team_id] = (stage, team)
 
     readable("standing", data, keep)
-    return [team for _, team in found.values()]
+    return [team for _, team in latest.values()]
 
 
-def _standing(standing: Row, season_id: str) -> TeamSeason:
-    season = row(standing.get("season"))
+def _team_season(entry: Row, season_id: str) -> TeamSeason:
+    season = row(entry.get("season"))
     return TeamSeason(
         season_id=season_id,
-        team_id=needed_id(standing, "team_id"),
-        league_id=ident(standing.get("league_id")),
+        team_id=needed_id(entry, "team_id"),
+        league_id=ident(entry.get("league_id")),
         season_name=text(season.get("name")),
-        position=whole(standing.get("position")),
-        played=whole(standing.get("played")),
-        won=whole(standing.get("won")),
-        lost=whole(standing.get("lost")),
-        drawn=whole(standing.get("draw")),
-        no_result=whole(standing.get("noresult")),
-        points=decimal(standing.get("points")),
-        net_run_rate=decimal(standing.get("netto_run_rate")),
-        updated_at=moment(standing.get("updated_at")),
+        position=whole(entry.get("position")),
+        played=whole(entry.get("played")),
+        won=whole(entry.get("won")),
+        lost=whole(entry.get("lost")),
+        drawn=whole(entry.get("draw")),
+        no_result=whole(entry.get("noresult")),
+        points=decimal(entry.get("points")),
+        net_run_rate=decimal(entry.get("netto_run_rate")),
+        updated_at=moment(entry.get("updated_at")),
     )
 
 
 def season_teams_of(season: Any, season_id: str) -> list[TeamSeason]:
-    """The teams of a season without standings, such as a tour of two sides."""
-    told = row(season)
-    team_ids = dict.fromkeys(readable("team", told.get("teams"), lambda team: needed_id(team, "id")))
+    """Return the teams of a season without standings, such as a tour of two sides."""
+    fields = row(season)
+    team_ids = dict.fromkeys(readable("team", fields.get("teams"), lambda team: needed_id(team, "id")))
     return [
         TeamSeason(
             season_id=season_id,
             team_id=team_id,
-            league_id=ident(told.get("league_id")),
-            season_name=text(told.get("name")),
+            league_id=ident(fields.get("league_id")),
+            season_name=text(fields.get("name")),
         )
         for team_id in team_ids
     ]

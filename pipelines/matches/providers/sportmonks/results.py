@@ -1,11 +1,11 @@
-"""How a SportMonks fixture ended. Its `note` is shown and never read: it says too many things in too many ways."""
+"""The result of a SportMonks fixture. Its `note` is shown but not parsed: it has no fixed form."""
 
 import logging
 
 from datastore.matches.cricket import InningsScore, Match, MatchPhase, Result, ResultKind, Target
 from pipelines.matches.providers.sportmonks.values import Row, flag, ident, text
 
-# `draw_noresult`, in lower case and with nothing but letters.
+# The values of `draw_noresult`, in lower case and without all characters that are not letters.
 UNDECIDED = {
     "draw": ResultKind.DRAW,
     "drawn": ResultKind.DRAW,
@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 def result_of(fixture: Row, match: Match, innings: tuple[InningsScore, ...], target: Target | None) -> Result | None:
-    """The result of a match that is over; None while it is not, or when what is told contradicts itself."""
+    """Return the result of a match, or None when it is not over or the fixture contradicts itself."""
     if match.phase not in (MatchPhase.FINISHED, MatchPhase.ABANDONED):
         return None
     winner, undecided = ident(fixture.get("winner_team_id")), text(fixture.get("draw_noresult"))
@@ -68,12 +68,12 @@ def _win(fixture: Row, match: Match, winner: str, innings: tuple[InningsScore, .
         wickets = WICKETS - last.wickets
         return Result(result.kind, result.text, winner, by_wickets=wickets if wickets > 0 else None, method=method)
     needed = target.runs - 1 if target is not None and method else sum(total.runs for total in own)
-    made = last.runs if method else sum(total.runs for total in others)
+    scored = last.runs if method else sum(total.runs for total in others)
     return Result(
         result.kind,
         result.text,
         winner,
-        by_runs=needed - made if needed > made else None,
+        by_runs=needed - scored if needed > scored else None,
         by_innings=len(own) < len(others),
         method=method,
     )

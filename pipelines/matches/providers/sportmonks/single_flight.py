@@ -1,4 +1,4 @@
-"""One request for all who ask the same thing at the same time."""
+"""Single-flight: one request for all concurrent callers with the same key."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -15,13 +15,13 @@ class _Flight(Generic[T]):
 
 
 class SingleFlight(Generic[T]):
-    """Requests under way, by key. A caller that is cancelled takes the request with it only if nobody else waits."""
+    """The running requests by key. A request is cancelled when its last waiter is cancelled."""
 
     def __init__(self) -> None:
         self._flights: dict[str, _Flight[T]] = {}
 
     async def join(self, key: str, start: Callable[[], Awaitable[T]]) -> T:
-        """The answer of the request under way, or of one that is started now."""
+        """Return the result of the running request for `key`; if there is none, start one."""
         flight = self._flights.get(key)
         if flight is None:
             flight = self._flights[key] = _Flight(asyncio.create_task(_run(start)))

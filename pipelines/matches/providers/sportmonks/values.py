@@ -1,4 +1,4 @@
-"""Values of SportMonks payloads, read with distrust: numbers come as text, includes with or without a wrapper."""
+"""Parsing of the values in SportMonks payloads: numbers may be texts, and includes may have a wrapper."""
 
 import logging
 import re
@@ -12,7 +12,7 @@ from datastore.model.timestamps import from_iso
 Row: TypeAlias = Mapping[str, Any]
 T = TypeVar("T")
 
-# No run, ball or id comes near it; more is nonsense that no table could hold.
+# No number of runs or balls and no id comes near it. A larger number is an error, and too large for the tables.
 LARGEST = 10**15
 _INTEGER = re.compile(r"[+-]?\d{1,16}(\.0*)?")
 _OVERS = re.compile(r"(\d{1,4})(?:\.(\d{1,3}))?")
@@ -22,49 +22,49 @@ logger = logging.getLogger(__name__)
 
 
 class UnreadableRow(ValueError):
-    """A row lacks what it cannot do without, or holds something of another kind."""
+    """A row lacks a required value, or has a value of another type."""
 
 
 def unwrapped(value: Any) -> Any:
-    """An include as it is: the documentation shows it bare, some answers have it in `{"data": …}`."""
+    """Return an include without its wrapper: some responses have it in `{"data": …}`, unlike the documentation."""
     if isinstance(value, Mapping) and "data" in value and "id" not in value:
         return value["data"]
     return value
 
 
 def row(value: Any) -> Row:
-    """The row of a single include; an empty one when there is none."""
-    found = unwrapped(value)
-    return found if isinstance(found, Mapping) else {}
+    """Return the row of a single include, or an empty row when there is none."""
+    included = unwrapped(value)
+    return included if isinstance(included, Mapping) else {}
 
 
 def readable(kind: str, value: Any, convert: Callable[[Row], T | None]) -> list[T]:
-    """The rows of a list that can be read, without those that convert to None.
+    """Convert the rows of a list, and leave out the rows that convert to None.
 
-    One that cannot be read is logged with its id and left out; so is a list that is none.
+    A row that cannot be read is logged with its id and left out. A value that is not a list is logged, too.
     """
-    found = unwrapped(value)
-    if not isinstance(found, list):
-        if found:
-            logger.warning("SportMonks: the list of each %s is a %s", kind, type(found).__name__)
+    rows = unwrapped(value)
+    if not isinstance(rows, list):
+        if rows:
+            logger.warning("SportMonks: the list of each %s is a %s", kind, type(rows).__name__)
         return []
-    converted = (_converted(kind, one, convert) for one in found)
-    return [one for one in converted if one is not None]
+    converted = (_converted(kind, row, convert) for row in rows)
+    return [record for record in converted if record is not None]
 
 
-def _converted(kind: str, one: Any, convert: Callable[[Row], T | None]) -> T | None:
-    if not isinstance(one, Mapping):
-        logger.warning("SportMonks: a %s is left out: it is a %s", kind, type(one).__name__)
+def _converted(kind: str, row: Any, convert: Callable[[Row], T | None]) -> T | None:
+    if not isinstance(row, Mapping):
+        logger.warning("SportMonks: a %s is left out: it is a %s", kind, type(row).__name__)
         return None
     try:
-        return convert(one)
+        return convert(row)
     except UnreadableRow as problem:
-        logger.warning("SportMonks: %s %.40r is left out: %s", kind, one.get("id"), problem)
+        logger.warning("SportMonks: %s %.40r is left out: %s", kind, row.get("id"), problem)
         return None
 
 
 def whole(value: Any) -> int | None:
-    """A whole number, also as text, float or truth value; None for anything else."""
+    """Return a whole number, also from a text, float or boolean; None for any other value."""
     if isinstance(value, str):
         match = _INTEGER.fullmatch(value.strip())
         value = int(value.strip().partition(".")[0]) if match else None
@@ -76,12 +76,12 @@ def whole(value: Any) -> int | None:
 
 
 def count(value: Any) -> int:
-    """How many: 0 for what is missing or no number. Never negative."""
+    """Return a whole number of at least 0, and 0 for a missing or another value."""
     return max(whole(value) or 0, 0)
 
 
 def decimal(value: Any) -> float | None:
-    """Any finite number, also as text."""
+    """Return a finite number, also from a text; None for any other value."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:
@@ -92,37 +92,37 @@ def decimal(value: Any) -> float | None:
 
 
 def flag(value: Any) -> bool:
-    """Whether: also as 0 and 1, and as text."""
+    """Return a truth value, also from 0, 1 or a text."""
     return value.strip().lower() in _YES if isinstance(value, str) else isinstance(value, int) and bool(value)
 
 
 def text(value: Any) -> str | None:
-    """Text that says something; None for blanks and everything else."""
+    """Return a text that is not blank, stripped; None for any other value."""
     return value.strip() or None if isinstance(value, str) else None
 
 
 def ident(value: Any) -> str | None:
-    """An id as text: its digits. None for null, 0 and what is no id."""
+    """Return an id as a text of digits; None for null, 0 and any value that is not an id."""
     number = None if isinstance(value, bool) else whole(value)
     return str(number) if number and number > 0 else None
 
 
 def needed_id(row: Row, name: str) -> str:
-    found = ident(row.get(name))
-    if found is None:
-        raise UnreadableRow(f"{name} is no id")
-    return found
+    id = ident(row.get(name))
+    if id is None:
+        raise UnreadableRow(f"{name} is not an id")
+    return id
 
 
 def needed_text(row: Row, name: str) -> str:
-    found = text(row.get(name))
-    if found is None:
+    value = text(row.get(name))
+    if value is None:
         raise UnreadableRow(f"{name} is empty")
-    return found
+    return value
 
 
 def moment(value: Any) -> datetime | None:
-    """`2021-08-06T12:00:00.000000Z`; what names no zone is UTC."""
+    """Return a time such as `2021-08-06T12:00:00.000000Z`, in UTC where it names no zone; None for any other value."""
     written = text(value)
     if written is None:
         return None
@@ -138,16 +138,16 @@ def _has_zone(written: str) -> bool:
 
 
 def overs(value: Any) -> tuple[int, int] | None:
-    """Whole overs and balls: 15.4 is (15, 4). As text `0.10` has ten balls; as a number it is 0.1 and has one."""
+    """Return whole overs and balls: 15.4 is (15, 4). The text `0.10` has ten balls, the number 0.1 has one."""
     if isinstance(value, float):
-        # 15.399999 is 15.4 that somebody added up.
+        # 15.399999 is 15.4 as the sum of floats.
         value = str(Decimal(str(value)).quantize(Decimal("0.1"))) if abs(value) < LARGEST else ""
     match = None if isinstance(value, bool) else _OVERS.fullmatch(str(value).strip())
     return None if match is None else (int(match[1]), int(match[2] or 0))
 
 
 def innings_number(row: Row) -> int:
-    """`S2` is the second innings. Raises `UnreadableRow`."""
+    """Return the number of an innings: `S2` is the second. Raises `UnreadableRow`."""
     written = text(row.get("scoreboard")) or ""
     if re.fullmatch(r"[Ss][1-9]", written) is None:
         raise UnreadableRow(f"scoreboard is {written[:20]!r}")

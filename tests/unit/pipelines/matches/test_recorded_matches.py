@@ -586,9 +586,9 @@ def test_a_file_that_is_too_large_or_not_there(tmp_path: Path, monkeypatch: pyte
     path = tmp_path / "match.json"
     path.write_text(json.dumps(SHORT))
     assert load(path).match_id == "match"
-    monkeypatch.setattr(cricsheet, "MOST_BYTES", 100)
+    monkeypatch.setattr(cricsheet, "MAX_FILE_BYTES", 100)
 
-    with pytest.raises(Malformed, match=r"match\.json: [\d,]+ bytes are more than the 100"):
+    with pytest.raises(Malformed, match=r"match\.json: [\d,]+ bytes are more than the limit of 100"):
         load(path)
     with pytest.raises(ProviderError, match=r"none\.json: cannot be read: No such file"):
         load(tmp_path / "none.json")
