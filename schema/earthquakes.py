@@ -8,7 +8,7 @@ import strawberry
 from datastore.earthquakes import earthquakes as records
 from datastore.earthquakes import events as earthquake_events
 from datastore.earthquakes.regions import SeismicRegion
-from datastore.earthquakes.revisions import MOST_REVISIONS
+from datastore.earthquakes.revisions import MAX_REVISIONS
 from datastore.earthquakes.totals import Grouping
 from datastore.keyspace import earthquake_statistics as statistics
 from datastore.keyspace import earthquakes as patterns
@@ -107,7 +107,7 @@ class Earthquake(Node):
         patterns.REVISIONS,
         resolver=resolve.revisions,
         graphql_type=list[EarthquakeRevision],
-        extent=Extent(size=MOST_REVISIONS),
+        extent=Extent(size=MAX_REVISIONS),
         description="The newest 20 reports that USGS published after the event was stored, newest first.",
         depends_on="event_id",
     )

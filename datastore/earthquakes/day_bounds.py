@@ -1,7 +1,7 @@
-"""Bounds of a day's magnitudes, which are raised before the day's first event of a magnitude is stored (QUAKE-P1).
+"""Upper bounds of a day's magnitudes, which are raised before an event above them is stored (QUAKE-P1).
 
-No event of the day has a magnitude above the attribute `greatest`. No event of the day other than an earthquake has one
-above `greatestOther`.
+No event of the day has a magnitude above the attribute `greatest`. No event of the day other than an earthquake has a
+magnitude above `greatestOther`.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from datastore.keyspace import earthquake_statistics as keys
 from datastore.model.access_patterns import AccessPattern
 from datastore.session.store import Store
 
-MOST_BOUNDS = 8192
+MAX_CACHED_BOUNDS = 8192
 GREATEST, GREATEST_OTHER = "greatest", "greatestOther"
 
 
@@ -44,7 +44,7 @@ class KnownBounds:
             if self._holds(day, bound, magnitude):
                 return
             written = await store.update(pattern, keys.day(day), greatest=magnitude)
-            if len(self._bounds) >= MOST_BOUNDS:
+            if len(self._bounds) >= MAX_CACHED_BOUNDS:
                 self._bounds.clear()
             self._bounds[day, bound] = float((written.item or {}).get(bound, magnitude))
 

@@ -12,32 +12,32 @@ from datastore.keyspace import earthquake_statistics as keys
 from datastore.model.timestamps import from_epoch_ms
 from datastore.session.store import Store
 
-# The consumer of the stream notes once a minute that it keeps up.
-KEPT_UP = timedelta(minutes=3)
+# The consumer of the stream records once a minute that it keeps up.
+MAX_CHECK_AGE = timedelta(minutes=3)
 
 
 async def days_that_may_have(
     store: Store, now: datetime, days: Sequence[str], least: float | None, *, other: bool = False
 ) -> set[str]:
-    """Return those of the days (YYYYMMDD) that may have an event of the magnitude, or of any if it is None.
+    """Return the days (YYYYMMDD) that may have an event of at least the magnitude `least`, or any event if it is None.
 
-    `other` asks for events other than earthquakes. Days whose statistics are not known to be complete are among the
-    answer. Reads one item, and one partition for each year.
+    With `other` only events other than earthquakes count. A day without complete statistics is always returned. Reads
+    one item, and one partition for each year.
     """
     read = _other_bounds if other else _bounds
     years = [read(store, first, last) for first, last in years_of(min(days), max(days))]
-    coverage, found = await asyncio.gather(coverage_of(store), asyncio.gather(*years))
+    coverage, bounds_by_year = await asyncio.gather(coverage_of(store), asyncio.gather(*years))
     if coverage is None or not is_kept_up(coverage, now):
         return {*days}
-    bounds = {day: bound for year in found for day, bound in year.items()}
+    bounds = {day: bound for year in bounds_by_year for day, bound in year.items()}
     return {
         day for day in days if not coverage.holds(day) or (day in bounds and (least is None or bounds[day] >= least))
     }
 
 
 def is_kept_up(coverage: Coverage, now: datetime) -> bool:
-    """Whether the consumer currently counts the events that other programs store."""
-    return now - from_epoch_ms(coverage.checked_at_ms) <= KEPT_UP
+    """Return whether the consumer of the stream keeps the statistics current."""
+    return now - from_epoch_ms(coverage.checked_at_ms) <= MAX_CHECK_AGE
 
 
 def years_of(first: str, last: str) -> list[tuple[str, str]]:
@@ -49,7 +49,7 @@ def years_of(first: str, last: str) -> list[tuple[str, str]]:
 async def read_days(
     store: Store, first: str, last: str, attributes: Sequence[str] | None = None, *, regions: bool = False
 ) -> AsyncIterator[Item]:
-    """QUAKE-6: the statistics of the days of a span within a year, oldest first; by region if `regions`."""
+    """QUAKE-6: yield the statistics of the days of a span within a year, oldest first; by region with `regions`."""
     partition = keys.regions_of_year(first[:4]) if regions else keys.year(first[:4])
     values: Mapping[str, Any] = {"partition": partition, "first": first, "last": last}
     async for page in store.query_pages(keys.DAYS, values, attributes=attributes):

@@ -12,7 +12,7 @@ from datastore.earthquakes.day_bounds import KnownBounds
 from datastore.earthquakes.days_with_events import days_that_may_have
 from datastore.earthquakes.event_ids import is_alias, store_once
 from datastore.earthquakes.events import EARTHQUAKE, Earthquake, SeismicEventKind, attributes_of, event_from, event_item
-from datastore.earthquakes.revisions import MOST_REVISIONS, revise, withdraw
+from datastore.earthquakes.revisions import MAX_REVISIONS, revise, withdraw
 from datastore.earthquakes.totals import EarthquakeStatistics, Grouping, statistics_between
 from datastore.keyspace import earthquakes as keys
 from datastore.model.composite_keys import split
@@ -27,7 +27,7 @@ DAY = timedelta(days=1)
 
 
 class LogType(StrEnum):
-    """What a request log is about."""
+    """The kind of request that a log describes."""
 
     INGEST = "INGEST"
     QUERY = "QUERY"
@@ -35,7 +35,7 @@ class LogType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestLog:
-    """One ingest or query as it went. Optional figures belong to one of the two types."""
+    """The log of an ingest or a query. The optional fields apply to one of the two types only."""
 
     log_type: LogType
     request_id: str
@@ -61,7 +61,7 @@ class RequestLog:
 
 @dataclass(frozen=True, slots=True)
 class IngestState:
-    """What the last complete ingest of a source saw: HTTP validators, the hash of the feed, and its counts."""
+    """The feed of the last complete ingest of a source: its HTTP validators, its hash and its counts."""
 
     source: str
     upstream_hash: str
@@ -73,21 +73,21 @@ class IngestState:
 
 @dataclass(frozen=True, slots=True)
 class IngestSummary:
-    """How an ingest went. fetched = upserted + skipped + the sum of rejected; sizes in bytes, times in milliseconds.
-
-    `unchanged` tells that the feed was byte for byte the last one, so nothing was written; `error` is a stable code.
-    """
+    """The result of an ingest. fetched = upserted + skipped + the sum of rejected."""
 
     source: str
     fetched: int = 0
     upserted: int = 0
     skipped: int = 0
     rejected: Mapping[str, int] = field(default_factory=dict)
+    #: The feed has the same bytes as the last one, so nothing was written.
     unchanged: bool = False
     retries: int = 0
+    #: In bytes.
     upstream_size: int = 0
     upstream_hash: str | None = None
     latency_ms: int = 0
+    #: A stable code.
     error: str | None = None
 
 
@@ -118,13 +118,13 @@ class Earthquakes:
         return await withdraw(self._store, event_id, deleted_at_ms, ingested_at_ms)
 
     async def latest(self, event_id: str) -> Earthquake | None:
-        """QUAKE-N1: the newest revision; None if there is none. Raises `Internal` when the item is damaged."""
+        """QUAKE-N1: return the newest revision, or None. Raises `Internal` for a damaged item."""
         return record(event_from, await self._store.get(keys.LATEST, keys.latest(event_id)))
 
     async def revisions(self, event_id: str) -> list[Earthquake]:
-        """QUAKE-N2: the newest revisions, newest first, at most `MOST_REVISIONS`. Damaged ones are left out."""
+        """QUAKE-N2: return up to `MAX_REVISIONS` revisions, newest first, without damaged items."""
         values = {"partition": keys.event(event_id).partition, "revisions": "REVISION#"}
-        page = await self._store.query(keys.REVISIONS, values, limit=MOST_REVISIONS)
+        page = await self._store.query(keys.REVISIONS, values, limit=MAX_REVISIONS)
         return readable_records(event_from, page.items)
 
     async def between(
@@ -137,10 +137,11 @@ class Earthquakes:
         kind: SeismicEventKind = SeismicEventKind.EARTHQUAKE,
         fields: frozenset[str] | None = None,
     ) -> Page:
-        """QUAKE-2: events from `start` to `end`, both included, newest first; those of one moment in the index's order.
+        """QUAKE-2: return the events from `start` to `end`, both included, newest first.
 
-        A window that moves may have left the span's start behind: the page then holds what the window has on that
-        side. `fields` names the fields of `Earthquake` that are needed; None is all.
+        Events of the same time are in the order of the index. The window may move between two pages. If the span starts
+        outside of it, the page begins at the nearest end of the window, or is empty if the whole window lies before it.
+        `fields` names the fields of `Earthquake` that are needed; None means all.
         """
         values: dict[str, Any] = {"start": epoch_ms(start), "end": epoch_ms(end)}
         if min_magnitude is not None:
@@ -155,47 +156,51 @@ class Earthquakes:
         days = [values | {"partition": keys.day(bucket)} for bucket in day_buckets(start, end)]
 
         async def narrow(days: Sequence[Values]) -> list[Values]:
-            buckets = [split(each["partition"])[1] for each in days]
+            buckets = [split(values["partition"])[1] for values in days]
             other = kind is SeismicEventKind.OTHER
             kept = await days_that_may_have(self._store, self._now, buckets, min_magnitude, other=other)
-            return [each for each, bucket in zip(days, buckets, strict=True) if bucket in kept]
+            return [values for values, bucket in zip(days, buckets, strict=True) if bucket in kept]
 
         return await read_page(self._store, keys.EVENTS_BY_DAY, days, span, attributes_of(fields), narrow=narrow)
 
     async def statistics(self, start: datetime, end: datetime, by: Grouping) -> EarthquakeStatistics:
-        """QUAKE-6: how many earthquakes there were on the UTC days from the one of `start` to the one of `end`."""
+        """QUAKE-6: return the numbers of earthquakes on the UTC days from that of `start` to that of `end`."""
         first, last = start.astimezone(UTC).date(), end.astimezone(UTC).date()
         return await statistics_between(self._store, self._now, first, last, by)
 
     async def by_id(self, event_id: str) -> Earthquake | None:
-        """QUAKE-5: the event with this id, which may be any of its ids. Raises `Internal` when the item is damaged."""
+        """QUAKE-5: return the event with this id, which may be any of its ids, or None.
+
+        Raises: `Internal` for a damaged item.
+        """
         item = await self._store.get(keys.EVENT, keys.event(event_id))
         if item is not None and is_alias(item):
             item = await self._store.get(keys.EVENT, keys.event(str(item["aliasOf"])))
         return record(event_from, item)
 
     async def write_log(self, log: RequestLog) -> None:
-        """QUAKE-3."""
+        """QUAKE-3: store a request log."""
         await self._store.put(keys.WRITE_LOG, _log_item(log))
 
     async def logs_of(self, bucket: str, span: Span, log_type: LogType | None = None) -> Page:
-        """QUAKE-4: the logs of a day (YYYYMMDD), newest first."""
+        """QUAKE-4: return the logs of a day (YYYYMMDD), newest first."""
         values: dict[str, Any] = {"partition": keys.log_day(bucket), "now": int(self._now.timestamp())}
         if log_type is not None:
             values["type"] = log_type.value
         return await read_page(self._store, keys.LOGS_OF_DAY, [values], span)
 
     async def ingest_state(self, source: str) -> IngestState | None:
-        """QUAKE-1: what the last complete ingest of this source saw."""
+        """QUAKE-1: return the state of the last complete ingest of a source, or None."""
         item = await self._store.get(keys.INGEST_STATE, keys.ingest_state(source))
         return _state_from(item) if item else None
 
     async def save_ingest_state(self, state: IngestState) -> None:
+        """QUAKE-1: store the state of a complete ingest."""
         await self._store.put(keys.INGEST_STATE, _state_item(state))
 
 
 def day_buckets(start: datetime, end: datetime) -> list[str]:
-    """The UTC days (YYYYMMDD) from the one of `end` back to the one of `start`."""
+    """Return the UTC days (YYYYMMDD) from that of `end` back to that of `start`."""
     first, last = start.astimezone(UTC).date(), end.astimezone(UTC).date()
     return [f"{last - offset * DAY:%Y%m%d}" for offset in range((last - first).days + 1)]
 

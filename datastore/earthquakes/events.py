@@ -17,13 +17,13 @@ from datastore.model.timestamps import day_bucket, from_epoch_ms
 
 # The years 1000 to 9999: day buckets have four digits for the year.
 EARLIEST_MS, LATEST_MS = -30_610_224_000_000, 253_402_300_799_999
-LONGEST_EVENT_ID = 64
+MAX_EVENT_ID = 64
 # The type of natural events, in USGS's vocabulary.
 EARTHQUAKE = "earthquake"
 
 
 class SeismicEventKind(StrEnum):
-    """Which events are listed: earthquakes, other events such as quarry blasts and explosions, or both."""
+    """The kind of events in a list: earthquakes, other events such as quarry blasts and explosions, or both."""
 
     EARTHQUAKE = "EARTHQUAKE"
     OTHER = "OTHER"
@@ -34,10 +34,9 @@ class SeismicEventKind(StrEnum):
 
 
 class Earthquake(Struct, frozen=True, gc=False):
-    """A seismic event. Times in epoch milliseconds, depth in kilometres (0 or more, None when unknown).
+    """A seismic event. Times are in epoch milliseconds.
 
     `type`, `status`, `alert` and `significance` are USGS's: https://earthquake.usgs.gov/data/comcat/
-    `other_ids` are the event's further ids in the report that was ingested; an event that was read has none.
     """
 
     event_id: str
@@ -46,6 +45,7 @@ class Earthquake(Struct, frozen=True, gc=False):
     place: str
     latitude: float
     longitude: float
+    #: In kilometres, 0 or more; None if unknown.
     depth_km: float | None
     source: str
     ingested_at_ms: int
@@ -56,6 +56,7 @@ class Earthquake(Struct, frozen=True, gc=False):
     tsunami: bool | None = None
     significance: int | None = None
     url: str | None = None
+    #: The event's further ids in the ingested report. Empty for an event that was read from the table.
     other_ids: tuple[str, ...] = ()
 
     @property
@@ -95,7 +96,7 @@ ATTRIBUTES = {
     "significance": "sig",
     "url": "url",
 }
-# These are not among the attributes that document 003 lists: items of other programs need not have them.
+# Document 003 does not list these attributes: the items of other programs may lack them.
 OPTIONAL = ("type", "status", "updated_at_ms", "alert", "tsunami", "significance", "url")
 
 
@@ -132,24 +133,24 @@ def event_item(earthquake: Earthquake) -> Item:
 
 
 def event_with(fields: frozenset[str]) -> RecordDecoder[Earthquake]:
-    """Return the decoder of items that are projected to these fields. The other fields stay blank."""
+    """Return the decoder of items that are projected to these fields. The other fields keep their defaults."""
     return event_from.without(frozenset(ATTRIBUTES) - fields)
 
 
-def _sound(name: str, is_sound: Callable[[Any], bool]) -> Callable[[Any], Any]:
+def _valid(name: str, is_valid: Callable[[Any], bool]) -> Callable[[Any], Any]:
     """Return a function that returns a valid value unchanged and raises `ValueError` for any other."""
 
     def checked(value: Any) -> Any:
-        if not is_sound(value):
+        if not is_valid(value):
             raise ValueError(f"{ATTRIBUTES[name]} cannot be {value!r:.100}")
         return value
 
     return checked
 
 
-def _if(is_sound: Callable[[Any], bool]) -> Callable[[Any], Any]:
+def _if(is_valid: Callable[[Any], bool]) -> Callable[[Any], Any]:
     """Return a function that returns a valid value unchanged, and None for any other: the attribute is optional."""
-    return lambda value: value if is_sound(value) else None
+    return lambda value: value if is_valid(value) else None
 
 
 def _type(value: Any) -> str:
@@ -198,22 +199,22 @@ def _earthquake(
     significance: int | None = None,
     url: str | None = None,
 ) -> Earthquake:
-    """Make an event. Fields that are not given are blank."""
+    """Return an event. Fields without an argument keep their defaults."""
     required = (event_id, occurred_at_ms, magnitude, place, latitude, longitude, depth_km, source, ingested_at_ms)
     return Earthquake(*required, type, status, updated_at_ms, alert, tsunami, significance, url)
 
 
 event_from = RecordDecoder(
     _earthquake,
-    event_id=text(ATTRIBUTES["event_id"], _sound("event_id", _is_text)),
-    occurred_at_ms=number(ATTRIBUTES["occurred_at_ms"], _sound("occurred_at_ms", _is_moment)),
-    magnitude=number(ATTRIBUTES["magnitude"], _sound("magnitude", _is_number)),
-    place=text(ATTRIBUTES["place"], _sound("place", _is_text)),
-    latitude=number(ATTRIBUTES["latitude"], _sound("latitude", _is_number)),
-    longitude=number(ATTRIBUTES["longitude"], _sound("longitude", _is_number)),
-    depth_km=number(ATTRIBUTES["depth_km"], _sound("depth_km", _is_number_or_unknown), default=None),
-    source=text(ATTRIBUTES["source"], _sound("source", _is_text)),
-    ingested_at_ms=number(ATTRIBUTES["ingested_at_ms"], _sound("ingested_at_ms", _is_moment)),
+    event_id=text(ATTRIBUTES["event_id"], _valid("event_id", _is_text)),
+    occurred_at_ms=number(ATTRIBUTES["occurred_at_ms"], _valid("occurred_at_ms", _is_moment)),
+    magnitude=number(ATTRIBUTES["magnitude"], _valid("magnitude", _is_number)),
+    place=text(ATTRIBUTES["place"], _valid("place", _is_text)),
+    latitude=number(ATTRIBUTES["latitude"], _valid("latitude", _is_number)),
+    longitude=number(ATTRIBUTES["longitude"], _valid("longitude", _is_number)),
+    depth_km=number(ATTRIBUTES["depth_km"], _valid("depth_km", _is_number_or_unknown), default=None),
+    source=text(ATTRIBUTES["source"], _valid("source", _is_text)),
+    ingested_at_ms=number(ATTRIBUTES["ingested_at_ms"], _valid("ingested_at_ms", _is_moment)),
     type=text(ATTRIBUTES["type"], _type, default=EARTHQUAKE),
     status=text(ATTRIBUTES["status"], _if(_is_text), default=None),
     updated_at_ms=number(ATTRIBUTES["updated_at_ms"], _if(_is_moment), default=None),

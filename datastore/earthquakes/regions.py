@@ -1,10 +1,10 @@
-"""Regions of the world by which earthquakes are counted: a fixed list of rectangles, the first that holds a point."""
+"""Regions of the world by which earthquakes are counted: a fixed list of rectangles. The first that matches counts."""
 
 from enum import StrEnum
 
 
 class SeismicRegion(StrEnum):
-    """A region by the code that items hold. Changing a rectangle takes a rebuild of all statistics."""
+    """A region, with the code that items hold. A changed rectangle requires a rebuild of all statistics."""
 
     CALIFORNIA = "CA"
     PACIFIC_NORTHWEST = "NW"
@@ -28,7 +28,7 @@ class SeismicRegion(StrEnum):
     ELSEWHERE = "XX"
 
 
-# South, west, north, east. One that crosses the 180th meridian has `west` above `east`.
+# South, west, north, east. A rectangle that crosses the 180th meridian has `west` above `east`.
 BOXES = (
     (SeismicRegion.CALIFORNIA, 32.0, -125.5, 42.0, -114.0),
     (SeismicRegion.PACIFIC_NORTHWEST, 42.0, -131.0, 51.5, -116.5),

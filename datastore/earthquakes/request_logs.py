@@ -1,4 +1,4 @@
-"""QUAKE-3: request logs are written behind the request: they neither delay nor fail it."""
+"""The background writer of request logs (QUAKE-3). A log neither delays nor fails its request."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class RequestLogs:
-    """A bounded queue with a few writers. Logs that the store is too slow for are dropped and counted."""
+    """A bounded queue of logs with a few writers. While the queue is full, logs are dropped and counted."""
 
     def __init__(self, client: Client, *, prefix: str, now: Callable[[], datetime], token: Callable[[], str]) -> None:
         self._client = client
@@ -34,7 +34,7 @@ class RequestLogs:
         self._writers = [asyncio.create_task(self._write()) for _ in range(WRITERS)]
 
     async def stop(self) -> None:
-        """Write what is queued, for a moment, then stop."""
+        """Write the queued logs for up to `WRITE_SECONDS` / 2, then stop."""
         try:
             await asyncio.wait_for(self.drained(), WRITE_SECONDS / 2)
         except TimeoutError:
@@ -44,11 +44,11 @@ class RequestLogs:
         await asyncio.gather(*self._writers, return_exceptions=True)
 
     async def drained(self) -> None:
-        """Return when all that was added has been written (or given up)."""
+        """Wait until each queued log has been written or has failed."""
         await self._queue.join()
 
     def add(self, log: RequestLog) -> bool:
-        """Whether it will be written."""
+        """Enqueue a log. Return False if the queue is full."""
         try:
             self._queue.put_nowait(log)
             return True

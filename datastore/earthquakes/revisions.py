@@ -1,33 +1,35 @@
 """Reports that USGS published after an event was stored (QUAKE-1, QUAKE-N1, QUAKE-N2).
 
-The event stays as it was first stored. A later report of it that differs is a revision item beside it, and a copy of
-the newest one has a key of its own, so that the newest reports of a page of events are one BatchGetItem.
+The event stays as it was first stored. Each later report that differs is a revision item in the same partition. A copy
+of the newest revision has its own key, so that one BatchGetItem reads the newest reports of a page of events.
 """
 
 from collections.abc import Callable
 
 from datastore.dynamodb.client import TransactionCancelled
 from datastore.dynamodb.codec import Item
-from datastore.earthquakes.event_ids import CONTENTION, TRIES
+from datastore.earthquakes.event_ids import ATTEMPTS, CONTENTION
 from datastore.keyspace import earthquakes as keys
 from datastore.model.composite_keys import Key
 from datastore.session.store import Store
 from datastore.session.writes import Action
 
-# The most revisions that one answer lists.
-MOST_REVISIONS = 20
+# The maximum of revisions in a list.
+MAX_REVISIONS = 20
 DELETED = "deleted"
-# A report that differs in none of these adds no revision: USGS also updates an event for each report of having felt it.
+# A report that differs in none of these adds no revision: USGS also updates an event when a person reports to have
+# felt it.
 COMPARED = ("eventTsMs", "mag", "place", "lat", "lon", "depth", "type", "status", "alert", "tsunami", "sig", "url")
-# An event's alone: its place in the index.
-OF_EVENT = frozenset({"dayBucket", "gsi1pk", "gsi1sk"})
+# The attributes for the index, which revisions do not have.
+EVENT_ONLY = frozenset({"dayBucket", "gsi1pk", "gsi1sk"})
 
 
 async def revise(store: Store, known: Item, report: Item) -> bool:
     """Add a report of a stored event as a revision if it is newer and differs. Return whether it was added.
 
-    `known` is the stored item, an event or an alias, and `report` the report as an event's item. Raises
-    `TransactionCancelled` if other processes added revisions of the event each time it was tried.
+    `known` is the stored item, an event or an alias, and `report` the report as an event's item.
+
+    Raises: `TransactionCancelled` if other processes added revisions of the event at each attempt.
     """
     updated = _updated(report)
     if updated <= _updated(known):  # an alias has no time: it counts as older
@@ -41,7 +43,10 @@ async def revise(store: Store, known: Item, report: Item) -> bool:
 
 
 async def withdraw(store: Store, event_id: str, deleted_at_ms: int, ingested_at_ms: int) -> bool:
-    """Add a revision that says that USGS deleted the event. Return whether it was added: not if it is not stored."""
+    """Add a revision that marks the event as deleted by USGS. Return whether it was added.
+
+    It is not added if the event is not stored, is already deleted, or has a newer report.
+    """
     known = await store.get(keys.STORED_IDS, keys.event(event_id))
     if known is None:
         return False
@@ -56,8 +61,8 @@ async def withdraw(store: Store, event_id: str, deleted_at_ms: int, ingested_at_
 
 
 async def _add(store: Store, event_id: str, revision_of: Callable[[Item], Item | None]) -> bool:
-    """Add what `revision_of` makes of the newest report, unless it makes None."""
-    for tries_left in reversed(range(TRIES)):
+    """Add the revision that `revision_of` returns for the newest report, unless it returns None."""
+    for attempts_left in reversed(range(ATTEMPTS)):
         newest = await _newest(store, event_id)
         revision = None if newest is None else revision_of(newest)
         if revision is None:
@@ -66,14 +71,14 @@ async def _add(store: Store, event_id: str, revision_of: Callable[[Item], Item |
             await store.transact(keys.REVISE, _adding(event_id, revision))
             return True
         except TransactionCancelled as cancelled:
-            # Another process adds a revision of the same event.
-            if not tries_left or not CONTENTION.intersection(cancelled.reasons):
+            # Another process added a revision of the same event.
+            if not attempts_left or not CONTENTION.intersection(cancelled.reasons):
                 raise
     raise AssertionError("unreachable")
 
 
 async def _newest(store: Store, event_id: str) -> Item | None:
-    """The newest report: the last revision or, without any, the event itself."""
+    """Return the newest report: the last revision, else the event itself, else None."""
     for found in await store.find_all(keys.NEWEST, [keys.latest(event_id), keys.event(event_id)]):
         if isinstance(found, Exception):
             raise found
@@ -98,7 +103,7 @@ def _adding(event_id: str, revision: Item) -> list[Action]:
 
 
 def _item(key: Key, entity: str, report: Item) -> Item:
-    kept = {name: value for name, value in report.items() if name not in OF_EVENT}
+    kept = {name: value for name, value in report.items() if name not in EVENT_ONLY}
     return kept | {"pk": key.partition, "sk": key.sort, "entity": entity}
 
 

@@ -1,8 +1,8 @@
-"""Daily statistics of earthquakes: how many there were, by magnitude class and by region (QUAKE-P1 to QUAKE-P5).
+"""Daily statistics of earthquakes: their number by magnitude class and by region (QUAKE-P1 to QUAKE-P5).
 
-An event is counted by an item of its own (`COUNTED#<day>`), written from the table's stream. The statistics of a day
-are counted from those items, never added to: a change that is delivered twice counts once, and a process that ends
-between two steps leaves nothing that the next delivery does not repair.
+Each counted event has an item (`COUNTED#<day>`), which the consumer of the table's stream writes. The statistics of a
+day are recounted from these items and never incremented. A change that is delivered twice therefore counts once, and
+the next delivery repairs the work of a process that ended between two steps.
 """
 
 import asyncio
@@ -30,17 +30,17 @@ from datastore.session.store import Store
 from datastore.session.writes import Action
 
 LEAST_CLASS, GREATEST_CLASS = -2, 9
-# Below all magnitudes: the bound of a day whose events have none that can be read.
+# Below all magnitudes: the bound of a day whose events have no readable magnitude.
 NO_MAGNITUDE = -100
-RECOUNTS_AT_ONCE = 8
-RECOUNT_TRIES = 20
+CONCURRENT_RECOUNTS = 8
+RECOUNT_ATTEMPTS = 20
 CONTENTION = frozenset({"ConditionalCheckFailed", "TransactionConflict"})
 FIRST_DAY, LAST_DAY = "10000101", "99991231"
 FIELDS = (*EARTHQUAKES.key_attributes("TimeOrderedIndex"), "eventId", "mag", "lat", "lon", "type")
 
 
 class Tally(Struct, frozen=True):
-    """How many events there are of a kind, and the greatest magnitude among them."""
+    """The number of events of a group, and the greatest magnitude among them."""
 
     count: int
     greatest: float
@@ -50,26 +50,29 @@ Tallies = Mapping[str, Tally]
 
 
 class DayStatistics(Struct, frozen=True):
-    """The events of a UTC day (YYYYMMDD). `natural` and `other` are by magnitude class: "4" is 4.0 up to 5.0.
-
-    No event of the day has a magnitude above `bound`, and none other than an earthquake one above `other_bound`. A
-    bound is None where the day has no such event.
-    """
+    """The events of a UTC day (YYYYMMDD)."""
 
     day: str
+    #: No event of the day has a greater magnitude. None for a day without events.
     bound: float | None
+    #: The bound of the events other than earthquakes. None for a day without them.
     other_bound: float | None
+    #: The earthquakes by magnitude class: "4" is 4.0 up to 5.0.
     natural: Tallies
+    #: The other events by magnitude class.
     other: Tallies
 
 
 class Coverage(Struct, frozen=True):
-    """The spans of days (first and last, YYYYMMDD) whose statistics are complete, and when that was last checked."""
+    """The days with complete statistics."""
 
+    #: The first and the last day (YYYYMMDD) of each span.
     spans: tuple[tuple[str, str], ...]
+    #: The time of the last check that the consumer of the stream keeps up.
     checked_at_ms: int
 
     def holds(self, day: str) -> bool:
+        """Return whether the statistics of a day are complete."""
         return any(first <= day <= last for first, last in self.spans)
 
 
@@ -80,21 +83,21 @@ class StatisticsWriter:
         self._open_store = open_store
         self._bounds = KnownBounds()
 
-    async def note(self, changes: Iterable[tuple[Item | None, Item | None]]) -> set[str]:
-        """QUAKE-P1, QUAKE-P2: note each event's old and new item; return the days to count again."""
+    async def record(self, changes: Iterable[tuple[Item | None, Item | None]]) -> set[str]:
+        """QUAKE-P1, QUAKE-P2: store which events count, from their old and new items. Return the days to recount."""
         puts: dict[Key, Item] = {}
         deletes: dict[Key, None] = {}
         greatest: dict[tuple[str, bool], float] = {}
         for old, new in changes:
-            if (place := _place(old)) is not None:
-                puts.pop(place, None)
-                deletes[place] = None
-            if new is not None and (place := _place(new)) is not None:
-                events = _day(place), not is_natural(new.get("type"))
-                greatest[events] = max(greatest.get(events, NO_MAGNITUDE), _magnitude(new))
-                if (item := _counted(place, new)) is not None:
-                    deletes.pop(place, None)
-                    puts[place] = item
+            if (key := _counted_key(old)) is not None:
+                puts.pop(key, None)
+                deletes[key] = None
+            if new is not None and (key := _counted_key(new)) is not None:
+                group = _day(key), not is_natural(new.get("type"))
+                greatest[group] = max(greatest.get(group, NO_MAGNITUDE), _magnitude(new))
+                if (item := _counted(key, new)) is not None:
+                    deletes.pop(key, None)
+                    puts[key] = item
         store = self._open_store()
         for (day, other), magnitude in greatest.items():
             await self._bounds.raise_to(store, day, magnitude, other=other)
@@ -102,23 +105,23 @@ class StatisticsWriter:
         return {*(day for day, _ in greatest), *map(_day, (*puts, *deletes))}
 
     async def recount(self, days: Iterable[str], *, verify: bool = False) -> None:
-        """QUAKE-P3: count the days again. `verify` forgets counted events that are no longer stored."""
-        places = asyncio.Semaphore(RECOUNTS_AT_ONCE)
+        """QUAKE-P3: recount the days. With `verify`, first remove counted events that are no longer stored."""
+        slots = asyncio.Semaphore(CONCURRENT_RECOUNTS)
 
         async def recount(day: str) -> None:
-            async with places:
+            async with slots:
                 if verify:
-                    await self._forget_deleted(day)
+                    await self._remove_deleted(day)
                 await self._recount(day)
 
-        # Not a TaskGroup: its ExceptionGroup would hide from the caller whether the store is away.
-        ended = await asyncio.gather(*map(recount, sorted(days)), return_exceptions=True)
-        for problem in ended:
+        # Not a TaskGroup: its ExceptionGroup would hide from the caller whether the store is unavailable.
+        results = await asyncio.gather(*map(recount, sorted(days)), return_exceptions=True)
+        for problem in results:
             if problem is not None:
                 raise problem
 
     async def _recount(self, day: str) -> None:
-        for tries_left in reversed(range(RECOUNT_TRIES)):
+        for attempts_left in reversed(range(RECOUNT_ATTEMPTS)):
             store = self._open_store()
             before = await store.get(keys.DAY_BEFORE_RECOUNT, keys.day(day))
             counted = [item async for item in store.query_all(keys.COUNTED_EVENTS, {"partition": keys.counted_on(day)})]
@@ -127,42 +130,47 @@ class StatisticsWriter:
                 await store.transact(keys.RECOUNT, _replacing(day, (before or {}).get("recounts"), counted))
                 return
             except TransactionCancelled as cancelled:
-                # Another process counts the same day.
-                if not tries_left or not CONTENTION.intersection(cancelled.reasons):
+                # Another process recounts the same day.
+                if not attempts_left or not CONTENTION.intersection(cancelled.reasons):
                     raise
 
-    async def _forget_deleted(self, day: str) -> None:
+    async def _remove_deleted(self, day: str) -> None:
         store = self._open_store()
         pages = store.query_pages(keys.COUNTED_EVENTS, {"partition": keys.counted_on(day)})
         async for page in pages:
             ids = [str(item["sk"]) for item in page]
-            found = await store.find_all(keys.IS_STORED, [earthquakes.event(event_id) for event_id in ids])
-            gone = [keys.counted(day, event_id) for event_id, one in zip(ids, found, strict=True) if one is None]
-            await store.write_all(keys.COUNT_EVENTS, deletes=gone)
+            events = await store.find_all(keys.IS_STORED, [earthquakes.event(event_id) for event_id in ids])
+            deletes = [
+                keys.counted(day, event_id) for event_id, event in zip(ids, events, strict=True) if event is None
+            ]
+            await store.write_all(keys.COUNT_EVENTS, deletes=deletes)
 
 
 class StatisticsRebuild:
-    """Counts events that are stored already, and notes which days are complete then (QUAKE-P4, QUAKE-P5)."""
+    """The count of events that are stored already, after which their days are complete (QUAKE-P4, QUAKE-P5)."""
 
     def __init__(self, open_store: Callable[[], Store], now: Callable[[], datetime]) -> None:
         self._open_store = open_store
         self._now = now
         self._writer = StatisticsWriter(open_store)
 
-    async def all_days(self, most_pages: float = math.inf) -> bool:
-        """Rebuild all days by a Scan of the table; False, and nothing noted, if it has more pages (1 MB each)."""
+    async def all_days(self, max_pages: float = math.inf) -> bool:
+        """Rebuild all days by a Scan of the table.
+
+        Return False, without a change to the complete days, if the table has more pages (of 1 MB).
+        """
         days: set[str] = set()
         async for page, number in self._pages():
-            if number > most_pages:
+            if number > max_pages:
                 return False
-            days |= await self._writer.note((None, item) for item in page)
+            days |= await self._writer.record((None, item) for item in page)
             days |= {split(item["pk"])[1] for item in page if str(item["pk"]).startswith("COUNTED#")}
         await self._writer.recount(days, verify=True)
         await self._cover(FIRST_DAY, LAST_DAY)
         return True
 
     async def _pages(self) -> AsyncIterator[tuple[list[Item], int]]:
-        """The table's pages with their numbers. Each has a store of its own, whose deadline is for one page."""
+        """Yield the table's pages with their numbers. Each page has its own store, and so its own deadline."""
         start: Item | None = None
         for number in itertools.count(1):
             page = await self._open_store().scan_page(keys.ALL_EVENTS, {}, start=start)
@@ -176,12 +184,12 @@ class StatisticsRebuild:
             store = self._open_store()
             values = {"partition": earthquakes.day(day)}
             async for page in store.query_pages(keys.EVENTS_OF_DAY, values, attributes=FIELDS):
-                await self._writer.note((None, item) for item in page)
+                await self._writer.record((None, item) for item in page)
             await self._writer.recount([day], verify=True)
         await self._cover(buckets[0], buckets[-1])
 
     async def forget_coverage(self) -> None:
-        """Note that the statistics of no day are known to be complete."""
+        """Store that the statistics of no day are complete."""
         await self._save([])
 
     async def _cover(self, first: str, last: str) -> None:
@@ -195,27 +203,27 @@ class StatisticsRebuild:
 
 
 async def coverage_of(store: Store) -> Coverage | None:
-    """QUAKE-P5: the days that are complete; None if no statistics were ever built."""
+    """QUAKE-P5: return the days with complete statistics, or None if no statistics were ever built."""
     item = await store.get(keys.COVERAGE, keys.coverage())
     if item is None:
         return None
     return Coverage(tuple((first, last) for first, last in item["spans"]), int(item["checkedAt"]))
 
 
-async def keep_up(store: Store, now: datetime) -> None:
-    """QUAKE-P5: note that the consumer of the stream keeps up, if there are statistics."""
+async def record_check(store: Store, now: datetime) -> None:
+    """QUAKE-P5: record that the consumer of the stream keeps up, if there are statistics."""
     await store.update(keys.RECORD_CHECK, keys.coverage(), now=epoch_ms(now))
 
 
 def merged(spans: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Return the spans in order, those that overlap or touch as one."""
-    found: list[tuple[str, str]] = []
+    """Return the spans in order. Spans that overlap or touch become one."""
+    result: list[tuple[str, str]] = []
     for first, last in sorted(spans):
-        if found and first <= _next_day(found[-1][1]):
-            found[-1] = found[-1][0], max(found[-1][1], last)
+        if result and first <= _next_day(result[-1][1]):
+            result[-1] = result[-1][0], max(result[-1][1], last)
         else:
-            found.append((first, last))
-    return found
+            result.append((first, last))
+    return result
 
 
 def statistics_from(item: Mapping[str, Any]) -> DayStatistics:
@@ -230,21 +238,21 @@ def statistics_from(item: Mapping[str, Any]) -> DayStatistics:
 
 
 def other_bound(item: Mapping[str, Any]) -> float | None:
-    """Return the bound of a day's events other than earthquakes; None if the day has none.
+    """Return the bound of a day's events other than earthquakes, or None if the day has none.
 
-    Statistics that were counted before this bound was stored have the greatest magnitude of each class.
+    The statistics of earlier releases lack this bound, but have the greatest magnitude of each class.
     """
     counted = max((tally.greatest for tally in tallies_from(item.get("othersByClass", {})).values()), default=-math.inf)
     bound = max(float(item.get(GREATEST_OTHER, -math.inf)), counted)
     return None if bound == -math.inf else bound
 
 
-def tallies_from(kept: Mapping[str, Any]) -> Tallies:
-    return {name: Tally(int(count), float(greatest)) for name, (count, greatest) in kept.items()}
+def tallies_from(stored: Mapping[str, Any]) -> Tallies:
+    return {name: Tally(int(count), float(greatest)) for name, (count, greatest) in stored.items()}
 
 
 def magnitude_class(magnitude: float) -> int:
-    """Return the whole number that the magnitude begins with, from -2 to 9."""
+    """Return the greatest whole number that is not above the magnitude, from -2 to 9."""
     return min(max(math.floor(magnitude), LEAST_CLASS), GREATEST_CLASS)
 
 
@@ -260,8 +268,8 @@ def _next_day(day: str) -> str:
     return f"{datetime.fromordinal(ordinal + 1):%Y%m%d}"
 
 
-def _place(item: Item | None) -> Key | None:
-    """Return where an item is counted as an event; None if it is not an event, or in no day's list."""
+def _counted_key(item: Item | None) -> Key | None:
+    """Return the key of the item that counts an event; None for an item that is not an event, or in no day's list."""
     if item is None or item.get("sk") != "EVENT" or not str(item["pk"]).startswith("EVENT#"):
         return None
     kind, _, day = str(item.get("gsi1pk", "")).partition("#")
@@ -270,8 +278,8 @@ def _place(item: Item | None) -> Key | None:
     return keys.counted(day, split(item["pk"])[1])
 
 
-def _day(place: Key) -> str:
-    return split(place.partition)[1]
+def _day(key: Key) -> str:
+    return split(key.partition)[1]
 
 
 def _magnitude(item: Item) -> float:
@@ -282,13 +290,13 @@ def _is_number(value: object) -> bool:
     return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
 
 
-def _counted(place: Key, item: Item) -> Item | None:
+def _counted(key: Key, item: Item) -> Item | None:
     """Return the item that counts an event; None for a damaged event, which is listed but not counted."""
     if not all(_is_number(item.get(name)) for name in ("mag", "lat", "lon")):
         return None
     return {
-        "pk": place.partition,
-        "sk": place.sort,
+        "pk": key.partition,
+        "sk": key.sort,
         "mag": item["mag"],
         "region": region_of(float(item["lat"]), float(item["lon"])).value,
         "natural": is_natural(item.get("type")),
@@ -296,7 +304,7 @@ def _counted(place: Key, item: Item) -> Item | None:
 
 
 async def _raise_bounds(store: Store, day: str, before: Item, counted: Sequence[Item]) -> None:
-    """Raise bounds that are too low although they were raised once: the table may have lost its items since."""
+    """Raise bounds that are too low. They were raised before, but the table may have lost items since."""
     others = [item for item in counted if not item["natural"]]
     for pattern, bound, events in (
         (keys.RAISE_BOUND, GREATEST, counted),
@@ -313,7 +321,7 @@ def _replacing(day: str, recounts: int | None, counted: Sequence[Item]) -> list[
     other = [item for item in counted if not item["natural"]]
     condition = "attribute_not_exists(recounts)" if recounts is None else "recounts = :recounts"
     values: dict[str, Any] = {"next": (recounts or 0) + 1} | ({} if recounts is None else {"recounts": recounts})
-    values |= {"classes": _kept(_by_class(natural)), "others": _kept(_by_class(other))}
+    values |= {"classes": _stored(_by_class(natural)), "others": _stored(_by_class(other))}
     update = Action(
         "Update",
         key=keys.day(day),
@@ -323,7 +331,7 @@ def _replacing(day: str, recounts: int | None, counted: Sequence[Item]) -> list[
     )
     regions = keys.regions(day)
     by_region = _grouped((item["region"], float(item["mag"])) for item in natural)
-    put = Action("Put", item={"pk": regions.partition, "sk": regions.sort, "byRegion": _kept(by_region)})
+    put = Action("Put", item={"pk": regions.partition, "sk": regions.sort, "byRegion": _stored(by_region)})
     return [update, put]
 
 
@@ -338,5 +346,5 @@ def _grouped(magnitudes: Iterable[tuple[str, float]]) -> Tallies:
     return {name: Tally(len(group), max(group)) for name, group in groups.items()}
 
 
-def _kept(tallies: Tallies) -> dict[str, list[float]]:
+def _stored(tallies: Tallies) -> dict[str, list[float]]:
     return {name: [tally.count, tally.greatest] for name, tally in tallies.items()}

@@ -23,7 +23,7 @@ class Grouping(StrEnum):
 
 
 class EarthquakeGroup(Struct, frozen=True):
-    """The earthquakes of one day, magnitude class or region; the others of the three are None."""
+    """The earthquakes of one day, magnitude class or region. The two other fields are None."""
 
     count: int
     greatest_magnitude: float
@@ -33,7 +33,7 @@ class EarthquakeGroup(Struct, frozen=True):
 
 
 class EarthquakeStatistics(Struct, frozen=True):
-    """The earthquakes of the days from `start` to `end`. Groups without any are left out."""
+    """The earthquakes of the days from `start` to `end`, without empty groups."""
 
     start: date
     end: date
@@ -44,14 +44,15 @@ class EarthquakeStatistics(Struct, frozen=True):
 
 
 async def statistics_between(store: Store, now: datetime, start: date, end: date, by: Grouping) -> EarthquakeStatistics:
-    """QUAKE-6: days newest first, magnitude classes greatest first, regions with the most earthquakes first.
+    """QUAKE-6: return the statistics of the days from `start` to `end`.
 
-    A Query for each calendar year, and one item that lists the complete days.
+    Days are sorted newest first, magnitude classes greatest first, and regions by their number of earthquakes, largest
+    first. Reads one item that lists the complete days, and sends a Query for each calendar year.
     """
     first, last = f"{start:%Y%m%d}", f"{end:%Y%m%d}"
     years = [_read(store, *span, regions=by is Grouping.REGION) for span in years_of(first, last)]
-    coverage, read = await asyncio.gather(coverage_of(store), asyncio.gather(*years))
-    groups = _grouped(by, (item for year in read for item in year))
+    coverage, items_by_year = await asyncio.gather(coverage_of(store), asyncio.gather(*years))
+    groups = _grouped(by, (item for items in items_by_year for item in items))
     return EarthquakeStatistics(
         start,
         end,
@@ -76,12 +77,12 @@ def _grouped(by: Grouping, days: Iterable[Item]) -> list[EarthquakeGroup]:
     if by is Grouping.DAY:
         return [*_days(days)][::-1]
     if by is Grouping.MAGNITUDE:
-        classes = _added(days, "byClass").items()
-        groups = [EarthquakeGroup(all_.count, all_.greatest, magnitude_class=int(name)) for name, all_ in classes]
+        classes = _summed(days, "byClass").items()
+        groups = [EarthquakeGroup(tally.count, tally.greatest, magnitude_class=int(name)) for name, tally in classes]
         return sorted(groups, key=lambda group: -(group.magnitude_class or 0))
-    regions = _added(days, "byRegion").items()
+    regions = _summed(days, "byRegion").items()
     return sorted(
-        (EarthquakeGroup(all_.count, all_.greatest, region=_region(code)) for code, all_ in regions),
+        (EarthquakeGroup(tally.count, tally.greatest, region=_region(code)) for code, tally in regions),
         key=lambda group: (-group.count, group.region or ""),
     )
 
@@ -92,22 +93,24 @@ def _days(days: Iterable[Item]) -> Iterator[EarthquakeGroup]:
         if tallies:
             name = str(item["sk"])
             day = date(int(name[:4]), int(name[4:6]), int(name[6:]))
-            yield EarthquakeGroup(sum(one.count for one in tallies), max(one.greatest for one in tallies), day=day)
+            count = sum(tally.count for tally in tallies)
+            yield EarthquakeGroup(count, max(tally.greatest for tally in tallies), day=day)
 
 
-def _added(days: Iterable[Item], attribute: str) -> dict[str, Tally]:
-    added: dict[str, Tally] = {}
+def _summed(days: Iterable[Item], attribute: str) -> dict[str, Tally]:
+    """Return the sums of the tallies of all days by group."""
+    sums: dict[str, Tally] = {}
     for item in days:
         for name, tally in tallies_from(item.get(attribute, {})).items():
-            before = added.get(name)
+            before = sums.get(name)
             if before is not None:
                 tally = Tally(before.count + tally.count, max(before.greatest, tally.greatest))
-            added[name] = tally
-    return added
+            sums[name] = tally
+    return sums
 
 
 def _region(code: str) -> SeismicRegion:
     try:
         return SeismicRegion(code)
-    except ValueError:  # of another release
+    except ValueError:  # the code of a region of another release
         return SeismicRegion.ELSEWHERE

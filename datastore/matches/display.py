@@ -32,7 +32,7 @@ SHORTEST_WORD = 4
 
 @dataclass(frozen=True, slots=True)
 class MatchNames:
-    """The teams and the league of a match. Those that are not stored are None."""
+    """The teams and the league of a match; None for a record that is not stored."""
 
     home: Team | None = None
     away: Team | None = None
@@ -190,7 +190,7 @@ def score_text(innings: InningsScore) -> str:
 
 
 def _batting_team(match: Match, live: LiveScore) -> str | None:
-    """Return the batting side; None between innings. Lunch and tea without a limit of overs are no innings break."""
+    """Return the batting side; None between innings. Lunch and tea without a limit of overs are not between innings."""
     if live.phase.is_over or not live.innings or is_closed(live.innings[-1]):
         return None
     is_between_innings = live.phase is MatchPhase.BREAK and match.scheduled_overs is not None

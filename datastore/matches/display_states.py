@@ -84,7 +84,7 @@ class DisplayStates:
         return MatchNames(_record(team_from, home), _record(team_from, away), _record(league_from, league))
 
     async def _item(self, pattern: AccessPattern, id: str) -> Item | None:
-        """Return the item of an id. An empty id is that of a fixture of another program without the team."""
+        """Return the item of an id. The id is empty for a fixture of another program without the team."""
         return await self._store.get(pattern, Key(id)) if id else None
 
     async def refresh(
@@ -92,8 +92,8 @@ class DisplayStates:
     ) -> dict[str, DisplayState]:
         """DSC-2: build and cache the states of both teams. Return them by team id. With `names` nothing is read.
 
-        A version may be repeated without its events: then the cached state of that version remains, and is returned. A
-        state that cannot be cached is logged and returned: an outdated state in the cache has a TTL.
+        A version may be repeated without its events. The cached state of that version then remains, and is returned. A
+        state that cannot be cached is logged and returned; the outdated state in the cache expires by its TTL.
         """
         if names is None:
             names = await self.names(match)

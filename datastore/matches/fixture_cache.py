@@ -25,9 +25,10 @@ COMPRESSION_LEVEL = 1  # zlib's fastest, for every change: the text shrinks to a
 
 @dataclass(frozen=True, slots=True)
 class CachedMatch:
-    """A snapshot from the provider. `version` is that of the live state it became, 0 if it became none."""
+    """A snapshot from the provider."""
 
     snapshot: MatchSnapshot
+    #: The version of the live state that was made from it, 0 for none.
     version: int
     fetched_at: datetime
 
@@ -47,7 +48,7 @@ class FixtureCache:
         return record(cached_from, item)
 
     async def get_many(self, match_ids: Sequence[str]) -> dict[str, CachedMatch]:
-        """FXC-2: return the cached snapshots among those of the ids."""
+        """FXC-2: return the cached snapshots of these matches by id."""
         snapshots = await asyncio.gather(*[self.get(match_id, keys.CACHED_MANY) for match_id in match_ids])
         return {match_id: cached for match_id, cached in zip(match_ids, snapshots, strict=True) if cached is not None}
 
@@ -66,7 +67,7 @@ class FixtureCache:
         await self._store.put(keys.CACHE, self._item(snapshot, version))
 
     async def put_all(self, snapshots: Sequence[MatchSnapshot]) -> None:
-        """FXC-6: store snapshots that became no live state."""
+        """FXC-6: store snapshots from which no live state was made."""
         await self._store.write_all(keys.CACHE_MANY, puts=[self._item(snapshot, 0) for snapshot in snapshots])
 
     def _item(self, snapshot: MatchSnapshot, version: int) -> Item:

@@ -228,7 +228,7 @@ class Fixtures:
 
 
 def is_older_state(match: Match, stored: Match, now: datetime) -> bool:
-    """Return whether the state of a match is older than the stored state. A match that will restart later is not."""
+    """Return whether the state of a match is older than the stored state. It is not if the match restarts later."""
     bowled = _balls_bowled(stored)
     if match.phase.is_over or not bowled or (match.phase is MatchPhase.UPCOMING and match.start_time > now):
         return False
@@ -258,7 +258,7 @@ def _balls_bowled(match: Match) -> int:
 
 
 def _check_operator(written: WriteResult, match: Match) -> None:
-    """Raise `OperatorConflict` if a write was refused because the operator's fields are not the expected ones."""
+    """Raise `OperatorConflict` if a write was refused because an operator set or cleared fields."""
     if written.ok or written.item is None:
         return
     stored = match_from(written.item)

@@ -15,7 +15,7 @@ T = TypeVar("T")
 class Record(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     """An immutable record with a JSON form, which omits defaults. `structs.replace` copies it.
 
-    No record can contain itself, so they are not tracked by the garbage collector: 200 matches have 50,000.
+    A record cannot contain itself, so the garbage collector does not track records: 200 matches have 50,000.
     """
 
 
@@ -34,5 +34,5 @@ def to_json(value: Any) -> str:
 
 
 def from_json(text: str | bytes, kind: type[T]) -> T:
-    """Raises `ValueError` for text that is not JSON of this type."""
+    """Decode JSON. Raises `ValueError` for text that is not JSON of this type."""
     return msgspec.json.decode(text, type=kind)

@@ -72,7 +72,7 @@ class Leagues:
         self._scan_cache = scan_cache
 
     async def by_id(self, league_id: str) -> League | None:
-        """LG-1: return a league, or None. An empty id is that of a fixture of another program without a league."""
+        """LG-1: return a league, or None. The id is empty for a fixture of another program without a league."""
         if not league_id:
             return None
         item = await self._store.find(keys.LEAGUE, Key(league_id))

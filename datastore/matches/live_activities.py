@@ -76,7 +76,7 @@ class LiveActivities:
         """LA-3: start or restart a session of a match.
 
         Raises `Conflict` if the match has ended, or the user has sessions of it on `MAX_DEVICES` other devices. Ended
-        and suspended sessions count until they expire: otherwise their number would be unbounded.
+        and suspended sessions count until they expire, or their number would be unbounded.
         """
         if match.phase.is_over or match.archived_at is not None:
             raise Conflict(f"The match {match.match_id} has ended: it has no more updates.")

@@ -1,6 +1,6 @@
 """Locks: leases on named work, which expire if the holder does not extend them (LOCK-1 … LOCK-4).
 
-A lock excludes other holders as far as their clocks agree. It is no proof: the holder also makes each write conditional
+A lock excludes other holders only as far as their clocks agree. The holder therefore also makes each write conditional
 on a fencing token (see `active_matches`).
 """
 
@@ -35,7 +35,7 @@ class Locks:
         self._now = now
 
     async def acquire(self, name: str, seconds: float = LIFETIME_SECONDS) -> bool:
-        """LOCK-1: acquire a lock. Return False if another owner holds it, which is not an error."""
+        """LOCK-1: acquire a lock. Return False if another owner holds it."""
         item = {"lockKey": name, "owner": self._owner, "expiresAt": self._after(seconds)}
         values = {"now": self._now.timestamp(), "owner": self._owner}
         return (await self._store.put(keys.ACQUIRE, item, **values)).ok

@@ -37,7 +37,7 @@ class Chase:
 
 
 def chase_of(match: Match, live: LiveScore) -> Chase | None:
-    """Return the chase in progress, or the one that begins after the break; None if there is none (yet)."""
+    """Return the chase in progress, or the chase that begins after the break; None before that."""
     current = live.innings[-1]
     if current.super_over:
         return _super_over(match, live, current)
@@ -90,7 +90,7 @@ def _super_over(match: Match, live: LiveScore, current: InningsScore) -> Chase |
 
 
 def _limit(match: Match, target: Target) -> int | None:
-    """Return the number of balls of the chase: those of the target's overs (15.2), else those of the match."""
+    """Return the number of balls in the target's overs (15.2), else in the overs of the match."""
     if match.scheduled_overs is None:
         return None
     overs, _, balls = (target.overs or str(match.scheduled_overs)).partition(".")

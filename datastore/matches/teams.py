@@ -64,7 +64,7 @@ class Teams:
         self._scan_cache = scan_cache
 
     async def by_id(self, team_id: str) -> Team | None:
-        """TM-1: return a team, or None. An empty id is that of a fixture of another program without a team."""
+        """TM-1: return a team, or None. The id is empty for a fixture of another program without a team."""
         if not team_id:
             return None
         item = await self._store.find(keys.TEAM, Key(team_id))

@@ -103,7 +103,7 @@ class SearchIndex(Protocol):
     async def search(
         self, kind: Kind, query: Query, limit: int, after: Position | None = None, audience: Audience | None = None
     ) -> list[SearchHit]:
-        """Return up to `limit` results after `after`, the most relevant first. Without an audience none is excluded."""
+        """Return up to `limit` results after `after`, the most relevant first. No audience: no result is excluded."""
 
     async def begin_rebuild(self) -> str:
         """Begin a rebuild and abandon any unfinished one. Return its id."""

@@ -15,7 +15,7 @@ SHARED_MEMORY = Path("/dev/shm")
 
 
 def check_search_url(url: str) -> None:
-    """Raise `ValueError` for a URL that cannot be that of a search host. The message contains no password."""
+    """Raise `ValueError` for a URL that cannot name a search host. The message contains no password."""
     try:
         parts = urlsplit(url)
         fits = parts.scheme in ("http", "https") and bool(parts.hostname) and not (parts.query or parts.fragment)

@@ -1,6 +1,6 @@
 """The search index in OpenSearch, for gateways on several hosts.
 
-One OpenSearch index holds posts and users. The alias BASE names the index that searches use, and BASE-building the one
+One OpenSearch index holds posts and users. The alias BASE names the index that searches use, BASE-building the index
 that a rebuild fills. All writes go through aliases (`require_alias`), so a late write cannot recreate a deleted index.
 https://docs.opensearch.org/latest/api-reference/
 """
@@ -37,9 +37,9 @@ logger = logging.getLogger(__name__)
 
 
 class OpenSearchIndex:
-    """The index at a URL, which may hold a user and a password. `prefix` is that of the tables.
+    """The index at a URL, which may hold a user and a password. `prefix` is the prefix of the tables' names.
 
-    At most 16 requests run at a time. While the host does not respond a circuit breaker refuses calls at once.
+    At most 16 requests run at a time. While the host does not respond, a circuit breaker refuses calls at once.
     """
 
     def __init__(self, url: str, prefix: str, *, terms: BreakerConfig = BreakerConfig(failures=3)) -> None:  # noqa: B008 - frozen

@@ -27,7 +27,7 @@ MAPPING = {
         "removed": {"type": "boolean"},
     },
 }
-# Versions compare as text: all have the same number of digits, and that of scanned entries is empty.
+# Versions compare as text: all have the same number of digits, except the empty version of scanned entries.
 NEWER = (
     "if (ctx.op == 'create' || ctx._source.version.compareTo(params.entry.version) < 0)"
     " { ctx._source.clear(); ctx._source.putAll(params.entry) } else { ctx.op = 'none' }"

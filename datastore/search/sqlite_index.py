@@ -289,7 +289,7 @@ def _save(connection: sqlite3.Connection, **values: str | None) -> None:
 
 
 def _numbers(connection: sqlite3.Connection) -> list[str]:
-    """Return the numbers of the current index and of the one under construction."""
+    """Return the numbers of the current index and of the index that a rebuild fills."""
     state = _state(connection)
     return [state[name] for name in ("current", "building_number") if name in state]
 
@@ -320,7 +320,7 @@ def _put(connection: sqlite3.Connection, table: str, entry: SearchEntry) -> None
 
 
 def _free_row_id(connection: sqlite3.Connection, table: str, entry: SearchEntry) -> int:
-    """Return the row id: the entry's order or the next free one; for a removed entry one below all others."""
+    """Return the row id: the entry's order or the next free id; for a removed entry an id below all others."""
     if entry.removed:
         lowest: int | None = connection.execute(f"SELECT min(place) FROM {table}").fetchone()[0]
         return min(lowest or 0, 0) - 1

@@ -1,4 +1,4 @@
-"""Ingests that clients ask for: what they may name, and that their log is written whatever becomes of them."""
+"""Ingests that clients request: the check of the feed, and their completion when the client disconnects."""
 
 import asyncio
 from collections.abc import Collection
@@ -15,7 +15,7 @@ STOP_SECONDS = 5.0
 
 
 class ClientIngests:
-    """Clients name feeds, or URLs on the hosts that are allowed: neither our files nor our network."""
+    """The ingests of clients. A client names a feed, or a URL on an allowed host, but no file and no other host."""
 
     def __init__(self, ingest: EarthquakeIngest, hosts: Collection[str]) -> None:
         self._ingest = ingest
@@ -23,7 +23,7 @@ class ClientIngests:
         self._running: set[asyncio.Task[IngestSummary]] = set()
 
     async def run(self, feed: str) -> IngestSummary:
-        """Raises `BadUserInput` for what may not be named. It goes on where the client waits no longer."""
+        """Ingest a feed. The ingest continues if the caller is cancelled. Raises `BadUserInput` for other sources."""
         self._check(feed)
         task = asyncio.create_task(self._ingest.run(feed))
         self._running.add(task)
@@ -31,7 +31,7 @@ class ClientIngests:
         return await asyncio.shield(task)
 
     async def finish(self) -> None:
-        """A moment to end by themselves, and in any case to have their log written."""
+        """Wait up to `STOP_SECONDS` for the ingests, then cancel them. A cancelled ingest still logs its summary."""
         if self._running:
             await asyncio.wait(self._running, timeout=STOP_SECONDS)
         await cancel_all([*self._running])

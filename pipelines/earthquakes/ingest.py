@@ -1,4 +1,4 @@
-"""Ingest of earthquake feeds (QUAKE-1): each event is stored once, however often its feed is read."""
+"""The ingest of earthquake feeds (QUAKE-1). Reading a feed again stores no event twice."""
 
 import asyncio
 import logging
@@ -29,12 +29,12 @@ from pipelines.earthquakes.usgs_fetch import FeedDownload, open_source
 CONCURRENT_PUTS = 32
 PUT_SECONDS = 30.0
 SPOOL_BYTES = 8 << 20
-PIECE = 64 * 1024
-# An outage is not a string of bad records: give up when the store fails this often.
-MOST_FAILURES = 100
+PIECE_BYTES = 64 * 1024
+# An ingest ends after this many failed writes: the store has an outage then, not a few bad records.
+MAX_FAILURES = 100
 ROUTE = "ingest/earthquakes"
 CANCELLED = "CANCELLED"
-# What failed, as the request log tells it; a fault of the feed itself where nothing else is said.
+# The HTTP status that the request log shows for an error code. All other codes are faults of the feed.
 UPSTREAM_FAILED = 502
 STATUS = {
     FeedCode.BAD_SOURCE: 400,
@@ -47,25 +47,27 @@ STATUS = {
     Unavailable.code: 503,
     Timeout.code: 504,
 }
-# A body may stop coming in these ways; what came is read all the same.
-BROKEN_OFF = (FeedCode.TRUNCATED, FeedCode.TIMEOUT)
+# After these errors of a download, the part that arrived is read nevertheless.
+INTERRUPTIONS = (FeedCode.TRUNCATED, FeedCode.TIMEOUT)
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
 class IngestProgress:
-    """How far an ingest is. `received` and `expected` in bytes; expected is None when the source does not tell."""
+    """The progress of an ingest."""
 
+    #: In bytes.
     received: int = 0
+    #: In bytes; None when the source does not state its size.
     expected: int | None = None
     fetched: int = 0
     upserted: int = 0
     skipped: int = 0
 
 
-class _StoreFails(Exception):
-    """Too many events could not be stored; `code` is the last failure's."""
+class _StoreFailed(Exception):
+    """Too many events could not be stored. `code` is the most frequent error code."""
 
     def __init__(self, code: str) -> None:
         super().__init__(code)
@@ -73,7 +75,10 @@ class _StoreFails(Exception):
 
 
 class EarthquakeIngest:
-    """Ingests feeds into the store. One per process; runs may overlap, the store keeps each event once."""
+    """The ingest of feeds into the store, one object per process.
+
+    Runs may overlap: conditional writes store each event once.
+    """
 
     def __init__(
         self,
@@ -94,18 +99,18 @@ class EarthquakeIngest:
         self._bounds = KnownBounds()
 
     async def run(self, source: str, on_progress: Callable[[IngestProgress], None] = lambda _: None) -> IngestSummary:
-        """Read the feed (a USGS feed's name, an http(s) URL, or a file) and store what is new.
+        """Read a feed (a USGS feed's name, an http(s) URL, or a file) and store its new events and revisions.
 
-        A failure on the way is the summary's `error`; what came before it is stored, and the next run goes over the
-        feed again. Raises nothing but programming errors.
+        A failure is the summary's `error`. The events before it are stored, and the next run reads the feed again.
+        Only programming errors are raised.
         """
         began, moment = time.perf_counter(), self._now()
         run = _Run(self, source, on_progress, epoch_ms(moment))
         try:
-            await run.go()
+            await run.ingest()
         except FeedError as problem:
             run.fail(problem.code.value, problem, retries=problem.retries)
-        except (DomainError, _StoreFails) as problem:
+        except (DomainError, _StoreFailed) as problem:
             run.fail(problem.code, problem)
         except BaseException as problem:
             run.fail(CANCELLED if isinstance(problem, asyncio.CancelledError) else Internal.code, problem)
@@ -120,7 +125,7 @@ class EarthquakeIngest:
         return Earthquakes(store, self._now(), self._bounds)
 
     def open(self, source: str, state: IngestState | None) -> AbstractAsyncContextManager[FeedDownload]:
-        """The source, asked for only if it changed since `state`."""
+        """Open the source with a request that is conditional on a change since `state`."""
         etag, modified = (state.etag, state.last_modified) if state else (None, None)
         return open_source(source, session=self._session, etag=etag, last_modified=modified)
 
@@ -159,30 +164,32 @@ class _Run:
         self._rejected: Counter[str] = Counter()
         self._failed: Counter[str] = Counter()
 
-    async def go(self) -> None:
+    async def ingest(self) -> None:
+        """Download the feed and store its events. Raises the errors that end the run."""
         state = await self._ingest.repository().ingest_state(self._source)
         async with self._ingest.open(self._source, state) as source:
             self._progress.expected = source.total
             if source.not_modified and state is not None:
-                self._unchanged(state, source)
+                self._report_unchanged(state, source)
                 return
             with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
-                broken_off = await self._download(source, spool)
+                interruption = await self._download(source, spool)
                 if state is not None and state.upstream_hash == source.sha256:
-                    self._unchanged(state, source)
+                    self._report_unchanged(state, source)
                     return
-                await self._store_what_came(spool, broken_off)
+                await self._store_spool(spool, interruption)
             if not self._failed:
-                await self._remember(source)
+                await self._save_state(source)
 
     def fail(self, code: str, problem: BaseException, *, retries: int = 0) -> None:
+        """Add an error to the summary and log it."""
         self.summary = replace(self.summary, error=code, retries=retries or self.summary.retries)
         logger.warning("Ingest of %s: %s", self._source, problem or code)
 
     async def _download(self, source: FeedDownload, spool: IO[bytes]) -> FeedError | None:
-        """To the end first: only the whole feed's hash tells whether it is the last one again.
+        """Download the whole feed before it is read: its hash shows whether it is the same as the last one.
 
-        How it was broken off, if it was.
+        Return the error that interrupted the download, if any.
         """
         try:
             async for part in source.chunks():
@@ -190,7 +197,7 @@ class _Run:
                 self._progress.received = source.size
                 self._on_progress(self._progress)
         except FeedError as problem:
-            if problem.code not in BROKEN_OFF:
+            if problem.code not in INTERRUPTIONS:
                 raise
             return problem
         finally:
@@ -200,15 +207,16 @@ class _Run:
             )
         return None
 
-    async def _store_what_came(self, spool: IO[bytes], broken_off: FeedError | None) -> None:
+    async def _store_spool(self, spool: IO[bytes], interruption: FeedError | None) -> None:
+        """Store the events that were downloaded. Raises the interruption of the download, or the feed's error."""
         try:
             await self._store_all(read_events(_pieces(spool), ingested_at_ms=self._ingested_at_ms))
         except FeedError as problem:
-            raise broken_off or problem from problem
-        if broken_off is not None:
-            raise broken_off
+            raise interruption or problem from problem
+        if interruption is not None:
+            raise interruption
 
-    def _unchanged(self, state: IngestState, source: FeedDownload) -> None:
+    def _report_unchanged(self, state: IngestState, source: FeedDownload) -> None:
         self.summary = replace(
             self.summary,
             fetched=state.fetched,
@@ -220,8 +228,8 @@ class _Run:
         )
 
     async def _store_all(self, events: AsyncIterator[Earthquake | Rejection]) -> None:
-        """A few puts at a time, so that a large feed neither waits for each event nor piles them up."""
-        places = asyncio.Semaphore(CONCURRENT_PUTS)
+        """Write the events with a limit of concurrent writes, so that a large feed does not fill the memory."""
+        slots = asyncio.Semaphore(CONCURRENT_PUTS)
         puts: set[asyncio.Task[None]] = set()
         try:
             async for event in events:
@@ -229,18 +237,18 @@ class _Run:
                     self._progress.fetched += 1
                     self._rejected[event.reason.value] += 1
                     continue
-                await places.acquire()
-                self._give_up_if_down()
+                await slots.acquire()
+                self._check_failures()
                 self._progress.fetched += 1
-                put = asyncio.create_task(self._put(event, places))
+                put = asyncio.create_task(self._put(event, slots))
                 puts.add(put)
                 put.add_done_callback(puts.discard)
         finally:
-            # What was read before a feed broke off stands.
+            # The events before an error are stored and counted.
             await asyncio.gather(*puts)
-            self._count()
+            self._summarize()
 
-    async def _put(self, event: Earthquake | Rejection, places: asyncio.Semaphore) -> None:
+    async def _put(self, event: Earthquake | Rejection, slots: asyncio.Semaphore) -> None:
         try:
             new = await self._write(event)
         except DomainError as problem:
@@ -248,10 +256,10 @@ class _Run:
             return
         except RequestRefused as problem:
             self._failed[Internal.code] += 1
-            logger.error("The store refuses the event %r: %s", event.event_id, problem)
+            logger.error("The store refused the event %r: %s", event.event_id, problem)
             return
         finally:
-            places.release()
+            slots.release()
         if isinstance(event, Rejection):
             self._rejected[event.reason.value] += 1
         else:
@@ -266,11 +274,11 @@ class _Run:
         deleted_at_ms = self._ingested_at_ms if event.updated_at_ms is None else event.updated_at_ms
         return await repository.withdraw(event.event_id or "", deleted_at_ms, self._ingested_at_ms)
 
-    def _give_up_if_down(self) -> None:
-        if self._failed.total() >= MOST_FAILURES:
-            raise _StoreFails(self._failed.most_common(1)[0][0])
+    def _check_failures(self) -> None:
+        if self._failed.total() >= MAX_FAILURES:
+            raise _StoreFailed(self._failed.most_common(1)[0][0])
 
-    def _count(self) -> None:
+    def _summarize(self) -> None:
         failed = {f"STORE_{code}": count for code, count in self._failed.items()}
         self.summary = replace(
             self.summary,
@@ -281,7 +289,7 @@ class _Run:
             error=next(iter(self._failed), None),
         )
 
-    async def _remember(self, source: FeedDownload) -> None:
+    async def _save_state(self, source: FeedDownload) -> None:
         await self._ingest.repository().save_ingest_state(
             IngestState(
                 source=self._source,
@@ -295,5 +303,5 @@ class _Run:
 
 
 async def _pieces(spool: IO[bytes]) -> AsyncIterator[bytes]:
-    while piece := spool.read(PIECE):
+    while piece := spool.read(PIECE_BYTES):
         yield piece

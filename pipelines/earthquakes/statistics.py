@@ -8,7 +8,13 @@ from datetime import datetime, timedelta
 from datastore.change_streams.shards.shard_reader import Wire
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.client import RequestRefused
-from datastore.earthquakes.statistics import StatisticsRebuild, StatisticsWriter, changed_items, coverage_of, keep_up
+from datastore.earthquakes.statistics import (
+    StatisticsRebuild,
+    StatisticsWriter,
+    changed_items,
+    coverage_of,
+    record_check,
+)
 from datastore.errors import DomainError
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.timestamps import from_epoch_ms
@@ -19,12 +25,12 @@ from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.shard_worker import ConsumerIntervals
 
 CHECK_SECONDS = 60.0
-# The pause after the first check that finds the consumer lagging. Each further one doubles it.
-CHECK_AGAIN_SECONDS = 2.0
-# A stream keeps changes for 24 hours. One that was not read for longer may have lost some.
-LONGEST_PAUSE = timedelta(hours=23)
+# The pause after the first check that finds the consumer lagging. It doubles with each further such check.
+LAGGING_CHECK_SECONDS = 2.0
+# A stream keeps changes for 24 hours. A stream that was not read for longer may have lost some.
+MAX_PAUSE = timedelta(hours=23)
 # A consumer with a larger lag does not keep up.
-MOST_LAG_SECONDS = 60.0
+MAX_LAG_SECONDS = 60.0
 # The consumer counts a table of up to this size in megabytes at its start; a larger one needs `gateway.py statistics
 # rebuild`.
 SMALL_TABLE_PAGES = 16
@@ -42,7 +48,7 @@ class CountEarthquakes:
 
     async def handle(self, changes: Sequence[Change]) -> None:
         if events := changed_items(changes):
-            await self._writer.recount(await self._writer.note(events))
+            await self._writer.recount(await self._writer.record(events))
 
 
 class EarthquakeStatisticsPipeline:
@@ -73,30 +79,30 @@ class EarthquakeStatisticsPipeline:
             tasks.create_task(self._check_forever())
 
     async def _check_forever(self) -> None:
-        again = CHECK_AGAIN_SECONDS
+        pause = LAGGING_CHECK_SECONDS
         while True:
             keeps_up = False
             try:
                 keeps_up = await self.check()
             except (DomainError, RequestRefused) as problem:
                 logger.warning("The statistics of earthquakes could not be checked; retrying: %s", problem)
-            await asyncio.sleep(CHECK_SECONDS if keeps_up else again)
-            again = CHECK_AGAIN_SECONDS if keeps_up else min(2 * again, CHECK_SECONDS)
+            await asyncio.sleep(CHECK_SECONDS if keeps_up else pause)
+            pause = LAGGING_CHECK_SECONDS if keeps_up else min(2 * pause, CHECK_SECONDS)
 
     async def check(self) -> bool:
         """Build the statistics of a small table that has none. Record the time if this process keeps them current.
 
-        Return whether it keeps them current: its lag behind the stream is at most `MOST_LAG_SECONDS`.
+        Return whether it keeps them current: its lag behind the stream is at most `MAX_LAG_SECONDS`.
         """
         coverage = await coverage_of(self._open_store())
         if coverage is None:
             await self._build()
-        elif self._now() - from_epoch_ms(coverage.checked_at_ms) > LONGEST_PAUSE:
+        elif self._now() - from_epoch_ms(coverage.checked_at_ms) > MAX_PAUSE:
             logger.error("The stream of %s was not read for a day: its statistics may lack events.", EARTHQUAKES.name)
             await self._build()
-        keeps_up = self._metrics.lag_of(EARTHQUAKES.name) <= MOST_LAG_SECONDS
+        keeps_up = self._metrics.lag_of(EARTHQUAKES.name) <= MAX_LAG_SECONDS
         if keeps_up:
-            await keep_up(self._open_store(), self._now())
+            await record_check(self._open_store(), self._now())
         return keeps_up
 
     async def _build(self) -> None:

@@ -1,4 +1,4 @@
-"""One feature of a USGS feed, judged: the earthquake it tells of, or why it is not taken in."""
+"""The conversion of a feature of a USGS feed to an earthquake, or to the reason of its rejection."""
 
 import math
 from dataclasses import dataclass
@@ -6,16 +6,17 @@ from decimal import Decimal
 from enum import StrEnum
 
 from datastore.dynamodb.codec import BEYOND_FLOAT, SMALLEST
-from datastore.earthquakes.events import EARLIEST_MS, EARTHQUAKE, LATEST_MS, LONGEST_EVENT_ID, Earthquake
+from datastore.earthquakes.events import EARLIEST_MS, EARTHQUAKE, LATEST_MS, MAX_EVENT_ID, Earthquake
 
-LONGEST_PLACE, LONGEST_WORD, LONGEST_URL = 512, 64, 1_000
-# The most ids of an event, its own included; USGS has listed up to five.
-MOST_IDS = 16
+# In characters.
+MAX_PLACE, MAX_WORD, MAX_URL = 512, 64, 1_000
+# The maximum of ids of an event, its own included; USGS has listed up to five.
+MAX_IDS = 16
 UNKNOWN_PLACE = "Unknown location"
 
 
 class RejectionReason(StrEnum):
-    """The reason for which a feature is rejected: the first that applies."""
+    """The reason for which a feature is rejected. Of several reasons the first that is found counts."""
 
     MISSING_ID = "MISSING_ID"
     ID_TOO_LONG = "ID_TOO_LONG"
@@ -31,13 +32,12 @@ class RejectionReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Rejection:
-    """A rejected feature. `event_id` is cut after 64 characters; None if it is missing or not a text.
-
-    `updated_at_ms` is when USGS deleted a deleted event, where the feature says so.
-    """
+    """A rejected feature."""
 
     reason: RejectionReason
+    #: Cut after 64 characters; None if it is missing or not a text.
     event_id: str | None
+    #: The time at which USGS deleted a deleted event, in epoch milliseconds, if the feature has one.
     updated_at_ms: int | None = None
 
 
@@ -47,15 +47,15 @@ class _Refused(Exception):
         self.updated_at_ms = updated_at_ms
 
 
-def judge(feature: object, ingested_at_ms: int) -> Earthquake | Rejection:
-    """The event in one parsed feature, or why there is none. Never raises, whatever `feature` is."""
+def event_or_rejection(feature: object, ingested_at_ms: int) -> Earthquake | Rejection:
+    """Return the event of a parsed feature, or its rejection. It accepts any value and raises no error."""
     if not isinstance(feature, dict):
         return Rejection(RejectionReason.NOT_A_FEATURE, None)
     try:
         return _earthquake(feature, ingested_at_ms)
     except _Refused as refused:
-        named = feature.get("id")
-        event_id = _text(named, LONGEST_EVENT_ID) if isinstance(named, str) else None
+        id = feature.get("id")
+        event_id = _text(id, MAX_EVENT_ID) if isinstance(id, str) else None
         return Rejection(refused.reason, event_id, refused.updated_at_ms)
 
 
@@ -63,7 +63,7 @@ def _earthquake(feature: dict[str, object], ingested_at_ms: int) -> Earthquake:
     if feature.get("type") != "Feature":
         raise _Refused(RejectionReason.NOT_A_FEATURE)
     properties = _members(feature.get("properties"))
-    if _is_deleted(properties):  # before all else: a deleted feature may have blanks anywhere
+    if _is_deleted(properties):  # checked first: a deleted feature may lack any other property
         raise _Refused(RejectionReason.DELETED, _if_time(properties.get("updated")))
     event_id = _event_id(feature.get("id"))
     magnitude = _number(properties.get("mag"), RejectionReason.MISSING_MAGNITUDE)
@@ -89,17 +89,17 @@ def _earthquake(feature: dict[str, object], ingested_at_ms: int) -> Earthquake:
     )
 
 
-# Optional properties: one that cannot be stored is left out, and the event is stored without it.
+# Optional properties: an event is stored without the properties that cannot be stored.
 
 
 def _type(value: object) -> str:
     """Return the event type in USGS's vocabulary, in lower case; `earthquake` where the feed has none."""
     word = value.strip().lower() if isinstance(value, str) else ""
-    return _text(word, LONGEST_WORD) or EARTHQUAKE
+    return _text(word, MAX_WORD) or EARTHQUAKE
 
 
 def _word(value: object) -> str | None:
-    return _text(value.strip().lower(), LONGEST_WORD) or None if isinstance(value, str) else None
+    return _text(value.strip().lower(), MAX_WORD) or None if isinstance(value, str) else None
 
 
 def _if_time(value: object) -> int | None:
@@ -115,17 +115,17 @@ def _whole(value: object) -> int | None:
 
 
 def _url(value: object) -> str | None:
-    is_url = isinstance(value, str) and value.startswith(("https://", "http://")) and len(value) <= LONGEST_URL
-    return _text(str(value), LONGEST_URL) if is_url else None
+    is_url = isinstance(value, str) and value.startswith(("https://", "http://")) and len(value) <= MAX_URL
+    return _text(str(value), MAX_URL) if is_url else None
 
 
 def _other_ids(value: object, event_id: str) -> tuple[str, ...]:
     """Return the further ids of an event in USGS's list, such as ",us6000a6su,nn00743624,"."""
     if not isinstance(value, str):
         return ()
-    listed = (_text(part.strip(), LONGEST_EVENT_ID + 1) for part in value.split(","))
-    sound = dict.fromkeys(part for part in listed if part != event_id and 1 <= len(part) <= LONGEST_EVENT_ID)
-    return tuple(sound)[: MOST_IDS - 1]
+    listed = (_text(part.strip(), MAX_EVENT_ID + 1) for part in value.split(","))
+    sound = dict.fromkeys(part for part in listed if part != event_id and 1 <= len(part) <= MAX_EVENT_ID)
+    return tuple(sound)[: MAX_IDS - 1]
 
 
 def _members(value: object) -> dict[str, object]:
@@ -142,7 +142,7 @@ def _is_deleted(properties: dict[str, object]) -> bool:
 
 
 def _text(value: str, longest: int) -> str:
-    """At most `longest` characters; half a surrogate pair, which no UTF-8 can hold, becomes a question mark."""
+    """Return at most `longest` characters. Half a surrogate pair, which UTF-8 cannot encode, becomes `?`."""
     return value[:longest].encode("utf-8", "replace").decode()
 
 
@@ -151,9 +151,9 @@ def _event_id(value: object) -> str:
         raise _Refused(RejectionReason.MISSING_ID)
     if not isinstance(value, str):
         raise _Refused(RejectionReason.BAD_VALUE)
-    if len(value) > LONGEST_EVENT_ID:
+    if len(value) > MAX_EVENT_ID:
         raise _Refused(RejectionReason.ID_TOO_LONG)
-    return _text(value, LONGEST_EVENT_ID)
+    return _text(value, MAX_EVENT_ID)
 
 
 def _number(value: object, when_missing: RejectionReason) -> float:
@@ -171,7 +171,7 @@ def _number(value: object, when_missing: RejectionReason) -> float:
 
 
 def _position(coordinates: object) -> tuple[float, float, float | None]:
-    """Latitude, longitude and depth in km out of GeoJSON's [longitude, latitude, depth]."""
+    """Return latitude, longitude and depth in km from GeoJSON's [longitude, latitude, depth]."""
     if coordinates is not None and not isinstance(coordinates, list):
         raise _Refused(RejectionReason.BAD_VALUE)
     longitude, latitude, depth = [*(coordinates or []), None, None, None][:3]
@@ -200,9 +200,9 @@ def _time(value: object) -> int:
 
 
 def _place(value: object) -> str:
-    """A place that is null, absent or blank is an unknown one."""
+    """Return the place, or `UNKNOWN_PLACE` if it is null, missing or blank."""
     if value is None:
         return UNKNOWN_PLACE
     if not isinstance(value, str):
         raise _Refused(RejectionReason.BAD_VALUE)
-    return _text(value, LONGEST_PLACE) if value.strip() else UNKNOWN_PLACE
+    return _text(value, MAX_PLACE) if value.strip() else UNKNOWN_PLACE

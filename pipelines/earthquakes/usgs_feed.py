@@ -1,4 +1,4 @@
-"""A USGS GeoJSON feed, read: from bytes to features, each judged by `usgs_events`.
+"""The incremental parser of USGS GeoJSON feeds: from bytes to features, which `usgs_events` converts.
 
 https://earthquake.usgs.gov/earthquakes/feed/v1.0/geojson.php
 """
@@ -16,16 +16,16 @@ from typing import Any, TypeAlias
 import ijson
 
 from datastore.earthquakes.events import Earthquake
-from pipelines.earthquakes.usgs_events import Rejection, judge
+from pipelines.earthquakes.usgs_events import Rejection, event_or_rejection
 
-MOST_PLAIN_BYTES = 1 << 30
-MOST_VALUE_BYTES = 8 << 20
-PIECE = 64 * 1024
+MAX_PLAIN_BYTES = 1 << 30  # after decompression
+MAX_VALUE_BYTES = 8 << 20
+PIECE_BYTES = 64 * 1024
 GZIP = b"\x1f\x8b"
 
 
 class FeedCode(StrEnum):
-    """Why a whole feed could not be read; stable, they go into the request log."""
+    """The reason for which a feed could not be read. The codes are stable: they appear in the request log."""
 
     NOT_GEOJSON = "NOT_GEOJSON"
     TRUNCATED = "TRUNCATED"
@@ -40,7 +40,7 @@ class FeedCode(StrEnum):
 
 
 class FeedError(Exception):
-    """The feed cannot be had, or not to its end. `retries` counts the requests repeated before giving up."""
+    """A feed could not be read, or not to its end. `retries` counts the repeated requests before the failure."""
 
     def __init__(self, code: FeedCode, message: str, *, retries: int = 0) -> None:
         super().__init__(message)
@@ -49,25 +49,25 @@ class FeedError(Exception):
 
 
 async def read_events(chunks: AsyncIterator[bytes], *, ingested_at_ms: int) -> AsyncIterator[Earthquake | Rejection]:
-    """One item for each feature, in the feed's order, while it arrives; `chunks` may be gzip.
+    """Yield an item for each feature as it arrives, in the feed's order. `chunks` may be compressed with gzip.
 
-    Raises `FeedError` (NOT_GEOJSON, TRUNCATED, UPSTREAM_ERROR, TOO_LARGE) after what was whole before the fault. What
-    the parser cannot pass over (an integer of over 4300 digits, half a surrogate pair) is a fault too: TRUNCATED.
+    Raises: `FeedError` (NOT_GEOJSON, TRUNCATED, UPSTREAM_ERROR, TOO_LARGE), after the complete features before the
+    fault. Text that the parser cannot skip (an integer of over 4300 digits, half a surrogate pair) is TRUNCATED, too.
     """
     with closing(_FeatureReader()) as reader:
         async for piece in _pieces(chunks):
             for feature in reader.features(piece):
-                yield judge(feature, ingested_at_ms)
-            await asyncio.sleep(0)  # chunks from memory never wait: let others run
+                yield event_or_rejection(feature, ingested_at_ms)
+            await asyncio.sleep(0)  # chunks from memory never wait: let other tasks run
         for feature in reader.features(b""):
-            yield judge(feature, ingested_at_ms)
+            yield event_or_rejection(feature, ingested_at_ms)
 
 
 # From bytes to JSON text
 
 
 async def _pieces(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """The body without gzip around it, in pieces of at most PIECE bytes, none empty."""
+    """Yield the decompressed body in pieces of 1 to `PIECE_BYTES` bytes."""
     inflater: _Inflater | None = None
     size, head, begun = 0, b"", False
     async for chunk in chunks:
@@ -79,22 +79,22 @@ async def _pieces(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         begun = True
         for piece in inflater.inflate(head) if inflater else _slices(head):
             size += len(piece)
-            if size > MOST_PLAIN_BYTES:
-                raise FeedError(FeedCode.TOO_LARGE, f"The feed is longer than {MOST_PLAIN_BYTES} bytes unpacked.")
+            if size > MAX_PLAIN_BYTES:
+                raise FeedError(FeedCode.TOO_LARGE, f"The feed is longer than {MAX_PLAIN_BYTES} bytes unpacked.")
             yield piece
         head = b""
     if head:
         yield head
     if inflater and not inflater.complete:
-        raise FeedError(FeedCode.TRUNCATED, "The gzip body ends in the middle.")
+        raise FeedError(FeedCode.TRUNCATED, "The gzip body is incomplete.")
 
 
 def _slices(data: bytes) -> Iterator[bytes]:
-    return (data[start : start + PIECE] for start in range(0, len(data), PIECE))
+    return (data[start : start + PIECE_BYTES] for start in range(0, len(data), PIECE_BYTES))
 
 
 class _Inflater:
-    """gzip, member after member, never more than PIECE bytes unpacked at a time."""
+    """A decompressor of gzip with any number of members, which yields at most `PIECE_BYTES` at a time."""
 
     def __init__(self) -> None:
         self._member = zlib.decompressobj(wbits=31)
@@ -107,10 +107,10 @@ class _Inflater:
         try:
             while data:
                 if self._member.eof:
-                    data = data.lstrip(b"\0")  # padding after a member, as gzip(1) allows it
+                    data = data.lstrip(b"\0")  # gzip(1) allows padding after a member
                     self._member = zlib.decompressobj(wbits=31) if data else self._member
                     continue
-                if piece := self._member.decompress(data, PIECE):
+                if piece := self._member.decompress(data, PIECE_BYTES):
                     yield piece
                 data = self._member.unconsumed_tail or self._member.unused_data
         except zlib.error as error:
@@ -119,7 +119,7 @@ class _Inflater:
 
 # From JSON text to features
 
-# What is kept of a document: the named members of an object, the elements of an array, or (None) a plain value.
+# The parts of a document that are kept: the named members of an object, the elements of an array, or (None) a scalar.
 Shape: TypeAlias = "Mapping[str, Shape] | tuple[Shape] | None"
 # https://earthquake.usgs.gov/earthquakes/feed/v1.0/geojson.php
 PROPERTIES = ("mag", "place", "time", "status", "type", "updated", "alert", "tsunami", "sig", "url", "ids")
@@ -134,28 +134,29 @@ _FEATURES: Shape = (
 _DOCUMENT: Shape = {"type": None, "metadata": {"status": None, "error": None}, "features": _FEATURES}
 _MOST_ELEMENTS = 3
 
-# NaN and Infinity are no JSON, but writers emit them. They are read as a number that no float holds, so that only the
-# feature is refused. A piece may end within such a word, or just before it. Only a text that itself reads like JSON
-# (": NaN,") would be changed by this.
+# NaN and Infinity are not JSON, but writers emit them. They are replaced by a number beyond the range of floats, so
+# that only their feature is rejected. A piece may end within such a word, or just before it. The replacement changes
+# a string only if the string itself looks like JSON (": NaN,").
 _NO_NUMBER = re.compile(rb"(?:(?<=[:,\[])|(?<=[:,] ))(?:NaN|-?Infinity)(?=[,}\]\r\n])")
 _BEYOND_FLOATS = b"1e999"
 _WORD_BEGUN = re.compile(rb"[:,\[]? ?-?[INafinty]{0,8}\Z")
-_LONGEST_WORD = 11
+_MAX_WORD = 11
 
-# Stands where the shape has a plain value or another container, and the document has something else.
+# The value of a container where the shape has a scalar, or a container of another kind.
 _OTHER = object()
 
 
-# What ijson lets out besides its own errors comes from the numbers and texts it makes.
+# Besides its own errors, ijson raises those of the conversion of numbers and texts.
 _FAULTS = (ijson.JSONError, ArithmeticError, ValueError, SystemError)
 
 
 @dataclass(slots=True)
-class _Open:
-    """A container being read, and the key (of an object) whose value comes next."""
+class _Container:
+    """An object or array that is being read."""
 
     content: Any
     shape: Shape
+    #: The key of the member of an object whose value comes next.
     key: str = ""
 
     def expected(self) -> Shape:
@@ -165,20 +166,26 @@ class _Open:
 
 
 class _FeatureReader:
-    """JSON text in, features out, each pruned to its shape: memory does not grow with what a feature contains."""
+    """A push parser from JSON text to features.
+
+    Each feature is pruned to its shape, so that memory does not grow with the other content of a feature.
+    """
 
     def __init__(self) -> None:
         self._events: Any = ijson.sendable_list()
         self._parser: Any = ijson.basic_parse_coro(self._events)
         self._held = b""
-        self._unheard = 0
-        self._open: list[_Open] = []
-        self._passing = 0
+        self._bytes_without_event = 0
+        self._containers: list[_Container] = []
+        self._skipped_depth = 0
         self._root: dict[str, object] | None = None
         self._count = 0
 
     def features(self, piece: bytes) -> Iterator[object]:
-        """The features that `piece` completes; b"" ends the document. What is whole before a fault comes first."""
+        """Yield the features that `piece` completes; b"" ends the document.
+
+        Raises: `FeedError`, after the complete features before the fault.
+        """
         fault = self._parse(piece)
         for event, value in self._events:
             feature = self._take(event, value)
@@ -192,16 +199,16 @@ class _FeatureReader:
             raise _not_geojson()
 
     def close(self) -> None:
-        """ijson's Python backend complains, also when it is collected, of a document that is not whole."""
+        """Close the parser. ijson's Python backend raises for an incomplete document, also in garbage collection."""
         with suppress(*_FAULTS):
             self._parser.close()
 
     def _readable(self, piece: bytes) -> bytes:
-        """What the parser may see now: the rest, which may be a word begun, is held until the next piece."""
+        """Return the text for the parser. An incomplete word at its end is held until the next piece."""
         text = self._held + piece
         if b"NaN" in text or b"Infinity" in text:  # much faster than the pattern
             text = _NO_NUMBER.sub(_BEYOND_FLOATS, text)
-        begun = _WORD_BEGUN.search(text[-_LONGEST_WORD:]) if piece else None
+        begun = _WORD_BEGUN.search(text[-_MAX_WORD:]) if piece else None
         self._held = begun.group() if begun else b""
         return text.removesuffix(self._held)
 
@@ -216,29 +223,29 @@ class _FeatureReader:
             return None
         except _FAULTS as error:
             if isinstance(error, SystemError):
-                # ijson's C backend appends a broken event for an integer of over 4300 digits: not to be touched.
+                # For an integer of over 4300 digits ijson's C backend appends an invalid event, which must not be used.
                 self._events.pop()
             return error
-        self._unheard = 0 if self._events else self._unheard + len(piece)
-        if self._unheard > MOST_VALUE_BYTES:
-            raise FeedError(FeedCode.TOO_LARGE, f"The feed holds a value longer than {MOST_VALUE_BYTES} bytes.")
+        self._bytes_without_event = 0 if self._events else self._bytes_without_event + len(piece)
+        if self._bytes_without_event > MAX_VALUE_BYTES:
+            raise FeedError(FeedCode.TOO_LARGE, f"The feed holds a value longer than {MAX_VALUE_BYTES} bytes.")
         return None
 
     def _fault(self) -> FeedError:
-        if self._root is None and not self._open:
+        if self._root is None and not self._containers:
             return _not_geojson()
         return FeedError(FeedCode.TRUNCATED, f"The JSON ends or breaks after {self._count} features.")
 
     def _take(self, event: str, value: Any) -> tuple[object] | None:
-        if self._passing:
-            self._passing += event.startswith("start") - event.startswith("end")
+        if self._skipped_depth:
+            self._skipped_depth += event.startswith("start") - event.startswith("end")
         elif event == "map_key":
-            self._open[-1].key = value
+            self._containers[-1].key = value
         elif event.startswith("start"):
             return self._enter(event)
         elif event.startswith("end"):
-            content = self._open.pop().content
-            if self._open:
+            content = self._containers.pop().content
+            if self._containers:
                 return self._put(content)
             self._root = content
         else:
@@ -246,21 +253,21 @@ class _FeatureReader:
         return None
 
     def _enter(self, event: str) -> tuple[object] | None:
-        shape = self._open[-1].expected() if self._open else _DOCUMENT
+        shape = self._containers[-1].expected() if self._containers else _DOCUMENT
         if event == "start_map" and isinstance(shape, Mapping):
-            self._open.append(_Open({}, shape))
+            self._containers.append(_Container({}, shape))
         elif event == "start_array" and isinstance(shape, tuple):
-            self._open.append(_Open([], shape))
+            self._containers.append(_Container([], shape))
         else:
-            self._passing = 1
+            self._skipped_depth = 1
             return self._put(_OTHER)
         return None
 
     def _put(self, value: object) -> tuple[object] | None:
-        """Keep a finished value in what holds it; a feature is handed out instead (in a tuple, for it may be None)."""
-        if not self._open:
+        """Add a complete value to its container. A feature is returned instead, in a tuple because it may be None."""
+        if not self._containers:
             raise _not_geojson()
-        holder = self._open[-1]
+        holder = self._containers[-1]
         if holder.shape is _FEATURES:
             return (value,)
         if isinstance(holder.shape, tuple):
@@ -268,7 +275,7 @@ class _FeatureReader:
                 holder.content.append(value)
         elif holder.shape and holder.key in holder.shape:
             holder.content[holder.key] = value
-            if len(self._open) == 1:
+            if len(self._containers) == 1:
                 _check_member(holder.key, value)
         return None
 
@@ -278,7 +285,7 @@ def _not_geojson() -> FeedError:
 
 
 def _check_member(key: str, value: object) -> None:
-    """Raise as soon as one member of the document tells that there is nothing to read."""
+    """Raise `FeedError` if a member of the document shows that it is no feed, or an error of the service."""
     if key == "type" and value != "FeatureCollection":
         raise _not_geojson()
     if key == "features" and not isinstance(value, list):

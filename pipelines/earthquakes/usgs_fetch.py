@@ -1,4 +1,4 @@
-"""A USGS feed, from a name to bytes: files, addresses and the names of USGS's own summary feeds."""
+"""The download of USGS feeds from files, from URLs, and by the names of USGS's summary feeds."""
 
 import asyncio
 import hashlib
@@ -24,11 +24,11 @@ SIZES = ("significant", "4.5", "2.5", "1.0", "all")
 AGES = ("hour", "day", "week", "month")
 
 RETRY = Backoff(initial=0.5, maximum=10.0, attempts=4)
-# The total covers the time the caller takes between two chunks, so it is generous.
+# The total includes the time that the caller takes between two chunks, so it is generous.
 LIMITS = aiohttp.ClientTimeout(total=300, connect=10, sock_read=30)
-LONGEST_RETRY_AFTER_S = 60.0
-MOST_BYTES = 512 << 20
-MOST_REDIRECTS = 5
+MAX_RETRY_AFTER_SECONDS = 60.0
+MAX_FEED_BYTES = 512 << 20
+MAX_REDIRECTS = 5
 REDIRECTS = (301, 302, 303, 307, 308)
 CHUNK = 64 * 1024
 USER_AGENT = "dynamodb-graphql-gateway (USGS feed reader)"
@@ -36,27 +36,30 @@ USER_AGENT = "dynamodb-graphql-gateway (USGS feed reader)"
 
 @dataclass(slots=True)
 class FeedDownload:
-    """A feed being read, once. `size` (bytes) and `sha256` (hex) are those of what was read so far.
+    """A feed that is read once.
 
-    Bytes count as the session hands them over: any Content-Encoding is undone, a .gz file stays as it is. `total` is
-    the size to expect when it is known; `retries` counts the requests that had to be repeated.
+    Sizes are those of the bytes after the session has decoded any Content-Encoding. A .gz file stays compressed.
     """
 
     parts: AsyncIterator[bytes]
+    #: The expected size in bytes, if it is known.
     total: int | None = None
+    #: The number of repeated requests.
     retries: int = 0
     not_modified: bool = False
     etag: str | None = None
     last_modified: str | None = None
+    #: The bytes read so far.
     size: int = 0
     _hash: Any = field(default_factory=hashlib.sha256)
 
     @property
     def sha256(self) -> str:
+        """The hexadecimal hash of the bytes read so far."""
         return str(self._hash.hexdigest())
 
     async def chunks(self) -> AsyncIterator[bytes]:
-        """The body; raises `FeedError` TOO_LARGE, TIMEOUT, or TRUNCATED when the connection is lost."""
+        """Yield the body. Raises `FeedError` TOO_LARGE, TIMEOUT, or TRUNCATED when the connection is lost."""
         _refuse_large(self.total)
         async for part in self.parts:
             self.size += len(part)
@@ -66,7 +69,7 @@ class FeedDownload:
 
 
 def feed_url(name: str) -> str:
-    """The address of a summary feed such as `all_day`; raises `FeedError` BAD_SOURCE for a name USGS has not."""
+    """Return the URL of a summary feed such as `all_day`. Raises `FeedError` BAD_SOURCE for an unknown name."""
     size, _, age = name.partition("_")
     if size not in SIZES or age not in AGES:
         raise FeedError(
@@ -90,8 +93,8 @@ async def open_source(
 ) -> AsyncIterator[FeedDownload]:
     """Open a feed by name, http(s) URL or file (only for callers that may read the gateway's files).
 
-    `etag` and `last_modified` are those of an earlier answer: when nothing changed, `not_modified` is true and there
-    are no chunks. What can be repeated is, until the first byte is there. Raises `FeedError`.
+    `etag` and `last_modified` are those of an earlier response: if the feed has not changed, `not_modified` is true and
+    there are no chunks. Failures that may pass are retried until the first byte has arrived. Raises `FeedError`.
     """
     path = Path(source)
     if "://" in source:
@@ -103,9 +106,9 @@ async def open_source(
             yield opened
         return
     request = _Request(session, url, _headers(etag, last_modified), limits)
-    answer, retries = await _insist(request, retry.delays(uniform))
+    answer, retries = await _send_with_retries(request, retry.delays(uniform))
     try:
-        yield _source_of(answer, retries)
+        yield _download_of(answer, retries)
     finally:
         answer.response.close()
 
@@ -114,7 +117,10 @@ async def open_source(
 
 
 def _is_feed_name(source: str, path: Path) -> bool:
-    """A bare word is a feed's name, right or wrong, unless there is a file or it ends as files do."""
+    """Return whether a source is the name of a feed, known or not, and not a file.
+
+    A bare word is a name, unless a file of that name exists or it has the suffix of a file.
+    """
     size, _, age = source.partition("_")
     if not source or (size in SIZES and age in AGES):
         return True
@@ -145,17 +151,20 @@ async def _file_parts(file: IO[bytes]) -> AsyncIterator[bytes]:
 
 @dataclass(frozen=True, slots=True)
 class _FeedResponse:
-    """A 200 with its first bytes (none when the body is empty), or a 304."""
+    """A response with status 200 or 304."""
 
     response: aiohttp.ClientResponse
+    #: The first bytes of a 200. They are empty if the body is empty.
     head: bytes
 
 
-class _Again(Exception):
-    """An attempt failed in a way that may pass: what to raise when there is no more try, and how long to wait."""
+class _Retryable(Exception):
+    """A failure of an attempt that may pass."""
 
     def __init__(self, failure: FeedError, wait: float = 0.0) -> None:
+        #: The error to raise when there are no more attempts.
         self.failure = failure
+        #: The seconds that the service asks the client to wait.
         self.wait = wait
 
 
@@ -170,9 +179,9 @@ class _Request:
         try:
             response = await self._follow(URL(self.url))
         except (aiohttp.InvalidURL, aiohttp.NonHttpUrlClientError, ValueError) as error:
-            raise FeedError(FeedCode.BAD_SOURCE, f"{self.url} is, or leads to, no http address.") from error
+            raise FeedError(FeedCode.BAD_SOURCE, f"{self.url} is not an http URL, or redirects to another.") from error
         except (aiohttp.ClientError, OSError) as error:
-            raise _Again(_lost(error, FeedCode.UNREACHABLE)) from error
+            raise _Retryable(_lost(error, FeedCode.UNREACHABLE)) from error
         try:
             return _FeedResponse(response, await _head(response))
         except BaseException:
@@ -180,25 +189,25 @@ class _Request:
             raise
 
     async def _follow(self, url: URL) -> aiohttp.ClientResponse:
-        """The answer after redirects. None may leave the host: it was this host that the caller was allowed to read."""
-        for _ in range(MOST_REDIRECTS + 1):
+        """Return the response after redirects on the same host: the caller was allowed to read this host only."""
+        for _ in range(MAX_REDIRECTS + 1):
             response = await self.session.get(
                 url, headers=self.headers, timeout=self.limits, raise_for_status=False, allow_redirects=False
             )
             if response.status not in REDIRECTS:
                 return response
             response.close()
-            onward = url.join(URL(response.headers.get("Location", "")))
-            if not _is_same_host(url, onward):
-                raise FeedError(FeedCode.BAD_SOURCE, f"{self.url} leads to another host: {str(onward)[:200]}")
-            url = onward
-        raise FeedError(FeedCode.HTTP_STATUS, f"{self.url} redirects without end.")
+            target = url.join(URL(response.headers.get("Location", "")))
+            if not _is_same_host(url, target):
+                raise FeedError(FeedCode.BAD_SOURCE, f"{self.url} redirects to another host: {str(target)[:200]}")
+            url = target
+        raise FeedError(FeedCode.HTTP_STATUS, f"{self.url} redirects more than {MAX_REDIRECTS} times.")
 
 
-def _is_same_host(url: URL, onward: URL) -> bool:
-    """Whether both are one host's; http may become https, each on its usual port."""
-    is_upgrade = (url.scheme, url.port, onward.scheme, onward.port) == ("http", 80, "https", 443)
-    return url.host == onward.host and (is_upgrade or (url.scheme, url.port) == (onward.scheme, onward.port))
+def _is_same_host(url: URL, target: URL) -> bool:
+    """Return whether a redirect stays on the host and port. http on port 80 may become https on port 443."""
+    is_upgrade = (url.scheme, url.port, target.scheme, target.port) == ("http", 80, "https", 443)
+    return url.host == target.host and (is_upgrade or (url.scheme, url.port) == (target.scheme, target.port))
 
 
 async def _head(response: aiohttp.ClientResponse) -> bytes:
@@ -209,28 +218,28 @@ async def _head(response: aiohttp.ClientResponse) -> bytes:
     try:
         return await response.content.readany()
     except (aiohttp.ClientError, OSError) as error:
-        raise _Again(_lost(error, FeedCode.UNREACHABLE)) from error
+        raise _Retryable(_lost(error, FeedCode.UNREACHABLE)) from error
 
 
-async def _insist(request: _Request, delays: Iterator[float]) -> tuple[_FeedResponse, int]:
-    """The answer, and how often the request had to be repeated for it."""
+async def _send_with_retries(request: _Request, delays: Iterator[float]) -> tuple[_FeedResponse, int]:
+    """Return the response and the number of retries."""
     for retries in itertools.count():
         try:
             return await request.attempt(), retries
         except FeedError as failure:
             failure.retries = retries
             raise
-        except _Again as again:
+        except _Retryable as problem:
             delay = next(delays, None)
-            # Waiting less than what was asked for would only be refused again.
-            if delay is None or again.wait > LONGEST_RETRY_AFTER_S:
-                again.failure.retries = retries
-                raise again.failure from again.__cause__
-            await asyncio.sleep(max(delay, again.wait))
+            # The service would refuse a request that comes earlier than it asked for.
+            if delay is None or problem.wait > MAX_RETRY_AFTER_SECONDS:
+                problem.failure.retries = retries
+                raise problem.failure from problem.__cause__
+            await asyncio.sleep(max(delay, problem.wait))
     raise AssertionError("unreachable")
 
 
-def _source_of(answer: _FeedResponse, retries: int) -> FeedDownload:
+def _download_of(answer: _FeedResponse, retries: int) -> FeedDownload:
     response = answer.response
     plain = "Content-Encoding" not in response.headers
     return FeedDownload(
@@ -257,9 +266,9 @@ def _checked(url: str) -> str:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise FeedError(FeedCode.BAD_SOURCE, f"{url[:200]!r} is no address.") from error
+        raise FeedError(FeedCode.BAD_SOURCE, f"{url[:200]!r} is not a URL.") from error
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise FeedError(FeedCode.BAD_SOURCE, "Only http and https addresses are read.")
+        raise FeedError(FeedCode.BAD_SOURCE, "Only http and https URLs are read.")
     return url
 
 
@@ -269,8 +278,8 @@ def _headers(etag: str | None, last_modified: str | None) -> dict[str, str]:
 
 
 def _lost(error: Exception, otherwise: FeedCode) -> FeedError:
-    """`asyncio.TimeoutError` is an OSError, and aiohttp's timeouts are both."""
-    if isinstance(error, TimeoutError):
+    """Return the error for a failed connection: TIMEOUT, or the code `otherwise`."""
+    if isinstance(error, TimeoutError):  # aiohttp's timeouts are both: a TimeoutError and its own error
         return FeedError(FeedCode.TIMEOUT, "The service did not answer in time.")
     return FeedError(otherwise, f"The connection failed: {type(error).__name__}.")
 
@@ -278,16 +287,16 @@ def _lost(error: Exception, otherwise: FeedCode) -> FeedError:
 def _refuse_status(response: aiohttp.ClientResponse) -> NoReturn:
     status = response.status
     if status == 404:
-        raise FeedError(FeedCode.NOT_FOUND, f"There is nothing at {response.url} (HTTP 404).")
+        raise FeedError(FeedCode.NOT_FOUND, f"{response.url} was not found (HTTP 404).")
     code = FeedCode.RATE_LIMITED if status == 429 else FeedCode.HTTP_STATUS
     failure = FeedError(code, f"The service answered with HTTP {status}.")
     if status == 429 or status >= 500:
-        raise _Again(failure, _retry_after(response.headers.get("Retry-After", ""), datetime.now(UTC)))
+        raise _Retryable(failure, _retry_after(response.headers.get("Retry-After", ""), datetime.now(UTC)))
     raise failure
 
 
 def _retry_after(text: str, now: datetime) -> float:
-    """Seconds to wait as Retry-After tells, in seconds or as a date; 0 when it tells nothing."""
+    """Return the seconds of a Retry-After header, which holds seconds or a date; 0 when it holds neither."""
     if text.strip().isdecimal():
         return float(text)
     try:
@@ -297,5 +306,5 @@ def _retry_after(text: str, now: datetime) -> float:
 
 
 def _refuse_large(size: int | None) -> None:
-    if size is not None and size > MOST_BYTES:
-        raise FeedError(FeedCode.TOO_LARGE, f"The feed is longer than {MOST_BYTES} bytes.")
+    if size is not None and size > MAX_FEED_BYTES:
+        raise FeedError(FeedCode.TOO_LARGE, f"The feed is longer than {MAX_FEED_BYTES} bytes.")

@@ -11,7 +11,7 @@ from datastore.change_streams.shards.stream_reader import Change
 from datastore.change_streams.subscriptions.event_source import SharedSource
 from datastore.earthquakes.earthquakes import IngestSummary
 from datastore.earthquakes.events import (
-    LONGEST_EVENT_ID,
+    MAX_EVENT_ID,
     Earthquake,
     SeismicEventKind,
     event_from,
@@ -114,8 +114,8 @@ Box = Annotated[
 
 
 async def earthquake(info: Info, event_id: EventId) -> Earthquake | None:
-    if not 1 <= len(event_id) <= LONGEST_EVENT_ID:
-        raise BadUserInput(f"`eventId` must have 1 to {LONGEST_EVENT_ID} characters.", field="eventId")
+    if not 1 <= len(event_id) <= MAX_EVENT_ID:
+        raise BadUserInput(f"`eventId` must have 1 to {MAX_EVENT_ID} characters.", field="eventId")
     return await info.context.earthquakes.by_id(event_id)
 
 

@@ -6,7 +6,7 @@ from datastore.model.composite_keys import Key
 FIXTURE_CACHE = Table(
     name="cricket-fixture-cache",
     partition="matchId",
-    # The index holds which matches are cached and until when, not their data.
+    # The index holds only the ids and expiry times of the cached matches, not their data.
     indexes=(
         Index("leagueId-startingAt-index", partition="leagueId", sort="startingAt", projection=("ttl", "fetchedAt")),
     ),

@@ -11,7 +11,7 @@ from datastore.earthquakes.earthquakes import Earthquakes
 from datastore.earthquakes.events import Earthquake
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.earthquakes import event as event_key
-from pipelines.earthquakes.usgs_events import MOST_IDS
+from pipelines.earthquakes.usgs_events import MAX_IDS
 from resolvers.shared.node_ids import global_id
 from tests.support.earthquake_counts import counted, counting
 from tests.support.earthquake_samples import put_raw, quake, scan_all, store
@@ -154,7 +154,7 @@ async def test_aliases_are_not_listed_counted_or_delivered(served: Served, caplo
         (None, ()),
         (5, ()),
         (f",{'x' * 65},{'y' * 64},", ("y" * 64,)),
-        (",".join(f"a{number}" for number in range(40)), tuple(f"a{number}" for number in range(MOST_IDS - 1))),
+        (",".join(f"a{number}" for number in range(40)), tuple(f"a{number}" for number in range(MAX_IDS - 1))),
     ],
 )
 async def test_the_ids_of_a_feature_are_bounded(ids: Any, others: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from datastore.earthquakes.earthquakes import Earthquakes
-from datastore.earthquakes.revisions import MOST_REVISIONS
+from datastore.earthquakes.revisions import MAX_REVISIONS
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.model.timestamps import epoch_ms
 from tests.support.earthquake_counts import counted, counting
@@ -148,12 +148,12 @@ async def test_an_event_that_comes_back_is_no_longer_deleted(served: Served, tmp
 
 
 async def test_the_newest_revisions_are_listed(served: Served, tmp_path: Path) -> None:
-    for number in range(MOST_REVISIONS + 5):
+    for number in range(MAX_REVISIONS + 5):
         await ingest(served, tmp_path, report(number, mag=number / 10))
     _, latest, revisions = await magnitudes(served)
 
-    assert latest == revisions[0] == (MOST_REVISIONS + 4) / 10
-    assert len(revisions) == MOST_REVISIONS
+    assert latest == revisions[0] == (MAX_REVISIONS + 4) / 10
+    assert len(revisions) == MAX_REVISIONS
 
 
 async def test_the_newest_reports_of_a_page_are_one_batch(served: Served, tmp_path: Path) -> None:

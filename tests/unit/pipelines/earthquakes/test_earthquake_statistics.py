@@ -105,7 +105,7 @@ async def test_what_was_interrupted_between_two_steps_is_repaired_when_it_comes_
     events = [quake("us1"), quake("us2", magnitude=6.5)]
     await store(served, *events)
     changes = changes_of((None, event_item(event)) for event in events)
-    await StatisticsWriter(served.store).note(changed_items(changes))  # the process ends before it counts
+    await StatisticsWriter(served.store).record(changed_items(changes))  # the process ends before it counts
     before = await counts(served)
 
     await CountEarthquakes(served.store).handle(changes)

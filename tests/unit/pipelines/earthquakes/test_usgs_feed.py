@@ -110,7 +110,7 @@ async def test_broken_gzip_is_a_truncated_feed() -> None:
 
 
 async def test_a_decompression_bomb_is_too_large(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(usgs_feed, "MOST_PLAIN_BYTES", 1 << 20)
+    monkeypatch.setattr(usgs_feed, "MAX_PLAIN_BYTES", 1 << 20)
     bomb = gzip.compress(feed() + b" " * (4 << 20))
     assert await fault_of(bomb) == (0, FeedCode.TOO_LARGE)
 

@@ -196,7 +196,7 @@ async def test_a_body_over_the_limit_is_too_large_told_or_not(
         await response.write(b" " * 2000)
         return response
 
-    monkeypatch.setattr(usgs_fetch, "MOST_BYTES", 1000)
+    monkeypatch.setattr(usgs_fetch, "MAX_FEED_BYTES", 1000)
     for handler in (answering(body=b" " * 2000), untold):
         async with feed_server(handler) as url:
             assert (await refusal(url, session)).code is FeedCode.TOO_LARGE
