@@ -217,7 +217,7 @@ class ServerComponents:
             subscriptions=self.admission.subscriptions,
             waiting_bytes=self.settings.capacity.waiting_bytes,
             resume_ids=ResumeIds(self.settings.secret.encode(), map(str.encode, self.settings.other_secrets)),
-            once=self.once,
+            idempotency=self.once,
             observers=(self.figures.observe_operation, OperationLog(), *self._observers),
             tracing=self.tracing,
             explanations=Explanations(self._explain, self._store.prefix),

@@ -1,1 +1,1 @@
-"""Documents on their way to execution: parsed, limited, validated and costed, once for each text."""
+"""The preparation of documents: parsing, limits, validation and cost estimates, once for each text."""

@@ -1,4 +1,4 @@
-"""Cache control: the time for which a response may be cached, the smallest `max_age` of its fields."""
+"""Cache control: a response may be cached for the smallest `max_age` of its fields."""
 
 from collections.abc import Iterator
 from weakref import WeakKeyDictionary
@@ -25,21 +25,21 @@ TYPENAME = "__typename"
 
 
 class CacheControl:
-    """The `max_age` of operations, each computed once.
+    """The `max_age` of operations in seconds, computed once for each operation.
 
-    A field declares its age with its access patterns. A field without any belongs to its parent and has its age; at the
-    root it is not cacheable. Fields with `@skip` or `@include` count in any case.
+    The access patterns of a field declare its age. A field without access patterns has the age of its parent; at the
+    root it is not cacheable. Fields with `@skip` or `@include` always count.
     """
 
     def __init__(self, schema: GraphQLSchema) -> None:
         self._schema = schema
-        self._known: WeakKeyDictionary[PreparedOperation, int] = WeakKeyDictionary()
+        self._ages: WeakKeyDictionary[PreparedOperation, int] = WeakKeyDictionary()
 
     def max_age(self, operation: PreparedOperation) -> int:
-        """Return the age in seconds; 0 for a response that must not be cached."""
-        age = self._known.get(operation)
+        """Return the age in seconds, or 0 if the response must not be cached."""
+        age = self._ages.get(operation)
         if age is None:
-            age = self._known[operation] = self._age(operation) if operation.kind is OperationType.QUERY else 0
+            age = self._ages[operation] = self._age(operation) if operation.kind is OperationType.QUERY else 0
         return age
 
     def _age(self, operation: PreparedOperation) -> int:
@@ -52,9 +52,9 @@ class CacheControl:
         return least or 0
 
     def _selected(self, operation: PreparedOperation) -> Iterator[tuple[bool, list[GraphQLField]]]:
-        """Yield every selected field: whether it is at the root, and its definitions.
+        """Yield, for each selected field, whether it is at the root, and its definitions.
 
-        Each selection set is visited once, also that of a fragment.
+        Each selection set is visited once, that of a fragment too.
         """
         parts = operation.document.node.definitions
         fragments = {part.name.value: part for part in parts if isinstance(part, FragmentDefinitionNode)}
@@ -84,7 +84,7 @@ class CacheControl:
         return parent if condition is None else self._schema.type_map.get(condition.name.value)
 
     def _fields(self, parent: GraphQLNamedType | None, name: str) -> Iterator[GraphQLField]:
-        """Yield the definitions of a field; of an interface, that of each of its object types."""
+        """Yield the definitions of a field: for an abstract parent, the definition in each of its object types."""
         owners: list[GraphQLNamedType | None] = [parent]
         if is_abstract_type(parent):
             assert isinstance(parent, GraphQLAbstractType)
@@ -95,7 +95,7 @@ class CacheControl:
 
 
 def _declared(field: GraphQLField) -> int | None:
-    """Return the smallest age of the field's access patterns; None without patterns."""
+    """Return the smallest age of the field's access patterns, or None if it has none."""
     definition = field.extensions.get("strawberry-definition")
     patterns = definition.metadata.get("patterns", ()) if definition is not None else ()
     return min((pattern.max_age for pattern in patterns), default=None)

@@ -1,4 +1,4 @@
-"""Parsed and validated documents, cached by their text."""
+"""The document cache: documents are parsed and validated once, and cached by their text."""
 
 import hashlib
 from collections import OrderedDict
@@ -23,35 +23,35 @@ from server.documents.request import Stage
 from server.documents.settings import MAX_COST
 from server.documents.validation import validation_errors
 
-# A parsed document takes some seventy times the memory of its text, and any client can fill the cache.
-DOCUMENTS_KEPT = 256
-CHARACTERS_KEPT = 500_000
+# The limits of the cache, which any client can fill. A parsed document takes some seventy times the memory of its text.
+MAX_CACHED_DOCUMENTS = 256
+MAX_CACHED_CHARACTERS = 500_000
 
 
 class GatewayExecutor(StrawberryExecutor):
-    """The executor of the gateway's schema: it compiles an operation that is executed again.
+    """The executor of the gateway's schema. It compiles an operation at its second execution.
 
-    Records have the types of the schema by their classes.
+    The class of a record determines its type in the schema.
     """
 
     types_by_class = True
 
 
 class InterpretingExecutor(GatewayExecutor):
-    """The executor that never compiles, and leaves all to graphql-core."""
+    """The executor that never compiles: graphql-core executes every operation."""
 
     compile_after = 0
 
 
 class DocumentText(NamedTuple):
-    """The text of a document, and whether it is a trusted document, which the operator has registered."""
+    """The text of a document, and whether the document is trusted, because the operator has registered it."""
 
     text: str
     trusted: bool = False
 
 
 class DocumentRejected(Exception):
-    """A document, or the choice of an operation in it, is invalid for the reasons in `errors`."""
+    """A document, or the choice of an operation in it, is invalid. `errors` has the reasons."""
 
     def __init__(self, stage: Stage, errors: list[GraphQLError]) -> None:
         super().__init__(errors[0].message)
@@ -67,29 +67,29 @@ class PreparedOperation:
         self.node = node
         self.name: str | None = node.name.value if node.name else None
         self.kind: OperationType = node.operation
-        # The document is valid, so that the schema has the field.
+        # The document is valid, so the schema has the field.
         first = node.selection_set.selections[0]
         self.root_field = first.name.value if isinstance(first, FieldNode) else "(fragment)"
-        self.variable_names = frozenset(one.variable.name.value for one in node.variable_definitions or ())
+        self.variable_names = frozenset(part.variable.name.value for part in node.variable_definitions or ())
         self._estimate: CostFormula | None = None
         self._program: CachedOperation | None = None
 
     @property
     def program(self) -> CachedOperation:
-        """The compiled operation, or its interpretation."""
+        """The operation as it is executed: compiled, or interpreted by graphql-core."""
         if self._program is None:
             document = self.document
             self._program = operation_of(document.executor, document.costs.schema, document.node, self.node)
         return self._program
 
     def estimate(self, variables: Mapping[str, Any]) -> CostEstimate:
-        """Return the estimate for these variables. It reads nothing."""
+        """Return the estimate for these variables, without reading from the store."""
         estimate = self._formula_for_document()
         fixed = estimate.fixed
         return estimate.of(variables, self.document.now()) if fixed is None else fixed
 
     def loading_statistics(self, variables: Mapping[str, Any]) -> Coroutine[Any, Any, None] | None:
-        """Return a coroutine to await before `estimate`, or None: cost models read statistics."""
+        """Return the coroutine that reads the statistics for `estimate`, or None if no cost model needs any."""
         estimate = self._formula_for_document()
         return estimate.load(variables, self.document.now()) if estimate.modelled else None
 
@@ -100,7 +100,7 @@ class PreparedOperation:
 
 
 class Document:
-    """A parsed and valid document. `introspection_values` estimates the values that its introspection returns."""
+    """A parsed and valid document. `introspection_values` is the estimated number of values of its introspection."""
 
     def __init__(
         self,
@@ -133,7 +133,7 @@ class Document:
 
     @cached_property
     def hash(self) -> str:
-        """The SHA-256 of the text, which identifies the document in logs."""
+        """The SHA-256 of the text. It identifies the document in logs."""
         return hashlib.sha256(self.text.encode(errors="surrogatepass")).hexdigest()
 
     def operation(self, name: str | None) -> PreparedOperation:
@@ -157,9 +157,9 @@ class Documents:
     """The document cache: it parses and validates texts, and caches valid documents and rejections.
 
     Trusted documents have larger `limits` (see `limits.trusted_limits`), but the same limit of cost. Without
-    `introspection` only admins may introspect the schema, and no message has a suggestion. No operation may have an
-    estimate above `max_cost` read units, at the time of `now`. Operations are compiled unless `compiles` is False.
-    `models` are the cost models that fields name.
+    `introspection` only admins may introspect the schema, and error messages have no suggestions. An operation with an
+    estimate above `max_cost` read units is refused; `now` is the clock of estimates. Operations are compiled unless
+    `compiles` is False. `models` are the cost models, by the names that fields use.
     """
 
     def __init__(
@@ -192,7 +192,7 @@ class Documents:
         return not self._introspection
 
     def pin(self, documents: Iterable[Document]) -> None:
-        """Keep these documents without eviction, instead of those that were pinned before."""
+        """Keep these documents without eviction. They replace the documents that were pinned before."""
         self._pinned = {document.text: document for document in documents}
 
     def check(self, text: str, *, trusted: bool = False) -> Document:
@@ -208,10 +208,10 @@ class Documents:
             pinned = self._pinned.get(text)
             if pinned is not None:
                 return pinned
-        known = (text, trusted)
-        found = self._cached.get(known)
+        key = (text, trusted)
+        found = self._cached.get(key)
         if found is not None:
-            self._cached.move_to_end(known)
+            self._cached.move_to_end(key)
         else:
             found = self._prepare_uncached(text, self._limits_for(trusted))
             self._cache(DocumentText(text, trusted), found)
@@ -220,7 +220,7 @@ class Documents:
         return found
 
     def check_introspection(self, document: Document, identity: Identity | None) -> None:
-        """Raise `DocumentRejected` for a document with introspection that the caller may not use."""
+        """Raise `DocumentRejected` if the document has introspection and the caller may not introspect."""
         if not document.introspects or self._introspection:
             return
         if identity is None or identity.role is not Role.ADMIN:
@@ -238,7 +238,7 @@ class Documents:
         return estimate
 
     def read_limit(self, estimate: float) -> float:
-        """Return the read units at which an operation with that estimate is stopped."""
+        """Return the read units at which an operation with this estimate is stopped."""
         return self._max_cost / 2 + 2 * estimate
 
     def _prepare_uncached(self, text: str, limits: DocumentLimits) -> Document | DocumentRejected:
@@ -278,15 +278,15 @@ class Documents:
     def _limits_for(self, trusted: bool) -> DocumentLimits:
         return self._trusted_limits if trusted else self._limits
 
-    def _cache(self, known: DocumentText, found: Document | DocumentRejected) -> None:
+    def _cache(self, source: DocumentText, found: Document | DocumentRejected) -> None:
         """Add an entry to the cache, and evict the least recently used ones beyond its limits."""
-        if len(known.text) > self._limits_for(known.trusted).characters:
+        if len(source.text) > self._limits_for(source.trusted).characters:
             return
-        self._cached[known] = found
-        self._characters += len(known.text)
-        while len(self._cached) > DOCUMENTS_KEPT or self._characters > CHARACTERS_KEPT:
-            (gone, _), _ = self._cached.popitem(last=False)
-            self._characters -= len(gone)
+        self._cached[source] = found
+        self._characters += len(source.text)
+        while len(self._cached) > MAX_CACHED_DOCUMENTS or self._characters > MAX_CACHED_CHARACTERS:
+            (evicted, _), _ = self._cached.popitem(last=False)
+            self._characters -= len(evicted)
 
 
 def _located(refusal: DomainError) -> GraphQLError:
@@ -294,6 +294,6 @@ def _located(refusal: DomainError) -> GraphQLError:
 
 
 def _without_nodes(error: GraphQLError) -> GraphQLError:
-    """Return the error without its nodes, which would keep the whole document in memory. Its locations stay."""
+    """Return the error with its locations but without its nodes, which would keep the whole document in memory."""
     error.nodes = None
     return error

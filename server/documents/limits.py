@@ -1,4 +1,4 @@
-"""Limits of documents, counted in one pass that visits each fragment once, however often it is spread."""
+"""Limits of documents: the counts are taken in one pass, which visits each fragment once however often it is spread."""
 
 import re
 from dataclasses import dataclass, fields, replace
@@ -22,7 +22,8 @@ INTROSPECTION = ("__schema", "__type")
 # Fields of introspection that are lists: nesting them multiplies the response.
 TYPE_LISTS = frozenset({"types", "fields", "inputFields", "interfaces", "possibleTypes", "enumValues", "args"})
 MAX_REPORTED = 1_000_000
-# No alternative fails after its first character: otherwise it would be retried from each of its quotes.
+# Every alternative matches once its first character does. Otherwise the search would start again at each quote, which
+# takes quadratic time.
 _COUNTED = re.compile(
     r'"""(?:\\"""|[^"]|"(?!""))*(?:"""|\Z)|"(?:[^"\\\n\r]|\\.)*"?|#[^\n\r]*|\w+|\.\.\.|[^\s,\ufeff]', re.S
 )
@@ -30,50 +31,50 @@ _COUNTED = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DocumentLimits:
-    """The limits of a document. Counts are those of the text, without repeating a fragment, unless noted."""
+    """The limits of a document. Unless noted, a fragment counts once, however often it is spread."""
 
-    #: Characters and tokens (comments included) are checked before the text is parsed.
+    #: Characters, and tokens including comments, are checked before the text is parsed.
     characters: int = 32_768
     tokens: int = 1_000
     operations: int = 10
     variables: int = 100
-    #: The uses of variables in all operations, each with its fragments.
+    #: The uses of variables in all operations. A fragment counts for each operation that uses it.
     variable_uses: int = 2_000
     root_fields: int = 50
     selections: int = 500
-    #: The executed fields, those of fragments wherever they are spread.
+    #: The executed fields. Those of a fragment count at each spread.
     fields: int = 5_000
-    #: The levels of fields, those of fragments wherever they are spread.
+    #: The levels of fields, including those of spread fragments.
     depth: int = 16
     aliases: int = 100
     directives: int = 50
     fragments: int = 100
     spreads: int = 250
-    #: Introspection, beneath `__schema` and `__type`, has its own limits.
+    #: The limits of introspection, the selections beneath `__schema` and `__type`.
     introspection_fields: int = 400
     introspection_lists: int = 16
     introspection_nesting: int = 3
     introspection_depth: int = 20
     #: The values that introspection returns, estimated from the sizes of the schema.
     introspection_values: int = 30_000
-    #: The steps of comparing fields with the same response name.
+    #: The steps of comparing fields with equal response names.
     merging: int = 4_000
-    #: The values of a response, estimated from the sizes of its lists and pages, which may depend on variables.
+    #: The values of a response, estimated from the sizes of its lists and pages. These may depend on variables.
     values: int = 25_000
 
 
-# Limits of trusted documents, which stay in memory in parsed form. An item in the table has up to 400 KB, and a request
-# up to 256 KB.
-TRUSTED_TIMES, TRUSTED_DEPTH, TRUSTED_CHARACTERS = 10, 32, 250_000
+# The limits of trusted documents, which stay in memory in parsed form. An item of the table has at most 400 KB, and a
+# request at most 256 KB.
+TRUSTED_FACTOR, TRUSTED_DEPTH, TRUSTED_CHARACTERS = 10, 32, 250_000
 NAMES = {
     "characters": "characters",
     "tokens": "tokens",
     "operations": "operations",
     "variables": "variables",
-    "variable_uses": "uses of variables, those of fragments for each operation",
+    "variable_uses": "uses of variables, counting those of a fragment for each operation that uses it",
     "root_fields": "fields at the root",
     "selections": "selections",
-    "fields": "fields, those of fragments wherever they are spread",
+    "fields": "fields, counting those of a fragment at each spread",
     "depth": "levels of fields",
     "aliases": "aliases",
     "directives": "directives",
@@ -81,42 +82,42 @@ NAMES = {
     "spreads": "spreads of fragments",
     "introspection_fields": "fields of introspection",
     "introspection_lists": "lists of types in its introspection",
-    "introspection_nesting": "lists of types in one another in its introspection",
+    "introspection_nesting": "nested lists of types in its introspection",
     "introspection_depth": "levels of introspection",
     "introspection_values": "values that its introspection returns",
-    "merging": "steps to compare its fields of equal names",
+    "merging": "steps to compare its fields with equal response names",
     "values": "values in its response, by the sizes of its lists and pages",
 }
 assert set(NAMES) == {field.name for field in fields(DocumentLimits)}
 
 
 def parse_limits(text: str) -> DocumentLimits:
-    """Return the default limits with the ones that a text such as `tokens=2000, rootFields=80` overrides.
+    """Return the default limits with the overrides of a text such as `tokens=2000, rootFields=80`.
 
     Raises `ValueError` for an invalid text.
     """
-    known = {to_camel_case(name): name for name in NAMES}
-    found: dict[str, int] = {}
+    names = {to_camel_case(name): name for name in NAMES}
+    overrides: dict[str, int] = {}
     for part in text.split(","):
         name, _, number = (piece.strip() for piece in part.partition("="))
-        if name not in known:
-            raise ValueError(f"{name[:100]!r} is not a limit; the limits are {', '.join(known)}")
+        if name not in names:
+            raise ValueError(f"{name[:100]!r} is not a limit; the limits are {', '.join(names)}")
         if not re.fullmatch("[1-9][0-9]{0,8}", number):
             raise ValueError(f"{name} must be a whole number of 1 to 999,999,999, not {number[:100]!r}")
-        found[known[name]] = int(number)
-    return replace(DocumentLimits(), **found)
+        overrides[names[name]] = int(number)
+    return replace(DocumentLimits(), **overrides)
 
 
 def trusted_limits(limits: DocumentLimits) -> DocumentLimits:
     """Return the limits of trusted documents: ten times as large, and twice as deep."""
-    larger = {name: TRUSTED_TIMES * getattr(limits, name) for name in NAMES if not name.startswith("introspection")}
+    larger = {name: TRUSTED_FACTOR * getattr(limits, name) for name in NAMES if not name.startswith("introspection")}
     larger["depth"] = max(limits.depth, TRUSTED_DEPTH)
     larger["characters"] = max(limits.characters, TRUSTED_CHARACTERS)
     return replace(limits, **larger)
 
 
 class LimitExceeded(BadUserInput):
-    """A document exceeds a limit. `extensions` have the `measure`, its `limit`, and the count that was `found`."""
+    """A document exceeds a limit. `extensions` have the `measure`, its `limit` and the count `found`."""
 
     def __init__(self, measure: str, limit: int, found: int) -> None:
         super().__init__(
@@ -142,17 +143,19 @@ def check_text(text: str, limits: DocumentLimits) -> None:
 
 @dataclass(slots=True)
 class Weight:
-    """The counts of a selection set, with its fragments."""
+    """The counts of a selection set, including its fragments."""
 
     #: The fields on its top level.
     roots: int = 0
     fields: int = 0
     depth: int = 0
-    #: Of introspection: the lists of types, and their nesting.
+    #: The lists of types in introspection.
     lists: int = 0
+    #: The levels of nested lists of types in introspection.
     nesting: int = 0
-    #: Of introspection: the estimated values, for an average type and for the largest.
+    #: The estimated values of introspection for an average type.
     mean: float = 0.0
+    #: The estimated values of introspection for the largest type.
     most: float = 0.0
 
     def add_siblings(self, other: "Weight") -> None:
@@ -166,7 +169,7 @@ class Weight:
         self.nesting = max(self.nesting, other.nesting)
 
     def add_field(self, beneath: "Weight", is_list: bool, times: Times) -> None:
-        """Add a field with the selections beneath it, repeated `times`."""
+        """Add a field, and the selections beneath it for each of its objects (`times`)."""
         self.mean += 1 + times.mean * (beneath.most if times.selects else beneath.mean)
         self.most += 1 + times.most * beneath.most
         self.roots += 1
@@ -194,13 +197,13 @@ class DocumentCounts:
             if isinstance(part, FragmentDefinitionNode):
                 self.counts["fragments"] += 1
                 self.counts["directives"] += len(part.directives or ())
-                # Unused fragments as well: they are validated.
+                # Unused fragments count as well, because they are validated.
                 self._fragment(part.name.value)
             elif isinstance(part, OperationDefinitionNode):
                 self._operation(part)
 
     def check(self, limits: DocumentLimits) -> None:
-        """Raise `LimitExceeded` for the first limit that is exceeded."""
+        """Raise `LimitExceeded` for the first limit that the document exceeds."""
         for measure, found in self.counts.items():
             if found > getattr(limits, measure):
                 raise LimitExceeded(measure, getattr(limits, measure), found)
@@ -251,7 +254,7 @@ class DocumentCounts:
         weight.add_field(beneath, name in TYPE_LISTS, self._sizes.times(name))
 
     def _fragment(self, name: str) -> Weight:
-        """Return the weight of a fragment; empty inside of itself, a cycle that validation reports."""
+        """Return the weight of a fragment. Inside itself a fragment has weight 0: validation reports the cycle."""
         if name not in self._weights:
             self._weights[name] = Weight()
             fragment = self._fragments.get(name)

@@ -1,9 +1,9 @@
 """The rule that fields with the same response name can be merged, in linear time.
 
-graphql-core compares every pair of fields: 2.7 KB of repeated `me{role}` take it 0.3 s. Here the fields of a response
-name are grouped, and each is compared with the first, the algorithm of Simon Adameit for Sangria (graphql-java uses it
-as well): fields that may occur in one object must be the same field with the same arguments, and their results must
-have the same shape.
+graphql-core compares every pair of fields, which takes 0.3 s for 2.7 KB of repeated `me{role}`. The algorithm here is
+Simon Adameit's for Sangria, which graphql-java uses as well: it groups the fields by response name, and compares each
+field of a group with the first. Fields that may occur in one object must be the same field with the same arguments,
+and their results must have the same shape.
 
 https://spec.graphql.org/draft/#sec-Field-Selection-Merging
 """
@@ -51,7 +51,7 @@ class TooComplex(Exception):
 
 @dataclass(slots=True, eq=False)
 class Selected:
-    """A selected field in its parent type; `definition` is None if the type does not have the field."""
+    """A selected field with its parent type. `definition` is None if the type does not have the field."""
 
     node: FieldNode
     parent: GraphQLNamedType | None
@@ -68,7 +68,7 @@ Conflict = tuple[str, Selected, Selected]
 
 
 class OverlapCheck:
-    """A search for conflicts in a document. `steps` counts the visited selections, at most `budget`."""
+    """A search for conflicts in a document. `steps` counts the visited selections and is limited by `budget`."""
 
     def __init__(self, schema: GraphQLSchema, document: DocumentNode, budget: int) -> None:
         self._schema = schema
@@ -83,7 +83,7 @@ class OverlapCheck:
         self._arguments: dict[int, Any] = {}
 
     def conflicts(self) -> Iterator[GraphQLError]:
-        """Yield an error for each response name in conflict. Raises `TooComplex`."""
+        """Yield an error for each response name in conflict. Raises `TooComplex` beyond the budget."""
         for part in self._document.definitions:
             if isinstance(part, OperationDefinitionNode):
                 yield from self._merged_conflicts([(self._schema.get_root_type(part.operation), part.selection_set)])
@@ -113,11 +113,11 @@ class OverlapCheck:
     def _conflict(self, fields: list[Selected]) -> Conflict | None:
         if len(fields) == 1:
             return None
-        differing = (self._difference(group) for group in self._by_object(fields))
-        return next((one for one in differing if one), None) or _difference_of_shape(fields)
+        conflicts = (self._difference(group) for group in self._by_object(fields))
+        return next((conflict for conflict in conflicts if conflict), None) or _difference_of_shape(fields)
 
     def _by_object(self, fields: list[Selected]) -> list[list[Selected]]:
-        """Return the fields by the object in which they may meet: those of each object type and of abstract types."""
+        """Return groups of fields that may occur in one object: for each object type, with those of abstract types."""
         first = fields[0].parent
         if all(field.parent is first for field in fields):
             return [fields]
@@ -127,10 +127,10 @@ class OverlapCheck:
             if is_object_type(field.parent):
                 by_object.setdefault(field.parent, []).append(field)
         self._spend(len(by_object) * len(anywhere))
-        return [anywhere + those for those in by_object.values()] or [anywhere]
+        return [anywhere + group for group in by_object.values()] or [anywhere]
 
     def _new_groups(self, parts: Sequence[Part], seen: set[frozenset[int]]) -> Iterable[tuple[str, list[Selected]]]:
-        """Return the fields of the merged selection sets by response name; nothing for sets visited before."""
+        """Return the fields of the merged selection sets by response name; nothing if the sets were visited before."""
         key = frozenset(id(selection_set) for _, selection_set in parts)
         if not parts or key in seen:
             return ()
@@ -141,7 +141,7 @@ class OverlapCheck:
         grouped: Grouped = {}
         visited: set[str] = set()
         waiting = list(parts)
-        for parent, selection_set in waiting:  # which grows in the loop
+        for parent, selection_set in waiting:  # the list grows during the loop
             self._spend(len(selection_set.selections))
             has_fields = is_object_type(parent) or is_interface_type(parent)
             for selection in selection_set.selections:
@@ -174,7 +174,7 @@ class OverlapCheck:
         return None
 
     def _arguments_of(self, field: Selected) -> Any:
-        """Return the arguments in a form that is equal for equal arguments in any order."""
+        """Return the arguments in a form that does not depend on their order."""
         arguments = field.node.arguments
         if not arguments:
             return None
@@ -198,7 +198,7 @@ def _selections_of(fields: list[Selected]) -> list[Part]:
 
 
 def _difference_of_shape(fields: list[Selected]) -> Conflict | None:
-    """Return two fields whose results have different shapes. A field without a definition has no shape."""
+    """Return the conflict of two fields whose results have different shapes. Skip fields without a definition."""
     defined = [field for field in fields if field.definition]
     for other in defined[1:]:
         if _shape(other) != _shape(defined[0]):
@@ -207,7 +207,7 @@ def _difference_of_shape(fields: list[Selected]) -> Conflict | None:
 
 
 def _shape(field: Selected) -> tuple[Any, ...]:
-    """Return the lists and non-nulls of a type, and its leaf type; the fields of objects are compared later."""
+    """Return the lists and non-nulls of a type, and its leaf type. The fields of objects are compared later."""
     assert field.definition is not None
     of: GraphQLOutputType = field.definition.type
     around: list[str] = []
@@ -222,7 +222,7 @@ def _values(arguments: Sequence[ArgumentNode]) -> tuple[Any, ...]:
 
 
 def _value(node: ValueNode) -> str:
-    """Return a text that is equal for equal values, whatever the order of an object's fields."""
+    """Return a text for a value that does not depend on the order of an object's fields."""
     if isinstance(node, VariableNode):
         return f"${node.name.value}"
     if isinstance(node, ObjectValueNode):

@@ -1,4 +1,4 @@
-"""A client's GraphQL request: the parameters that HTTP, WebSocket and server-sent events read alike."""
+"""The parameters of a GraphQL request, the same for HTTP, server-sent events and WebSocket."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -20,21 +20,21 @@ class Stage(StrEnum):
 
 @dataclass(slots=True)  # not frozen: a frozen dataclass pays a call for each field, at every request
 class GraphQLParams:
-    """The parameters of a request: a document or its id, the name of an operation in it, and its variables."""
+    """The parameters of a request: a document or its id, the name of an operation, and the variables."""
 
     query: str | None
     variables: dict[str, Any] | None = None
     name: str | None = None
     extensions: dict[str, Any] | None = None
     document_id: str | None = None
-    #: A mutation with a key is executed once for its caller and key.
+    #: The Idempotency-Key: a mutation with a key is executed once for its caller and key.
     idempotency_key: str | None = None
     #: Whether the response reports the calls to DynamoDB.
     explain: bool = False
     traceparent: str | None = None
     #: The event id after which a subscription resumes, unchecked.
     resume_after: object = None
-    #: Whether a subscription also sends its resume position where no event carries it.
+    #: Whether a subscription also sends its resume position on its own when no event carries it.
     wants_positions: bool = False
     #: The bytes of JSON from which the parameters were read.
     size: int = 0
@@ -42,12 +42,12 @@ class GraphQLParams:
     def retain_variables(self, variables: Collection[str]) -> None:
         """Drop the variables and extensions that a subscription does not use while it runs."""
         self.variables = {name: value for name, value in (self.variables or {}).items() if name in variables}
-        found = self.requested_id if self.document_id is None else None
-        self.extensions = None if found is None else {"persistedQuery": {"sha256Hash": found}}
+        document_hash = self.requested_id if self.document_id is None else None
+        self.extensions = None if document_hash is None else {"persistedQuery": {"sha256Hash": document_hash}}
 
     @property
     def requested_id(self) -> str | None:
-        """The id or hash that names the document, unchecked."""
+        """The id or hash that names the document. It is unchecked."""
         if self.document_id is not None:
             return self.document_id
         persisted = (self.extensions or {}).get("persistedQuery")
@@ -58,7 +58,7 @@ class GraphQLParams:
 def read_params(payload: object, size: int = 0) -> GraphQLParams:
     """Return the parameters in a decoded JSON body or message of `size` bytes.
 
-    Raises `BadUserInput`, which names the parameter that is wrong.
+    Raises `BadUserInput` with the name of the invalid parameter.
     """
     if not isinstance(payload, dict):
         raise BadUserInput("The request must be a JSON object.")
@@ -85,7 +85,7 @@ def read_params(payload: object, size: int = 0) -> GraphQLParams:
 
 
 def _idempotency_key(extensions: dict[str, Any]) -> str | None:
-    """Return the key of a client that cannot send the header; empty, which is refused later, if it is no string."""
+    """Return the key of a client that cannot send the header. Another type becomes "", which is refused later."""
     key = extensions.get("idempotencyKey")
     return key if key is None or isinstance(key, str) else ""
 

@@ -19,9 +19,9 @@ class DocumentsMode(StrEnum):
     """The use of trusted documents."""
 
     OFF = "off"
-    #: Every document is executed, and the log names those that are not registered.
+    #: Every document is executed, and the log names the unregistered ones.
     LOG = "log"
-    #: A registered document may be named by its id; others are executed as well.
+    #: A client may name a registered document by its id. Other documents are executed as well.
     PREFER = "prefer"
     #: Only registered documents are executed.
     ENFORCE = "enforce"
@@ -29,7 +29,7 @@ class DocumentsMode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class DocumentSettings:
-    """The settings. Raises `ValueError` for a mode that needs a source, without one."""
+    """The settings. Raises `ValueError` if there is a mode but no source."""
 
     mode: DocumentsMode = DocumentsMode.OFF
     #: The source of trusted documents: the path of a manifest, or `table`.
@@ -40,10 +40,10 @@ class DocumentSettings:
     automatic: bool = True
     #: Whether every caller may introspect the schema, rather than admins only.
     introspection: bool = True
-    #: The largest cost of an operation, in read units; infinite if the environment has 0.
+    #: The largest cost of an operation in read units. 0 in the environment means no limit, and infinity here.
     max_cost: float = MAX_COST
     limits: DocumentLimits = DocumentLimits()  # noqa: RUF009 - frozen
-    #: Whether operations that are executed again are compiled.
+    #: Whether repeated operations are compiled.
     compiles: bool = True
 
     def __post_init__(self) -> None:
@@ -54,7 +54,7 @@ class DocumentSettings:
 
 
 def document_settings(environment: Mapping[str, str]) -> DocumentSettings:
-    """Return the settings in the environment; a source without a mode means PREFER. Raises `ValueError`."""
+    """Return the settings in the environment. With a source and no mode, the mode is PREFER. Raises `ValueError`."""
     source = environment.get("GATEWAY_DOCUMENTS") or None
     mode = environment.get("GATEWAY_DOCUMENTS_MODE") or (DocumentsMode.PREFER if source else DocumentsMode.OFF)
     if mode not in list(DocumentsMode):

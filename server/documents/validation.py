@@ -1,7 +1,7 @@
-"""Validation of documents with graphql-core's rules, on a visitor of their own.
+"""Validation of documents with graphql-core's rules and a faster visitor.
 
-The rules and their messages are graphql-core's, except the one that compares fields (see `overlapping_fields`).
-graphql-core's visitor calls every rule at every node, and takes twice as long.
+The rules and their messages are graphql-core's, except the rule that compares fields (see `overlapping_fields`).
+graphql-core's visitor calls every rule at every node, which takes twice as long.
 """
 
 import re
@@ -30,14 +30,14 @@ from server.documents.limits import DocumentLimits, LimitExceeded
 from server.documents.overlapping_fields import OverlapCheck, TooComplex
 
 MAX_ERRORS = 20
-# The work of an error: the characters of its message, which may contain a whole value, and the lines that are counted
-# for its location.
+# The work of all errors. That of one error is the characters of its message, which may quote a whole value, and a step
+# per LINES_PER_STEP lines of the text, which are counted for its location.
 MAX_ERROR_WORK = 5_000
 LINES_PER_STEP = 4
 # The number of errors with suggestions: a suggestion takes up to 2 ms.
 SUGGESTING = 2
 
-# The text that a document must contain for a rule to find an error. Rules without a mark are applied to every document.
+# Marks: a document that does not contain the mark cannot violate these rules. Rules without a mark are always applied.
 MARKS = {
     "$": (
         "UniqueVariableNamesRule",
@@ -51,8 +51,8 @@ MARKS = {
     "...": ("KnownFragmentNamesRule", "PossibleFragmentSpreadsRule", "FragmentsOnCompositeTypesRule"),
     "subscription": ("SingleFieldSubscriptionsRule",),
 }
-# Rules that are replaced: fields are compared, and introspection is limited, in another way. The schema does not have
-# the directives of incremental delivery, so that KnownDirectivesRule rejects them.
+# Rules that are replaced: `overlapping_fields` compares fields, `limits` limits introspection, and KnownDirectivesRule
+# rejects the directives of incremental delivery, because the schema does not have them.
 REPLACED = (
     "OverlappingFieldsCanBeMergedRule",
     "MaxIntrospectionDepthRule",
@@ -88,9 +88,9 @@ Method = Callable[..., Any]
 def validation_errors(
     schema: GraphQLSchema, document: DocumentNode, text: str, limits: DocumentLimits, *, suggesting: bool
 ) -> list[GraphQLError]:
-    """Return the errors of the document, at most some `MAX_ERRORS`. `suggesting` adds suggestions to messages.
+    """Return the first errors of the document, about `MAX_ERRORS`. `suggesting` adds suggestions to messages.
 
-    Raises `LimitExceeded` if its fields, or its uses of variables, take too long to compare.
+    Raises `LimitExceeded` if comparing the fields or the uses of variables takes too many steps.
     """
     found = _ErrorList(1 + text.count("\n") + text.count("\r"), suggesting)
     try:
@@ -138,7 +138,7 @@ class _LiteralsRule(ValuesOfCorrectTypeRule):
     def _located(self, error: GraphQLError, node: ValueNode, path: list[str | int]) -> GraphQLError:
         argument = self.context.get_argument()
         owner = self.context.get_directive() or self.context.get_field_def()
-        names = [name for name, one in owner.args.items() if one is argument] if owner else []
+        names = [name for name, known in owner.args.items() if known is argument] if owner else []
         if not names:  # the default value of a variable
             return GraphQLError(error.message, node, original_error=error.original_error)
         name = ".".join(map(str, (*names, *path)))
@@ -150,7 +150,7 @@ _SUGGESTION = re.compile(r" Did you mean [^?]*\?$")
 
 
 class _ErrorList:
-    """The errors so far, up to the limits of their number and work."""
+    """The errors so far, with limits of their number and work."""
 
     def __init__(self, lines: int, suggesting: bool) -> None:
         self.errors: list[GraphQLError] = []
@@ -159,7 +159,7 @@ class _ErrorList:
         self._work = 0
 
     def add(self, error: GraphQLError) -> None:
-        if not self._suggesting:  # one of the rules suggests whether it may or not
+        if not self._suggesting:  # one of the rules adds suggestions even if they are disabled
             error.message = _SUGGESTION.sub("", error.message)
         self.errors.append(error)
         self._work += len(error.message) + self._lines // LINES_PER_STEP
@@ -172,15 +172,15 @@ class _ErrorList:
 
 
 class _RuleContext(ValidationContext):
-    """The context of the rules. It collects the variables of a definition with `_DocumentVisitor`."""
+    """The context of the rules. `_DocumentVisitor` collects the variables of a definition for it."""
 
-    def __init__(self, walk: "_DocumentVisitor", found: _ErrorList, hides: bool, most_uses: int) -> None:
-        super().__init__(walk.schema, walk.document, walk.types, found.add)
+    def __init__(self, visitor: "_DocumentVisitor", found: _ErrorList, hides: bool, most_uses: int) -> None:
+        super().__init__(visitor.schema, visitor.document, visitor.types, found.add)
         self._uses, self._most_uses = 0, most_uses
-        self._walk = walk
+        self._visitor = visitor
         self._found = found
         self._hides = hides
-        # By identity: hashing a node hashes all nodes beneath it.
+        # These maps compare keys by identity: hashing a node hashes all nodes beneath it.
         self._variable_usages = RefMap()  # type: ignore[assignment]
         self._recursive_variable_usages = RefMap()  # type: ignore[assignment]
         self._fragment_spreads = RefMap()  # type: ignore[assignment]
@@ -192,11 +192,11 @@ class _RuleContext(ValidationContext):
     def get_variable_usages(self, node: Any) -> list[VariableUsage]:
         usages: list[VariableUsage] | None = self._variable_usages.get(node)
         if usages is None:
-            usages = self._variable_usages[node] = self._walk.usages(node)
+            usages = self._variable_usages[node] = self._visitor.usages(node)
         return usages
 
     def get_recursive_variable_usages(self, operation: OperationDefinitionNode) -> list[VariableUsage]:
-        """Return the usages of an operation, with those of its fragments. Raises `LimitExceeded`."""
+        """Return the usages of an operation, including its fragments. Raises `LimitExceeded`."""
         is_known = self._recursive_variable_usages.get(operation) is not None
         usages = super().get_recursive_variable_usages(operation)
         if not is_known:
@@ -207,7 +207,7 @@ class _RuleContext(ValidationContext):
 
 
 class _DocumentVisitor:
-    """A visitor that walks a document once, and calls each rule at the kinds of nodes for which it has a method."""
+    """A visitor that walks a document once, and calls a rule only at the kinds of nodes for which it has a method."""
 
     def __init__(self, schema: GraphQLSchema, document: DocumentNode, found: _ErrorList) -> None:
         self.schema = schema
@@ -249,7 +249,7 @@ class _DocumentVisitor:
             if methods.enter_types is not None:
                 methods.enter_types(node)
             for index, enter in methods.enters:
-                # No rule edits a node: a result other than None skips the nodes beneath.
+                # No rule edits a node, so a result other than None skips the nodes beneath.
                 if skipping[index] is None and enter(node, None, parent, (), ancestors) is not None:
                     skipping[index] = node
                     if not (skipped and skipped[-1] is node):
@@ -259,8 +259,8 @@ class _DocumentVisitor:
                 for name in methods.children:
                     child = getattr(node, name)
                     if isinstance(child, tuple):
-                        for one in child:
-                            visit(one, node)
+                        for element in child:
+                            visit(element, node)
                     elif child is not None:
                         visit(child, node)
                 ancestors.pop()
@@ -277,7 +277,7 @@ class _DocumentVisitor:
 
 
 class _Usages(Visitor):
-    """A collector of the uses of variables, without their definitions."""
+    """A collector of the uses of variables. It skips their definitions."""
 
     def __init__(self, types: TypeInfo) -> None:
         super().__init__()

@@ -1,11 +1,11 @@
-"""Limits of variables, checked before they are processed, whatever the operation."""
+"""Limits of variables, checked for each operation before its variables are processed."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from datastore.errors import BadUserInput
 
-# The API's own inputs go three objects deep, and its longest list has 100 entries of some ten values.
+# For comparison: the API's inputs are three objects deep, and its longest list has 100 entries of some ten values.
 MAX_DEPTH = 16
 MAX_VALUES = 5_000
 MAX_LIST = 1_000
@@ -20,8 +20,8 @@ _LIMITS = {
 def check_variables(variables: Mapping[str, Any]) -> int:
     """Return the number of values in the variables.
 
-    Raises `BadUserInput` for variables that are too deep or too many, or have a list that is too long. Its extensions
-    have the `field`, the `measure`, its `limit`, and the count that was `found`.
+    Raises `BadUserInput` if the variables are nested too deeply, have too many values, or contain a list that is too
+    long. The error's extensions have the `field`, the `measure`, its `limit` and the count `found`.
     """
     count, depth = len(variables), 1
     level = [(name, value) for name, value in variables.items() if type(value) in _HOLDING]
@@ -45,19 +45,19 @@ def check_variables(variables: Mapping[str, Any]) -> int:
 
 
 def characters_in(variables: Mapping[str, Any]) -> int:
-    """Return the number of characters in names and strings. `check_variables` has bounded the work."""
-    found = 0
+    """Return the number of characters in names and strings. Call `check_variables` before: it bounds the work."""
+    characters = 0
     waiting: list[Any] = [variables]
     while waiting:
         value = waiting.pop()
         if isinstance(value, str):
-            found += len(value)
+            characters += len(value)
         elif isinstance(value, dict):
             waiting += value
             waiting += value.values()
         elif isinstance(value, list):
             waiting += value
-    return found
+    return characters
 
 
 def _too_large(measure: str, limit: int, found: int, name: str | None = None) -> BadUserInput:

@@ -18,12 +18,12 @@ from server.operations.outcome import Outcome, failure
 from server.operations.report import Observe, Report, Tracing
 from server.operations.request import Request
 
-# The read units for executing a missed event, beside its reads: a replay may contain ten thousand events, each of which
-# takes about as long as this many units of reads.
+# The read units that executing a missed event costs in addition to its reads. A replay may contain ten thousand events;
+# each takes about as long as reads of this many units.
 MISSED_EVENT_UNITS = 0.05
 
-# The largest cost of reading a withheld post beyond its estimate: consistent reads of 8 KB of text and tags, and of
-# whether the caller follows its author.
+# The largest cost of reading a withheld post beyond its estimate, for two consistent reads: of 8 KB of text and tags,
+# and of the item that says whether the caller follows the author.
 WITHHELD_UNITS = 4.0
 
 _MUTATION = OperationType.MUTATION
@@ -35,7 +35,7 @@ _FRESHNESS = {
 
 
 class Billing:
-    """The contexts, charges, settlements and reports of operations."""
+    """The part of the runner that opens the contexts, charges and settles the budgets, and writes the reports."""
 
     def __init__(
         self,
@@ -77,12 +77,15 @@ class Billing:
         return self._budgets is None or self._budgets.at_once
 
     def charge_now(self, request: Request) -> Allowance | None:
+        """Do what `charge` does, without waiting."""
         return None if self._budgets is None else self._budgets.charge_now(request.caller, request.charged)
 
     def settle_now(self, request: Request, units: float) -> Allowance | None:
+        """Do what `settle` does, without waiting."""
         return None if self._budgets is None or not units else self._budgets.settle_now(request.caller, units)
 
     async def charge(self, request: Request) -> Allowance | None:
+        """Charge the caller's budget before the execution. Raises `OverBudget`; returns None without budgets."""
         if self._budgets is None:
             return None
         return await self._budgets.charge(request.caller, request.charged)
@@ -92,11 +95,13 @@ class Billing:
         return self._budgets is not None and units != 0
 
     async def settle(self, request: Request, units: float) -> Allowance | None:
+        """Charge more units after the execution, or refund them if `units` is negative."""
         if self._budgets is None or not units:
             return None
         return await self._budgets.settle(request.caller, units)
 
     def start_report(self, report: Report) -> Report:
+        """Start the span of a report, and return the report."""
         if self.tracing is not None:
             self.tracing.start(report)
         return report
@@ -109,7 +114,7 @@ class Billing:
         return spent
 
     def trace(self, report: Report) -> None:
-        """Add the latest calls of a report, which other reports share, to its trace."""
+        """Add the latest calls of a report to its trace. Several subscribers may share these calls."""
         if self.tracing is not None:
             self.tracing.add_calls(report)
 
@@ -131,24 +136,28 @@ def refusal(error: DomainError) -> Outcome:
 
 
 def unsettled_units(report: Report, spent: float, paid: float, least: float) -> float:
-    """Return the read units to settle: the cost, but no less than `least`, minus the units that were charged.
+    """Return the read units to settle: `spent`, but at least `least`, minus the units `paid` in advance.
 
-    There is no refund after an abandoned call: DynamoDB bills it without reporting its cost.
+    After an abandoned call there is no refund: DynamoDB bills the call without reporting its cost.
     """
     units = (spent if spent > least else least) - paid
     return units if report.is_complete or units > 0 else 0.0
 
 
 def withheld_units(request: Request, report: Report) -> float:
-    """Return the minimum cost, in read units, of an operation that selected missing or withheld items; 0 for others.
+    """Return the minimum cost, in read units, of an operation from which items were withheld; 0 for other operations.
 
-    It is the whole estimate and a fixed part, so that a budget does not reveal whether an item exists.
+    The minimum is the whole estimate and `WITHHELD_UNITS` per item, so that the budget does not reveal whether an item
+    exists.
     """
     return request.charged + report.withheld * WITHHELD_UNITS if report.withheld else 0.0
 
 
 def check_debt(allowance: Allowance | None) -> None:
-    """Raise `OverBudget` once the events of a subscription, charged after they are sent, owe the size of the budget."""
+    """Raise `OverBudget` if the events of a subscription overdrew the budget by more than its size.
+
+    Events are charged after they are sent.
+    """
     if allowance is not None and allowance.remaining < -allowance.limit:
         message = f"The events of this subscription overdrew your budget by {-allowance.remaining:,.0f} read units."
         raise OverBudget(message, allowance, retryAfter=ceil(allowance.reset))

@@ -31,7 +31,7 @@ class OperationContext(Protocol):
         """Set the source of new ids and keys. Call it before the first write; without it they are random."""
 
     def advance_watermark(self) -> None:
-        """Return nothing older from now on: a subscription has read the current state."""
+        """Let no later read of this process return older data: a subscription has read the current state."""
 
     def reset(self) -> None:
         """Discard the reads so far, before the next event of a subscription is resolved."""

@@ -35,7 +35,7 @@ async def execute_operation(
 ) -> Outcome:
     """Execute a query or a mutation. A foreign cancellation in a resolver is an error like any other.
 
-    The time until its first wait counts in `slices`.
+    `slices` measures the time until the operation first waits.
     """
     program, variables = request.operation.program, request.params.variables
     try:
@@ -65,7 +65,7 @@ def _explained(
 
 
 def selection_outcome(result: ExecutionResult) -> Outcome:
-    """Return the outcome of graphql-core's result. A failure before the first field belongs to the selection stage."""
+    """Return the outcome of graphql-core's result. A failure before the first field has the selection stage."""
     outcome = outcome_of(result)
     if outcome.is_failure:
         outcome.stage = Stage.SELECTION

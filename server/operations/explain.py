@@ -38,7 +38,7 @@ class Explanations:
         """Raise `Unauthenticated` or `Forbidden` for a caller without the permission, before anything is executed."""
         role = caller.identity.role if caller.identity is not None else None
         if self.audience is Explain.OFF:
-            raise Forbidden("Operations are not explained here: send none of X-Explain and `extensions.explain`.")
+            raise Forbidden("Operations are not explained here: omit X-Explain and `extensions.explain`.")
         if (
             self.audience is Explain.ANYONE
             or _is_privileged(role)
@@ -62,7 +62,7 @@ class Explanations:
 
 
 class FieldTracingExecutor(Executor[Any]):
-    """An executor that records which field issues a read, at a cost for each field."""
+    """An executor that records which field issues a read. The recording makes each field slower."""
 
     def execute_field(
         self, parent_type: Any, source: Any, field_details_list: Any, path: Path, position_context: Any
@@ -82,7 +82,7 @@ async def _traced(name: str, value: Any) -> Any:
     try:
         return await value
     finally:
-        # Not by a token: an abandoned coroutine may be closed in another context.
+        # `reset` with a token would fail: an abandoned coroutine may be closed in another context.
         current_field.set(before)
 
 
@@ -91,7 +91,7 @@ def _is_privileged(role: Role | None) -> bool:
 
 
 def _source(operation: PreparedOperation) -> str | None:
-    """Return the response key of a subscription's field, to which reads outside of all fields are attributed."""
+    """Return the response key of a subscription's field. Reads outside of all fields are attributed to it."""
     if operation.kind is not OperationType.SUBSCRIPTION:
         return None
     fields = (part for part in operation.node.selection_set.selections if isinstance(part, FieldNode))

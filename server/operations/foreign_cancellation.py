@@ -1,4 +1,4 @@
-"""Foreign cancellations: the awaitable of a resolver was cancelled, and not the task that runs the resolver."""
+"""Foreign cancellations: the awaitable of a resolver was cancelled, but not the task that runs the resolver."""
 
 import asyncio
 

@@ -34,17 +34,18 @@ from server.operations.outcome import Outcome, encode, format_error, replayed
 from server.operations.request import Request
 
 MAX_KEY_CHARACTERS = 255
-# The lease of a claim starts before the claim is written, and must not expire until the response is stored. Between the
-# two pass at most CLAIMING_SECONDS (a slower claim is not used), the deadline of the mutation, which includes its wait
-# for a slot, and KEEPING_SECONDS. The rest allows for clock skew and a late event loop.
+# The lease of a claim starts before the claim is written, and must not expire before the response is stored. The claim
+# takes at most CLAIMING_SECONDS (a slower claim is not used), the mutation its deadline, which includes the wait for a
+# slot, and storing the response STORING_SECONDS. CLOCK_SECONDS allow for clock skew and a late event loop.
 CLAIMING_SECONDS = 10.0
-KEEPING_SECONDS = 10.0
+STORING_SECONDS = 10.0
 CLOCK_SECONDS = 10.0
-MARGIN_SECONDS = CLAIMING_SECONDS + KEEPING_SECONDS + CLOCK_SECONDS
+MARGIN_SECONDS = CLAIMING_SECONDS + STORING_SECONDS + CLOCK_SECONDS
 STOP_SECONDS = 5.0
-# The mutations that continue after their clients disconnected: each holds memory and calls until its deadline.
+# The number of mutations that may continue after their clients disconnected. Each holds memory and calls until its
+# deadline.
 MAX_DETACHED = 256
-# A larger body is compressed in a thread: it would block the event loop.
+# The bytes of a body. A larger one is compressed in a thread, because compressing it would block the event loop.
 LARGE_BODY = 2**18
 POLLING = Backoff(initial=0.1, maximum=1.0, attempts=500)
 
@@ -59,14 +60,14 @@ Run = Callable[[IdSource], Awaitable[Outcome]]
 
 @dataclass(frozen=True, slots=True)
 class _Running:
-    """A running mutation of this process. Concurrent requests with the same key wait for its body."""
+    """A running mutation of this process. Concurrent requests with the same key wait for its response body."""
 
     fingerprint: str
     body: asyncio.Future[bytes]
 
 
 class Idempotency:
-    """Execution of mutations once for each idempotency key. A mutation takes up to `deadline` seconds."""
+    """An executor of mutations, once for each idempotency key. A mutation takes up to `deadline` seconds."""
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class Idempotency:
         self._detached: set[asyncio.Task[Outcome]] = set()
 
     async def shielded(self, work: Coroutine[Any, Any, Outcome]) -> Outcome:
-        """Return the outcome of `work`, which continues if the client disconnects: a retry receives its response."""
+        """Return the outcome of `work`. It continues if the client disconnects: a retry receives the response."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -115,7 +116,8 @@ class Idempotency:
     async def run_once(self, request: Request, run: Run, meter: Meter) -> Outcome:
         """Return the outcome of `run`, or the stored response to the first request with this caller and key.
 
-        `run` receives the source of its ids: the same one if it is executed again after its first process ended.
+        `run` receives the source of its ids. If another process takes the key over, it continues with the same source,
+        and so creates the same ids.
 
         Raises:
             BadUserInput: the key is invalid.
@@ -135,7 +137,7 @@ class Idempotency:
         return replayed(await self._await_body(running))
 
     async def _lead(self, scope: tuple[str, str], fingerprint: str, run: Run, meter: Meter) -> Outcome:
-        """Execute for all concurrent requests of this process with the same key."""
+        """Execute the mutation, and pass its response body to concurrent requests of this process with the same key."""
         running = self._running[scope] = _Running(fingerprint, asyncio.get_running_loop().create_future())
         try:
             outcome = await self._claim_and_run(scope, fingerprint, run, meter)
@@ -163,10 +165,10 @@ class Idempotency:
         try:
             outcome = await run(claimed.origin)
         except DomainError:
-            await self._release(self._records(meter, KEEPING_SECONDS), claimed)
+            await self._release(self._records(meter, STORING_SECONDS), claimed)
             raise
-        # Storing the response has its own time limit, however long the execution took.
-        return await self._store(self._records(meter, KEEPING_SECONDS), claimed, outcome)
+        # Storing the response has its own time limit, which does not depend on the time that the execution took.
+        return await self._store(self._records(meter, STORING_SECONDS), claimed, outcome)
 
     def _records(self, meter: Meter, seconds: float) -> IdempotencyRecords:
         lease = timedelta(seconds=self._deadline + MARGIN_SECONDS)
@@ -175,18 +177,18 @@ class Idempotency:
     async def _claim(self, scope: tuple[str, str], fingerprint: str, meter: Meter) -> Claim | bytes:
         """Return a claim, or the response of another process once it is stored."""
         owner = self._new_id()
-        mine = Claim(*scope, fingerprint, owner, 1, IdSource(from_iso(iso(self._now())), owner))
+        new = Claim(*scope, fingerprint, owner, 1, IdSource(from_iso(iso(self._now())), owner))
         waiting, delays = self._records(meter, self._deadline), POLLING.delays()
-        found = await self._try_claim(mine, None, meter)
+        found = await self._try_claim(new, None, meter)
         while not isinstance(found, Claim):
             if found is None:
-                found = await self._try_claim(mine, None, meter)
+                found = await self._try_claim(new, None, meter)
                 continue
             _check(fingerprint, found.fingerprint)
             if found.body is not None:
                 return found.body
             if found.held_until <= self._now().timestamp():
-                found = await self._try_claim(mine.taken_over(found), found, meter)
+                found = await self._try_claim(new.taken_over(found), found, meter)
                 continue
             try:
                 await asyncio.sleep(next(delays))
@@ -200,17 +202,17 @@ class Idempotency:
         records, started_at = self._records(meter, min(CLAIMING_SECONDS, self._deadline)), self._now()
         try:
             found = await (records.begin(claim) if seen is None else records.take_over(claim, seen))
-            # The process itself may have been stopped.
+            # The process itself may have been suspended in the meantime.
             if isinstance(found, Claim) and self._now() - started_at > timedelta(seconds=CLAIMING_SECONDS):
                 raise Timeout("It took too long to claim the key.", mayHaveBeenApplied=True)
             return found
         except (Timeout, Unavailable, Throttled) as problem:
             if problem.extensions.get("mayHaveBeenApplied"):
-                await self._release(self._records(meter, KEEPING_SECONDS), claim)
+                await self._release(self._records(meter, STORING_SECONDS), claim)
             raise type(problem)("The store does not respond; the mutation was not executed. Try again.") from problem
 
     async def _store(self, records: IdempotencyRecords, claim: Claim, outcome: Outcome) -> Outcome:
-        """Store the outcome if it is final, and return it; return the response of a process that took over instead."""
+        """Store and return the outcome if it is final. If another process took over, return its response instead."""
         if not is_final(outcome):
             await self._release(records, claim)
             return outcome
@@ -229,7 +231,7 @@ class Idempotency:
 
 
 def is_final(outcome: Outcome) -> bool:
-    """Return whether a retry has to receive the same response: it wrote something, or would fail in the same way."""
+    """Return whether a retry has to receive the same response: the mutation wrote, or would fail in the same way."""
     if outcome.wrote:
         return True
     return not outcome.is_failure and not any(
@@ -273,7 +275,7 @@ def _still_running() -> Timeout:
 
 
 async def _stored(body: bytes) -> Packed:
-    """Return the response to store; an error in its place if it is too large."""
+    """Return the packed response, or a packed error in its place if the response is too large to be stored."""
     stored = await asyncio.to_thread(packed, body) if len(body) > LARGE_BODY else packed(body)
     if stored.fits:
         return stored

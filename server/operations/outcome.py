@@ -1,4 +1,4 @@
-"""The outcome of an operation: the response that every transport sends, and its errors in the form clients may see."""
+"""Outcomes of operations: the response that every transport sends, with errors in the form that clients may see."""
 
 import logging
 import traceback
@@ -17,11 +17,11 @@ from server.admission.budgets import Allowance
 from server.documents.request import Stage
 
 MAX_ERRORS = 20
-# The characters in the strings of a response, which is encoded in one piece together with its keys and numbers.
+# The largest number of characters in the strings of a response, which is encoded as a whole with its keys and numbers.
 MAX_ANSWER_CHARACTERS = 4_000_000
-# A message of graphql-core quotes the invalid value, which can be as long as the request.
+# The characters of an error message. graphql-core's messages quote the invalid value, which may be very long.
 MAX_MESSAGE = 1000
-OF_THE_STORE = frozenset((Throttled.code, Timeout.code, Unavailable.code))
+STORE_CODES = frozenset((Throttled.code, Timeout.code, Unavailable.code))
 MASKED = "Something went wrong on our side."
 
 _log = logging.getLogger(__name__)
@@ -60,7 +60,7 @@ class Outcome:
 
     @property
     def is_failure(self) -> bool:
-        """Whether there are only errors about the operation as a whole: it never ran, or was aborted."""
+        """Whether all errors are about the operation as a whole, because it never ran or was aborted."""
         if self.is_recoverable:
             return False
         return bool(self.errors) and self.data is None and all(error.path is None for error in self.errors)
@@ -72,7 +72,7 @@ class Outcome:
 
     @property
     def formatted_errors(self) -> list[dict[str, Any]]:
-        """The errors in the form clients may see. A masked error is logged once; tracebacks are released."""
+        """The errors in the form that clients may see. The first access logs masked errors and releases tracebacks."""
         if self._formatted is None:
             self._formatted = format_errors(self.errors)
             for error in self.errors[:MAX_ERRORS]:
@@ -80,18 +80,18 @@ class Outcome:
         return self._formatted
 
     def mark_ambiguous(self) -> None:
-        """Mark the operation as one that may have written: a failure of the store is no proof that nothing changed.
+        """Record that the operation may have written: a failure of the store does not prove that nothing changed.
 
-        Such errors are no longer retryable. An error that a resolver raises as retryable (a merge that waits for an
-        index) stays so.
+        Failures of the store are then no longer retryable. An error with another code that a resolver raised as
+        retryable, such as that of a merge that waits for an index, stays retryable.
         """
         self.wrote = True
         for error in self.formatted_errors:
-            if error["extensions"]["code"] in OF_THE_STORE and error["extensions"].get("retryable"):
+            if error["extensions"]["code"] in STORE_CODES and error["extensions"].get("retryable"):
                 error["extensions"] = {**error["extensions"], "retryable": False, "mayHaveBeenApplied": True}
 
     def add_extension(self, name: str, value: Any) -> None:
-        """Add an entry to the extensions, also after the response was encoded to be stored."""
+        """Add an entry to the extensions. The response is encoded again if it was encoded before."""
         self.extensions = {**(self.extensions or {}), name: value}
         self._body = None
 
@@ -189,25 +189,25 @@ class AnswerTooLarge(BadUserInput):
 
 
 def is_too_large(data: dict[str, Any] | None) -> bool:
-    """Return whether the strings of a response have too many characters. A string counts wherever it occurs."""
+    """Return whether the strings of a response have too many characters. A repeated string counts each time."""
     if data is None:
         return False
-    found = 0
+    characters = 0
     containers: list[Any] = [data]
-    for container in containers:  # which grows in the loop
+    for container in containers:  # the list grows during the loop
         for value in container.values() if type(container) is dict else container:
             kind = type(value)
             if kind is str:
-                found += len(value)
+                characters += len(value)
             elif kind is dict or kind is list:
                 containers.append(value)
-        if found > MAX_ANSWER_CHARACTERS:
+        if characters > MAX_ANSWER_CHARACTERS:
             return True
     return False
 
 
 def outcome_of(result: ExecutionResult) -> Outcome:
-    """Return the outcome of graphql-core's result. Release its errors beyond `MAX_ERRORS`."""
+    """Return the outcome of graphql-core's result with up to `MAX_ERRORS` errors. Release the other errors."""
     errors = result.errors
     if not errors:
         return Outcome(result.data)
@@ -220,17 +220,17 @@ def outcome_of(result: ExecutionResult) -> Outcome:
 
 
 def _release(error: BaseException) -> None:
-    """Release an error's frames: they reference the error, a cycle that only the garbage collector would free."""
+    """Release an error's frames: they reference the error, in a cycle that only the garbage collector would free."""
     waiting: list[BaseException | None] = [error]
     while waiting:
-        one = waiting.pop()
-        if one is None or (one.__traceback__ is None and one.__context__ is None and one is not error):
+        current = waiting.pop()
+        if current is None or (current.__traceback__ is None and current.__context__ is None and current is not error):
             continue
         # The cause stays: it decides how the error is formatted.
-        waiting += [one.__cause__, one.__context__]
-        if isinstance(one, BaseExceptionGroup):
-            waiting += one.exceptions
-        one.__traceback__ = one.__context__ = None
+        waiting += [current.__cause__, current.__context__]
+        if isinstance(current, BaseExceptionGroup):
+            waiting += current.exceptions
+        current.__traceback__ = current.__context__ = None
 
 
 def failure(error: Exception, stage: Stage = Stage.EXECUTION) -> Outcome:
@@ -245,7 +245,7 @@ def position_only(event_id: str) -> Outcome:
 
 
 def resync(event_id: str | None, number: int) -> Outcome:
-    """Return the outcome of a subscription that cannot be resumed, and whose field has no current state to send."""
+    """Return the RESYNC outcome of a subscription that cannot be resumed, if its field has no current state to send."""
     error = Resync("The events since that event id are no longer available: read the current state. New events follow.")
     outcome = failure(error)
     outcome.is_recoverable = True
@@ -257,17 +257,19 @@ def replayed(body: bytes) -> Outcome:
     """Return the outcome of a stored response, whose bytes are sent unchanged."""
     response = orjson.loads(body)
     errors = response.get("errors", ())
-    known = [GraphQLError(error["message"], path=error.get("path"), extensions=error["extensions"]) for error in errors]
-    outcome = Outcome(response.get("data"), known, replayed=body)
+    located = [
+        GraphQLError(error["message"], path=error.get("path"), extensions=error["extensions"]) for error in errors
+    ]
+    outcome = Outcome(response.get("data"), located, replayed=body)
     outcome._formatted = list(errors)
     return outcome
 
 
 def domain_error(error: GraphQLError) -> DomainError | None:
-    """Return the `DomainError` in an error, also if it is wrapped, or in a group of only such errors."""
+    """Return the `DomainError` in an error, also if it is wrapped or in a group that contains only domain errors."""
     leaves = list(_leaves(_cause(error)))
-    known = [leaf for leaf in leaves if isinstance(leaf, DomainError)]
-    return known[0] if known and len(known) == len(leaves) else None
+    domain_errors = [leaf for leaf in leaves if isinstance(leaf, DomainError)]
+    return domain_errors[0] if domain_errors and len(domain_errors) == len(leaves) else None
 
 
 def _cause(error: GraphQLError) -> BaseException:
@@ -286,7 +288,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def format_errors(errors: Sequence[GraphQLError]) -> list[dict[str, Any]]:
-    """Return the errors in the form clients may see, at most `MAX_ERRORS`."""
+    """Return the errors in the form that clients may see, at most `MAX_ERRORS`."""
     return [_format(error) for error in errors[:MAX_ERRORS]]
 
 
@@ -325,7 +327,7 @@ def _is_callers_fault(error: GraphQLError) -> bool:
 
 
 def mask_error(cause: BaseException, where: object = None) -> dict[str, Any]:
-    """Log an error with its traceback. Return an error for the client that has only the id of the log entry."""
+    """Log an error with its traceback. Return an error for the client that contains only the id of the log entry."""
     error_id = token_hex(8)
     # The message of an exception may contain stored data.
     trace = redact_emails("".join(traceback.format_exception(cause)))
@@ -338,7 +340,7 @@ def _shortened(message: str) -> str:
 
 
 def encode(body: dict[str, Any]) -> bytes:
-    """Return JSON; a masked error if a value cannot be expressed in JSON (a lone surrogate, a huge integer)."""
+    """Return JSON, or a masked error if JSON cannot express a value, such as a lone surrogate or a huge integer."""
     try:
         return orjson.dumps(body)
     except TypeError as error:

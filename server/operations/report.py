@@ -1,4 +1,4 @@
-"""The report of an operation, from which logs, metrics and traces are written."""
+"""Reports of operations: the source of logs, metrics and traces."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -16,17 +16,17 @@ from server.documents.request import GraphQLParams, Stage
 from server.operations.outcome import Outcome
 from server.operations.request import Request, Transport
 
-# A subscription may run for days, and fail at every event.
+# A subscription may run for days and fail at every event.
 MAX_ERROR_IDS = 20
 MAX_REQUESTED_ID = 100
 
 
 @dataclass(slots=True)
 class Report:
-    """The result of an operation for logs and metrics, observed once at its end; of a subscription over all events.
+    """The measured result of an operation. The observers receive it once, when the operation ends.
 
-    A query or a mutation that its client abandoned has the code CANCELLED; a subscription that its client ended has
-    none.
+    The report of a subscription covers all of its events. A query or a mutation that its client abandoned has the code
+    CANCELLED. A subscription that its client ended has no code.
     """
 
     params: GraphQLParams
@@ -40,16 +40,16 @@ class Report:
     codes: list[str] = field(default_factory=list)
     #: The number of calls to DynamoDB, over all events.
     calls: int = 0
-    #: The calls of the latest event. Immutable defaults here and below: most operations have none of these.
+    #: The calls of the latest event. This default and those below are immutable: most operations need no own list.
     latest_calls: Sequence[Call] = ()
-    #: Capacity units that DynamoDB reported; for an event that several subscribers share, this subscriber's part.
+    #: The capacity units that DynamoDB reported. An event that several subscribers share counts with this one's part.
     units: float = 0.0
-    #: The billed cost, in read units, as estimates are.
+    #: The billed cost in read units, the unit of estimates.
     cost: float = 0.0
     retries: int = 0
     patterns: frozenset[str] = frozenset()
     events: int = 0
-    #: The bytes of the responses.
+    #: The bytes of all responses.
     sent_bytes: int = 0
     seconds: float = 0.0
     #: The latest ids of masked errors.
@@ -57,23 +57,23 @@ class Report:
     trace_id: str | None = None
     #: Whether a stored or shared response was sent instead of executing the operation.
     replayed: bool = False
-    #: False once a call was abandoned: DynamoDB bills it, and no sum contains it.
+    #: False once a call was abandoned: DynamoDB bills it, but its cost is unknown and not in the sums.
     is_complete: bool = True
     #: The number of items that were read and withheld from the caller.
     withheld: int = 0
-    _done: Meter | None = field(default=None, init=False, repr=False)
+    _explained_calls: Meter | None = field(default=None, init=False, repr=False)
     _hash: str | None = field(default=None, init=False, repr=False)
 
     @property
     def explained_calls(self) -> Meter:
-        """The calls to be explained, of a query or a mutation."""
-        if self._done is None:
-            self._done = Meter()
-        return self._done
+        """The calls of a query or a mutation that the explanation reports."""
+        if self._explained_calls is None:
+            self._explained_calls = Meter()
+        return self._explained_calls
 
     @property
     def document_hash(self) -> str | None:
-        """The SHA-256 of the text, also of a refused one; None without a text."""
+        """The SHA-256 of the document's text, also if the document was refused; None if there is no text."""
         if self.document is not None:
             return self.document.hash
         if self._hash is None and self.params.query is not None:
@@ -82,11 +82,11 @@ class Report:
 
     @property
     def requested_id(self) -> str | None:
-        """The id that named a document without a known text: its beginning, with unprintable characters replaced."""
-        asked_id = self.params.requested_id
-        if asked_id is None or self.document_hash is not None:
+        """The beginning of the id of an unknown document, with unprintable characters replaced; None otherwise."""
+        requested_id = self.params.requested_id
+        if requested_id is None or self.document_hash is not None:
             return None
-        shown = redact_emails(asked_id)[:MAX_REQUESTED_ID]
+        shown = redact_emails(requested_id)[:MAX_REQUESTED_ID]
         return "".join(letter if letter.isprintable() else "?" for letter in shown)
 
     @property
@@ -121,36 +121,36 @@ class Report:
             self.latest_calls = ()
             return 0.0
         if not meter.detailed:
-            knows_all = meter.open_calls == 0
+            is_complete = meter.open_calls == 0
             calls, deferred = meter.drain()
-            return self._count(calls, deferred, 1, knows_all)
-        knows_all = meter.is_complete
+            return self._count(calls, deferred, 1, is_complete)
+        is_complete = meter.is_complete
         taken = meter.take()
-        # The events of a subscription are explained one by one: keeping them all would grow without a limit.
+        # The events of a subscription are explained one by one: keeping the calls of all would need unlimited memory.
         if not self._is_subscription:
             self.explained_calls.merge(taken)
-        return self.add_shared(taken, is_complete=knows_all)
+        return self.add_shared(taken, is_complete=is_complete)
 
-    def add_shared(self, taken: Meter, among: int = 1, *, is_complete: bool) -> float:
-        """Add calls that were made for `among` subscribers. Return this one's part of their cost in read units."""
+    def add_shared(self, taken: Meter, subscribers: int = 1, *, is_complete: bool) -> float:
+        """Add calls that `subscribers` share. Return this subscriber's part of their cost in read units."""
         self.withheld += taken.withheld
-        return self._count(taken.calls, taken.deferred, among, is_complete)
+        return self._count(taken.calls, taken.deferred, subscribers, is_complete)
 
-    def _count(self, calls: Sequence[Call], price: float, among: int, knows_all: bool) -> float:
-        if not knows_all:
+    def _count(self, calls: Sequence[Call], cost: float, subscribers: int, is_complete: bool) -> float:
+        if not is_complete:
             self.is_complete = False
         self.latest_calls = calls
         self.calls += len(calls)
         for call in calls:
             if call.abandoned:
                 self.is_complete = False
-            self.units += call.units / among
+            self.units += call.units / subscribers
             self.retries += call.attempts - 1
-            price += call.cost
+            cost += call.cost
             if not self.patterns.issuperset(call.patterns):
                 self.patterns = self.patterns.union(call.patterns)
-        self.cost += price / among
-        return price / among
+        self.cost += cost / subscribers
+        return cost / subscribers
 
     @property
     def _is_subscription(self) -> bool:
@@ -167,7 +167,7 @@ class Tracing(Protocol):
         """Start the span of an operation, and set `trace_id` if it is sampled."""
 
     def add_calls(self, report: Report) -> None:
-        """Add a span for each call in `report.latest`."""
+        """Add a span for each call in `report.latest_calls`."""
 
     def end(self, report: Report) -> None:
         """End the span."""

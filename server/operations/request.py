@@ -1,4 +1,4 @@
-"""Prepared requests, and the read units that an operation costs beside its reads."""
+"""Prepared requests, and the read units that an operation costs in addition to its reads."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -10,15 +10,17 @@ from server.documents.document_cache import PreparedOperation
 from server.documents.request import GraphQLParams
 from server.operations.outcome import Outcome
 
-# An operation that reads nothing costs work as well: this many read units for each unit of text that is not trusted,
-# of values in its variables, of introspection values and of decoded JSON.
+# The read units that an operation costs at least: one that reads nothing causes work as well. The same number is added
+# for each portion of the four sizes below: characters of an untrusted document, values in the variables, introspection
+# values, and bytes of decoded JSON.
 MIN_UNITS = 0.25
-CHARACTERS_PER_LEAST, VALUES_PER_LEAST, INTROSPECTED_PER_LEAST = 1_024, 100, 250
-BYTES_PER_LEAST = 16_384
+CHARACTERS_PER_PORTION, VALUES_PER_PORTION, INTROSPECTED_PER_PORTION = 1_024, 100, 250
+BYTES_PER_PORTION = 16_384
+# The characters of a document that are charged at most.
 MAX_CHARACTERS = 32_768
 # A value of a response takes some 2 µs, and a read unit pays for about a millisecond.
 VALUES_PER_UNIT = 500
-# A response pays a unit for as many bytes as DynamoDB reads for a unit that is not consistent.
+# The bytes of a response per read unit: as many as an eventually consistent read returns for one.
 ANSWER_BYTES_PER_UNIT = 8_192
 FREE_EVENT_BYTES = 4_096
 
@@ -33,21 +35,21 @@ class Transport(StrEnum):
 
 @dataclass(slots=True)  # not frozen: a frozen dataclass pays a call for each field, at every operation
 class Request:
-    """An operation that is ready to be executed: prepared, and within the limit of its estimate, but not charged."""
+    """An operation that is ready to be executed: prepared, with an estimate within the limit, and not yet charged."""
 
     params: GraphQLParams
     caller: Caller
     transport: Transport
     operation: PreparedOperation
     estimate: float
-    #: The read units that it costs whatever it reads.
+    #: The read units that the operation costs at least.
     min_units: float = MIN_UNITS
-    #: The values that its response may hold.
+    #: The largest number of values in the response.
     max_values: float = 0.0
 
     @property
     def charged(self) -> float:
-        """The read units that are charged in advance."""
+        """The read units that are charged before the execution."""
         estimate, least, values = self.estimate, self.min_units, self.max_values / VALUES_PER_UNIT
         most = estimate if estimate > least else least
         return most if most > values else values
@@ -58,11 +60,15 @@ class Request:
 
 
 def preparation_units(text: str, values: int = 0, introspected: int = 0, size: int = 0) -> float:
-    """Return the read units that preparing an operation costs, whatever it reads."""
+    """Return the read units that preparing an operation costs, independent of its reads."""
     characters = len(text)
-    parts = (characters if characters < MAX_CHARACTERS else MAX_CHARACTERS) // CHARACTERS_PER_LEAST
+    portions = (characters if characters < MAX_CHARACTERS else MAX_CHARACTERS) // CHARACTERS_PER_PORTION
     return MIN_UNITS * (
-        1 + parts + values // VALUES_PER_LEAST + introspected // INTROSPECTED_PER_LEAST + size // BYTES_PER_LEAST
+        1
+        + portions
+        + values // VALUES_PER_PORTION
+        + introspected // INTROSPECTED_PER_PORTION
+        + size // BYTES_PER_PORTION
     )
 
 
@@ -72,7 +78,7 @@ def response_units(outcome: Outcome) -> float:
 
 
 def event_units(request: Request, outcome: Outcome) -> float:
-    """Return the read units that an event costs whatever it reads: its execution, or its size beyond 4 KB."""
+    """Return the read units that an event costs at least: for its execution, or for its size beyond 4 KB."""
     size = len(outcome.body)
     by_size = 0.0 if size <= FREE_EVENT_BYTES else (size - FREE_EVENT_BYTES) / ANSWER_BYTES_PER_UNIT
     return max(request.min_units, request.max_values / VALUES_PER_UNIT, by_size)

@@ -1,4 +1,4 @@
-"""The processing of an operation from the request to the response, the same for every transport."""
+"""The runner: it processes an operation from the request to the response, in the same way for every transport."""
 
 import asyncio
 import time
@@ -39,16 +39,16 @@ DEADLINE = 30.0
 CANCELLED = "CANCELLED"
 # Executing for a response with more values waits for a time slice of the event loop.
 UNSLICED_VALUES = 250
-# The characters of a response with more values are counted before it is encoded. Fewer values are rarely that long:
-# they are counted only if the encoded response has more bytes than a response may have characters.
+# The characters of a response with more values are counted before it is encoded. A response with fewer values is rarely
+# too long: its characters are counted only if it has more than MAX_ANSWER_CHARACTERS bytes when it is encoded.
 UNMEASURED_VALUES = MAX_ANSWER_CHARACTERS // 2_000
 
-# A step of the processing, with the steps inside of it.
+# A step of the processing, including the steps nested in it.
 Work = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
 
 
 class Runner:
-    """The executor of queries and mutations, within `deadline` seconds, and of subscriptions until they are stopped.
+    """The executor of queries and mutations, within `deadline` seconds, and of subscriptions until they end.
 
     `load` limits the operations that run at once, and `subscriptions` the running subscriptions. Without `resume_ids`
     a subscription can be resumed in this process only.
@@ -66,7 +66,7 @@ class Runner:
         subscriptions: KeyedQuota | None = None,
         waiting_bytes: int = 0,
         resume_ids: ResumeIds | None = None,
-        once: Idempotency | None = None,
+        idempotency: Idempotency | None = None,
         observers: Collection[Observe] = (),
         tracing: Tracing | None = None,
         explanations: Explanations = Explanations(),  # noqa: B008 - frozen
@@ -76,7 +76,7 @@ class Runner:
         self._registry = registry
         self._budgets = budgets
         self._load = load or LoadShedder(0)
-        self._once = once
+        self._idempotency = idempotency
         self._explanations = explanations
         self.billing = Billing(
             documents,
@@ -100,7 +100,7 @@ class Runner:
         )
 
     def check_load(self) -> None:
-        """Raise `Unavailable` if a new operation would be refused, so that the caller need not read it."""
+        """Raise `Unavailable` if a new operation would be refused, so that the transport need not read its request."""
         self._load.check()
 
     async def prepare(self, params: GraphQLParams, caller: Caller, transport: Transport) -> Request | Outcome:
@@ -115,11 +115,11 @@ class Runner:
             if params.explain:
                 self._explanations.check(caller)
             registry = self._registry
-            plain = None if registry is None else registry.plain_text(params)
-            known = plain or await self._text(params, caller)
-            document = self._documents.prepare(known.text, trusted=known.trusted)
+            plain_text = None if registry is None else registry.plain_text(params)
+            text = plain_text or await self._text(params, caller)
+            document = self._documents.prepare(text.text, trusted=text.trusted)
             self._documents.check_introspection(document, caller.identity)
-            if registry is not None and plain is None:
+            if registry is not None and plain_text is None:
                 await registry.on_valid(params, document)
             operation = document.operation(params.name)
             variables = params.variables or {}
@@ -128,7 +128,7 @@ class Runner:
                 await loading
             estimate, max_values = self._documents.estimate(operation, variables)
             min_units = preparation_units(
-                "" if known.trusted else known.text, values, document.introspection_values, params.size
+                "" if text.trusted else text.text, values, document.introspection_values, params.size
             )
             if operation.kind is OperationType.SUBSCRIPTION:
                 params.retain_variables(operation.variable_names)
@@ -163,10 +163,11 @@ class Runner:
         return DocumentText(params.query)
 
     def run(self, request: Request) -> Coroutine[Any, Any, Outcome]:
-        """Execute a query or a mutation. A mutation with an Idempotency-Key is executed once, and to its end."""
-        if request.params.idempotency_key is None or self._once is None or request.kind is not OperationType.MUTATION:
+        """Execute a query or a mutation. A mutation with an Idempotency-Key runs once, and to its end."""
+        idempotency = self._idempotency
+        if request.params.idempotency_key is None or idempotency is None or request.kind is not OperationType.MUTATION:
             return self._with_report(request, self._execute_within_deadline)
-        return self._once.shielded(self._with_report(request, partial(self._execute_once, self._once)))
+        return idempotency.shielded(self._with_report(request, partial(self._execute_once, idempotency)))
 
     async def _with_report(self, request: Request, work: Work) -> Outcome:
         report = self.billing.start_report(new_report(request))
@@ -195,7 +196,7 @@ class Runner:
     def _execute_and_bill(self, request: Request, report: Report) -> Coroutine[Any, Any, Outcome]:
         return self._with_billing(self._execute, request, report)
 
-    async def _execute_once(self, once: Idempotency, request: Request, report: Report) -> Outcome:
+    async def _execute_once(self, idempotency: Idempotency, request: Request, report: Report) -> Outcome:
         """Execute a mutation under its idempotency key.
 
         A concurrent request with the same key waits without a slot of the load shedder, and its charge is refunded.
@@ -208,7 +209,7 @@ class Runner:
             meter = Meter()
             meter.detailed = request.params.explain
             try:
-                return await once.run_once(request, execute, meter)
+                return await idempotency.run_once(request, execute, meter)
             finally:
                 executed = report.latest_calls
                 self.billing.measure(report, meter)
@@ -267,7 +268,7 @@ class Runner:
         if request.max_values > UNMEASURED_VALUES and is_too_large(outcome.data):
             outcome = failure(AnswerTooLarge())
         if stopped is not None and (request.kind is OperationType.QUERY or not wrote):
-            # Which fields were resolved before the stop is random: a partial response would be misleading.
+            # A partial response would be misleading: it is random which fields were resolved before the stop.
             outcome = failure(stopped)
         if wrote:
             outcome.mark_ambiguous()
@@ -278,7 +279,7 @@ class Runner:
         return outcome
 
     def stream(self, request: Request, position: PullPosition | None = None) -> AsyncGenerator[Outcome, None]:
-        """Return the outcomes of a subscription. The caller closes the generator, which releases the event source."""
+        """Return the outcomes of a subscription. The caller must close the generator to release the event source."""
         return self._subscriptions.stream(request, position or PullPosition())
 
     async def aclose(self) -> None:

@@ -1,1 +1,1 @@
-"""Cost analysis: what an operation reads, estimated before its first read."""
+"""Cost analysis: estimates of the read units of operations before they run."""

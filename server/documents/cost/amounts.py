@@ -1,6 +1,6 @@
-"""The terms of an estimate: numbers, or functions of an operation's variables and of the time.
+"""The terms of an estimate: numbers, and functions of an operation's variables and of the time.
 
-A number is computed once for each document.
+A term that is a number is computed once for each document.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -18,7 +18,7 @@ class EstimateInput(NamedTuple):
     now: datetime
 
 
-# A number, or the function that computes it.
+# A number, or a function that computes it.
 Amount = float | Callable[[EstimateInput], float]
 Condition = Callable[[EstimateInput], bool] | None
 Values = dict[str, Any] | Callable[[EstimateInput], dict[str, Any]]
@@ -31,24 +31,25 @@ def arguments_of(definition: GraphQLField, nodes: Iterable[ArgumentNode]) -> Val
         for name, argument in definition.args.items()
         if argument.default_value is not Undefined
     }
-    written = {node.name.value: node.value for node in nodes}
-    if not any(has_variable(value) for value in written.values()):
-        return defaults | values_of(written, {})
-    return lambda given: defaults | values_of(written, given.variables)
+    literals = {node.name.value: node.value for node in nodes}
+    if not any(has_variable(value) for value in literals.values()):
+        return defaults | values_of(literals, {})
+    return lambda given: defaults | values_of(literals, given.variables)
 
 
-def values_of(written: Mapping[str, ValueNode], variables: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value_of(value, variables) for name, value in written.items()}
+def values_of(literals: Mapping[str, ValueNode], variables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of literals by name."""
+    return {name: value_of(literal, variables) for name, literal in literals.items()}
 
 
 def value_of(node: ValueNode, variables: Mapping[str, Any]) -> Any:
-    """Return the value of a literal; None for a literal without a value, such as a number of 5,000 digits."""
+    """Return the value of a literal, or None if Python cannot represent it, such as a number of 5,000 digits."""
     if isinstance(node, VariableNode):
         return variables.get(node.name.value)
     try:
         value = value_from_ast_untyped(node, dict(variables))
     except ValueError:
-        # Such numbers may be ids. A list keeps its length, and an object its fields.
+        # The type ID accepts such numbers. A list keeps its length, and an object its fields.
         if isinstance(node, ListValueNode):
             return [value_of(value, variables) for value in node.values]
         if isinstance(node, ObjectValueNode):
@@ -58,74 +59,82 @@ def value_of(node: ValueNode, variables: Mapping[str, Any]) -> Any:
 
 
 def has_variable(node: Node) -> bool:
+    """Return whether a value contains a variable."""
     waiting = [node]
     while waiting:
-        one = waiting.pop()
-        if isinstance(one, VariableNode):
+        current = waiting.pop()
+        if isinstance(current, VariableNode):
             return True
-        waiting += getattr(one, "values", None) or getattr(one, "fields", None) or ()
-        inner = getattr(one, "value", None)
+        waiting += getattr(current, "values", None) or getattr(current, "fields", None) or ()
+        inner = getattr(current, "value", None)
         if isinstance(inner, Node):
             waiting.append(inner)
     return False
 
 
 def condition_of(directives: Iterable[DirectiveNode]) -> Condition:
-    """Return the condition on which a selection is executed, from its `@skip` and `@include`."""
-    found: Condition = None
+    """Return the condition of `@skip` and `@include` under which a selection is executed."""
+    condition: Condition = None
     for directive in directives:
         if directive.name.value not in ("skip", "include") or not directive.arguments:
             continue
-        found = both(found, _condition_on(directive.arguments[0].value, wanted=directive.name.value == "include"))
-    return found
+        required = directive.name.value == "include"
+        condition = both(condition, _condition_on(directive.arguments[0].value, required=required))
+    return condition
 
 
-def _condition_on(value: ValueNode, wanted: bool) -> Condition:
+def _condition_on(value: ValueNode, required: bool) -> Condition:
     def holds(given: EstimateInput) -> bool:
         value_given = value_of(value, given.variables)
-        return value_given is wanted or not isinstance(value_given, bool)
+        return value_given is required or not isinstance(value_given, bool)
 
     return holds
 
 
-def both(one: Condition, other: Condition) -> Condition:
-    if one is None or other is None:
-        return one or other
-    return lambda given: one(given) and other(given)
+def both(first: Condition, second: Condition) -> Condition:
+    """Return the condition that holds if both conditions hold. None always holds, here and below."""
+    if first is None or second is None:
+        return first or second
+    return lambda given: first(given) and second(given)
 
 
 def either(conditions: list[Condition]) -> Condition:
-    known = [condition for condition in conditions if condition is not None]
-    if len(known) < len(conditions):
+    """Return the condition that holds if any of the conditions holds."""
+    proper = [condition for condition in conditions if condition is not None]
+    if len(proper) < len(conditions):
         return None
-    return known[0] if len(known) == 1 else lambda given: any(condition(given) for condition in known)
+    return proper[0] if len(proper) == 1 else lambda given: any(condition(given) for condition in proper)
 
 
 def only_if(condition: Condition, amount: Amount) -> Amount:
+    """Return the amount if the condition holds, else 0."""
     if condition is None or (not callable(amount) and amount == 0):
         return amount
     return lambda given: (amount(given) if callable(amount) else amount) if condition(given) else 0.0
 
 
 def total(amounts: Iterable[Amount]) -> Amount:
-    known, unknown = _partition(amounts)
-    fixed = sum(known)
-    if not unknown:
+    """Return the sum of the amounts."""
+    numbers, functions = _partition(amounts)
+    fixed = sum(numbers)
+    if not functions:
         return fixed
-    if len(unknown) == 1 and not fixed:
-        return unknown[0]
-    return lambda given: fixed + sum(amount(given) for amount in unknown)
+    if len(functions) == 1 and not fixed:
+        return functions[0]
+    return lambda given: fixed + sum(amount(given) for amount in functions)
 
 
 def greatest(amounts: Iterable[Amount]) -> Amount:
-    known, unknown = _partition(amounts)
-    least = max(known, default=0.0)
-    if not unknown:
-        return least
-    return lambda given: max(least, *(amount(given) for amount in unknown))
+    """Return the greatest of the amounts, or 0 if there are none."""
+    numbers, functions = _partition(amounts)
+    fixed = max(numbers, default=0.0)
+    if not functions:
+        return fixed
+    return lambda given: max(fixed, *(amount(given) for amount in functions))
 
 
 def times(factor: float, amount: Amount) -> Amount:
+    """Return the product of a factor and an amount."""
     return (lambda given: factor * amount(given)) if callable(amount) else factor * amount
 
 

@@ -1,4 +1,4 @@
-"""Cost analysis: each operation is compiled into a formula once, which estimates its cost for given variables."""
+"""Cost analysis: each operation is compiled once, into a formula that estimates its cost for given variables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -46,12 +46,12 @@ from server.documents.cost.field_cost import FieldCost
 
 # A selected field, the type condition of its fragment (None for any type), and the condition of `@skip` and `@include`.
 _Selection = tuple[str | None, FieldNode, Condition]
-# A cost model, and the arguments of a field that it estimates.
+# A cost model, and the arguments of a field whose cost it estimates.
 Modelled = tuple[CostModel, Values]
-# The fields of an operation for which statistics are read. The others are estimated from cached statistics.
+# The fields of an operation for which statistics are read. Further fields are estimated from cached statistics.
 MAX_LOADED = 4
-# The time for sizes that do not depend on it.
-EVER = datetime.min.replace(tzinfo=UTC)
+# A time for sizes that do not depend on the time.
+ANY_TIME = datetime.min.replace(tzinfo=UTC)
 
 
 class TooCostly(BadUserInput):
@@ -81,14 +81,14 @@ class TooManyValues(BadUserInput):
 
 
 class CostEstimate(NamedTuple):
-    """The estimated read units of an operation, and the values (fields, over all objects of lists) of its response."""
+    """The estimated read units of an operation, and values of its response: the fields of all objects."""
 
     units: float
     values: float
 
 
 class CostFormula:
-    """The cost of one operation. `fixed` is its estimate if variables do not matter, otherwise None."""
+    """The cost of one operation. `fixed` is its estimate if it does not depend on variables, otherwise None."""
 
     def __init__(
         self, units: Amount, values: Amount, defaults: Mapping[str, Any], modelled: Sequence["Modelled"] = ()
@@ -99,13 +99,13 @@ class CostFormula:
         self._defaults = dict(defaults)
 
     async def load(self, variables: Mapping[str, Any], now: datetime) -> None:
-        """Let the cost models read the statistics for the first few fields that they estimate."""
+        """Let the cost models read the statistics of the first `MAX_LOADED` fields whose cost they estimate."""
         given = EstimateInput({**self._defaults, **variables}, now)
         for model, values in self.modelled[:MAX_LOADED]:
             await model.load(values(given) if callable(values) else values, now)
 
     def of(self, variables: Mapping[str, Any], now: datetime) -> CostEstimate:
-        """Return the estimate for unchecked variables; one of a wrong type counts as absent."""
+        """Return the estimate for unchecked variables. A variable of a wrong type counts as absent."""
         if self.fixed is not None:
             return self.fixed
         given = EstimateInput({**self._defaults, **variables}, now)
@@ -123,10 +123,11 @@ class CostAnalysis:
         self._prices: dict[int, FieldCost] = {}
 
     def field_cost(self, field: GraphQLField) -> FieldCost:
-        known = self._prices.get(id(field))
-        if known is None:
-            known = self._prices[id(field)] = FieldCost(field)
-        return known
+        """Return the cost of a field, which is computed once."""
+        price = self._prices.get(id(field))
+        if price is None:
+            price = self._prices[id(field)] = FieldCost(field)
+        return price
 
     def estimate(self, document: DocumentNode, operation: OperationDefinitionNode) -> CostFormula:
         """Return the formula of a valid operation."""
@@ -137,21 +138,21 @@ class CostAnalysis:
         }
         root = self.schema.get_root_type(operation.operation)
         sets = [operation.selection_set]
-        sums = _CostBuilder(self, document)
-        units, values = sums.beneath(root, sets), _ValueCounter(self, document).beneath(root, sets)
-        return CostFormula(units, values, defaults, sums.modelled)
+        builder = _CostBuilder(self, document)
+        units, values = builder.beneath(root, sets), _ValueCounter(self, document).beneath(root, sets)
+        return CostFormula(units, values, defaults, builder.modelled)
 
 
 @dataclass(slots=True)
 class _SelectedField:
-    """A field of an object: every node that selects it, and their conditions."""
+    """A field of an object: all nodes that select it, each with its condition."""
 
     nodes: list[FieldNode]
     conditions: list[Condition]
 
 
 class _CostBuilder:
-    """A builder of the formulas of one document, each combination of selection sets once."""
+    """A builder of the formulas of one document. It visits each combination of selection sets once."""
 
     def __init__(self, costs: CostAnalysis, document: DocumentNode) -> None:
         self.modelled: list[Modelled] = []
@@ -163,10 +164,10 @@ class _CostBuilder:
         self._formulas: dict[tuple[str, tuple[int, ...]], Amount] = {}
 
     def beneath(self, parent: GraphQLNamedType | None, sets: Sequence[SelectionSetNode]) -> Amount:
-        """Return the cost of the selections for one object; of an abstract type, that of the most expensive type."""
+        """Return the cost of the selections for one object; for an abstract type that of the most expensive type."""
         if parent is None or not sets:
             return 0.0
-        key = (parent.name, tuple(id(one) for one in sets))
+        key = (parent.name, tuple(map(id, sets)))
         if key not in self._formulas:
             selected = self._selections(sets)
             kinds = self._kinds(parent, selected)
@@ -177,7 +178,7 @@ class _CostBuilder:
         """Return the selected fields, each with the type condition of its fragment."""
         found: list[_Selection] = []
         visited: dict[str, bool] = {}
-        waiting: list[tuple[SelectionSetNode, str | None, Condition]] = [(one, None, None) for one in sets]
+        waiting: list[tuple[SelectionSetNode, str | None, Condition]] = [(each, None, None) for each in sets]
         while waiting:
             selection_set, on, when = waiting.pop()
             for selection in selection_set.selections:
@@ -190,7 +191,7 @@ class _CostBuilder:
                     waiting.append((selection.selection_set, condition.name.value if condition else on, combined))
                 elif isinstance(selection, FragmentSpreadNode):
                     fragment = self._fragments[selection.name.value]
-                    # A fragment that is spread again under a condition counts as unconditional: two visits are enough.
+                    # A repeated spread counts as unconditional, so that a fragment is visited at most twice.
                     again = visited.get(selection.name.value)
                     if again is not True:
                         combined = combined if again is None else None
@@ -199,7 +200,7 @@ class _CostBuilder:
         return found
 
     def _kinds(self, parent: GraphQLNamedType, selected: list[_Selection]) -> list[Any]:
-        """Return the possible object types that differ in their selected fields."""
+        """Return the object types to estimate: each that a fragment names, and one of the others."""
         if not is_abstract_type(parent):
             return [parent]
         named = {on for on, _, _ in selected}
@@ -208,7 +209,7 @@ class _CostBuilder:
         return special + [kind for kind in possible if kind.name not in named][:1]
 
     def _object(self, kind: GraphQLObjectType, selected: list[_Selection]) -> Amount:
-        fields = _together(self._of_kind(kind, selected))
+        fields = _by_response_name(self._of_kind(kind, selected))
         own: dict[Any, list[Amount]] = {}
         amounts: list[Amount] = []
         for field in fields.values():
@@ -217,15 +218,19 @@ class _CostBuilder:
                 continue
             price = self._costs.field_cost(definition)
             amount = only_if(either(field.conditions), self._field(definition, price, field.nodes))
-            # Fields of the parent's item are read together.
+            # Fields with the same patterns that read the parent's item share one read.
             (own.setdefault(price.patterns, []) if price.own else amounts).append(amount)
-        return total([*amounts, *(greatest(those) for those in own.values())])
+        return total([*amounts, *(greatest(shared) for shared in own.values())])
 
     def _of_kind(self, kind: GraphQLObjectType, selected: list[_Selection]) -> list[_Selection]:
         """Return the selections that apply to objects of this type."""
-        return [one for one in selected if one[0] is None or one[0] == kind.name or self._is_one(kind, one[0])]
+        return [
+            selection
+            for selection in selected
+            if selection[0] is None or selection[0] == kind.name or self._is_subtype(kind, selection[0])
+        ]
 
-    def _is_one(self, kind: GraphQLObjectType, on: str) -> bool:
+    def _is_subtype(self, kind: GraphQLObjectType, on: str) -> bool:
         condition = self._schema.get_type(on)
         return is_abstract_type(condition) and self._schema.is_sub_type(condition, kind)
 
@@ -237,7 +242,7 @@ class _CostBuilder:
             inner = self._entries(named, sets) if price.is_connection else self.beneath(named, sets)
         if not price.patterns and not callable(inner) and inner == 0:
             return 0.0
-        if price.at_hand and price.at_hand.issuperset(self._names(nodes)):
+        if price.from_parent and price.from_parent.issuperset(self._names(nodes)):
             return inner
         values: Values = {} if price.fixed else arguments_of(definition, nodes[0].arguments or ())
         model = self._costs.models.get(price.model)
@@ -247,7 +252,7 @@ class _CostBuilder:
         return _priced(price, values, inner)
 
     def _names(self, nodes: list[FieldNode]) -> set[str]:
-        """Return the names of the fields that are selected beneath these."""
+        """Return the names of the fields that are selected beneath these nodes."""
         sets = [node.selection_set for node in nodes if node.selection_set]
         return {field.name.value for _, field, _ in self._selections(sets)}
 
@@ -255,7 +260,7 @@ class _CostBuilder:
         """Return the cost of one entry of a connection. The caller multiplies it by the size of the page."""
         assert is_object_type(connection)
         amounts: list[Amount] = []
-        for field in _together(self._selections(sets)).values():
+        for field in _by_response_name(self._selections(sets)).values():
             definition = connection.fields.get(field.nodes[0].name.value)
             beneath = [node.selection_set for node in field.nodes if node.selection_set]
             if definition is not None and beneath:
@@ -265,11 +270,11 @@ class _CostBuilder:
 
 
 class _ValueCounter(_CostBuilder):
-    """A builder of the formula of the values of a response: each field of each object is one."""
+    """A builder of formulas for the number of values in a response: each field of each object counts as one."""
 
     def _object(self, kind: GraphQLObjectType, selected: list[_Selection]) -> Amount:
         amounts: list[Amount] = []
-        for field in _together(self._of_kind(kind, selected)).values():
+        for field in _by_response_name(self._of_kind(kind, selected)).values():
             definition = kind.fields.get(field.nodes[0].name.value)
             if definition is not None:
                 price = self._costs.field_cost(definition)
@@ -295,22 +300,22 @@ class _ValueCounter(_CostBuilder):
         return (
             amount
             if callable(values) or callable(inner) or price.depends_on_time
-            else 1 + price.size(values, EVER) * inner
+            else 1 + price.size(values, ANY_TIME) * inner
         )
 
 
-def _together(selected: Iterable[_Selection]) -> dict[str, _SelectedField]:
+def _by_response_name(selected: Iterable[_Selection]) -> dict[str, _SelectedField]:
     """Return the fields by their response names."""
     fields: dict[str, _SelectedField] = {}
     for _, node, when in selected:
-        one = fields.setdefault(node.alias.value if node.alias else node.name.value, _SelectedField([], []))
-        one.nodes.append(node)
-        one.conditions.append(when)
+        field = fields.setdefault(node.alias.value if node.alias else node.name.value, _SelectedField([], []))
+        field.nodes.append(node)
+        field.conditions.append(when)
     return fields
 
 
 def _priced(price: FieldCost, values: Values, inner: Amount) -> Amount:
-    """Return the cost of a field, and the cost beneath it for each of its objects."""
+    """Return the cost of a field, plus `inner` for each of its objects."""
     if price.fixed:
         # Neither the arguments nor the time matter.
         return total([price.fixed_cost.units, times(price.fixed_cost.size, inner)])
@@ -323,7 +328,10 @@ def _priced(price: FieldCost, values: Values, inner: Amount) -> Amount:
 
 
 def _modelled(model: CostModel, price: FieldCost, values: Values, inner: Amount) -> Amount:
-    """Return the cost of a field by its cost model; without statistics by its declaration, up to `most`."""
+    """Return the cost of a field by its cost model, plus `inner` for each of its objects.
+
+    Without statistics the declaration of the field decides, up to `max_units` of the model.
+    """
     priced = _priced(price, values, 0.0)
 
     def amount(given: EstimateInput) -> float:

@@ -1,7 +1,7 @@
-"""The cost of one field in read units, from its declared access patterns and its arguments.
+"""The cost of one field in read units, computed from its declared access patterns and its arguments.
 
-Read units are DynamoDB's: 0.5 for an eventually consistent read of 4 KB, 1 for a consistent one. A write unit costs
-five read units, as it is billed, and twice as much in a transaction.
+The read units are those of DynamoDB: 0.5 for an eventually consistent read of 4 KB, 1 for a consistent read. A write
+unit is billed like five read units, and twice as much in a transaction.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
 """
 
@@ -18,19 +18,24 @@ from datastore.model.access_patterns import DEFAULT_PAGE, LARGEST_PAGE, NO_EXTEN
 
 READ_BYTES, WRITTEN_BYTES = 4096, 1024
 POINT_READS = ("GetItem", "BatchGetItem", "TransactGetItems")
-LIST_SIZE = 5  # of a list without a declared size
+# The number of objects of a list without a declared size.
+LIST_SIZE = 5
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The read units of a field itself, and the number of objects in its result."""
+    """The read units of a field without the fields beneath it, and the number of objects in its result."""
 
     units: float
     size: float
 
 
 class FieldCost:
-    """The cost of a field. `fixed`: no argument matters; `own`: it is a part of its parent's item."""
+    """The cost of a field.
+
+    `fixed`: the cost does not depend on arguments. `own`: the field is a part of its parent's item. `from_parent`: the
+    fields of its object that the parent already has.
+    """
 
     def __init__(self, field: GraphQLField) -> None:
         definition = field.extensions.get("strawberry-definition")
@@ -39,16 +44,20 @@ class FieldCost:
         self.patterns: tuple[AccessPattern, ...] = metadata.get("patterns", ())
         self.is_connection = is_object_type(named) and {"nodes", "pageInfo"} <= named.fields.keys()
         # Patterns with equal costs, such as most of those of `node`, count once.
-        distinct = {(_item_bytes(one), _copies(one), one.operations, one.consistent): one for one in self.patterns}
+        distinct = {
+            (_item_bytes(pattern), _copies(pattern), pattern.operations, pattern.consistent): pattern
+            for pattern in self.patterns
+        }
         self._distinct = tuple(distinct.values())
         self._extent: Extent = metadata.get("extent", NO_EXTENT)
         self.model = self._extent.model
         self.depends_on_time = callable(self._extent.size)  # the size depends on the time
-        self.at_hand = self._extent.from_parent
+        self.from_parent = self._extent.from_parent
         self.background_cost = WRITE_UNIT_COST * self._extent.deferred
         self._is_list = is_list_type(get_nullable_type(field.type))
         self._lists = [name for name, argument in field.args.items() if _may_contain_list(argument.type)]
-        self.fixed = not field.args or not (self.patterns or self._is_list or self.is_connection) or self._is_one(field)
+        has_cost = bool(self.patterns) or self._is_list or self.is_connection
+        self.fixed = not field.args or not has_cost or self._is_one_object(field)
         self.own = (
             bool(self.patterns)
             and not field.args
@@ -56,12 +65,12 @@ class FieldCost:
             and all(operation in POINT_READS for pattern in self.patterns for operation in pattern.operations)
         )
 
-    def _is_one(self, field: GraphQLField) -> bool:
-        """Whether it is one object whose reads depend on neither the arguments nor the time."""
+    def _is_one_object(self, field: GraphQLField) -> bool:
+        """Return whether the result is one object whose reads depend on neither the arguments nor the time."""
         extent = self._extent
         declared = (extent.size, extent.partitions, extent.scanned, extent.written)
         counts = self.is_connection or self._is_list or bool(self._lists) or "consistent" in field.args
-        return not counts and not any(callable(one) or isinstance(one, str) for one in declared)
+        return not counts and not any(callable(value) or isinstance(value, str) for value in declared)
 
     @cached_property
     def fixed_cost(self) -> Measured:
@@ -70,7 +79,7 @@ class FieldCost:
 
     @property
     def counts(self) -> bool:
-        """Whether the field may have more than one object."""
+        """Whether the result may have more than one object."""
         return self.is_connection or self._is_list or isinstance(self._extent.size, str) or callable(self._extent.size)
 
     def size(self, arguments: Arguments, now: datetime) -> float:
@@ -83,10 +92,10 @@ class FieldCost:
         return max((_length(value) for value in lists if value is not None), default=None)
 
     def measure(self, arguments: Arguments, now: datetime) -> Measured:
-        """Return the measurement for unchecked arguments; one of a wrong type counts as absent."""
+        """Return the measurement for unchecked arguments. An argument of a wrong type counts as absent."""
         list_length = self._longest_list(arguments)
         size = self._size(arguments, list_length, now)
-        # The patterns of one field are alternatives.
+        # A field uses one of its patterns: the most expensive one counts.
         units = max(
             (self._units(pattern, arguments, now, size, list_length) for pattern in self._distinct), default=0.0
         )
@@ -139,7 +148,7 @@ class FieldCost:
         declared = written(arguments) if callable(written) else written
         items = (list_length or 1) if declared is None else declared
         times = (2 if "TransactWriteItems" in pattern.operations else 1) * _copies(pattern)
-        # A new item is small: it grows with updates.
+        # A new item takes one write unit. Items grow later, with their updates.
         is_new = "UpdateItem" not in pattern.operations or "BatchWriteItem" in pattern.operations
         return items * times * (1 if is_new else _blocks(pattern.table.item_bytes, WRITTEN_BYTES))
 
@@ -151,7 +160,7 @@ def _item_bytes(pattern: AccessPattern) -> int:
 
 
 def _copies(pattern: AccessPattern) -> int:
-    """Return the number of copies of an item: itself, and in indexes."""
+    """Return the number of copies of an item, in the table and in its indexes."""
     return 1 + (pattern.table.index_copies if pattern.table.indexes else 0)
 
 
@@ -165,15 +174,15 @@ def _may_contain_list(of: Any) -> bool:
 
 def _length(value: object) -> int:
     if isinstance(value, dict):
-        return max((_length(one) for one in value.values() if isinstance(one, list)), default=1)
+        return max((_length(inner) for inner in value.values() if isinstance(inner, list)), default=1)
     return min(len(value), LARGEST_PAGE) if isinstance(value, list) else 1
 
 
 def _bounded_size(value: object, default: int) -> float:
-    """Return a size between 1 and the largest page; the default if it is not a number."""
+    """Return a size between 1 and the largest page, or the default if `value` is not a number."""
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return float(default)
-    # An integer may be too large for a float.
+    # Bound the value first: an integer may be too large for a float.
     return float(min(max(value, 1), LARGEST_PAGE))
 
 

@@ -22,8 +22,9 @@ OBJECTS = (GraphQLObjectType, GraphQLInterfaceType)
 class Times(NamedTuple):
     """The number of objects beneath a field of introspection."""
 
-    #: On average over all types, and at most.
+    #: The average over all types.
     mean: float = 1.0
+    #: The maximum over all types.
     most: float = 1.0
     #: Whether the field leads to types that are larger than the average.
     selects: bool = False
@@ -37,14 +38,14 @@ class Sizes:
         fields = [field for kind in types if isinstance(kind, OBJECTS) for field in kind.fields.values()]
         inputs = [field for kind in types if isinstance(kind, GraphQLInputObjectType) for field in kind.fields.values()]
         arguments = [argument for field in fields for argument in field.args.values()]
-        references = [one.type for one in chain(fields, inputs, arguments)]
+        references = [element.type for element in chain(fields, inputs, arguments)]
         named = [get_named_type(reference) for reference in references]
 
         def listed(name: str) -> Times:
             def length(kind: Any) -> int:
                 return len(_listed(schema, kind, name))
 
-            # Types are reached from the list of all types, or from references.
+            # Introspection reaches types through the list of all types, or through references.
             means = (_mean(map(length, types)), _mean(map(length, named)))
             return Times(
                 max(means), max(map(length, types), default=0), selects=name in ("interfaces", "possibleTypes")
@@ -57,7 +58,7 @@ class Sizes:
             "directives": Times(len(schema.directives), len(schema.directives)),
             "args": Times(
                 _mean(len(field.args) for field in fields),
-                max((len(one.args) for one in (*fields, *schema.directives)), default=0),
+                max((len(element.args) for element in (*fields, *schema.directives)), default=0),
             ),
             "ofType": Times(_wrapped(references)),
             **dict.fromkeys(("queryType", "mutationType", "subscriptionType"), Times(selects=True)),
@@ -90,12 +91,12 @@ def _listed(schema: GraphQLSchema, kind: Any, name: str) -> Any:
 def _wrapped(references: list[Any]) -> float:
     """Return the smallest ratio whose nth power is at least the share of references with n wrappers, for all n."""
     share, level, waiting = 0.0, 0, references
-    while waiting := [one.of_type for one in waiting if is_wrapping_type(one)]:
+    while waiting := [kind.of_type for kind in waiting if is_wrapping_type(kind)]:
         level += 1
         share = max(share, (len(waiting) / len(references)) ** (1 / level))
     return share
 
 
 def _mean(numbers: Iterable[int]) -> float:
-    known = list(numbers)
-    return sum(known) / len(known) if known else 0.0
+    values = list(numbers)
+    return sum(values) / len(values) if values else 0.0

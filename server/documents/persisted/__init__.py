@@ -1,1 +1,1 @@
-"""Persisted documents: trusted documents, automatic persisted queries and their manifests."""
+"""Persisted documents: trusted documents with their manifests, and automatic persisted queries."""

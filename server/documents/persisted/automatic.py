@@ -1,7 +1,7 @@
-"""Automatic persisted queries: a client sends a text once, and its hash from then on.
+"""Automatic persisted queries: a client sends a text once, and afterwards only its hash.
 
 The protocol is Apollo's: https://www.apollographql.com/docs/apollo-server/performance/apq. It saves bytes and makes
-queries short enough for GET. It is no protection: any client may register a text.
+queries short enough for GET. It does not restrict clients: any client may register a text.
 """
 
 from collections import OrderedDict
@@ -9,8 +9,8 @@ from typing import Protocol
 
 from server.documents.persisted.manifest import sha256_of
 
-TEXTS_KEPT = 1000
-BYTES_KEPT = 4 * 1024 * 1024
+MAX_TEXTS = 1000
+MAX_BYTES = 4 * 1024 * 1024
 MAX_TEXT_BYTES = 32 * 1024
 
 
@@ -18,17 +18,20 @@ class SharedTexts(Protocol):
     """A store in which processes share the registered texts."""
 
     async def get(self, document_hash: str) -> str | None:
-        """Return the text; None if it is unknown or the store is unavailable."""
+        """Return the text, or None if it is unknown or the store is unavailable."""
 
     async def put(self, document_hash: str, text: str) -> None:
         """Store the text if the store is available."""
 
 
 class AutomaticDocuments:
-    """The most recently used texts, up to `most` texts and `most_bytes`; shared with other processes by `shared`."""
+    """A cache of the most recently used texts: at most `most` texts and `most_bytes`.
+
+    `shared` is the store through which processes share the texts.
+    """
 
     def __init__(
-        self, shared: SharedTexts | None = None, *, most: int = TEXTS_KEPT, most_bytes: int = BYTES_KEPT
+        self, shared: SharedTexts | None = None, *, most: int = MAX_TEXTS, most_bytes: int = MAX_BYTES
     ) -> None:
         self._shared = shared
         self._most = most
@@ -43,7 +46,7 @@ class AutomaticDocuments:
             self._texts.move_to_end(document_hash)
             return found
         found = None if self._shared is None else await self._shared.get(document_hash)
-        # Other processes write to the store: a text is only valid under its own hash.
+        # Other processes write to the store: accept a text only under its own hash.
         if found is None or sha256_of(found) != document_hash:
             return None
         self._cache(document_hash, found)
@@ -58,7 +61,7 @@ class AutomaticDocuments:
             await self._shared.put(document_hash, text)
 
     def _cache(self, document_hash: str, text: str) -> None:
-        if document_hash in self._texts:  # another request found it meanwhile
+        if document_hash in self._texts:  # another request has cached it in the meantime
             return
         self._texts[document_hash] = text
         self._bytes += _size(text)

@@ -10,9 +10,10 @@ from server.documents.persisted.manifest import APOLLO, ManifestProblem, sha256_
 
 
 def extract_manifest(files: Mapping[str, str], *, by_name: bool = False) -> dict[str, Any]:
-    """Return a manifest in Apollo's form for texts by file name: each operation with the fragments it uses.
+    """Return a manifest in Apollo's format: each operation of the files with the fragments that it uses.
 
-    A fragment may be used in all files. Ids are the SHA-256 of the texts, or the operations' names (`by_name`).
+    `files` maps file names to texts. An operation may use fragments of all files. Ids are the SHA-256 of the texts, or
+    with `by_name` the names of the operations.
     Raises `ManifestProblem` for invalid texts, and for operations or fragments without a unique name.
     """
     parts = list(_parts(files))

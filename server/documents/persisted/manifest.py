@@ -1,4 +1,4 @@
-"""Manifests: the documents of an application, written by its build, each with its id."""
+"""Manifests: the build of an application writes its documents, each with an id, into a file."""
 
 import hashlib
 import re
@@ -15,9 +15,10 @@ _PREFIX = "sha256:"
 
 
 class ManifestProblem(Exception):
-    """A manifest is invalid. Each of the `problems` begins with its document's id, and has no full stop.
+    """A manifest is invalid.
 
-    `texts` are the documents without a problem, by id.
+    A problem of a document begins with the document's id. No problem ends with a full stop. `texts` are the documents
+    without a problem, by id.
     """
 
     def __init__(self, problems: list[str], texts: Mapping[str, str] | None = None) -> None:
@@ -30,7 +31,7 @@ class ManifestProblem(Exception):
 
 
 def sha256_of(text: str) -> str:
-    """Return the SHA-256 of a text, which names a document beside its id: 64 lower-case hexadecimal digits."""
+    """Return the SHA-256 of a text: 64 lower-case hexadecimal digits. It names a document like its id."""
     return hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
 
 
@@ -40,7 +41,7 @@ def is_hash(document_id: str) -> bool:
 
 
 def plain_id(document_id: str) -> str:
-    """Return the id without the prefix of GraphQL over HTTP for hashes (`sha256:…`)."""
+    """Return the id without `sha256:`, the prefix of hashes in GraphQL over HTTP."""
     bare = document_id.removeprefix(_PREFIX)
     return bare if is_hash(bare) else document_id
 
@@ -49,8 +50,8 @@ def read_manifest(raw: bytes) -> dict[str, str]:
     """Return the texts of a manifest by id. Raises `ManifestProblem`.
 
     A manifest is an object of ids and texts, as Relay's compiler writes it, or Apollo's
-    `apollo-persisted-query-manifest`, version 1. An id that is a SHA-256, with or without `sha256:`, must be that of
-    its text.
+    `apollo-persisted-query-manifest`, version 1. An id that is a SHA-256, with or without `sha256:`, must be the
+    SHA-256 of its text.
     """
     try:
         content = decode_json(raw, "it")
@@ -84,7 +85,7 @@ def _operations(content: Mapping[str, Any]) -> Iterator[tuple[Any, Any]]:
 
 
 def _problem(document_id: Any, text: Any, texts: Mapping[str, str]) -> str | None:
-    """Return the problem of a document, given the ones before, or None."""
+    """Return the problem of a document, or None. `texts` are the documents before it, by id."""
     if not isinstance(document_id, str) or not 0 < len(document_id) <= MAX_ID_CHARACTERS:
         return f"{str(document_id)[:MAX_ID_CHARACTERS]!r} is not an id: a string of 1 to {MAX_ID_CHARACTERS} characters"
     if not isinstance(text, str):

@@ -11,8 +11,8 @@ from redis.backoff import NoBackoff
 from datastore.redis.failures import REDIS_AWAY
 
 SHARED_SECONDS = 24 * 3600
-# After a failure Redis is not called for a while, so that requests do not wait for it.
-PATIENCE_SECONDS = 0.1
+# The timeout of a call. After a failure Redis is not called for PAUSE_SECONDS, so that requests do not wait for it.
+TIMEOUT_SECONDS = 0.1
 PAUSE_SECONDS = 5.0
 CONNECTIONS = 16
 KEY = "gateway:apq:"
@@ -21,18 +21,18 @@ _log = logging.getLogger(__name__)
 
 
 class RedisTexts:
-    """The texts in the Redis at `url`, each for 24 hours. While Redis is unavailable no text is found or stored.
+    """A store of texts in the Redis at `url`. A text expires 24 hours after it was stored.
 
-    `clock` returns monotonic seconds.
+    While Redis is unavailable no text is found or stored. `clock` returns monotonic seconds.
     """
 
     def __init__(self, url: str, clock: Callable[[], float] = time.monotonic) -> None:
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=CONNECTIONS,
-            timeout=PATIENCE_SECONDS,
-            socket_timeout=PATIENCE_SECONDS,
-            socket_connect_timeout=PATIENCE_SECONDS,
+            timeout=TIMEOUT_SECONDS,
+            socket_timeout=TIMEOUT_SECONDS,
+            socket_connect_timeout=TIMEOUT_SECONDS,
             retry=Retry(NoBackoff(), 0),
             decode_responses=True,
         )
@@ -48,7 +48,7 @@ class RedisTexts:
             return None
         try:
             found = await self._redis.get(KEY + document_hash)
-        except UnicodeDecodeError:  # another program's value
+        except UnicodeDecodeError:  # a value of another program
             return None
         except REDIS_AWAY as problem:
             self._pause(problem)

@@ -1,4 +1,4 @@
-"""The document registry: it resolves a request to its text, by id, by hash or as sent, and checks that it may run."""
+"""The document registry: it finds the text of a request by id, by hash or as sent, and checks that it may run."""
 
 import logging
 from collections import OrderedDict
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class PersistedQueryNotFound(DomainError):
-    """The hash is unknown. Clients of Apollo's protocol expect this message and code, and send the text."""
+    """The hash is unknown. Clients of Apollo's protocol expect this message and code, and then send the text."""
 
     code = "PERSISTED_QUERY_NOT_FOUND"
 
@@ -31,7 +31,7 @@ class PersistedQueryNotFound(DomainError):
 
 
 class PersistedQueryNotSupported(DomainError):
-    """Hashes are not supported. Clients of Apollo's protocol send texts from then on."""
+    """Hashes are not supported. Clients of Apollo's protocol then send texts only."""
 
     code = "PERSISTED_QUERY_NOT_SUPPORTED"
 
@@ -40,16 +40,16 @@ class PersistedQueryNotSupported(DomainError):
 
 
 class DocumentReference(NamedTuple):
-    """The id of a document in a request; `automatic`: in the form of Apollo's protocol."""
+    """The id of a document in a request. `automatic`: the id came in the extension of Apollo's protocol."""
 
     document_id: str
     automatic: bool
 
 
 class DocumentRegistry:
-    """Trusted documents from a `source`, and automatic persisted queries.
+    """A registry of trusted documents from a `source`, and of automatic persisted queries.
 
-    `admin_bypass`: whether admins may run any document in the mode ENFORCE, which GraphiQL needs.
+    `admin_bypass`: whether admins may run any document in the mode ENFORCE. GraphiQL needs this.
     """
 
     def __init__(
@@ -64,14 +64,14 @@ class DocumentRegistry:
         self._source = None if mode is DocumentsMode.OFF else source
         self._automatic = None if mode is DocumentsMode.ENFORCE else automatic
         self._admin_bypass = admin_bypass
-        # Whether a text is checked for being registered.
+        # Whether texts that clients send are looked up in the source.
         self._checks_texts = self._source is not None and mode is not DocumentsMode.PREFER
         self._logged: OrderedDict[str, None] = OrderedDict()
-        #: The operations with an unregistered document, in the mode LOG.
+        #: The number of operations with an unregistered document, counted in the mode LOG.
         self.unregistered = 0
 
     def plain_text(self, params: GraphQLParams) -> DocumentText | None:
-        """Return the text of a request without an id if it needs no check, as for most requests; otherwise None."""
+        """Return the text of a request without an id if it needs no check, which is the usual case, otherwise None."""
         if self._checks_texts or params.query is None or params.document_id is not None:
             return None
         if params.extensions and "persistedQuery" in params.extensions:
@@ -82,11 +82,11 @@ class DocumentRegistry:
         """Return the text to execute.
 
         Raises:
-            BadUserInput: the id is invalid, or does not belong to the text of the request.
+            BadUserInput: the id is invalid, or belongs to another text than that of the request.
             NotFound: the id is unknown.
             PersistedQueryNotFound: the hash is unknown.
             PersistedQueryNotSupported: automatic persisted queries are disabled.
-            Forbidden: the text is not registered, and has to be.
+            Forbidden: the text is not registered, and the mode is ENFORCE.
         """
         reference = _reference_of(params)
         if params.query is not None:
@@ -100,7 +100,7 @@ class DocumentRegistry:
         return DocumentText(await self._automatic_text(reference, params, caller))
 
     async def on_valid(self, params: GraphQLParams, document: Document) -> None:
-        """Register the text of a valid document that was sent with its hash."""
+        """Register the text of a valid document if the client sent it with its hash."""
         if self._automatic is None or params.query is None:
             return
         reference = _reference_of(params)
@@ -122,21 +122,21 @@ class DocumentRegistry:
         return text
 
     async def _check(self, reference: DocumentReference | None, text: str, caller: Caller) -> None:
-        """Raise `BadUserInput` if an id beside a text belongs to another text. An unknown name is ignored."""
+        """Raise `BadUserInput` if the id that came with a text belongs to another one. An unknown name is ignored."""
         if reference is None:
             return
         if is_hash(reference.document_id):
             belongs = sha256_of(text) == reference.document_id
         else:
-            known = await self._trusted(reference.document_id, caller)
-            belongs = known == text or (known is None and not reference.automatic)
+            registered = await self._trusted(reference.document_id, caller)
+            belongs = registered == text or (registered is None and not reference.automatic)
         if not belongs:
             raise BadUserInput(
                 f"{_field(reference)} does not belong to the query that came with it.", field=_field(reference)
             )
 
     async def _check_registered(self, text: str, name: str | None, caller: Caller) -> bool:
-        """Return whether the text is known to be registered. Raises `Forbidden` in the mode ENFORCE."""
+        """Return whether the text is trusted. Raises `Forbidden` in the mode ENFORCE for an unregistered text."""
         if self._source is None or not self._checks_texts:
             return False
         if self._mode is DocumentsMode.LOG:
@@ -157,10 +157,10 @@ class DocumentRegistry:
         try:
             if await self._source.contains(text, caller):
                 return
-        except OverBudget:  # the operation itself will be refused for it
+        except OverBudget:  # the operation itself will be refused for the same reason
             return
         except DomainError as problem:
-            _log.warning("It is unknown whether a document is registered, for its lookup failed: %s", problem)
+            _log.warning("A document may be unregistered: its lookup failed: %s", problem)
             return
         self.unregistered += 1
         document_hash = sha256_of(text)
@@ -178,7 +178,7 @@ def names_document(params: GraphQLParams) -> bool:
 
 
 def names_hash(params: GraphQLParams) -> bool:
-    """Return whether the id of a request is a SHA-256, which belongs to one text for ever."""
+    """Return whether the id of a request is a SHA-256. It then always names the same text."""
     reference = _reference_of(params)
     return reference is not None and is_hash(reference.document_id)
 
@@ -196,7 +196,7 @@ def _reference_of(params: GraphQLParams) -> DocumentReference | None:
 
 
 def _persisted_query(extension: Any) -> str | None:
-    """Return the hash in Apollo's extension, or an id of a manifest, which its clients send there as well."""
+    """Return the hash in Apollo's extension, or the id of a manifest, which Apollo's clients send there as well."""
     if extension is None:
         return None
     if not isinstance(extension, dict) or extension.get("version") != 1:

@@ -1,4 +1,4 @@
-"""The persisted documents of a gateway, created from its settings, and their reloading while it serves."""
+"""The persisted documents of a gateway, assembled from its settings."""
 
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class PersistedDocuments:
     """The document registry with its sources.
 
-    `read` returns a text from the table, and `clock` seconds. A `redis_url` shares automatic persisted queries between
-    processes. Reads of the table are charged to `budgets`, and `load` limits how many run at once.
+    `read` returns the text of an id from the table, and `clock` the time in seconds. With a `redis_url` processes share
+    automatic persisted queries. Reads of the table are charged to `budgets`, and `load` limits how many run at once.
     """
 
     def __init__(
@@ -65,6 +65,6 @@ class PersistedDocuments:
 
 
 def _shared(redis_url: str) -> "RedisTexts":
-    from server.documents.persisted.redis import RedisTexts  # its library is only imported where it is used
+    from server.documents.persisted.redis import RedisTexts  # imported late: its library is only loaded if it is used
 
     return RedisTexts(redis_url)

@@ -1,4 +1,4 @@
-"""Trusted documents: documents that the operator registered in a manifest file or in the table."""
+"""Trusted documents: the operator registers them in a manifest file or in the table."""
 
 import asyncio
 import logging
@@ -17,12 +17,14 @@ from server.documents.document_cache import Document, DocumentRejected, Document
 from server.documents.persisted.manifest import ManifestProblem, read_manifest, sha256_of
 from server.settings import Misconfigured
 
-LOOK_EVERY_SECONDS = 2.0
+# The interval at which the file of a manifest is checked for changes.
+CHECK_INTERVAL_SECONDS = 2.0
+# The times for which a text, and an unknown id, are cached.
 KNOWN_SECONDS = 60.0
 UNKNOWN_SECONDS = 5.0
-KEPT = 4096
+MAX_CACHED = 4096
 # The cost of an eventually consistent GetItem of up to 4 KB.
-LOOK_UP_UNITS = 0.5
+LOOKUP_UNITS = 0.5
 
 _log = logging.getLogger(__name__)
 
@@ -31,17 +33,21 @@ class ManifestSource(Protocol):
     """A source of trusted documents."""
 
     async def text(self, document_id: str, caller: Caller) -> str | None:
-        """Return the text with this id or SHA-256, or None. Raises `DomainError` if the lookup fails.
+        """Return the text with this id or SHA-256, or None.
 
-        A lookup in the store is charged to the caller, and raises `OverBudget` if its budget does not suffice.
+        A lookup in the store is charged to the caller.
+
+        Raises:
+            OverBudget: the caller's budget does not suffice.
+            DomainError: the lookup fails.
         """
 
     async def contains(self, text: str, caller: Caller) -> bool:
-        """Return whether the text is exactly that of a document. Raises the same errors."""
+        """Return whether the text is exactly that of a document. Raises the same errors as `text`."""
 
 
 def prepare_manifest(documents: Documents, raw: bytes) -> dict[str, Document]:
-    """Return the prepared documents of a manifest by id. Raises `ManifestProblem` with all problems."""
+    """Return the prepared documents of a manifest by id. Raises `ManifestProblem` with the problems of all of them."""
     texts: Mapping[str, str]
     try:
         texts, problems = read_manifest(raw), []
@@ -63,13 +69,13 @@ def prepare_manifest(documents: Documents, raw: bytes) -> dict[str, Document]:
 
 
 def _check_cost(documents: Documents, operation: PreparedOperation) -> None:
-    """Raise `TooCostly` or `TooManyValues` for an operation without variables, on which the cost would depend."""
+    """Raise `TooCostly` or `TooManyValues` for an operation beyond a limit, unless the cost depends on variables."""
     if not operation.node.variable_definitions:
         documents.estimate(operation, {})
 
 
 class ManifestFile:
-    """A manifest in a file. Its documents are prepared when it is read, and pinned in the document cache."""
+    """A manifest in a file. Reading it prepares its documents, and pins them in the document cache."""
 
     def __init__(self, path: Path, documents: Documents) -> None:
         self._path = path
@@ -94,12 +100,11 @@ class ManifestFile:
         self._texts = {sha256_of(text): text for text in texts.values()} | texts
 
     async def watch(self) -> None:
-        """Reload the file whenever it changes. An invalid file is logged, and the previous documents stay."""
+        """Reload the file when it changes. If the new file is invalid, log this and keep the previous documents."""
         while True:
-            await asyncio.sleep(LOOK_EVERY_SECONDS)
-            await asyncio.to_thread(
-                self.reload_if_changed
-            )  # a thousand documents take a second, in which others are served
+            await asyncio.sleep(CHECK_INTERVAL_SECONDS)
+            # A thread leaves the event loop free: preparing a thousand documents takes a second.
+            await asyncio.to_thread(self.reload_if_changed)
 
     def reload_if_changed(self) -> None:
         """Reload the file if it has changed."""
@@ -126,19 +131,19 @@ class ManifestFile:
 
 @dataclass(frozen=True, slots=True)
 class _TableRead:
-    """The result of a read, and its time in seconds."""
+    """The result of a read, and the time of the read in seconds."""
 
     text: str | None
     at: float
 
 
 class DocumentTable:
-    """The documents in the table. `read` returns the text of an id, and `clock` seconds.
+    """The trusted documents in the table. `read` returns the text of an id, and `clock` the time in seconds.
 
-    A text is cached for a minute, and an unknown id for 5 s, in separate caches: invented ids do not evict documents.
-    While the store fails or is overloaded, cached texts stay valid.
+    Texts are cached for a minute. Unknown ids are cached for 5 s, in a cache of their own, so that invented ids do not
+    evict documents. If a read fails, a cached text is used beyond its time.
 
-    A read is charged to the caller, and `load` limits how many run at once, because clients can invent ids.
+    Because clients can invent ids, a read is charged to the caller, and `load` limits how many reads run at once.
     """
 
     def __init__(
@@ -158,25 +163,25 @@ class DocumentTable:
 
     async def text(self, document_id: str, caller: Caller) -> str | None:
         now = self._clock()
-        kept = self._found.get(document_id) or self._missing.get(document_id)
-        if kept is not None and 0 <= now - kept.at < (UNKNOWN_SECONDS if kept.text is None else KNOWN_SECONDS):
-            return kept.text
+        cached = self._found.get(document_id) or self._missing.get(document_id)
+        if cached is not None and 0 <= now - cached.at < (UNKNOWN_SECONDS if cached.text is None else KNOWN_SECONDS):
+            return cached.text
         if self._budgets is not None and document_id not in self._reading:
-            await self._budgets.charge(caller, LOOK_UP_UNITS)
+            await self._budgets.charge(caller, LOOKUP_UNITS)
         try:
             return await self._read_once(document_id)
         except DomainError as problem:
-            if kept is None or kept.text is None:
+            if cached is None or cached.text is None:
                 raise
-            _log.warning("A trusted document is served from the cache, for its lookup failed: %s", problem)
-            self._cache(document_id, kept.text)
-            return kept.text
+            _log.warning("The lookup of a trusted document failed; its cached text is used: %s", problem)
+            self._cache(document_id, cached.text)
+            return cached.text
 
     async def contains(self, text: str, caller: Caller) -> bool:
         return await self.text(sha256_of(text), caller) == text
 
     async def _read_once(self, document_id: str) -> str | None:
-        """Read the text once for concurrent requests (single-flight). Cancelling one does not stop the read."""
+        """Read the text once for concurrent requests (single-flight). Cancelling a request does not stop the read."""
         task = self._reading.get(document_id)
         if task is None:
             task = self._reading[document_id] = asyncio.create_task(self._fetch(document_id))
@@ -197,7 +202,7 @@ class DocumentTable:
     def _cache(self, document_id: str, text: str | None) -> None:
         self._found.pop(document_id, None)
         self._missing.pop(document_id, None)
-        kept = self._missing if text is None else self._found
-        kept[document_id] = _TableRead(text, self._clock())
-        if len(kept) > KEPT:
-            kept.popitem(last=False)
+        cache = self._missing if text is None else self._found
+        cache[document_id] = _TableRead(text, self._clock())
+        if len(cache) > MAX_CACHED:
+            cache.popitem(last=False)

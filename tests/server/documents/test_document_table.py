@@ -11,7 +11,7 @@ from datastore.errors import Unavailable
 from datastore.gateway.persisted_documents import KnownDocuments
 from datastore.keyspace.gateway.persisted_documents import PATTERNS
 from server.documents.persisted.manifest import sha256_of
-from server.documents.persisted.trusted import KEPT, KNOWN_SECONDS, UNKNOWN_SECONDS, DocumentTable
+from server.documents.persisted.trusted import MAX_CACHED, KNOWN_SECONDS, UNKNOWN_SECONDS, DocumentTable
 from server.documents.settings import TABLE, DocumentSettings, DocumentsMode
 from server.settings import Settings
 from tests.support.served import NOON, Clock, Served
@@ -164,7 +164,7 @@ async def test_while_the_store_is_away_what_was_known_stays_good(
 
 async def test_invented_ids_drive_no_known_document_out(table: DocumentTable, reads: list[str]) -> None:
     await table.text("known", ANYBODY)
-    for number in range(KEPT + 10):
+    for number in range(MAX_CACHED + 10):
         await table.text(f"invented {number}", ANYBODY)
     reads.clear()
 

@@ -314,7 +314,7 @@ def test_what_is_kept_is_bounded_in_number_and_in_size(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(prepared, "parse", noted)
     documents = Documents(api.build())
-    small = [f"{{a{number}: areas}}" for number in range(prepared.DOCUMENTS_KEPT + 1)]
+    small = [f"{{a{number}: areas}}" for number in range(prepared.MAX_CACHED_DOCUMENTS + 1)]
     large = [f"{{b{number}: areas}}{' ' * 30_000}" for number in range(17)]
     for text in (*small, small[-1], small[1], small[0]):
         documents.prepare(text)

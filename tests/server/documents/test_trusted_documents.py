@@ -277,7 +277,7 @@ async def test_documents_of_a_manifest_are_ready_however_many_others_come(served
 async def test_a_changed_file_is_read_again_and_a_broken_one_is_not(
     tmp_path: Path, documents: Documents, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trusted, "LOOK_EVERY_SECONDS", 0.01)
+    monkeypatch.setattr(trusted, "CHECK_INTERVAL_SECONDS", 0.01)
     path = _write(tmp_path / "m.json", {"areas": AREAS})
     source = ManifestFile(path, documents)
     source.load()

@@ -205,7 +205,7 @@ async def test_a_claim_lasts_until_its_answer_is_kept(
     await until(lambda: asking.done() or first.times == 1)
     assert first.times == claims
     # It takes the whole deadline, and so does the keeping.
-    clock.forward(seconds=deadline + idempotency.KEEPING_SECONDS)
+    clock.forward(seconds=deadline + idempotency.STORING_SECONDS)
     trying = asyncio.create_task(processes[1].ask(request(), second))
     await until(lambda: trying.done() or proxy.operations().count("GetItem") > 1)
     assert second.times == (not claims)
