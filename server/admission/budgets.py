@@ -1,7 +1,8 @@
-"""The read-unit budgets of callers: a token bucket for each, refilled over time.
+"""The budgets of callers in read units: each caller has a token bucket, which is refilled over time.
 
-An operation is charged its estimate before it is executed. Afterwards it is settled: charged or refunded the difference
-to the cost that DynamoDB reported. A cost above the estimate may leave the bucket in debt until it is refilled.
+The estimate of an operation is charged before the execution. Afterwards the operation is settled: the difference to the
+cost that DynamoDB reported is charged or refunded. A cost above the estimate may leave the bucket in debt until it is
+refilled.
 """
 
 import time
@@ -17,10 +18,10 @@ from server.admission.callers import Caller, payer
 from server.admission.settings import Capacity
 
 MAX_CALLERS = 50_000
-# The number of buckets, least recently examined first, that each charge examines for removal.
+# The number of buckets that each charge examines for removal, the least recently examined ones first.
 SWEPT = 2
-ADMIN_TIMES = 10
-# The largest debt, in sizes of the bucket: it bounds the time until the caller is admitted again.
+ADMIN_FACTOR = 10
+# The largest debt, as a multiple of the bucket's size. It bounds the time until the caller is admitted again.
 MAX_DEBT_SIZES = 10
 
 
@@ -30,14 +31,14 @@ class Allowance:
 
     #: The size of the budget, in read units.
     limit: float
-    #: The read units that remain; below 0 for a debt.
+    #: The read units that remain. A negative number is a debt.
     remaining: float
     #: The seconds until the budget is full.
     reset: float
 
 
 class OverBudget(Throttled):
-    """The caller's budget is exhausted; `retryAfter` is the number of seconds after which it suffices."""
+    """The caller's budget does not suffice. `retryAfter` is the number of seconds after which it does."""
 
     def __init__(self, message: str, allowance: Allowance, **details: Any) -> None:
         super().__init__(message, **details)
@@ -46,7 +47,7 @@ class OverBudget(Throttled):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The size of a token bucket in read units, and the units that are refilled each second."""
+    """The size of a token bucket in read units, and its refill in read units per second."""
 
     units: float
     per_second: float
@@ -56,7 +57,7 @@ class Budget:
         return MAX_DEBT_SIZES * self.units
 
     def allows(self, balance: float, units: float) -> bool:
-        """Return whether `balance` suffices. A full bucket admits a cost above its size."""
+        """Return whether the balance suffices for a cost. A full bucket also admits a cost above its size."""
         return balance >= min(units, self.units)
 
     def seconds_until(self, balance: float, units: float) -> float:
@@ -70,21 +71,21 @@ class Buckets(Protocol):
     """A store of token buckets."""
 
     async def charge(self, key: str, budget: Budget, units: float) -> tuple[bool, float]:
-        """Return whether the units were taken, and the balance afterwards."""
+        """Take the units if the balance suffices. Return whether they were taken, and the balance afterwards."""
 
     async def settle(self, key: str, budget: Budget, units: float) -> float:
-        """Take units, or refund them (below 0), unconditionally. Return the balance, which may be below 0."""
+        """Take the units unconditionally, or refund them if negative. Return the balance, which may be negative."""
 
 
 class LocalBuckets:
-    """The buckets of this process. A full bucket is equal to a new one, and is removed.
+    """The buckets of this process. A full bucket is removed, because it is equal to a new one.
 
-    Beyond `most` buckets, the least recently used one is removed. `clock` returns seconds.
+    Beyond `max_buckets` the least recently used bucket is removed. `clock` returns seconds.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, max_buckets: int = MAX_CALLERS) -> None:
         self._clock = clock
-        self._most = max_buckets
+        self._max_buckets = max_buckets
         self._buckets: OrderedDict[str, tuple[Budget, float, float]] = OrderedDict()
 
     def __len__(self) -> int:
@@ -101,27 +102,27 @@ class LocalBuckets:
         now = self._clock()
         if len(self._buckets) > 1:
             self._sweep(now)
-        kept = self._buckets.get(key)
-        balance = budget.units if kept is None else _filled(budget, kept[1], now - kept[2])
+        bucket = self._buckets.get(key)
+        balance = budget.units if bucket is None else _refilled(budget, bucket[1], now - bucket[2])
         if balance < units and not budget.allows(balance, units):
             return False, balance
-        return True, self._keep(key, budget, balance - units, now)
+        return True, self._update(key, budget, balance - units, now)
 
     def settle_now(self, key: str, budget: Budget, units: float) -> float:
         """Do what `settle` does, without waiting."""
         now = self._clock()
-        kept = self._buckets.get(key)
-        balance = budget.units if kept is None else _filled(budget, kept[1], now - kept[2])
-        return self._keep(key, budget, balance - units, now)
+        bucket = self._buckets.get(key)
+        balance = budget.units if bucket is None else _refilled(budget, bucket[1], now - bucket[2])
+        return self._update(key, budget, balance - units, now)
 
-    def _keep(self, key: str, budget: Budget, balance: float, now: float) -> float:
+    def _update(self, key: str, budget: Budget, balance: float, now: float) -> float:
         if balance >= budget.units:
             self._buckets.pop(key, None)
             return budget.units
         if balance < 0:
             balance = max(balance, -budget.max_debt)
         self._buckets[key] = budget, balance, now
-        if len(self._buckets) > self._most:
+        if len(self._buckets) > self._max_buckets:
             self._buckets.popitem(last=False)
         return balance
 
@@ -129,24 +130,24 @@ class LocalBuckets:
         for _ in range(min(SWEPT, len(self._buckets))):
             key = next(iter(self._buckets))
             budget, balance, at = self._buckets[key]
-            if _filled(budget, balance, now - at) >= budget.units:
+            if _refilled(budget, balance, now - at) >= budget.units:
                 del self._buckets[key]
             else:
                 self._buckets.move_to_end(key)
 
 
-def _filled(budget: Budget, balance: float, seconds: float) -> float:
-    """Return the balance after `seconds` of refilling; unchanged if the clock was set back."""
+def _refilled(budget: Budget, balance: float, seconds: float) -> float:
+    """Return the balance after `seconds` of refilling. If the clock was set back, the balance is unchanged."""
     if seconds > 0:
         balance += seconds * budget.per_second
     return balance if balance < budget.units else budget.units
 
 
 class CallerBudgets:
-    """The budgets of all callers: users, addresses without a token, and administrators with ten times as much.
+    """The budgets of all callers: of users, of the networks of anonymous clients, and ten times larger ones of admins.
 
-    Services (the role system) have no budget. A caller in debt is remembered until the debt is paid off, by this
-    process's `clock`, so that `check` refuses its operations before they are prepared.
+    Services (the role system) have no budget. The process records callers in debt until the debt is paid off by its
+    `clock`, so that `check` refuses their operations before they are prepared.
     """
 
     def __init__(self, buckets: Buckets, capacity: Capacity, clock: Callable[[], float] = time.monotonic) -> None:
@@ -157,11 +158,11 @@ class CallerBudgets:
         self._clock = clock
         self._debts: OrderedDict[str, float] = OrderedDict()
         self._user = Budget(capacity.budget_units, capacity.budget_units_per_second)
-        self._admin = Budget(self._user.units * ADMIN_TIMES, self._user.per_second * ADMIN_TIMES)
+        self._admin = Budget(self._user.units * ADMIN_FACTOR, self._user.per_second * ADMIN_FACTOR)
         self._anonymous = Budget(capacity.anonymous_budget_units, capacity.anonymous_budget_units_per_second)
 
     def check(self, caller: Caller) -> None:
-        """Raise `OverBudget` for a caller that is known to be in debt."""
+        """Raise `OverBudget` if the caller is known to be in debt."""
         until = self._debts.get(payer(caller)) if self._debts else None
         if until is None:
             return
@@ -172,7 +173,7 @@ class CallerBudgets:
         del self._debts[payer(caller)]
 
     def charge_now(self, caller: Caller, units: float) -> Allowance | None:
-        """Do what `charge` does, without waiting; only if `at_once`."""
+        """Do what `charge` does, without waiting. Requires `at_once`."""
         budget = self._budget(caller)
         if not budget.units:
             return None
@@ -183,7 +184,7 @@ class CallerBudgets:
         return budget.allowance(balance)
 
     def settle_now(self, caller: Caller, units: float) -> Allowance | None:
-        """Do what `settle` does, without waiting; only if `at_once`."""
+        """Do what `settle` does, without waiting. Requires `at_once`."""
         budget = self._budget(caller)
         if not budget.units:
             return None
@@ -192,7 +193,10 @@ class CallerBudgets:
         return self._settled(key, budget, self._local.settle_now(key, budget, units))
 
     async def charge(self, caller: Caller, units: float) -> Allowance | None:
-        """Take the estimate of an operation. Return the allowance, or None without a budget. Raises `OverBudget`."""
+        """Charge the estimate of an operation. Return the allowance, or None for a caller without a budget.
+
+        Raises `OverBudget`.
+        """
         if self.at_once:
             return self.charge_now(caller, units)
         budget = self._budget(caller)
@@ -204,7 +208,10 @@ class CallerBudgets:
         return budget.allowance(balance)
 
     async def settle(self, caller: Caller, units: float) -> Allowance | None:
-        """Take the cost beyond the estimate, or refund the rest of the estimate (below 0). Allows a debt."""
+        """Charge the cost beyond the estimate, or refund the rest of the estimate if `units` is negative.
+
+        The bucket may be in debt afterwards.
+        """
         if self.at_once:
             return self.settle_now(caller, units)
         budget = self._budget(caller)
@@ -235,7 +242,7 @@ class CallerBudgets:
         return _NONE if role is Role.SYSTEM else self._user
 
 
-# An enum member is slower to look up than a module's name.
+# A name of the module is faster to look up than the member of an enum.
 _USER = Role.USER
 _NONE = Budget(0, 0)
 

@@ -1,4 +1,4 @@
-"""Callers of the gateway, and the key under which the limits of each caller are counted."""
+"""Callers of the gateway, and the keys under which their limits are counted."""
 
 from dataclasses import dataclass, field
 
@@ -8,7 +8,7 @@ from server.admission.client_address import network_of
 
 @dataclass(slots=True)  # not frozen: a frozen dataclass pays a call for each field, and every operation has a caller
 class Caller:
-    """The client of an operation: the identity of its token, or its address where it sends none.
+    """The client of an operation: the identity in its token, or its address if it sends no token.
 
     `payer` is the cached result of `payer()`.
     """
@@ -19,7 +19,7 @@ class Caller:
 
 
 def payer(caller: Caller) -> str:
-    """Return the key of a caller's limits: the user of the token, otherwise the client's network."""
+    """Return the key of a caller's limits: the user of the token, or without a token the client's network."""
     if caller.payer is None:
         identity = caller.identity
         caller.payer = f"user:{identity.user_id}" if identity else f"address:{network_of(caller.address)}"

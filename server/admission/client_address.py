@@ -1,4 +1,4 @@
-"""The network address of a client, with forwarding headers accepted from trusted proxies only."""
+"""The network address of a client. Forwarding headers are accepted from trusted proxies only."""
 
 import ipaddress
 from collections.abc import Collection
@@ -11,15 +11,15 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 # A provider assigns at least a /64 to a customer, which can use any address in it.
 IPV6_PREFIX = 64
-# The end of an X-Forwarded-For value that is parsed: more addresses than a chain of proxies has.
+# The last bytes of an X-Forwarded-For value are parsed: they hold more addresses than a chain of proxies has.
 MAX_FORWARDED_BYTES = 1024
 
 
 def behind_proxies(trusted: Collection[str]) -> list[Middleware]:
     """Return middleware that sets a scope's address and scheme from X-Forwarded-For and X-Forwarded-Proto.
 
-    `trusted` are networks (CIDR). The address is the rightmost one that is not trusted itself: a client can forge the
-    ones to the left of it.
+    `trusted` are networks (CIDR). The rightmost address outside of these networks is used: a client can forge the
+    addresses to the left of it.
     """
     return [Middleware(_ProxyHeaders, trusted_hosts=list(trusted))] if trusted else []
 
@@ -49,7 +49,7 @@ def address_in(scope: Scope) -> str:
 
 @lru_cache(maxsize=4096)
 def network_of(address: str) -> str:
-    """Return the network that counts as one client: an IPv4 address, or an IPv6 network of 64 bits."""
+    """Return the network that counts as one client: an IPv4 address, or the /64 network of an IPv6 address."""
     try:
         parsed = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -62,7 +62,7 @@ def network_of(address: str) -> str:
 
 
 class TrustedNetworks:
-    """Networks whose connections carry many clients."""
+    """The networks of proxies: one of their connections carries requests of many clients."""
 
     def __init__(self, networks: Collection[str]) -> None:
         self._networks = [ipaddress.ip_network(network) for network in networks]

@@ -1,4 +1,4 @@
-"""Limits of connections: their number, the speed of their clients, and the file descriptors they take."""
+"""Limits of connections: their number, the speed of their clients, and the file descriptors that they use."""
 
 import asyncio
 import logging
@@ -13,20 +13,20 @@ from server.admission.fairness import FairReader, RateLimit
 from server.admission.quotas import KeyedQuota
 from server.admission.settings import Capacity
 
-# The size of a stream's send buffer in the kernel (Linux doubles it). It grows to 4 MB by default if the client does
-# not read.
+# The size of a connection's send buffer in the kernel (Linux doubles it). Without this limit it grows to 4 MB while the
+# client does not read.
 SEND_BUFFER_BYTES = 65_536
 # File descriptors for listeners, the engine, DynamoDB, Redis, files, and refused connections until they are closed.
-KEPT = 200
-# The number of file descriptors to use where the system sets no limit.
-ENOUGH = 65_536
+RESERVED_DESCRIPTORS = 200
+# The limit of file descriptors to set if the system sets none.
+DEFAULT_DESCRIPTORS = 65_536
 
 
 _log = logging.getLogger(__name__)
 
 
 def bound_send_buffer(transport: asyncio.BaseTransport) -> None:
-    """Bound the data that the kernel buffers for a client, so that a client that does not read is detected soon."""
+    """Bound the data that the kernel buffers for a client, to detect soon that the client does not read."""
     connection = transport.get_extra_info("socket")
     if connection is not None:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
@@ -38,11 +38,11 @@ class Patience:
 
     head_bytes: int = 32_768
     head_lines: int = 100
-    #: From the first byte of a request (or the connection) to the end of its head.
+    #: The longest time from the first byte of a request, or from the connection, to the end of the request's head.
     head_seconds: float = 10.0
     #: The longest time without progress in sending a body or in reading a response.
     silent_seconds: float = 10.0
-    #: The bytes of a response that a client has to read within `silent_seconds`.
+    #: The least bytes of a response that a client has to read within `silent_seconds`.
     least_bytes: int = 16_384
     linger_seconds: float = 2.0
     pipelined: int = 16
@@ -51,7 +51,7 @@ class Patience:
 
 
 class Connections:
-    """The quota of connections, for each address and in all; addresses of `trusted` proxies are exempt.
+    """The quotas of connections, per address and in total. Addresses of trusted proxies have no quota of their own.
 
     The protocols call `on_refusal` with the status and the code of a request that they refuse, and `on_closed` with the
     close code of a WebSocket that the server closes.
@@ -68,7 +68,7 @@ class Connections:
         self.patience = patience
         self.on_refusal = on_refusal
         self.on_closed = on_closed
-        #: Whether the process is shutting down: each response is the last of its connection.
+        #: Whether the process is shutting down. Each response is then the last of its connection.
         self.draining = False
         #: The order in which WebSockets are read, and the rate limit of each.
         self.fair_reader = FairReader()
@@ -83,54 +83,54 @@ class Connections:
         return self._quota.total
 
     def acquire(self, address: str) -> None:
-        """Count a new connection. Raises `Throttled` or `Unavailable` beyond the quota."""
+        """Count a new connection. Raises `Throttled` or `Unavailable` beyond a quota."""
         # A Unix socket has no addresses: its client is a proxy.
         self._quota.acquire(network_of(address), exempt=not address or address in self._trusted)
 
     def adopt(self, address: str) -> None:
-        """Count a connection that another protocol takes over, without a limit."""
+        """Count a connection that another protocol takes over. No quota applies."""
         self._quota.add(network_of(address))
 
     def release(self, address: str) -> None:
         self._quota.release(network_of(address))
 
     def lifespan_state(self) -> dict[str, Any]:
-        """Return the lifespan state in which the protocols find this object."""
+        """Return the lifespan state through which the protocols receive this object."""
         return {"connections": self}
 
     @staticmethod
     def from_state(state: Mapping[str, Any]) -> "Connections":
-        """Return the connections in a lifespan state; the default ones of the process without any."""
-        found = state.get("connections")
-        return found if isinstance(found, Connections) else _DEFAULT
+        """Return the object in a lifespan state, or the default of the process if the state has none."""
+        connections = state.get("connections")
+        return connections if isinstance(connections, Connections) else _DEFAULT
 
 
 _DEFAULT = Connections()
 
 
 def raise_descriptor_limit() -> int | None:
-    """Raise this process's limit of file descriptors as far as allowed. Return it, or None without a limit."""
+    """Raise this process's limit of file descriptors as far as allowed. Return the limit, or None if there is none."""
     if sys.platform == "win32":
         return None
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     unlimited = resource.RLIM_INFINITY
-    target = ENOUGH if hard == unlimited else hard
+    target = DEFAULT_DESCRIPTORS if hard == unlimited else hard
     if soft == unlimited or soft >= target:
         return None if soft == unlimited else soft
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (target, hard))
-    except (OSError, ValueError):  # macOS has another limit below the hard one
+    except (OSError, ValueError):  # macOS has another limit below the hard limit
         return soft
     return target
 
 
 def within_descriptors(capacity: Capacity, descriptors: int | None) -> Capacity:
-    """Return `capacity` with its connections limited by the file descriptors. Log a reduction."""
+    """Return `capacity` with at most as many connections as the file descriptors allow. Log a reduction."""
     if descriptors is None:
         return capacity
-    most = max(descriptors - KEPT, descriptors // 2)
+    most = max(descriptors - RESERVED_DESCRIPTORS, descriptors // 2)
     if 0 < capacity.connections <= most:
         return capacity
     if capacity.connections:

@@ -7,8 +7,8 @@ from types import TracebackType
 class Deadlines:
     """Deadlines of `seconds`, with the semantics of `asyncio.timeout`.
 
-    Deadlines of equal length expire in the order in which they were set, so that one timer serves all of them. Setting
-    and removing a deadline costs an entry in a dict instead of a timer.
+    Deadlines of equal length expire in the order in which they were set, so one timer serves all of them. Setting and
+    removing a deadline costs an entry in a dict instead of a timer.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -21,15 +21,16 @@ class Deadlines:
         """Return a context manager that cancels the current task at the deadline, and raises `TimeoutError`."""
         return DeadlineScope(self)
 
-    def add(self, work: "DeadlineScope", loop: asyncio.AbstractEventLoop) -> None:
-        work.expires_at = loop.time() + self.seconds
-        self._pending[work] = None
+    def add(self, scope: "DeadlineScope", loop: asyncio.AbstractEventLoop) -> None:
+        """Set the deadline of a scope that is entered."""
+        scope.expires_at = loop.time() + self.seconds
+        self._pending[scope] = None
         if self._timer is None or self._loop is not loop:
             self._loop = loop
-            self._timer = loop.call_at(work.expires_at, self._expire_late)
+            self._timer = loop.call_at(scope.expires_at, self._expire_late)
 
     def _expire_late(self) -> None:
-        """Expire the deadlines that have passed, and set the timer to the next."""
+        """Expire the deadlines that have passed, and set the timer to the next deadline."""
         assert self._loop is not None
         self._timer, now = None, self._loop.time()
         while self._pending:
@@ -40,12 +41,13 @@ class Deadlines:
             del self._pending[oldest]
             oldest.expire()
 
-    def remove(self, work: "DeadlineScope") -> None:
-        self._pending.pop(work, None)
+    def remove(self, scope: "DeadlineScope") -> None:
+        """Remove the deadline of a scope that is left."""
+        self._pending.pop(scope, None)
 
 
 class DeadlineScope:
-    """The deadline of one block in a task."""
+    """A context manager with the deadline of one block in a task."""
 
     __slots__ = ("_cancelling", "_deadlines", "_expired", "_task", "expires_at")
 
@@ -55,6 +57,7 @@ class DeadlineScope:
         self.expires_at = 0.0
 
     def expire(self) -> None:
+        """Cancel the task of the block."""
         self._expired = True
         self._task.cancel()
 

@@ -1,4 +1,4 @@
-"""Fair shares of the event loop: reading from clients by turns, each at its rate, and executing in time slices."""
+"""Fair shares of the event loop: round-robin reading from clients, rate limits per client, and time slices."""
 
 import asyncio
 import time
@@ -7,17 +7,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-# The input that is processed in one turn of the event loop: at most 170 frames, or some 50 short messages, in a few ms.
+# The bytes that are processed in one turn of the event loop: 170 frames or some 50 short messages, within a few ms.
 TURN_BYTES = 1024
-# The time for which operations are executed before the event loop handles its sockets and timers again.
+# The seconds for which operations execute before the event loop handles its sockets and timers again.
 SLICE_SECONDS = 0.02
 
-# Processes at most the given number of bytes, and returns the number that it processed.
+# Processes at most the given number of bytes, and returns the number of bytes that it processed.
 Take = Callable[[int], int]
 
 
 class FairReader:
-    """A round-robin queue of clients with input, of which `bytes_per_turn` are read in one turn of the event loop."""
+    """A round-robin queue of clients with input. One turn of the event loop reads `bytes_per_turn`."""
 
     def __init__(self, bytes_per_turn: int = TURN_BYTES) -> None:
         self.bytes_per_turn = bytes_per_turn
@@ -25,9 +25,9 @@ class FairReader:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def enqueue(self, take: Take) -> None:
-        """Call `take` once, in its turn."""
+        """Call `take` once, when the calls before it have run."""
         loop = asyncio.get_running_loop()
-        if self._loop is not loop:  # the previous loop has ended, and its queue with it
+        if self._loop is not loop:  # the previous loop has ended, so its queue is obsolete
             self._waiting.clear()
             self._loop = loop
         self._waiting.append(take)
@@ -52,14 +52,14 @@ class FairReader:
 
 @dataclass(frozen=True, slots=True)
 class RateLimit:
-    """A burst of `burst`, then `per_second`; 0 is unlimited."""
+    """A rate limit: a burst of `burst` messages, then `per_second`. 0 is unlimited."""
 
     burst: float = 0
     per_second: float = 0
 
 
 class TokenBucket:
-    """The token bucket of one client. Input is counted after it was read; a debt delays the next read."""
+    """The token bucket of one client. Messages are counted after they were read. A debt delays the next read."""
 
     __slots__ = ("_clock", "_rate", "_refilled_at", "_tokens")
 
@@ -70,7 +70,7 @@ class TokenBucket:
         self._refilled_at = clock()
 
     def take(self, count: int) -> float:
-        """Take `count` tokens. Return the seconds until the next read."""
+        """Take `count` tokens. Return the seconds to wait before the next read."""
         if not self._rate.burst or not self._rate.per_second:
             return 0.0
         now = self._clock()
@@ -81,11 +81,11 @@ class TokenBucket:
 
 
 class TimeSlices:
-    """The time that each turn of the event loop has for long work without an `await`.
+    """A limit of the time that each turn of the event loop spends on long work without an `await`.
 
-    A turn of the loop runs every ready task. A hundred tasks that execute for 50 ms each would block all sockets for
-    five seconds. Such a task calls `wait_for_slice` first, which waits for a later turn of the loop once the slice is
-    used up. `clock` returns seconds.
+    A turn of the loop runs every ready task: a hundred tasks of 50 ms each would block all sockets for five seconds.
+    Such a task first calls `wait_for_slice`, which waits for a later turn of the loop if the slice is used up. `clock`
+    returns seconds.
     """
 
     def __init__(self, seconds: float = SLICE_SECONDS, clock: Callable[[], float] = time.perf_counter) -> None:
@@ -99,7 +99,7 @@ class TimeSlices:
         return self._used >= self._seconds
 
     async def wait_for_slice(self) -> None:
-        """Wait for a turn of the loop with time remaining."""
+        """Wait for a turn of the loop that has time left."""
         while self._used >= self._seconds:  # noqa: ASYNC110 - it waits for the next turn
             await asyncio.sleep(0)
 
@@ -111,7 +111,7 @@ class TimeSlices:
             yield
         finally:
             if not self._used:
-                # The loop calls this at the beginning of its next turn, before the tasks that wait for it.
+                # The loop calls this in its next turn, before it resumes the tasks that wait for a slice.
                 asyncio.get_running_loop().call_soon(self._renew)
             self._used += self._clock() - started_at
 

@@ -10,9 +10,9 @@ from datastore.errors import Throttled, Unavailable
 
 QUEUE_SECONDS = 0.5
 RETRY_SECONDS = 1
-LAG_EVERY = 0.25
-# The waiting and running operations of a caller, as a multiple of its running ones: a client that starts a hundred
-# subscriptions at once may wait for them.
+LAG_INTERVAL = 0.25
+# The limit of a caller's running and waiting operations, as a multiple of its limit of running ones. A client that
+# starts a hundred subscriptions at once may then wait for them.
 MAX_ACTIVE_RATIO = 4
 # One late turn may be a large response; two in a row mean that the loop does not keep up.
 LATE_TURNS = 2
@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 class _SlotQueue:
-    """A semaphore with a number of slots and a queue: a released slot goes to the longest waiter."""
+    """A semaphore with a queue: a released slot goes to the longest waiter."""
 
     __slots__ = ("_waiting", "free")
 
@@ -30,7 +30,7 @@ class _SlotQueue:
         self._waiting: deque[asyncio.Future[None]] | None = None
 
     async def wait(self, seconds: float) -> None:
-        """Wait up to `seconds` for a slot, and take it. Raises `TimeoutError`."""
+        """Wait up to `seconds` for a slot and take it. Raises `TimeoutError`."""
         if self.free:
             self.free -= 1
             return
@@ -69,11 +69,11 @@ class _CallerSlots(_SlotQueue):
 
 
 class LoadShedder:
-    """A limit of `limit` operations that are executed at once; as many more wait up to `queue_seconds`. 0 is unlimited.
+    """A limiter of concurrent operations: `limit` run, as many more wait up to `queue_seconds`, and others are refused.
 
-    `per_caller` limits the operations of one caller. Its others wait as well, until it has `MAX_ACTIVE_RATIO` times as
-    many running and waiting. While the event loop is late by more than `lag_seconds`, twice in a row, every operation
-    is refused. `noun` names the operations in messages.
+    At most `per_caller` operations of one caller run at once. The caller may have `MAX_ACTIVE_RATIO` times as many that
+    run or wait. A limit of 0 is unlimited. While two successive turns of the event loop are late by more than
+    `lag_seconds`, all operations are refused. `noun` names the operations in messages.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class LoadShedder:
         self.shed = 0
 
     def check(self) -> None:
-        """Raise `Unavailable` if a new operation would be refused, so that the caller need not read it."""
+        """Raise `Unavailable` if a new operation would be refused, so that the transport need not read its request."""
         if self.late_turns >= LATE_TURNS:
             raise self._refusal("The server does not keep up with its work.")
         if self._max_running and self.running >= self._max_running and self.waiting >= self._max_running:
@@ -106,11 +106,11 @@ class LoadShedder:
 
     @asynccontextmanager
     async def slot(self, caller: str = "") -> AsyncIterator[None]:
-        """Hold a slot for the duration of a block. An empty `caller` has no own limit.
+        """Hold a slot for the duration of a block. An empty `caller` has no limit of its own.
 
         Raises:
             Unavailable: no slot was released in time.
-            Throttled: the caller's own limit is the reason.
+            Throttled: the caller has reached its own limit.
         """
         if not self.try_acquire(caller):
             await self.acquire(caller)
@@ -120,9 +120,9 @@ class LoadShedder:
             self.release(caller)
 
     def try_acquire(self, caller: str = "") -> bool:
-        """Take a free slot, which `release` releases. Return False if the caller has to `acquire` for one.
+        """Take a free slot. Return False if there is none, and the caller of this method has to `acquire` one.
 
-        Raises `Unavailable` if waiting would be in vain.
+        `release` returns the slot. Raises `Unavailable` if the operation would be refused after waiting.
         """
         if self.late_turns or self.waiting:
             self.check()
@@ -141,7 +141,7 @@ class LoadShedder:
         return True
 
     async def acquire(self, caller: str = "") -> None:
-        """Wait for a slot, which `release` releases. Raises the same errors as `slot`."""
+        """Wait for a slot and take it. `release` returns the slot. Raises the same errors as `slot`."""
         if not (self._per_caller and caller):
             await self._wait_for_slot()
             return
@@ -161,7 +161,7 @@ class LoadShedder:
             raise
 
     def release(self, caller: str = "") -> None:
-        """Release a slot."""
+        """Release a slot of the process, and of the caller."""
         self.running -= 1
         self._slots.release()
         if self._per_caller and caller:
@@ -184,7 +184,7 @@ class LoadShedder:
             raise self._throttled(message) from None
 
     async def _wait_for_slot(self) -> None:
-        """Wait for a slot of the process."""
+        """Wait for a slot of the process, and take it."""
         if self._max_running and not self._slots.free:
             self.waiting += 1
             try:
@@ -210,8 +210,8 @@ class LoadShedder:
         loop = asyncio.get_running_loop()
         while True:
             before = loop.time()
-            await asyncio.sleep(LAG_EVERY)
-            self.record_lag(loop.time() - before - LAG_EVERY)
+            await asyncio.sleep(LAG_INTERVAL)
+            self.record_lag(loop.time() - before - LAG_INTERVAL)
 
     def record_lag(self, late: float) -> None:
         """Record a delay of the event loop, in seconds."""

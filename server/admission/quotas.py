@@ -1,4 +1,4 @@
-"""Quotas: a limit for each caller or address, and a limit for the process."""
+"""Quotas: the number of things that a caller or an address may hold at once, and the process in total."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +10,10 @@ RETRY_SECONDS = 5
 
 
 class KeyedQuota:
-    """A quota: `limit` units in all, `per_key` for one key; 0 is unlimited. `noun` and `holder` are for messages."""
+    """A quota: `limit` units in total, and `per_key` units for each key. 0 is unlimited.
+
+    Messages name the units `noun`, and the owner of a key `holder`.
+    """
 
     def __init__(self, noun: str, limit: int, per_key: int, holder: str = "caller") -> None:
         self._noun = noun
@@ -21,7 +24,7 @@ class KeyedQuota:
         self.total = 0
 
     def acquire(self, key: str, count: int = 1, *, exempt: bool = False) -> None:
-        """Take `count` units of the quota, which `release` releases. An `exempt` key has only the limit of the process.
+        """Take `count` units. `release` returns them. For an `exempt` key only the limit of the process applies.
 
         Raises:
             Throttled: the key has reached its limit.
@@ -38,7 +41,7 @@ class KeyedQuota:
         self.add(key, count)
 
     def add(self, key: str, count: int = 1) -> None:
-        """Take units beyond any limit."""
+        """Take units regardless of the limits."""
         self._taken[key] += count
         self.total += count
 
@@ -52,7 +55,7 @@ class KeyedQuota:
         return self._taken.get(key, 0)
 
     def transfer(self, before: str, key: str) -> None:
-        """Transfer one unit to another key. Raises `Throttled` if that has reached its limit."""
+        """Transfer one unit to another key. Raises `Throttled` if that key has reached its limit."""
         if before == key:
             return
         if self._per_key and self.held_by(key) >= self._per_key:

@@ -1,4 +1,4 @@
-"""Token buckets in Redis, shared by all processes, with a fallback to this process while Redis is unavailable."""
+"""Token buckets in Redis, which all processes share. While Redis is unavailable each process uses its own buckets."""
 
 import asyncio
 import logging
@@ -16,18 +16,18 @@ from server.admission.budgets import Budget, LocalBuckets
 
 PREFIX = "gateway:budget:"
 # The longest time that a request waits for Redis.
-PATIENCE_SECONDS = 0.1
-# Timeouts of the client library, in multiples of it: they only end calls that are abandoned already.
-PATIENT = 10
-# The wait is divided into this many turns of the loop, so that one blocked turn does not use up all of it.
+TIMEOUT_SECONDS = 0.1
+# The timeouts of the client library as a multiple of TIMEOUT_SECONDS: they only end calls that were abandoned before.
+LIBRARY_TIMEOUT_FACTOR = 10
+# A wait is divided into this many turns of the loop, so that one blocked turn does not use up the whole timeout.
 TURNS = 4
 RETRY_SECONDS = 1.0
 LOG_SECONDS = 30.0
 CONNECTIONS = 32
 
-# `LocalBuckets` as one atomic step. KEYS: the bucket. ARGV: its size, the refill rate in units per second, the units to
-# take, whether to take them unconditionally, the time in seconds (otherwise the server's), and the largest debt. A full
-# bucket is removed.
+# The script does what `LocalBuckets` does, in one atomic step. KEYS: the bucket. ARGV: its size, the refill rate in
+# units per second, the units to take, whether to take them unconditionally, the time in seconds (by default that of the
+# server), and the largest debt. A full bucket is removed.
 TAKE = """
 local size, flow, units = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local now = tonumber(ARGV[5])
@@ -64,8 +64,8 @@ _log = logging.getLogger(__name__)
 class RedisBuckets:
     """The buckets in the Redis at `url`, by the clock of Redis unless `clock` is given.
 
-    After a response that is late, Redis is not called until a ping in the background succeeds. Meanwhile the buckets of
-    this process, `local`, are used.
+    If Redis does not respond within `timeout` seconds, it is not called until a ping in the background succeeds. Until
+    then the buckets of this process, `local`, are used.
     """
 
     def __init__(
@@ -75,15 +75,15 @@ class RedisBuckets:
         *,
         prefix: str = PREFIX,
         clock: Callable[[], float] | None = None,
-        patience: float = PATIENCE_SECONDS,
+        timeout: float = TIMEOUT_SECONDS,
         retry_seconds: float = RETRY_SECONDS,
     ) -> None:
         pool = BlockingConnectionPool.from_url(
             url,
             max_connections=CONNECTIONS,
-            timeout=PATIENT * patience,
-            socket_timeout=PATIENT * patience,
-            socket_connect_timeout=PATIENT * patience,
+            timeout=LIBRARY_TIMEOUT_FACTOR * timeout,
+            socket_timeout=LIBRARY_TIMEOUT_FACTOR * timeout,
+            socket_connect_timeout=LIBRARY_TIMEOUT_FACTOR * timeout,
             retry=Retry(NoBackoff(), 0),
         )
         self._redis: Any = Redis.from_pool(pool)
@@ -91,7 +91,7 @@ class RedisBuckets:
         self._local = LocalBuckets() if local is None else local
         self._prefix = prefix
         self._clock = clock
-        self._patience = patience
+        self._timeout = timeout
         self._retry_seconds = retry_seconds
         self._recovery: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Task[Any]] = set()
@@ -107,7 +107,7 @@ class RedisBuckets:
         try:
             return await asyncio.shield(charging)
         except asyncio.CancelledError:
-            # Redis may take the units all the same, and no caller is left to settle them.
+            # Redis may still take the units, and no caller is left to settle them.
             self._start(self._refund(charging, key, budget, units))
             raise
 
@@ -143,28 +143,28 @@ class RedisBuckets:
         await self._redis.aclose()
 
     async def _call(self, key: str, budget: Budget, units: float, *, always: bool) -> tuple[bool, float] | None:
-        """Return the reply of Redis: whether the units were taken, and the balance; None while it is unavailable."""
+        """Return whether Redis took the units, and the balance; None while Redis is unavailable."""
         if self._recovery is not None:
             return None
         now = "" if self._clock is None else repr(self._clock())
         arguments: list[str | int | float] = [budget.units, budget.per_second, repr(float(units)), int(always), now]
         arguments.append(budget.max_debt)
         try:
-            taken, balance = await self._within_patience(self._take(keys=[self._prefix + key], args=arguments))
+            taken, balance = await self._within_timeout(self._take(keys=[self._prefix + key], args=arguments))
         except REDIS_AWAY as problem:
             if type(problem) is ResponseError:
-                # Redis is available, but cannot process this bucket.
-                self._warn("Redis rejects a budget, which is counted in this process alone", problem)
+                # Redis responds, but cannot process this bucket.
+                self._warn("Redis rejects the update of a budget, which is counted in this process alone", problem)
             else:
                 self._fall_back(problem)
             return None
         return bool(taken), float(balance)
 
-    async def _within_patience(self, call: Coroutine[Any, Any, Reply]) -> Reply:
+    async def _within_timeout(self, call: Coroutine[Any, Any, Reply]) -> Reply:
         reply = asyncio.ensure_future(call)
         try:
             for _ in range(TURNS):
-                if (await asyncio.wait((reply,), timeout=self._patience / TURNS))[0]:
+                if (await asyncio.wait((reply,), timeout=self._timeout / TURNS))[0]:
                     return reply.result()
             raise TimeoutError
         finally:
@@ -184,7 +184,7 @@ class RedisBuckets:
         while True:
             await asyncio.sleep(self._retry_seconds)
             try:
-                async with asyncio.timeout(self._patience):
+                async with asyncio.timeout(self._timeout):
                     await self._redis.ping()
             except REDIS_AWAY:
                 continue

@@ -1,4 +1,4 @@
-"""The settings of admission control: limits of callers, addresses and the process. 0 is unlimited."""
+"""The settings of admission control: limits of callers, of addresses and of the process."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -37,12 +37,12 @@ _FRACTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class Capacity:
-    """The limits.
+    """The limits of the process and of its callers. 0 is unlimited.
 
-    Raises `ValueError` for a budget that is never refilled, an invalid network, and a URL that is not one of Redis.
+    Raises `ValueError` for a budget that is never refilled, an invalid network, or an invalid URL of Redis.
     """
 
-    #: In read units.
+    #: The sizes of budgets in read units, and their refill in read units per second.
     budget_units: float = 5_000
     budget_units_per_second: float = 200
     anonymous_budget_units: float = 2_500
@@ -58,15 +58,15 @@ class Capacity:
     subscriptions: int = 20_000
     subscriptions_per_caller: int = 200
     operations_per_websocket: int = 100
-    #: The bytes of events that are queued for a slow reader, over all of its subscriptions.
+    #: The bytes of events that are queued for a client that reads slowly, over all of its subscriptions.
     waiting_bytes: int = 262_144
-    #: The bytes of incomplete uploads in the folder of pictures, in all and of one user.
+    #: The bytes of incomplete uploads in the folder of pictures, in total and of one user.
     incoming_bytes: int = 4 * 2**30
     incoming_bytes_per_caller: int = 256 * 2**20
-    #: The burst and the rate of a WebSocket's messages. Messages beyond them are read later.
+    #: The burst and the rate of a WebSocket's messages. Messages beyond these limits are read later.
     websocket_messages: int = 1_000
     websocket_messages_per_second: float = 200
-    #: The Redis in which processes share the budgets of their callers.
+    #: The Redis through which processes share the budgets of their callers.
     redis_url: str | None = None
     #: Networks (CIDR) whose X-Forwarded-For and X-Forwarded-Proto are trusted.
     trusted_proxies: tuple[str, ...] = ()
@@ -89,17 +89,17 @@ class Capacity:
 
 
 def capacity_of(environment: Mapping[str, str]) -> Capacity:
-    """Return the capacity in the environment, over the defaults. Raises `ValueError` with the variable's name."""
-    found: dict[str, Any] = {
+    """Return the capacity in the environment, with defaults. Raises `ValueError` with the name of the variable."""
+    overrides: dict[str, Any] = {
         field: _count(name, environment[name], float if field in _FRACTIONS else int)
         for field, name in _NUMBERS.items()
         if environment.get(name)
     }
     if url := environment.get(REDIS_URL):
-        found["redis_url"] = url
+        overrides["redis_url"] = url
     if proxies := environment.get(TRUSTED_PROXIES):
-        found["trusted_proxies"] = tuple(part.strip() for part in proxies.split(",") if part.strip())
-    return Capacity(**found)
+        overrides["trusted_proxies"] = tuple(part.strip() for part in proxies.split(",") if part.strip())
+    return Capacity(**overrides)
 
 
 def unlimited() -> Capacity:

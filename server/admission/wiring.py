@@ -1,4 +1,4 @@
-"""The admission control of the process, created from its settings."""
+"""The admission control of the process, assembled from its settings."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -26,7 +26,8 @@ class Admission:
         self.subscriptions = KeyedQuota("subscriptions", capacity.subscriptions, capacity.subscriptions_per_caller)
         self.redis = None
         if capacity.redis_url is not None:
-            from server.admission.redis_budgets import RedisBuckets  # its library is only imported where it is used
+            # Imported late: its library is only loaded if it is used.
+            from server.admission.redis_budgets import RedisBuckets
 
             self.redis = RedisBuckets(capacity.redis_url)
         self.budgets = CallerBudgets(self.redis or LocalBuckets(), capacity)
@@ -52,7 +53,7 @@ class Admission:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Watch the event loop for the duration of a block, and close the connections to Redis afterwards."""
+        """Measure the lag of the event loop for the duration of a block. Close the connections to Redis afterwards."""
         watching = asyncio.create_task(self.load.watch_lag()) if self.capacity.lag_seconds else None
         try:
             yield

@@ -1,7 +1,7 @@
 """Counters and histograms that are updated on the event loop only.
 
-They are exported like those of `prometheus_client`, which take locks and look up labels at every update: that would
-cost more than the rest of a small operation.
+They are exported like those of `prometheus_client`. The latter take a lock and look up labels at every update, which
+would cost more than the rest of a small operation.
 """
 
 from bisect import bisect_left
@@ -34,7 +34,7 @@ class CounterFamily(Collector):
         registry.register(self)
 
     def labelled(self, labels: Labels) -> CounterValue:
-        """Return the value for these labels, in their order. A caller may keep it to save the lookup."""
+        """Return the value for these labels, in their order. A caller may keep the value to save the lookup."""
         count = self._values.get(labels)
         if count is None:
             count = self._values[labels] = CounterValue()
@@ -52,7 +52,7 @@ class CounterFamily(Collector):
 
 
 class HistogramValue:
-    """The counts of a histogram, up to each bound and beyond the last, and the sum of the observed values."""
+    """The counts of a histogram, one per bound and one beyond the last bound, and the sum of the observed values."""
 
     __slots__ = ("_bounds", "counts", "total")
 
@@ -80,7 +80,7 @@ class HistogramFamily(Collector):
         registry.register(self)
 
     def labelled(self, labels: Labels) -> HistogramValue:
-        """Return the histogram for these labels, in their order. A caller may keep it to save the lookup."""
+        """Return the histogram for these labels, in their order. A caller may keep the histogram to save the lookup."""
         histogram = self._histograms.get(labels)
         if histogram is None:
             histogram = self._histograms[labels] = HistogramValue(self._bounds)
@@ -92,9 +92,9 @@ class HistogramFamily(Collector):
     def collect(self) -> Iterator[HistogramMetricFamily]:
         family = HistogramMetricFamily(*self._name_and_help, labels=self._labels)
         for labels, histogram in self._histograms.items():
-            buckets, below = [], 0
+            buckets, cumulative = [], 0
             for name, count in zip(self._names, histogram.counts, strict=True):
-                below += count
-                buckets.append((name, below))
+                cumulative += count
+                buckets.append((name, cumulative))
             family.add_metric(labels, buckets, histogram.total)
         yield family

@@ -14,7 +14,7 @@ from server.security.jwt import Identify, bearer_token
 
 
 class MetricsPage:
-    """The endpoint of metrics, for callers with the metrics token `token`, and for admins and services."""
+    """The endpoint of metrics. Callers need the metrics token `token`, or a JWT of an admin or a service."""
 
     def __init__(self, registry: CollectorRegistry, identify: Identify, token: str | None = None) -> None:
         self._registry = registry

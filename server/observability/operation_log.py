@@ -21,7 +21,7 @@ _log = logging.getLogger(LOGGER)
 
 
 class JsonLines(logging.Formatter):
-    """A formatter of JSON lines: time, level, logger, message, and the fields of a record."""
+    """A formatter that writes a record as a line of JSON: time, level, logger, message, and the record's fields."""
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
@@ -41,7 +41,7 @@ class JsonLines(logging.Formatter):
 
 
 class OperationLine:
-    """The message of an operation's log record, formatted only by a handler that writes text."""
+    """The message of an operation's log record. It becomes a text only in a handler that writes text."""
 
     __slots__ = ("fields",)
 
@@ -53,10 +53,10 @@ class OperationLine:
 
 
 class OperationLog:
-    """An observer that logs each operation, without its text and variables, and with the role of the caller only.
+    """An observer that logs each operation. The line has neither text nor variables, and only the role of the caller.
 
-    Refused operations cost a client next to nothing, so that their lines have a rate limit: a hundred at once, then ten
-    each second. The next line has the number of omitted ones as `omitted`.
+    A refused operation costs a client next to nothing. The lines of refused operations are therefore limited to a burst
+    of a hundred, then ten each second. The next line states the number of omitted lines as `omitted`.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -90,14 +90,14 @@ def _write(report: Report, omitted: int) -> None:
     fields = _fields(report)
     if omitted:
         fields["omitted"] = omitted
-    # Logger.info would search the stack for the calling function.
+    # `Logger.info` would search the stack for the calling function.
     line = OperationLine(fields)
     _log.handle(_log.makeRecord(LOGGER, logging.INFO, __file__, 0, line, (), None, "log_operation"))
 
 
 def _fields(report: Report) -> dict[str, Any]:
     """Return the fields of the line, without those that are None."""
-    # `_value_`: the property `value` takes longer than the rest of a field.
+    # `_value_` is much faster than the property `value` of an enum.
     operation = report.operation
     name = operation.name if operation else report.params.name
     document, codes, patterns = report.document_hash, report.codes, report.patterns

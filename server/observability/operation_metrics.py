@@ -1,6 +1,7 @@
 """Metrics of operations and of their DynamoDB calls, for Prometheus.
 
-The schema and the tables bound the labels. The names of operations are not labels, because clients choose them.
+The labels come from the schema and the tables, so their number is bounded. Names of operations are not labels, because
+clients choose them.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -18,13 +19,13 @@ from server.operations.report import Report
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 UNITS = (0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1_000, 5_000)
-# The number of calls, their units and their duration, looked up once for calls with the same labels.
+# The values of calls with the same labels, looked up once: their number, their capacity units and their duration.
 _CallValues = tuple[CounterValue, CounterValue, HistogramValue, Labels]
 _EXECUTION = Stage.EXECUTION
 RATIOS = (0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.25, 1.5, 2.0, 4.0, 10.0)
 
 
-# Otherwise each series would have another one with its time of creation.
+# Without this, each series would have a second series with its time of creation.
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
@@ -40,41 +41,44 @@ class OperationMetrics:
         of_operations = ("transport", "type", "field")
         self._operations = self._counter(
             "gateway_operations",
-            "Operations that were executed, by their first error's code, or OK.",
+            "Operations that were executed, by the code of their first error, or OK.",
             *of_operations,
             "code",
         )
         self._seconds = self._histogram(
-            "gateway_operation_duration_seconds", "How long queries and mutations took.", SECONDS, *of_operations
+            "gateway_operation_duration_seconds", "The duration of queries and mutations.", SECONDS, *of_operations
         )
         self._units = self._histogram(
-            "gateway_operation_units", "Capacity units that DynamoDB reported for a query or mutation.", UNITS, "type"
+            "gateway_operation_units",
+            "The capacity units that DynamoDB reported for a query or mutation.",
+            UNITS,
+            "type",
         )
         self._ratio = self._histogram(
             "gateway_operation_units_to_estimate",
-            "What a query or mutation cost in read units, for each that was estimated.",
+            "The actual cost of a query or mutation divided by its estimate.",
             RATIOS,
             "type",
         )
         self._refused = self._counter(
-            "gateway_operations_refused", "Operations of which nothing was executed.", "stage", "code"
+            "gateway_operations_refused", "Operations that were refused before execution.", "stage", "code"
         )
         self._http_refusals = self._counter(
             "gateway_http_refusals",
-            "Requests, connections and WebSocket handshakes that came to no operation, or broke (500).",
+            "Requests, connections and WebSocket handshakes that were refused before an operation, or failed (500).",
             "status",
             "code",
         )
         self._closed = self._counter("gateway_websocket_closed", "WebSockets that the server closed.", "code")
-        self._events = self._counter("gateway_events", "Events that subscribers were sent.", "transport")
+        self._events = self._counter("gateway_events", "Events that were sent to subscribers.", "transport")
         self._bytes = self._counter("gateway_sent_bytes", "Bytes of responses and events.", "transport")
         of_calls = ("operation", "table", "index")
         self._calls = self._counter("gateway_dynamodb_calls", "Calls to DynamoDB.", *of_calls)
         self._capacity = self._counter("gateway_dynamodb_units", "Capacity units that DynamoDB reported.", *of_calls)
-        self._retries = self._counter("gateway_dynamodb_retries", "Attempts beyond the first.", *of_calls)
+        self._retries = self._counter("gateway_dynamodb_retries", "Attempts of calls beyond the first.", *of_calls)
         self._waits = self._histogram(
             "gateway_dynamodb_call_duration_seconds",
-            "How long a call took, with all its attempts.",
+            "The duration of a call with all its attempts.",
             SECONDS,
             "operation",
         )
@@ -91,8 +95,8 @@ class OperationMetrics:
         self._registry.register(_Count(name, help_, read))
 
     def observe_operation(self, report: Report) -> None:
-        """Count an operation that has ended."""
-        # `_value_`: the property `value` takes longer than the counting.
+        """Count an operation that has ended, or was refused."""
+        # `_value_`: the property `value` of an enum takes longer than the counting.
         transport = report.transport._value_
         code = report.codes[0] if report.codes else "OK"
         if report.operation is None or report.stage is not _EXECUTION:
@@ -146,7 +150,7 @@ class OperationMetrics:
         return self._calls.labelled(labels), self._capacity.labelled(labels), self._waits.labelled((operation,)), labels
 
     def _table(self, names: Sequence[str]) -> str:
-        """Return the label of the tables. Clients decide which tables a batch has, so that it has a common label."""
+        """Return the label of the tables. Calls to several tables share one, because clients choose the combination."""
         return names[0].removeprefix(self._prefix) if len(names) == 1 else "several"
 
     def _counter(self, name: str, help_: str, *labels: str) -> CounterFamily:
@@ -158,7 +162,7 @@ class OperationMetrics:
 
 @dataclass(slots=True)
 class _OperationValues:
-    """The values of operations with the same labels: one for each field and code."""
+    """The values of operations with the same labels."""
 
     sent: CounterValue
     operations: CounterValue
@@ -168,7 +172,7 @@ class _OperationValues:
 
 
 class _Count(Collector):
-    """A counter whose value another object keeps."""
+    """A counter whose value `read` returns."""
 
     def __init__(self, name: str, help_: str, read: Callable[[], float]) -> None:
         self._name = name

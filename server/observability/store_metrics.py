@@ -17,7 +17,7 @@ class StoreClient(Protocol):
 
 
 class StoreMetrics(Collector):
-    """A collector that reads the client at each scrape; without metrics before the store is open."""
+    """A collector that reads the client at each scrape. Before the store is open, the metrics have no values."""
 
     def __init__(self, registry: CollectorRegistry, client: Callable[[], StoreClient | None]) -> None:
         self._client = client
@@ -30,10 +30,12 @@ class StoreMetrics(Collector):
             labels=["endpoint"],
         )
         openings = CounterMetricFamily(
-            "gateway_dynamodb_breaker_openings", "How often the circuit breaker opened.", labels=["endpoint"]
+            "gateway_dynamodb_breaker_openings",
+            "The number of times that the circuit breaker opened.",
+            labels=["endpoint"],
         )
         tokens = GaugeMetricFamily(
-            "gateway_dynamodb_retry_tokens", "The tokens that remain in the retry budget.", labels=["endpoint"]
+            "gateway_dynamodb_retry_tokens", "The tokens that are left in the retry budget.", labels=["endpoint"]
         )
         refused = CounterMetricFamily(
             "gateway_dynamodb_retries_refused",

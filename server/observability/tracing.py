@@ -1,4 +1,4 @@
-"""OpenTelemetry spans: one for each operation, and one for each of its calls to DynamoDB, but none for fields.
+"""OpenTelemetry spans for operations and for their calls to DynamoDB. Fields have no spans.
 
 Names and attributes are those of the semantic conventions: https://opentelemetry.io/docs/specs/semconv/graphql/ and
 https://opentelemetry.io/docs/specs/semconv/database/dynamodb/
@@ -24,7 +24,7 @@ _parents = TraceContextTextMapPropagator()
 
 
 class OperationTracing:
-    """An exporter of spans from reports. `prefix` is removed from the names of the store's tables."""
+    """A writer of spans from reports. `prefix` is removed from the names of the store's tables."""
 
     def __init__(self, provider: TracerProvider, prefix: str = "") -> None:
         self._provider = provider
@@ -41,9 +41,9 @@ class OperationTracing:
             f"graphql {kind}", parent, kind=SpanKind.SERVER, attributes=_start_attributes(report)
         )
         self._spans[id(report)] = span
-        known = span.get_span_context()
-        if known.trace_flags & TraceFlags.SAMPLED:
-            report.trace_id = trace.format_trace_id(known.trace_id)
+        span_context = span.get_span_context()
+        if span_context.trace_flags & TraceFlags.SAMPLED:
+            report.trace_id = trace.format_trace_id(span_context.trace_id)
 
     def add_calls(self, report: Report) -> None:
         span = self._spans[id(report)]
@@ -83,7 +83,7 @@ class OperationTracing:
 
 def _start_attributes(report: Report) -> dict[str, Any]:
     name = report.operation.name if report.operation else report.params.name
-    known = {
+    attributes = {
         "graphql.operation.name": (name or "")[:MAX_NAME_CHARACTERS] or None,
         "graphql.operation.type": report.operation.kind.value if report.operation else None,
         "graphql.document.hash": report.document_hash,
@@ -92,7 +92,7 @@ def _start_attributes(report: Report) -> dict[str, Any]:
         "gateway.caller": caller_kind(report.caller),
         "gateway.cost": report.estimate,
     }
-    return {name: value for name, value in known.items() if value is not None}
+    return {name: value for name, value in attributes.items() if value is not None}
 
 
 def _end_attributes(report: Report) -> dict[str, Any]:
@@ -109,7 +109,7 @@ def _end_attributes(report: Report) -> dict[str, Any]:
 
 
 def otlp_tracing(prefix: str = "") -> OperationTracing:
-    """Return tracing that exports by OTLP over HTTP, in batches, as OpenTelemetry's variables configure it."""
+    """Return tracing that exports batches by OTLP over HTTP. OpenTelemetry's environment variables configure it."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
@@ -119,6 +119,6 @@ def otlp_tracing(prefix: str = "") -> OperationTracing:
 
 
 def _resource() -> Resource:
-    """Return the resource. OpenTelemetry's variables have priority over the default service name."""
+    """Return the resource. OpenTelemetry's environment variables have priority over the default service name."""
     named = os.environ.get("OTEL_SERVICE_NAME") or "service.name=" in os.environ.get("OTEL_RESOURCE_ATTRIBUTES", "")
     return Resource.create({} if named else {"service.name": SERVICE})

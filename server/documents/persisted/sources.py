@@ -65,6 +65,7 @@ class PersistedDocuments:
 
 
 def _shared(redis_url: str) -> "RedisTexts":
-    from server.documents.persisted.redis import RedisTexts  # imported late: its library is only loaded if it is used
+    # Imported late: its library is only loaded if it is used.
+    from server.documents.persisted.redis import RedisTexts
 
     return RedisTexts(redis_url)

@@ -219,7 +219,7 @@ def test_a_loop_that_is_held_up_is_no_fault_of_redis(monkeypatch: pytest.MonkeyP
     async def work() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
-        buckets, connections = RedisBuckets(REDIS, patience=0.1), asyncio.Semaphore(CONNECTIONS)
+        buckets, connections = RedisBuckets(REDIS, timeout=0.1), asyncio.Semaphore(CONNECTIONS)
         seconds = 0.01
 
         async def take(**_: Any) -> tuple[int, str]:
@@ -284,12 +284,12 @@ async def test_without_redis_budgets_count_in_the_process_until_it_is_back(
     port = Port()
     await port.start()
     url = f"redis://127.0.0.1:{port.port}"
-    buckets = redis_buckets(url=url, patience=0.5, retry_seconds=0.01, clock=Ticking())
+    buckets = redis_buckets(url=url, timeout=0.5, retry_seconds=0.01, clock=Ticking())
     budget = Budget(100, 10)
     assert await buckets.charge("key", budget, 60) == (True, 40)
 
     port.cut = True  # connections stay, and nothing is heard any more
-    buckets._patience = 0.02
+    buckets._timeout = 0.02
     assert await buckets.charge("key", budget, 70) == about(True, 30)
     asked = port.asked
     for _ in range(20):
@@ -298,7 +298,7 @@ async def test_without_redis_budgets_count_in_the_process_until_it_is_back(
     assert port.asked - asked <= 5, "nobody but the ping asks Redis"
 
     port.cut = False
-    buckets._patience = 2.0
+    buckets._timeout = 2.0
     async with asyncio.timeout(5):
         while not buckets.is_available:  # noqa: ASYNC110 - it comes back by itself
             await asyncio.sleep(0.01)
