@@ -1,6 +1,6 @@
-"""Operations compiled to Python, with the results and errors of graphql-core in a fraction of the time.
+"""Compiled GraphQL operations: the results and errors of graphql-core, in a fraction of the time.
 
-`CompiledExecutor` is an executor class for graphql-core, and `strawberry_fields.StrawberryExecutor` for Strawberry.
+`CompiledExecutor` is an executor class for graphql-core, and `strawberry_fields.StrawberryExecutor` one for Strawberry.
 """
 
 from jit.executor import CachedOperation, CompiledExecutor, operation_of

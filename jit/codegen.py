@@ -1,7 +1,7 @@
 """Code generation: a Python function for each selection set, and one for the values of each field.
 
 The generated code handles common values; `completion` handles all others. The source of a function depends only on the
-sequence of kinds of fields. Names, keys and fields are its parameters, so that equal sources, which are frequent, are
+sequence of kinds of fields: names, keys and fields are its parameters. Equal sources are therefore frequent, and are
 compiled once.
 """
 
@@ -25,20 +25,20 @@ from jit.collect_fields import any_holds
 from jit.completion import adopt_all, failed_item, items_from, leaves, ordered, resolved
 from jit.execution import PendingField, SharedValue
 from jit.field_plan import FieldPlan, Finish, Select
-from jit.field_resolvers import AttributeResolver, Direct, Itself, Raw, default, keywords
+from jit.field_resolvers import AttributeResolver, DirectResolver, IdentityResolver, RawResolver, default, keywords
 
-# The characters of all cached sources: some 3 MB with their code. A longer source than MAX_SOURCE_CHARACTERS, of some
-# fifty fields, is rarely equal to another one, and would evict many.
-CHARACTERS_KEPT = 1_000_000
+# The characters of all cached sources, which take some 3 MB with their code. A source above MAX_SOURCE_CHARACTERS, some
+# fifty fields, is not cached: it is rarely equal to another one, and would evict many.
+MAX_CACHED_CHARACTERS = 1_000_000
 MAX_SOURCE_CHARACTERS = 10_000
 # Conditions with more variables are evaluated by a function instead of generated code.
-VARIABLES_WRITTEN = 3
+MAX_INLINE_VARIABLES = 3
 EXACT = {
     GraphQLString: "{0}.__class__ is str",
     GraphQLID: "{0}.__class__ is str",
     GraphQLInt: "{0}.__class__ is int and -2147483648 <= {0} <= 2147483647",
     GraphQLBoolean: "({0} is True or {0} is False)",
-    # Neither NaN nor infinite.
+    # The subtraction excludes NaN and infinity.
     GraphQLFloat: "{0}.__class__ is float and {0} - {0} == 0.0",
 }
 _NAMES: dict[str, Any] = {
@@ -59,7 +59,10 @@ _NAMES: dict[str, Any] = {
 
 
 def selection(plans: Sequence[FieldPlan], *, in_order: bool) -> Select:
-    """Compile `select(run, source, path)`, which completes an object. Its keys are sorted unless `in_order`."""
+    """Compile `select(run, source, path)`, which completes an object.
+
+    Unless `in_order`, the order of the keys depends on variables, and the function sorts them.
+    """
     function = _Function("run, o, path")
     for number, plan in enumerate(plans):
         plan.number = number
@@ -70,7 +73,7 @@ def selection(plans: Sequence[FieldPlan], *, in_order: bool) -> Select:
         _emit_conditional_fields(function, plans)
         others = plans
         if not in_order:
-            function.given["plans"] = tuple(plans)
+            function.parameters["plans"] = tuple(plans)
             function.add(1, "d = ordered(run, plans, d)")
     else:
         others = _emit_fields(function, plans)
@@ -88,7 +91,7 @@ def finish(plan: FieldPlan) -> Finish:
         _bind_coercion(function, plan, "")
         _emit_leaf_finish(function, plan)
     elif is_object_type(plan.innermost) and plan.depth <= 1:
-        function.given["K"] = plan.plain
+        function.parameters["K"] = plan.plain
         _emit_object_finish(function, plan)
     if not plan.required[0]:
         function.add(1, "if v is None:", "    return None")
@@ -98,51 +101,57 @@ def finish(plan: FieldPlan) -> Finish:
 
 
 class _Function:
-    """The source of a function, and its parameters (`given`) by name."""
+    """The source of a function. `parameters` are the values that the source refers to, by name."""
 
-    def __init__(self, parameters: str) -> None:
-        self.given: dict[str, Any] = {}
-        self._lines = [f"    def function({parameters}):"]
+    def __init__(self, signature: str) -> None:
+        self.parameters: dict[str, Any] = {}
+        self._lines = [f"    def function({signature}):"]
 
     def add(self, indent: int, *lines: str) -> None:
+        """Add lines to the body of the function."""
         margin = "    " * (indent + 1)
         self._lines += [margin + line for line in lines]
 
     def bind(self, prefix: str, plan: FieldPlan, value: Any) -> str:
+        """Add a parameter for a field. Return its name."""
         name = f"{prefix}{plan.number}"
-        self.given[name] = value
+        self.parameters[name] = value
         return name
 
     def build(self) -> Any:
-        text = "\n".join([f"def make({', '.join(self.given)}):", *self._lines, "    return function"])
-        return _KEPT.compiled(text)(*self.given.values())
+        """Compile the source. Return the function with its parameters bound."""
+        text = "\n".join([f"def make({', '.join(self.parameters)}):", *self._lines, "    return function"])
+        return _CACHE.compiled(text)(*self.parameters.values())
 
 
 class _CodeCache:
-    """Compiled sources, least recently used first."""
+    """A cache of compiled sources, the least recently used ones first, with at most `max_characters` in total.
 
-    def __init__(self, most: int, longest: int) -> None:
-        self._most = most
-        self._longest = longest
-        self._known: OrderedDict[str, Callable[..., Any]] = OrderedDict()
+    A source with more than `max_source` characters is not cached.
+    """
+
+    def __init__(self, max_characters: int, max_source: int) -> None:
+        self._max_characters = max_characters
+        self._max_source = max_source
+        self._makers: OrderedDict[str, Callable[..., Any]] = OrderedDict()
         self._characters = 0
 
     def compiled(self, text: str) -> Callable[..., Any]:
-        make = self._known.get(text)
+        make = self._makers.get(text)
         if make is not None:
-            self._known.move_to_end(text)
+            self._makers.move_to_end(text)
             return make
         make = _compiled(text)
-        if len(text) <= self._longest:
-            self._known[text] = make
+        if len(text) <= self._max_source:
+            self._makers[text] = make
             self._characters += len(text)
-            while self._characters > self._most:
-                oldest, _ = self._known.popitem(last=False)
+            while self._characters > self._max_characters:
+                oldest, _ = self._makers.popitem(last=False)
                 self._characters -= len(oldest)
         return make
 
 
-_KEPT = _CodeCache(CHARACTERS_KEPT, MAX_SOURCE_CHARACTERS)
+_CACHE = _CodeCache(MAX_CACHED_CHARACTERS, MAX_SOURCE_CHARACTERS)
 
 
 def _compiled(text: str) -> Callable[..., Any]:
@@ -156,12 +165,12 @@ def _compiled(text: str) -> Callable[..., Any]:
 
 
 def _emit_fields(function: _Function, plans: Sequence[FieldPlan]) -> list[FieldPlan]:
-    """Generate the fields of a selection set. Return those that are not read as attributes."""
+    """Generate the fields of a selection set. Return the fields that are not read as attributes."""
     others: list[FieldPlan] = []
     if any(map(_is_attribute_leaf, plans)):
         function.add(1, "odd = ()")
-    for is_leaf, some in groupby(plans, _is_attribute_leaf):
-        group = list(some)
+    for is_leaf, members in groupby(plans, _is_attribute_leaf):
+        group = list(members)
         if is_leaf:
             _emit_leaves(function, group)
         else:
@@ -187,7 +196,7 @@ def _emit_conditional_fields(function: _Function, plans: Sequence[FieldPlan]) ->
 
 
 def _emit_adoption(function: _Function, plan: FieldPlan) -> None:
-    """Generate the assignment of a pending field to its object `d`, or of `d` to the followers of a shared one."""
+    """Generate the link from a pending value to its object `d`. A field that shares the value becomes a follower."""
     value, p, shared = f"v{plan.number}", f"P{plan.number}", f"s{plan.number}"
     if isinstance(plan.resolver, str):
         return
@@ -200,7 +209,7 @@ def _emit_adoption(function: _Function, plan: FieldPlan) -> None:
 
 
 def _emit_leaves(function: _Function, plans: Sequence[FieldPlan]) -> None:
-    """Generate the reads of leaf attributes: together if all have common values, otherwise one by one."""
+    """Generate the reads of leaf attributes: together if all values are common, otherwise one by one."""
     values = [f"v{plan.number}" for plan in plans]
     for plan in plans:
         _bind_coercion(function, plan, str(plan.number))
@@ -254,7 +263,7 @@ def _emit_field(function: _Function, indent: int, plan: FieldPlan) -> None:
 def _emit_shared_field(function: _Function, indent: int, plan: FieldPlan) -> None:
     """Generate a field that is resolved once for all paths: its value is known, pending, or resolved here."""
     value, p, place, shared = f"v{plan.number}", f"P{plan.number}", f"p{plan.number}", f"s{plan.number}"
-    group, attribute = plan.resolver.same_for
+    group, attribute = plan.resolver.shared_by
     call, _ = _call(function, plan, place)
     function.add(indent, f"{place} = None", "try:")
     function.add(indent + 1, f"g = shared[{function.bind('g', plan, group)}]", f"of = o.{attribute}")
@@ -276,33 +285,33 @@ def _emit_shared_field(function: _Function, indent: int, plan: FieldPlan) -> Non
 
 def _is_shared(plan: FieldPlan) -> bool:
     resolver = plan.resolver
-    if not isinstance(resolver, Direct) or resolver.same_for is None or plan.parent is None:
+    if not isinstance(resolver, DirectResolver) or resolver.shared_by is None or plan.parent is None:
         return False
     return resolver.is_async and not plan.takes_arguments
 
 
 def _call(function: _Function, plan: FieldPlan, place: str) -> tuple[str, bool]:
-    """Return the expression that resolves a field, and whether its value is certainly a coroutine."""
+    """Return the expression that resolves a field, and whether its value is always a coroutine."""
     p, resolver = f"P{plan.number}", plan.resolver
     match resolver:
         case AttributeResolver():
             return f"o.{resolver.name}", False
-        case Itself():
+        case IdentityResolver():
             return "o", False
-        case Direct():
+        case DirectResolver():
             f = function.bind("f", plan, resolver.function)
-            given = ["o"] if resolver.takes_self else []
-            given += [f"{name}=o" for name in resolver.parents]
+            arguments = ["o"] if resolver.takes_self else []
+            arguments += [f"{name}=o" for name in resolver.parents]
             if resolver.info:
                 info = function.bind("i", plan, resolver.info_class)
-                given.append(f"{resolver.info}={info}(run, {p}, {place})")
+                arguments.append(f"{resolver.info}={info}(run, {p}, {place})")
             if plan.takes_arguments:
-                given.append(f"**keywords(run, {p}, {place})")
-            return f"{f}({', '.join(given)})", resolver.is_async
-        case Raw():
+                arguments.append(f"**keywords(run, {p}, {place})")
+            return f"{f}({', '.join(arguments)})", resolver.is_async
+        case RawResolver():
             f = function.bind("f", plan, resolver.function)
-            arguments = f", **{p}.arguments(run)" if plan.takes_arguments else ""
-            return f"{f}(o, run.info({p}, {place}){arguments})", False
+            keyword_arguments = f", **{p}.arguments(run)" if plan.takes_arguments else ""
+            return f"{f}(o, run.info({p}, {place}){keyword_arguments})", False
     return f"default(run, {p}, o, {place})", False
 
 
@@ -310,10 +319,10 @@ def _call(function: _Function, plan: FieldPlan, place: str) -> tuple[str, bool]:
 
 
 def _bind_coercion(function: _Function, plan: FieldPlan, number: str) -> None:
-    """Add the parameters that coerce a leaf whose values are not returned unchanged."""
+    """Add the parameters that coerce the values of a leaf, unless its values are returned unchanged."""
     if plan.innermost not in EXACT:
         coerce = plan.names.get if is_enum_type(plan.innermost) else plan.innermost.coerce_output_value
-        function.given |= {f"K{number}": plan.plain, f"S{number}": coerce}
+        function.parameters |= {f"K{number}": plan.plain, f"S{number}": coerce}
 
 
 def _emit_leaf_finish(function: _Function, plan: FieldPlan) -> None:
@@ -349,11 +358,11 @@ def _is_attribute_leaf(plan: FieldPlan) -> bool:
 
 
 def _attribute(plan: FieldPlan) -> str | None:
-    """Return the attribute that has the value, or None."""
+    """Return the name of the attribute that has the value, or None."""
     match plan.resolver:
         case AttributeResolver(name):
             return name
-        case Direct(at_hand=name) if not plan.takes_arguments:
+        case DirectResolver(preloaded=name) if not plan.takes_arguments:
             return name
     return None
 
@@ -363,16 +372,17 @@ def _is_of_texts(plan: FieldPlan) -> bool:
 
 
 def _is_included(function: _Function, plan: FieldPlan) -> str:
-    """Return the expression whether one of the conditions of the field holds."""
+    """Return the expression that tests whether one of the field's conditions holds."""
     names = [name for condition in plan.conditions for name, _ in sorted(condition)]
-    if len(names) > VARIABLES_WRITTEN:
+    if len(names) > MAX_INLINE_VARIABLES:
         return f"any_holds({function.bind('h', plan, plan.conditions)}, variables)"
-    given = iter([f"n{plan.number}_{place}" for place, _ in enumerate(names)])
+    parameters = {f"n{plan.number}_{index}": name for index, name in enumerate(names)}
+    unused = iter(parameters)
     tests = []
     for condition in plan.conditions:
-        values = [f"{'' if wanted else 'not '}variables[{next(given)}]" for _, wanted in sorted(condition)]
+        values = [f"{'' if required else 'not '}variables[{next(unused)}]" for _, required in sorted(condition)]
         tests.append(" and ".join(values))
-    function.given |= {f"n{plan.number}_{place}": name for place, name in enumerate(names)}
+    function.parameters |= parameters
     return " or ".join(tests)
 
 
@@ -383,7 +393,7 @@ def _common_test(plan: FieldPlan, value: str) -> str:
         test = exact.format(value)
     else:
         test = f"{value}.__class__ in K{plan.number}"
-    # For a field with a function, None means that the attribute has no value.
+    # If the field has a function, None means that the attribute has no value.
     return (
         f"{value} is None or {test}" if not plan.required[0] and isinstance(plan.resolver, AttributeResolver) else test
     )

@@ -1,4 +1,4 @@
-"""CollectFields at compile time: the merged fields of a selection set in order, with fragments inlined and conditions.
+"""CollectFields at compile time: the fields of a selection set, merged, in order, with their conditions.
 
 https://spec.graphql.org/September2025/#CollectFields()
 """
@@ -23,7 +23,7 @@ from graphql import (
     is_abstract_type,
 )
 
-# Variables and their required values. An empty condition always holds.
+# Variables with their required values. An empty condition always holds.
 Condition = frozenset[tuple[str, bool]]
 ALWAYS: Condition = frozenset()
 INCREMENTAL = ("defer", "stream")
@@ -31,7 +31,7 @@ INTROSPECTION = ("__schema", "__type")
 
 
 class Unsupported(Exception):
-    """The operation is not compiled, and left to graphql-core."""
+    """The operation cannot be compiled. graphql-core executes it."""
 
 
 class Occurrence(NamedTuple):
@@ -39,7 +39,7 @@ class Occurrence(NamedTuple):
 
     node: FieldNode
     condition: Condition
-    place: int
+    position: int
 
 
 Fields = dict[str, list[Occurrence]]
@@ -48,7 +48,7 @@ Source = tuple[SelectionSetNode, Condition]
 
 def holds(condition: Condition, variables: Mapping[str, Any]) -> bool:
     """Return whether all variables have the required values."""
-    return all(variables[name] is wanted for name, wanted in condition)
+    return all(variables[name] is required for name, required in condition)
 
 
 def any_holds(conditions: Iterable[Condition], variables: Mapping[str, Any]) -> bool:
@@ -62,7 +62,10 @@ def collect(
     runtime_type: GraphQLObjectType,
     sources: Iterable[Source],
 ) -> Fields:
-    """Return the fields of an object of that type by response key, in the order of their first occurrences."""
+    """Return the fields of an object of `runtime_type` by response key, in the order of their first occurrences.
+
+    Fragments are inlined.
+    """
     collector = _Collector(schema, fragments, runtime_type)
     for selection_set, condition in sources:
         collector.visit(selection_set, condition)
@@ -70,7 +73,7 @@ def collect(
 
 
 def is_ordered(fields: Fields) -> bool:
-    """Return whether the order of the keys is the same whichever conditions hold."""
+    """Return whether the order of the keys does not depend on which conditions hold."""
     return all(
         occurrences[0].condition <= occurrence.condition
         for occurrences in fields.values()
@@ -79,10 +82,10 @@ def is_ordered(fields: Fields) -> bool:
 
 
 class Survey:
-    """A survey of an operation, whichever conditions hold. Raises `Unsupported` if it cannot be compiled.
+    """A survey of an operation with all of its conditional selections. Raises `Unsupported` if it cannot be compiled.
 
-    `conditional` are the variables of `@skip` and `@include`. `fields` counts the fields with fragments inlined,
-    beneath an abstract type once for each possible type.
+    `conditional` are the variables of `@skip` and `@include`. `fields` is the number of fields with fragments inlined.
+    A field beneath an abstract type counts once for each possible type.
     """
 
     def __init__(
@@ -103,7 +106,7 @@ class Survey:
     def _visit(self, selection_set: SelectionSetNode) -> None:
         for selection in selection_set.selections:
             _condition(selection.directives or (), ALWAYS)
-            self.conditional.update(_depending(selection.directives or ()))
+            self.conditional.update(_condition_variables(selection.directives or ()))
             if isinstance(selection, FragmentSpreadNode):
                 self._visit_fragment(selection.name.value)
             elif isinstance(selection, FieldNode | InlineFragmentNode):
@@ -122,19 +125,19 @@ class Survey:
         self._visit(fragment.selection_set)
 
     def _count(self, selection_set: SelectionSetNode, kind: GraphQLObjectType) -> int:
-        """Return the number of fields of an object of that type, and beneath them."""
+        """Return the number of fields of an object of this type, including the fields beneath them."""
         key = id(selection_set), kind.name
-        known = self._counted.get(key)
-        if known is None:
-            known = self._counted[key] = sum(
+        count = self._counted.get(key)
+        if count is None:
+            count = self._counted[key] = sum(
                 self._count_selection(selection, kind) for selection in selection_set.selections
             )
-        return known
+        return count
 
     def _count_selection(self, selection: SelectionNode, kind: GraphQLObjectType) -> int:
         if isinstance(selection, FieldNode):
             below = selection.selection_set
-            return 1 + (sum(self._count(below, one) for one in self._types(kind, selection)) if below else 0)
+            return 1 + (sum(self._count(below, inner) for inner in self._types(kind, selection)) if below else 0)
         if isinstance(selection, FragmentSpreadNode):
             fragment = self._fragments.get(selection.name.value)
             return self._count(fragment.selection_set, kind) if fragment and self._applies(fragment, kind) else 0
@@ -154,6 +157,8 @@ class Survey:
 
 
 class _Collector:
+    """The fields that were collected so far."""
+
     def __init__(
         self,
         schema: GraphQLSchema,
@@ -164,7 +169,7 @@ class _Collector:
         self._fragments = fragments
         self._type = runtime_type
         self._visited: dict[str, list[Condition]] = {}
-        self._places = 0
+        self._count = 0
         self.fields: Fields = {}
 
     def visit(self, selection_set: SelectionSetNode, above: Condition) -> None:
@@ -174,8 +179,8 @@ class _Collector:
                 continue
             if isinstance(selection, FieldNode):
                 key = selection.alias.value if selection.alias else selection.name.value
-                self.fields.setdefault(key, []).append(Occurrence(selection, condition, self._places))
-                self._places += 1
+                self.fields.setdefault(key, []).append(Occurrence(selection, condition, self._count))
+                self._count += 1
             elif isinstance(selection, InlineFragmentNode):
                 if _applies(self._schema, selection, self._type):
                     self.visit(selection.selection_set, condition)
@@ -187,7 +192,7 @@ class _Collector:
         if fragment is None or not _applies(self._schema, fragment, self._type):
             return
         visited = self._visited.setdefault(name, [])
-        # An earlier spread is included whenever this one is, with the same fields.
+        # If an earlier spread is included whenever this one is, this one adds no fields.
         if not any(earlier <= condition for earlier in visited):
             visited.append(condition)
             self.visit(fragment.selection_set, condition)
@@ -198,12 +203,12 @@ def _applies(
 ) -> bool:
     if fragment.type_condition is None:
         return True
-    wanted = schema.get_type(fragment.type_condition.name.value)
-    return wanted is kind or (is_abstract_type(wanted) and schema.is_sub_type(wanted, kind))
+    condition = schema.get_type(fragment.type_condition.name.value)
+    return condition is kind or (is_abstract_type(condition) and schema.is_sub_type(condition, kind))
 
 
-def _depending(directives: Iterable[DirectiveNode]) -> Iterator[str]:
-    """Yield the variables in `@skip` and `@include`, also those of excluded selections, for they may be null."""
+def _condition_variables(directives: Iterable[DirectiveNode]) -> Iterator[str]:
+    """Yield the variables in `@skip` and `@include`, also of excluded selections, because the values may be null."""
     for directive in directives:
         for argument in directive.arguments or ():
             if directive.name.value in ("skip", "include") and isinstance(argument.value, VariableNode):
@@ -221,14 +226,14 @@ def _condition(directives: Collection[DirectiveNode], above: Condition) -> Condi
             raise Unsupported("Incremental delivery.")
         if name not in ("skip", "include"):
             continue
-        wanted = name == "include"
+        required = name == "include"
         value = directive.arguments[0].value if directive.arguments else None
         if isinstance(value, BooleanValueNode):
-            if value.value is not wanted:
+            if value.value is not required:
                 return None
         elif isinstance(value, VariableNode):
-            condition.add((value.name.value, wanted))
+            condition.add((value.name.value, required))
         else:
             raise Unsupported("A condition that is neither true, false nor a variable.")
-    never = any((name, not wanted) in condition for name, wanted in condition)
+    never = any((name, not required) in condition for name, required in condition)
     return None if never else frozenset(condition)

@@ -1,4 +1,4 @@
-"""CompleteValue for all values of resolvers that the generated code does not handle.
+"""CompleteValue for the values that the generated code does not handle.
 
 https://spec.graphql.org/September2025/#CompleteValue()
 """
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 def resolved(run: "Execution", plan: FieldPlan, value: Any, path: Path) -> Any:
-    """Complete the result of a resolver, or return its placeholder while it is awaited."""
+    """Complete the result of a resolver. Return its placeholder if it has to be awaited."""
     if is_awaitable(value):
         return run.start(plan, value, path)
     return complete(run, plan, 0, value, path)
 
 
 def complete(run: "Execution", plan: FieldPlan, depth: int, value: Any, path: Path) -> Any:
-    """Complete a value of the field's type inside of `depth` lists."""
+    """Complete a value of the field's type inside `depth` lists."""
     if isinstance(value, Exception):
         raise value
     if value is None or value is Undefined:
@@ -66,8 +66,8 @@ def _leaf(plan: FieldPlan, kind: Any, value: Any) -> Any:
 def _list(run: "Execution", plan: FieldPlan, depth: int, value: Any, path: Path) -> Any:
     if is_async_iterable(value):
         items: list[Any] = []
-        arriving = _arriving(run, plan, depth + 1, items, value.__aiter__(), path)
-        waiting = run.start(plan, arriving, path, depth, _as_they_are)
+        completing = _complete_async(run, plan, depth + 1, items, value.__aiter__(), path)
+        waiting = run.start(plan, completing, path, depth, _unchanged)
         if isinstance(waiting, CoroutineDriver):
             waiting.items = items  # type: ignore[attr-defined]
         return waiting
@@ -76,10 +76,10 @@ def _list(run: "Execution", plan: FieldPlan, depth: int, value: Any, path: Path)
     return items_from(run, plan, depth + 1, [], iter(value), path)
 
 
-async def _arriving(
+async def _complete_async(
     run: "Execution", plan: FieldPlan, depth: int, done: list[Any], iterator: AsyncIterator[Any], path: Path
 ) -> list[Any]:
-    """Return the list, each item completed when it arrives. An error that nulls the list ends the iteration."""
+    """Return the list, with each item completed as it arrives. An error that nulls the list ends the iteration."""
     try:
         while True:
             try:
@@ -95,14 +95,14 @@ async def _arriving(
         raise
 
 
-def _as_they_are(run: "Execution", plan: FieldPlan, items: Any, path: Path, _: Any) -> Any:
+def _unchanged(run: "Execution", plan: FieldPlan, items: Any, path: Path, _: Any) -> Any:
     return items
 
 
 def items_from(
     run: "Execution", plan: FieldPlan, depth: int, done: list[Any], rest: Iterator[Any], path: Path
 ) -> list[Any]:
-    """Return the list `done` with the rest of the items completed."""
+    """Complete the remaining items, append them to `done`, and return it."""
     try:
         for item in rest:
             _add_item(run, plan, depth, item, done, path)
@@ -134,7 +134,7 @@ def _finish_item(depth: int) -> Any:
 
 
 def failed_item(run: "Execution", error: Exception, plan: FieldPlan, path: Path, items: Any) -> None:
-    """Handle the error of an item: it becomes null, or the whole list."""
+    """Handle the error of an item: the item becomes null, or the error is raised for the whole list."""
     try:
         run.handle_error(error, plan, path, 1)
     except Exception as problem:
@@ -143,27 +143,27 @@ def failed_item(run: "Execution", error: Exception, plan: FieldPlan, path: Path,
 
 
 def leaves(run: "Execution", plans: tuple[FieldPlan, ...], source: Any, path: Path | None) -> list[Any]:
-    """Complete the attributes of an object one by one, each with its error."""
-    found = []
+    """Complete the attributes of an object one by one, and handle the error of each."""
+    values = []
     for plan in plans:
         place = (path, plan.key)
         try:
             value = resolved(run, plan, attribute(run, plan, source, place), place)
         except Exception as error:
             value = run.handle_error(error, plan, place)
-        found.append(value)
-    return found
+        values.append(value)
+    return values
 
 
-def ordered(run: "Execution", plans: tuple[FieldPlan, ...], found: dict[str, Any]) -> dict[str, Any]:
-    """Return an object with its keys in the order that follows from the variables."""
-    included = [plan for plan in plans if plan.key in found]
-    included.sort(key=lambda plan: plan.place(run.variables))
-    return {plan.key: found[plan.key] for plan in included}
+def ordered(run: "Execution", plans: tuple[FieldPlan, ...], values: dict[str, Any]) -> dict[str, Any]:
+    """Return an object with its keys in the order that the variables determine."""
+    included = [plan for plan in plans if plan.key in values]
+    included.sort(key=lambda plan: plan.position(run.variables))
+    return {plan.key: values[plan.key] for plan in included}
 
 
 def adopt_all(out: dict[str, Any], values: Iterable[Any]) -> None:
-    """Set the object to which the pending fields among these values belong."""
+    """Set `out` as the object of the pending fields among the values."""
     for value in values:
         if isinstance(value, CoroutineDriver):
             value.out = out  # type: ignore[attr-defined]
@@ -172,7 +172,7 @@ def adopt_all(out: dict[str, Any], values: Iterable[Any]) -> None:
 def _discard(run: "Execution", rest: Iterator[Any], error: Exception) -> None:
     """Discard the remaining items of a list that an error nulls: close coroutines, and ignore failures.
 
-    As with graphql-core, futures among them are cancelled only if the failed item was awaited.
+    As in graphql-core, futures among the items are cancelled only if the failed item was awaited.
     """
     was_awaited = run.failed_at_once in (error, getattr(error, "original_error", None))
     with suppress(Exception):
@@ -180,12 +180,12 @@ def _discard(run: "Execution", rest: Iterator[Any], error: Exception) -> None:
             if asyncio.iscoroutine(item):
                 item.close()
             elif isinstance(item, asyncio.Future):
-                item.add_done_callback(_look_at)
+                item.add_done_callback(_retrieve_error)
                 if was_awaited:
                     item.cancel()
 
 
-def _look_at(future: asyncio.Future[Any]) -> None:
+def _retrieve_error(future: asyncio.Future[Any]) -> None:
     if not future.cancelled():
         future.exception()
 
@@ -197,21 +197,23 @@ def _object(run: "Execution", plan: FieldPlan, depth: int, kind: GraphQLObjectTy
     if kind.is_type_of is None:
         plan.note_plain(value)
         return plan.select(kind)(run, value, path)
-    is_one = kind.is_type_of(value, run.info(plan, path))
-    if is_awaitable(is_one):
+    is_instance = kind.is_type_of(value, run.info(plan, path))
+    if is_awaitable(is_instance):
 
-        def finish(run: "Execution", plan: FieldPlan, is_one: Any, path: Path, _: Any) -> Any:
-            return _checked(run, plan, kind, is_one, value, path)
+        def finish(run: "Execution", plan: FieldPlan, is_instance: Any, path: Path, _: Any) -> Any:
+            return _checked(run, plan, kind, is_instance, value, path)
 
-        return run.start(plan, is_one, path, depth, finish)
-    completed = _checked(run, plan, kind, is_one, value, path)
+        return run.start(plan, is_instance, path, depth, finish)
+    completed = _checked(run, plan, kind, is_instance, value, path)
     if run.program.types_by_class:
         plan.note_plain(value)
     return completed
 
 
-def _checked(run: "Execution", plan: FieldPlan, kind: GraphQLObjectType, is_one: Any, value: Any, path: Path) -> Any:
-    if not is_one:
+def _checked(
+    run: "Execution", plan: FieldPlan, kind: GraphQLObjectType, is_instance: Any, value: Any, path: Path
+) -> Any:
+    if not is_instance:
         raise GraphQLError(f"Expected value of type '{kind}' but got: {inspect(value)}.", plan.nodes(run.variables))
     return plan.select(kind)(run, value, path)
 
@@ -234,5 +236,5 @@ def _of_type(
 ) -> Any:
     """Complete a value of an abstract type whose object type is `name`."""
     details = [FieldDetails(node, None) for node in plan.nodes(run.variables)]
-    found = run.executor.ensure_valid_runtime_type(name, kind, details, run.info(plan, path), value)
-    return _object(run, plan, depth, found, value, path)
+    runtime_type = run.executor.ensure_valid_runtime_type(name, kind, details, run.info(plan, path), value)
+    return _object(run, plan, depth, runtime_type, value, path)

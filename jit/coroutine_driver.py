@@ -1,7 +1,7 @@
-"""A driver of coroutines at half the cost of an asyncio task, which takes the first step at once.
+"""A driver of coroutines. It costs half as much as an asyncio task, and takes the first step at once.
 
-Inside of a driven coroutine `asyncio.current_task()` returns the driver, so that `asyncio.timeout` and the like cancel
-that coroutine alone.
+In a driven coroutine `asyncio.current_task()` returns the driver. `asyncio.timeout` and similar functions therefore
+cancel that coroutine alone.
 """
 
 import asyncio
@@ -11,8 +11,8 @@ from contextvars import Context, copy_context
 from types import CoroutineType
 from typing import Any
 
-# The current tasks by event loop. Python has a function for it since 3.12, and no dict since 3.14, where each thread
-# has its own current task. The function accepts any object, in the thread of the running loop.
+# The current tasks by event loop. Since 3.12 Python has a function to swap the current task. Since 3.14 it has no dict,
+# because each thread has its own current task. The function accepts any object, in the thread of the running loop.
 _current: dict[Any, Any] | None = None if hasattr(tasks, "_swap_current_task") else tasks._current_tasks  # type: ignore[attr-defined]
 _swap: Any = getattr(tasks, "_swap_current_task", None)
 
@@ -48,7 +48,7 @@ class CoroutineDriver:
         raise NotImplementedError
 
     def first_step(self) -> bool:
-        """Take the first step. Return whether the awaitable has to wait. Raises its exception."""
+        """Take the first step. Return whether the awaitable has to wait. Raises the exception of the awaitable."""
         return self._context.run(self._step)
 
     def _step(self) -> bool:
@@ -109,7 +109,7 @@ class CoroutineDriver:
             if not waits:
                 self.on_done(None)
 
-    # The interface of a task that libraries use
+    # The methods of a task that libraries call
 
     def cancel(self, msg: object = None) -> bool:
         """Raise `CancelledError` in the coroutine."""
@@ -126,7 +126,7 @@ class CoroutineDriver:
     def uncancel(self) -> int:
         if self._cancels:
             self._cancels -= 1
-            if not self._cancels:  # as tasks do from Python 3.13 on
+            if not self._cancels:  # as tasks do since Python 3.13
                 self._must_cancel = False
         return self._cancels
 

@@ -1,4 +1,4 @@
-"""One execution of a compiled operation: pending fields, errors, and the nulls that errors cause."""
+"""The execution of a compiled operation: pending fields, errors, and the nulls that errors cause."""
 
 import asyncio
 from collections import defaultdict
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 
 class PendingField(CoroutineDriver):
-    """A value that is awaited. It is its own placeholder in the response (`out[path[1]]`).
+    """A field whose value is awaited. The object is also the placeholder of the value in the response (`out[path[1]]`).
 
-    `items` are the received items of an asynchronous list. `followers` are other fields that share this value, found by
-    `shared[shared_key]`.
+    `items` are the received items of an asynchronous list. `followers` are other fields that share the value. They find
+    this object as `shared[shared_key]`.
     """
 
     __slots__ = (
@@ -57,16 +57,16 @@ class PendingField(CoroutineDriver):
 
     def on_done(self, error: BaseException | None) -> None:
         """Replace the placeholder by the completed value, or by null."""
-        run, known = self.run, None
+        run, shared_value = self.run, None
         if self.followers is not None:
-            known = self._publish(error)
+            shared_value = self._publish(error)
         if self.is_abandoned:
             pass
         elif error is None:
-            finish = self.finish if known is None else known.finish
+            finish = self.finish if shared_value is None else shared_value.finish
             try:
                 value = finish(run, self.plan, self.value, self.path, complete_awaited)
-            except BaseException as problem:  # the next awaitable may have been cancelled already
+            except BaseException as problem:  # a nested awaitable may have been cancelled already
                 run.fail(problem, self.plan, self.path, self.depth, self.out)
             else:
                 self.out[self.path[1]] = value
@@ -75,35 +75,35 @@ class PendingField(CoroutineDriver):
         else:
             run.fail(error, self.plan, self.path, self.depth, self.out)
         if self.followers:
-            self._complete_followers(known, error)
+            self._complete_followers(shared_value, error)
         live = run.live
         live.discard(self)
         if not live and run.idle is not None and not run.idle.done():
             run.idle.set_result(None)
 
     def _publish(self, error: BaseException | None) -> "SharedValue | None":
-        """Publish the shared value. On an error forget it, so that the next field resolves again."""
+        """Publish the shared value. On an error forget it, so that the next field resolves it again."""
         if error is not None:
             self.forget()
             return None
-        known = SharedValue(self.value)
+        shared_value = SharedValue(self.value)
         if self.shared.get(self.shared_key) is self:
-            self.shared[self.shared_key] = known
-        return known
+            self.shared[self.shared_key] = shared_value
+        return shared_value
 
-    def _complete_followers(self, known: "SharedValue | None", error: BaseException | None) -> None:
-        """Complete the followers in order. Abandoned followers are removed from the list in the meantime."""
+    def _complete_followers(self, shared_value: "SharedValue | None", error: BaseException | None) -> None:
+        """Complete the followers in order. An error of one may abandon others, which leaves them out of the list."""
         run, followers = self.run, self.followers
         assert followers is not None, "The caller has checked for followers."
         followers.reverse()
         while followers:
             plan, out, around = followers.pop()
-            if known is not None:
-                value = known.completed.get(plan.equality_key)
+            if shared_value is not None:
+                value = shared_value.completed.get(plan.equality_key)
                 if value is None:
                     path = (around, plan.key)
                     try:
-                        value = known.complete(run, plan, path)
+                        value = shared_value.complete(run, plan, path)
                     except BaseException as problem:
                         run.fail(problem, plan, path, 0, out)
                         continue
@@ -114,15 +114,15 @@ class PendingField(CoroutineDriver):
                 run.fail(error, plan, (around, plan.key), 0, out)
 
     def abandon(self, place: Path | None) -> bool:
-        """Abandon the value for the fields inside of `place`, or for all. Return whether no field waits for it."""
-        left = place is None or lies_in(self.path, place)
-        if left:
+        """Abandon the value for the fields inside `place`, or for all fields. Return whether no field waits for it."""
+        changed = place is None or lies_in(self.path, place)
+        if changed:
             self.is_abandoned = True
         if self.followers:
-            waiting = [] if place is None else [one for one in self.followers if not lies_in(one[2], place)]
-            left = left or len(waiting) < len(self.followers)
+            waiting = [] if place is None else [each for each in self.followers if not lies_in(each[2], place)]
+            changed = changed or len(waiting) < len(self.followers)
             self.followers[:] = waiting
-        return left and self.is_abandoned and not self.followers
+        return changed and self.is_abandoned and not self.followers
 
     def forget(self) -> None:
         """Accept no further followers."""
@@ -130,12 +130,12 @@ class PendingField(CoroutineDriver):
             del self.shared[self.shared_key]
 
 
-# A field, the object to which its value belongs, and the path of that object.
+# A field that shares a pending value, the object to which the value belongs, and the path of that object.
 Follower = tuple[FieldPlan, dict[str, Any], Path | None]
 
 
 class SharedValue:
-    """A resolved value of several fields, with its completed form for each `FieldPlan.equality_key`."""
+    """A resolved value that several fields share, with its completed form for each `FieldPlan.equality_key`."""
 
     __slots__ = ("completed", "value")
 
@@ -144,22 +144,23 @@ class SharedValue:
         self.completed: dict[object, Any] = {}
 
     def complete(self, run: "Execution", plan: FieldPlan, path: Path) -> Any:
-        """Complete the value at a path. `completed` caches results that are valid at any path."""
+        """Complete the value at a path. `completed` caches the results that are valid at any path."""
         errors = len(run.errors)
-        found = plan.finish(run, plan, self.value, path, complete_awaited)
-        if plan.equality_key is None or found.__class__ is not dict or len(run.errors) > errors:
-            return found
-        if not any(value.__class__ is PendingField for value in found.values()):  # it may fail, at every path
-            self.completed[plan.equality_key] = found
-        return found
+        result = plan.finish(run, plan, self.value, path, complete_awaited)
+        if plan.equality_key is None or result.__class__ is not dict or len(run.errors) > errors:
+            return result
+        # A pending field may fail, and its error has to be reported at every path.
+        if not any(value.__class__ is PendingField for value in result.values()):
+            self.completed[plan.equality_key] = result
+        return result
 
     def finish(self, run: "Execution", plan: FieldPlan, _value: Any, path: Path, _otherwise: Any) -> Any:
-        """Do what `FieldPlan.finish` does."""
+        """Do what `FieldPlan.finish` does, with the shared value."""
         return self.complete(run, plan, path)
 
 
 class Execution:
-    """An execution of an operation, with its `data` and `errors` so far."""
+    """The state of one execution of an operation, with its `data` and `errors` so far."""
 
     __slots__ = (
         "_build_executor",
@@ -202,10 +203,10 @@ class Execution:
         self._executor = executor
         self.data: dict[str, Any] | None = None
         self.errors: list[GraphQLError] = []
-        # The latest exception of an awaitable in its first step.
+        # The latest exception that an awaitable raised in its first step.
         self.failed_at_once: Exception | None = None
         self.live: set[PendingField] = set()
-        # Shared values by group of fields, and by the attribute that they share.
+        # Shared values, or their pending fields, by group of fields and by the value of the attribute that they share.
         self.shared: defaultdict[Hashable, dict[Hashable, Any]] = defaultdict(dict)
         self.arguments: dict[FieldPlan, dict[str, Any]] = {}
         self.keywords: dict[FieldPlan, dict[str, Any]] = {}
@@ -218,7 +219,7 @@ class Execution:
 
     @property
     def executor(self) -> "Executor[Any]":
-        """graphql-core's executor, built at first use."""
+        """graphql-core's executor, built when it is first used."""
         if self._executor is None:
             self._executor = self._build_executor(self)
         return self._executor
@@ -232,7 +233,7 @@ class Execution:
         return self.executor.hide_suggestions
 
     def info(self, plan: FieldPlan, path: Path) -> GraphQLResolveInfo[Any]:
-        """Return graphql-core's info of a field, also for the items of its list."""
+        """Return graphql-core's info of a field. For an item of a list, that is the info of the list's field."""
         while isinstance(path[1], int):
             path = path[0]
         nodes = plan.nodes(self.variables)
@@ -241,7 +242,7 @@ class Execution:
     # Waiting
 
     def start(self, plan: FieldPlan, awaitable: Any, path: Path, depth: int = 0, finish: Finish | None = None) -> Any:
-        """Return the completed value if the awaitable need not wait, otherwise its placeholder."""
+        """Start an awaitable. Return the completed value if it need not wait, otherwise its placeholder."""
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
         waiting = PendingField(self, plan, awaitable, path, depth, finish or plan.finish)
@@ -255,7 +256,7 @@ class Execution:
             raise
 
     def fail(self, error: BaseException | None, plan: FieldPlan, path: Path, depth: int, out: Any) -> None:
-        """Handle the error of an awaited value: its place in `out` becomes null, or the nearest nullable one around."""
+        """Handle the error of an awaited value: null its place in `out`, or the nearest nullable place around it."""
         if not isinstance(error, Exception):
             self.interrupt(error)
             return
@@ -267,7 +268,7 @@ class Execution:
             self.add_error(located, path)
 
     def _null_around(self, error: GraphQLError, plan: FieldPlan | None, depth: int, path: Any) -> None:
-        """Set the nearest nullable place around this one to null."""
+        """Set the nearest nullable place around `path` to null."""
         while plan is not None:
             path = path[0]
             if depth:
@@ -283,7 +284,7 @@ class Execution:
             self.add_error(error, path)
 
     def null_all(self, error: GraphQLError) -> None:
-        """Set the whole data to null, for an error in a non-null field of the root."""
+        """Set the whole data to null, because a non-null field of the root failed."""
         self.data = None
         self.is_nulled = True
         self.add_error(error, None)
@@ -313,13 +314,13 @@ class Execution:
         return None
 
     def add_error(self, error: GraphQLError, path: Path | None) -> None:
-        """Add an error that set this place to null. Abandon the pending fields inside of it."""
+        """Add an error that set this place to null. Abandon the pending fields inside the place."""
         self.errors.append(error)
         if self.live:
             self.abandon(path)
 
     def abandon(self, path: Path | None = None) -> None:
-        """Cancel the pending fields inside of this place, or all."""
+        """Cancel the pending fields inside this place, or all pending fields."""
         abandoned = [waiting for waiting in self.live if waiting.abandon(path)]
         for waiting in abandoned:
             waiting.forget()
@@ -334,7 +335,7 @@ class Execution:
     def start_shared(
         self, plan: FieldPlan, shared: dict[Hashable, Any], of: Hashable, awaitable: Any, path: Path
     ) -> Any:
-        """Do what `start` does, for all fields that share the value: `shared[of]` is it, or its pending field."""
+        """Do what `start` does, and share the value with other fields as `shared[of]`: resolved, or pending."""
         if self.loop is None:
             self.loop = asyncio.get_running_loop()
         waiting = PendingField(self, plan, awaitable, path, 0, plan.finish)
@@ -344,8 +345,8 @@ class Execution:
                 shared[of] = waiting
                 self.live.add(waiting)
                 return waiting
-            known = shared[of] = SharedValue(waiting.value)
-            return known.complete(self, plan, path)
+            shared_value = shared[of] = SharedValue(waiting.value)
+            return shared_value.complete(self, plan, path)
         except Exception as error:
             self.failed_at_once = error
             raise
@@ -366,7 +367,7 @@ class Execution:
             raise self.interruption
 
     def result(self) -> ExecutionResult:
-        self.failed_at_once = None  # its frames hold this run
+        self.failed_at_once = None  # its frames reference this execution
         return ExecutionResult(self.data, self.errors or None)
 
     async def wait_for_result(self) -> ExecutionResult:
@@ -375,5 +376,5 @@ class Execution:
 
 
 def complete_awaited(run: Execution, plan: FieldPlan, value: Any, path: Path) -> Any:
-    """Complete the result of an awaitable, which is not awaited again."""
+    """Complete the result of an awaitable. A result that is awaitable itself is not awaited."""
     return complete(run, plan, 0, value, path)

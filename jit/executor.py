@@ -1,4 +1,4 @@
-"""An executor for graphql-core that compiles the operations that are executed repeatedly."""
+"""An executor for graphql-core that compiles operations which are executed repeatedly."""
 
 import asyncio
 from collections import OrderedDict
@@ -15,21 +15,21 @@ from strawberry.execution import optimized_is_awaitable
 from jit.collect_fields import Unsupported
 from jit.execution import Execution
 from jit.field_plan import FieldPlan
-from jit.field_resolvers import Resolver, of_field
+from jit.field_resolvers import Resolver, core_resolver_of
 from jit.operation import CompiledOperation, Fragments
 
-OPERATIONS_KEPT = 256
-# The fields of all compiled operations: up to 50 MB, beside their documents. The least recently executed operations are
-# evicted first.
-FIELDS_KEPT = 20_000
+MAX_CACHED_OPERATIONS = 256
+# The fields of all compiled operations, which take up to 50 MB in addition to the documents. The least recently
+# executed operations are evicted first.
+MAX_COMPILED_FIELDS = 20_000
 
 
 class CompiledExecutor(Executor[Any]):
     """The `executor_class` of graphql-core's `execute` and `subscribe`.
 
-    An operation is compiled at its `compile_after`th execution. Introspection, incremental delivery, middleware, abort
-    signals, hooks, and execution without an event loop are left to graphql-core. `types_by_class`: the class of a value
-    decides whether it is of an object type, for all types of the schema.
+    An operation is compiled at its `compile_after`th execution. graphql-core executes introspection, incremental
+    delivery, operations with middleware, abort signals or hooks, and operations without an event loop.
+    `types_by_class`: for all object types of the schema, the class of a value decides whether it has the type.
     """
 
     compile_after: ClassVar[int] = 2
@@ -39,7 +39,7 @@ class CompiledExecutor(Executor[Any]):
     @classmethod
     def resolver_of(cls, plan: FieldPlan) -> Resolver:
         """Return the resolver of a field."""
-        return of_field(plan)
+        return core_resolver_of(plan)
 
     def execute_operation(self, serially: bool | None = None) -> Any:
         """Return the result, or an awaitable of it."""
@@ -70,7 +70,7 @@ class CompiledExecutor(Executor[Any]):
             found = operations[key] = CachedOperation(
                 type(self), self.schema, self.fragment_definitions, self.operation
             )
-            if len(operations) > OPERATIONS_KEPT:
+            if len(operations) > MAX_CACHED_OPERATIONS:
                 operations.popitem(last=False)
         else:
             operations.move_to_end(key)
@@ -95,17 +95,17 @@ class CachedOperation:
         self._program: CompiledOperation | None = None
 
     def program(self) -> CompiledOperation | None:
-        """Return the compiled operation; None until it was requested often enough, and if it cannot be compiled."""
+        """Return the compiled operation, or None if it was not executed often enough or cannot be compiled."""
         if self._until_compiled > 0:
             self._until_compiled -= 1
             if not self._until_compiled:
                 self._program = self._compiled()
         if self._program is not None:
-            _KEPT.touch(self, self._program.fields)
+            _CACHE.touch(self, self._program.fields)
         return self._program
 
     def forget(self) -> None:
-        """Drop the compiled form, and count executions from 0. Running executions keep it."""
+        """Drop the compiled form, and count executions from 0 again. Running executions keep the compiled form."""
         self._program = None
         self._until_compiled = self._executor_class.compile_after
 
@@ -136,7 +136,7 @@ class CachedOperation:
         root: Any = None,
         hide_suggestions: bool = False,
     ) -> ExecutionResult | Awaitable[ExecutionResult]:
-        """Execute like graphql-core's `execute`, without the work that was done at compile time."""
+        """Execute like graphql-core's `execute`. A compiled operation saves the work that was done at compile time."""
         program = self.program() if _has_loop() else None
         run = program.start_execution(root, context, variables, self._build_executor) if program is not None else None
         if program is None or run is None:
@@ -154,33 +154,33 @@ class CachedOperation:
 
 
 class _OperationCache:
-    """The compiled operations, least recently executed first, by weak references."""
+    """Weak references to compiled operations, the least recently executed first, with at most `max_fields` fields."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._known: OrderedDict[int, tuple[ReferenceType[CachedOperation], int]] = OrderedDict()
+    def __init__(self, max_fields: int) -> None:
+        self._max_fields = max_fields
+        self._entries: OrderedDict[int, tuple[ReferenceType[CachedOperation], int]] = OrderedDict()
         self._fields = 0
 
     def touch(self, operation: CachedOperation, fields: int) -> None:
-        """Record an execution. Evict other operations beyond the limit of fields."""
+        """Record an execution. Evict other operations while there are too many fields."""
         key = id(operation)
-        if key in self._known:
-            self._known.move_to_end(key)
+        if key in self._entries:
+            self._entries.move_to_end(key)
             return
-        self._known[key] = ref(operation, lambda _: self._remove(key)), fields
+        self._entries[key] = ref(operation, lambda _: self._remove(key)), fields
         self._fields += fields
-        while self._fields > self._most and len(self._known) > 1:
-            oldest = self._known[next(iter(self._known))][0]()
-            self._remove(next(iter(self._known)))
+        while self._fields > self._max_fields and len(self._entries) > 1:
+            oldest = self._entries[next(iter(self._entries))][0]()
+            self._remove(next(iter(self._entries)))
             if oldest is not None:
                 oldest.forget()
 
     def _remove(self, key: int) -> None:
-        known = self._known.pop(key, None)
-        self._fields -= known[1] if known is not None else 0
+        entry = self._entries.pop(key, None)
+        self._fields -= entry[1] if entry is not None else 0
 
 
-_KEPT = _OperationCache(FIELDS_KEPT)
+_CACHE = _OperationCache(MAX_COMPILED_FIELDS)
 
 
 def operation_of(
@@ -189,7 +189,7 @@ def operation_of(
     document: DocumentNode,
     operation: OperationDefinitionNode,
 ) -> CachedOperation:
-    """Return an operation of a document. The caller keeps it as long as the document."""
+    """Return an operation of a document. The caller has to keep it as long as the document."""
     fragments = {part.name.value: part for part in document.definitions if isinstance(part, FragmentDefinitionNode)}
     return CachedOperation(executor_class, schema, fragments, operation)
 

@@ -1,4 +1,4 @@
-"""Field plans: the parts of executing a field that are computed at compile time."""
+"""Field plans: the facts about executing a field that are computed at compile time."""
 
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
     from jit.operation import CompiledOperation
     from jit.paths import Path
 
-UNCHANGING = (str, int, float, bool, type(None), Enum, datetime, date, time, Decimal, UUID)
+IMMUTABLE = (str, int, float, bool, type(None), Enum, datetime, date, time, Decimal, UUID)
 NO_VARIABLES = VariableValues({}, {})
 # Completes a resolved value: `finish(run, plan, value, path, otherwise)`.
 Finish = Callable[..., Any]
 Select = Callable[["Execution", Any, "Path | None"], dict[str, Any]]
 
 
-def unusual(run: "Execution", plan: "FieldPlan", value: Any, path: "Path", otherwise: Callable[..., Any]) -> Any:
-    """Complete a value of a field without specialized code."""
+def finish_generic(run: "Execution", plan: "FieldPlan", value: Any, path: "Path", otherwise: Callable[..., Any]) -> Any:
+    """Complete a value of a field for which no code was generated."""
     return otherwise(run, plan, value, path)
 
 
 class FieldPlan:
-    """A field of objects of one type at one place of an operation."""
+    """The plan of a field of one object type in one selection of an operation."""
 
     __slots__ = (
         "__weakref__",
-        "_changing",
-        "_fixed",
+        "_constant",
         "_is_nested",
+        "_mutable",
         "_nodes",
         "_parent",
         "_program",
-        "_unknown",
+        "_uncopyable",
         "_variables",
         "equality_key",
         "field",
@@ -85,11 +85,11 @@ class FieldPlan:
         field: GraphQLField,
         occurrences: list[Occurrence],
     ) -> None:
-        # Weak references: a cycle with the program would only be freed by the garbage collector.
+        # Weak references: only the garbage collector would free a cycle with the program.
         self._program = ref(program)
         #: The index among the fields of the selection.
         self.number = 0
-        #: Equal for fields that complete an object equally at any path; None if the path, or waiting, may matter.
+        #: Equal for fields that complete an object equally at any path; None if the result may depend on the path.
         self.equality_key: object | None = None
         self._parent = None if parent is None else ref(parent)
         self.parent_type = parent_type
@@ -97,31 +97,31 @@ class FieldPlan:
         self.field = field
         self.occurrences = occurrences
         self.name = occurrences[0].node.name.value
-        #: The type of the value, and of the items of lists, from the outside to the inside, without non-null.
+        #: The types of the value and of the items of its lists, from outside to inside, without non-null.
         self.types: list[Any]
         #: For each of the types, whether it is non-null.
         self.required: list[bool]
         self.types, self.required = _unwrapped(field.type)
         self.leaf = is_leaf_type(self.types[-1])
-        #: Classes of values that are neither errors nor awaitables, and valid for the innermost type.
+        #: The known classes of values that are valid for the innermost type, and neither errors nor awaitables.
         self.plain: set[type] = set()
-        #: The results of an enum's members.
+        #: The results of completing the members of an enum.
         self.names: dict[Any, Any] = {}
         self.selects: dict[GraphQLObjectType, Select] = {}
-        # The function for the innermost type, which is compiled at the first object.
+        # The function for objects of the innermost type, compiled at the first object.
         self.selected: Select
-        self.finish: Finish = unusual
+        self.finish: Finish = finish_generic
         self.resolver: Any = None
         first = occurrences[0].node
         self.takes_arguments = bool(field.args or first.arguments)
         self.uses_variables = any(_uses_variables(argument.value) for argument in first.arguments or ())
         self._variables = _variables(field, first)
-        given = [argument.value for argument in first.arguments or ()]
-        self._is_nested = any(_uses_variables(value) for value in given if not isinstance(value, VariableNode))
-        # The arguments that do not depend on variables, once they are coerced.
-        self._fixed: dict[str, Any] | None = None
-        self._changing: list[str] = []
-        self._unknown = False
+        values = [argument.value for argument in first.arguments or ()]
+        self._is_nested = any(_uses_variables(value) for value in values if not isinstance(value, VariableNode))
+        # The coerced arguments that do not depend on variables, after the first coercion.
+        self._constant: dict[str, Any] | None = None
+        self._mutable: list[str] = []
+        self._uncopyable = False
         conditional = any(occurrence.condition for occurrence in occurrences)
         self._nodes = None if conditional else [occurrence.node for occurrence in occurrences]
         self.notes: dict[Any, Any] | None = None if conditional else {}
@@ -133,7 +133,7 @@ class FieldPlan:
 
     @property
     def conditions(self) -> list[Condition]:
-        """The conditions, one of which has to hold; empty if the field is always included."""
+        """The conditions. The field is included if one of them holds, or if the list is empty."""
         conditions = [occurrence.condition for occurrence in self.occurrences]
         return [] if frozenset() in conditions else conditions
 
@@ -150,58 +150,58 @@ class FieldPlan:
         """Return the nodes that select the field with these variables."""
         if self._nodes is not None:
             return self._nodes
-        found: dict[int, FieldNode] = {}
+        nodes: dict[int, FieldNode] = {}
         for node, condition, _ in self.occurrences:
             if holds(condition, variables):
-                found.setdefault(id(node), node)
-        return list(found.values())
+                nodes.setdefault(id(node), node)
+        return list(nodes.values())
 
-    def place(self, variables: Mapping[str, Any]) -> int:
+    def position(self, variables: Mapping[str, Any]) -> int:
         """Return the position of the field in its selection set with these variables."""
-        return next(place for _, condition, place in self.occurrences if holds(condition, variables))
+        return next(position for _, condition, position in self.occurrences if holds(condition, variables))
 
     def arguments(self, run: "Execution") -> dict[str, Any]:
         """Return the arguments, coerced once if they are constant, otherwise once for each execution.
 
         A resolver receives copies of mutable values, as with graphql-core. Raises `GraphQLError`.
         """
-        if self._fixed is not None and not self.uses_variables:
-            found = self._fixed
+        if self._constant is not None and not self.uses_variables:
+            arguments = self._constant
         else:
-            known = run.arguments.get(self)
-            found = known if known is not None else self._with_variables(run.variables) or self._coerced(run)
-            if not self._unknown:
-                run.arguments[self] = found
-        if not self._changing:
-            return found
-        return found | {name: _copied(found[name]) for name in self._changing if name in found}
+            cached = run.arguments.get(self)
+            arguments = cached if cached is not None else self._with_variables(run.variables) or self._coerced(run)
+            if not self._uncopyable:
+                run.arguments[self] = arguments
+        if not self._mutable:
+            return arguments
+        return arguments | {name: _copied(arguments[name]) for name in self._mutable if name in arguments}
 
     def _coerced(self, run: "Execution") -> dict[str, Any]:
         variables = run.variable_values if self.uses_variables else NO_VARIABLES
-        node = self.nodes(run.variables)[0]  # an error has its location
-        found = get_argument_values(self.field, node, variables, None, run.hide_suggestions)
-        given = {name for name, _, _ in self._variables}
-        literal = [name for name in found if name not in given]
-        self._changing = [name for name in literal if not isinstance(found[name], UNCHANGING)]
-        self._unknown = not all(_can_be_copied(found[name]) for name in self._changing)
-        if not self._is_nested and not self._unknown:
-            self._fixed = {name: value for name, value in found.items() if name not in given}
-        return found
+        node = self.nodes(run.variables)[0]  # an error has the location of this node
+        arguments = get_argument_values(self.field, node, variables, None, run.hide_suggestions)
+        variable = {name for name, _, _ in self._variables}
+        literal = [name for name in arguments if name not in variable]
+        self._mutable = [name for name in literal if not isinstance(arguments[name], IMMUTABLE)]
+        self._uncopyable = not all(_can_be_copied(arguments[name]) for name in self._mutable)
+        if not self._is_nested and not self._uncopyable:
+            self._constant = {name: value for name, value in arguments.items() if name not in variable}
+        return arguments
 
     def _with_variables(self, variables: Mapping[str, Any]) -> dict[str, Any] | None:
-        """Return the fixed arguments with coerced variables; None if graphql-core has to check them."""
-        if self._fixed is None:
+        """Return the constant arguments together with the variables; None if graphql-core has to coerce them."""
+        if self._constant is None:
             return None
-        found = self._fixed.copy()
+        arguments = self._constant.copy()
         for name, variable, required in self._variables:
             value = variables.get(variable, Undefined)
             if value is Undefined or (value is None and required):
                 return None
-            found[name] = value
-        return found
+            arguments[name] = value
+        return arguments
 
     def note_plain(self, value: Any) -> None:
-        """Record that values of this class need no check."""
+        """Record that further values of this class need no check."""
         if not hasattr(value, "__await__"):
             self.plain.add(value.__class__)
 
@@ -212,10 +212,10 @@ class FieldPlan:
         self.note_plain(value)
 
     def select(self, object_type: GraphQLObjectType) -> Select:
-        """Return the function that completes an object of that type."""
-        known = self.selects.get(object_type)
-        if known is not None:
-            return known
+        """Return the function that completes an object of this type. It is compiled at the first such object."""
+        select = self.selects.get(object_type)
+        if select is not None:
+            return select
         program = self._program()
         assert program is not None, "The operation is being executed."
         return program.compile_selection(self, object_type)
@@ -226,7 +226,7 @@ def _can_be_copied(value: Any) -> bool:
         return all(map(_can_be_copied, value))
     if value.__class__ is dict:
         return all(map(_can_be_copied, value.values()))
-    return isinstance(value, UNCHANGING)
+    return isinstance(value, IMMUTABLE)
 
 
 def _copied(value: Any) -> Any:
@@ -250,7 +250,7 @@ def _unwrapped(kind: GraphQLOutputType) -> tuple[list[Any], list[bool]]:
 
 
 def _variables(field: GraphQLField, node: FieldNode) -> list[tuple[str, str, bool]]:
-    """Return the arguments that are variables: the resolver's name, the variable, and whether it is non-null."""
+    """Return the arguments that are variables: the resolver's parameter, the variable, and whether it is non-null."""
     values = {argument.name.value: argument.value for argument in node.arguments or ()}
     return [
         (argument.out_name or name, value.name.value, is_non_null_type(argument.type))

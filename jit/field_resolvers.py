@@ -1,4 +1,4 @@
-"""Resolvers of fields, in the cheapest form with the same result."""
+"""The kinds of resolvers: a field is resolved in the cheapest way that has the same result."""
 
 from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -16,40 +16,40 @@ class AttributeResolver(NamedTuple):
     name: str
 
 
-class Itself(NamedTuple):
-    """A resolver that returns the object, such as the event of a subscription."""
+class IdentityResolver(NamedTuple):
+    """A resolver that returns the parent object, such as the event of a subscription."""
 
 
-class Direct(NamedTuple):
-    """A resolver function that is called directly, with the object, `info` and the arguments by name."""
+class DirectResolver(NamedTuple):
+    """A resolver function that is called directly, with the parent object, `info` and the arguments by name."""
 
     function: Callable[..., Any]
     is_async: bool
     takes_self: bool
-    #: The names of the parameters that receive the object.
+    #: The names of the parameters that receive the parent object.
     parents: tuple[str, ...]
     #: The name of the parameter that receives `info`.
     info: str | None
     info_class: Callable[["Execution", FieldPlan, Path], Any]
-    #: Converts coerced arguments into `(keywords, reusable)`; reusable keywords serve all calls of an execution.
+    #: Converts coerced arguments into `(keywords, reusable)`. Reusable keywords serve all calls of an execution.
     convert: Callable[["Execution", FieldPlan, Path, dict[str, Any]], tuple[dict[str, Any], bool]]
-    #: A group of fields, and an attribute: one call serves all fields of the group with an equal attribute.
-    same_for: tuple[Hashable, str] | None = None
-    #: An attribute that has the value unless it is None, for leaves without arguments.
-    at_hand: str | None = None
+    #: A group of fields and an attribute: one call serves all fields of the group for parents with an equal attribute.
+    shared_by: tuple[Hashable, str] | None = None
+    #: For a leaf without arguments, the attribute that has the value. If it is None, the function is called.
+    preloaded: str | None = None
 
 
-class Raw(NamedTuple):
-    """A resolver function that takes the object, graphql-core's info, and the arguments."""
+class RawResolver(NamedTuple):
+    """A resolver function that takes the parent object, graphql-core's info and the arguments."""
 
     function: Callable[..., Any]
 
 
-class Default(NamedTuple):
-    """graphql-core's default resolver, or the one of the executor."""
+class DefaultResolver(NamedTuple):
+    """The default resolver of graphql-core or of the executor."""
 
 
-Resolver = AttributeResolver | Itself | Direct | Raw | Default
+Resolver = AttributeResolver | IdentityResolver | DirectResolver | RawResolver | DefaultResolver
 
 
 def default(run: "Execution", plan: FieldPlan, source: Any, path: Path) -> Any:
@@ -66,32 +66,32 @@ def _arguments(run: "Execution", plan: FieldPlan) -> dict[str, Any]:
 
 
 def attribute(run: "Execution", plan: FieldPlan, source: Any, path: Path) -> Any:
-    """Return the attribute of a field, or the result of its function if the attribute is None."""
-    resolver: AttributeResolver | Direct = plan.resolver
+    """Return the value of a field's attribute, or the result of its function if the attribute is None."""
+    resolver: AttributeResolver | DirectResolver = plan.resolver
     if isinstance(resolver, AttributeResolver):
         return getattr(source, resolver.name)
-    value = getattr(source, resolver.at_hand or "")
+    value = getattr(source, resolver.preloaded or "")
     if value is not None:
         return value
-    given = [source] if resolver.takes_self else []
+    positional = [source] if resolver.takes_self else []
     named = dict.fromkeys(resolver.parents, source)
     if resolver.info:
         named[resolver.info] = resolver.info_class(run, plan, path)
-    return resolver.function(*given, **named)
+    return resolver.function(*positional, **named)
 
 
 def keywords(run: "Execution", plan: FieldPlan, path: Path) -> dict[str, Any]:
     """Return the keyword arguments of a function that is called directly."""
-    known: dict[str, Any] | None = run.keywords.get(plan)
-    if known is not None:
-        return known
-    found: dict[str, Any]
-    found, lasting = plan.resolver.convert(run, plan, path, plan.arguments(run))
-    if lasting:
-        run.keywords[plan] = found
-    return found
+    cached: dict[str, Any] | None = run.keywords.get(plan)
+    if cached is not None:
+        return cached
+    converted: dict[str, Any]
+    converted, reusable = plan.resolver.convert(run, plan, path, plan.arguments(run))
+    if reusable:
+        run.keywords[plan] = converted
+    return converted
 
 
-def of_field(plan: FieldPlan) -> Resolver:
-    """Return the resolver of a field of a schema of graphql-core."""
-    return Default() if plan.field.resolve is None else Raw(plan.field.resolve)
+def core_resolver_of(plan: FieldPlan) -> Resolver:
+    """Return the resolver that graphql-core calls for a field."""
+    return DefaultResolver() if plan.field.resolve is None else RawResolver(plan.field.resolve)

@@ -1,4 +1,4 @@
-"""Compiled operations: compiled once, executed repeatedly."""
+"""Compiled operations: an operation is compiled once, and executed repeatedly."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterator
 from typing import Any
@@ -15,8 +15,7 @@ from graphql import (
 from graphql.execution import Executor
 from graphql.type.directives import GraphQLDisableErrorPropagationDirective
 
-from jit import codegen as source
-from jit import collect_fields as selections
+from jit import codegen, collect_fields
 from jit.collect_fields import ALWAYS, Unsupported
 from jit.completion import adopt_all
 from jit.execution import Execution
@@ -24,19 +23,19 @@ from jit.field_plan import FieldPlan, Select
 from jit.field_resolvers import AttributeResolver, Resolver
 from jit.variables import CommonVariables
 
-# A field takes some 2.5 KB, and up to 0.07 ms to compile, which blocks the event loop: the time in which graphql-core
-# executes it a few times.
+# A field takes some 2.5 KB, and up to 0.07 ms to compile, in which graphql-core would execute it a few times. Compiling
+# blocks the event loop.
 MAX_FIELDS = 300
 
-OfField = Callable[[FieldPlan], Resolver]
+ResolverOf = Callable[[FieldPlan], Resolver]
 Fragments = dict[str, FragmentDefinitionNode]
 
 
 class CompiledOperation:
     """An operation of a validated document, compiled for a schema. Raises `Unsupported` if it cannot be compiled.
 
-    `resolver_of` returns the resolver of a field. `types_by_class`: the class of a value decides whether it is of a
-    type, so that one check serves all values of a class.
+    `resolver_of` returns the resolver of a field. `types_by_class`: the class of a value decides whether it has an
+    object type, so that one check serves all values of a class.
     """
 
     def __init__(
@@ -44,7 +43,7 @@ class CompiledOperation:
         schema: GraphQLSchema,
         fragments: Fragments,
         operation: OperationDefinitionNode,
-        resolver_of: OfField,
+        resolver_of: ResolverOf,
         *,
         types_by_class: bool = False,
     ) -> None:
@@ -53,7 +52,7 @@ class CompiledOperation:
         self.operation = operation
         self.types_by_class = types_by_class
         self._resolver_of = resolver_of
-        survey = selections.Survey(schema, operation, fragments)
+        survey = collect_fields.Survey(schema, operation, fragments)
         if survey.fields > MAX_FIELDS:
             raise Unsupported("Too many fields.")
         self.fields = survey.fields
@@ -65,7 +64,7 @@ class CompiledOperation:
     # Compiling
 
     def _compile_roots(self) -> list[Select]:
-        """Compile the functions of the root: one; for a mutation one for each field."""
+        """Compile the function of the root, or for a mutation a function for each field."""
         operation = self.operation
         disabling = GraphQLDisableErrorPropagationDirective.name
         if any(directive.name.value == disabling for directive in operation.directives or ()):
@@ -73,21 +72,21 @@ class CompiledOperation:
         root = self.schema.get_root_type(operation.operation)
         if root is None:
             raise Unsupported("A root that the schema does not have.")
-        fields = selections.collect(self.schema, self.fragments, root, [(operation.selection_set, ALWAYS)])
+        fields = collect_fields.collect(self.schema, self.fragments, root, [(operation.selection_set, ALWAYS)])
         plans = self._plans(None, root, fields)
-        ordered = selections.is_ordered(fields)
-        if operation.operation is OperationType.MUTATION and not ordered:
+        in_order = collect_fields.is_ordered(fields)
+        if operation.operation is OperationType.MUTATION and not in_order:
             raise Unsupported("Mutations in an order that depends on variables.")
         groups = [[plan] for plan in plans] if operation.operation is OperationType.MUTATION else [plans]
-        return [source.selection(group, in_order=ordered) for group in groups]
+        return [codegen.selection(group, in_order=in_order) for group in groups]
 
     def compile_selection(self, plan: FieldPlan, object_type: GraphQLObjectType) -> Select:
-        """Compile the function for objects of a type of the field's value, at the first such object."""
+        """Compile the function that completes objects of a type of the field's value."""
         below = [(node.selection_set, condition) for node, condition, _ in plan.occurrences if node.selection_set]
-        fields = selections.collect(self.schema, self.fragments, object_type, below)
+        fields = collect_fields.collect(self.schema, self.fragments, object_type, below)
         plans = self._plans(plan, object_type, fields)
-        in_order = selections.is_ordered(fields)
-        function = plan.selects[object_type] = source.selection(plans, in_order=in_order)
+        in_order = collect_fields.is_ordered(fields)
+        function = plan.selects[object_type] = codegen.selection(plans, in_order=in_order)
         if object_type is plan.innermost:
             plan.selected = function
             if in_order and plan.depth == 0 and all(map(_is_equal_anywhere, plans)):
@@ -95,7 +94,9 @@ class CompiledOperation:
                 plan.equality_key = self._shapes.setdefault(shape, object())
         return function
 
-    def _plans(self, parent: FieldPlan | None, kind: GraphQLObjectType, fields: selections.Fields) -> list[FieldPlan]:
+    def _plans(
+        self, parent: FieldPlan | None, kind: GraphQLObjectType, fields: collect_fields.Fields
+    ) -> list[FieldPlan]:
         plans = []
         for key, occurrences in fields.items():
             name = occurrences[0].node.name.value
@@ -117,9 +118,9 @@ class CompiledOperation:
         build_executor: Callable[[Execution], "Executor[Any]"],
         executor: "Executor[Any] | None" = None,
     ) -> Execution | None:
-        """Return an execution with these variables; None if graphql-core has to coerce or reject them.
+        """Return an execution with the variables `given`; None if graphql-core has to coerce or reject them.
 
-        `build_executor` returns graphql-core's executor of the execution, if it is needed.
+        `build_executor` builds graphql-core's executor for the execution when it is needed.
         """
         variables = self._variables.coerced(given) if executor is None else executor.variable_values.coerced
         if variables is None:
@@ -152,7 +153,7 @@ class CompiledOperation:
         return run.result()
 
     def _root(self, root: Select, run: Execution) -> None:
-        run.shared.clear()  # a mutation before this one may have changed the values
+        run.shared.clear()  # a previous mutation of the operation may have changed the values
         try:
             part = root(run, run.root, None)
         except GraphQLError as error:
@@ -169,7 +170,7 @@ class CompiledOperation:
 
 
 def _is_equal_anywhere(plan: FieldPlan) -> bool:
-    """Return whether a field is completed equally, and without waiting, at any path of its object."""
+    """Return whether a field completes equally, and without waiting, wherever its object is."""
     return isinstance(plan.resolver, str) or (
         isinstance(plan.resolver, AttributeResolver) and plan.leaf and not plan.depth
     )

@@ -1,4 +1,4 @@
-"""Paths in a response: linked tuples of the path around, and a key or index."""
+"""Paths in a response: linked tuples of the surrounding path, and a key or an index."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ Path = tuple[Any, str | int]
 
 
 def keys_of(path: Path | None) -> list[str | int]:
-    """Return the path as a list, as errors have it."""
+    """Return a path as the list that an error contains."""
     keys: list[str | int] = []
     while path is not None:
         around, key = path
@@ -36,7 +36,7 @@ def _path_of_value(plan: FieldPlan | None, path: Path) -> CorePath:
 
 
 def lies_in(path: Path | None, place: Path) -> bool:
-    """Return whether `place` is `path` or around it, by identity, for nested paths share their prefix."""
+    """Return whether `place` is `path` or a prefix of it. Nested paths share their prefix, so identity decides."""
     while path is not None:
         if path is place:
             return True

@@ -19,13 +19,14 @@ from strawberry.types.info import Info
 
 from jit.execution import Execution
 from jit.executor import CompiledExecutor
-from jit.field_plan import UNCHANGING, FieldPlan
-from jit.field_resolvers import AttributeResolver, Direct, Itself, Resolver, of_field
+from jit.field_plan import IMMUTABLE, FieldPlan
+from jit.field_resolvers import AttributeResolver, DirectResolver, IdentityResolver, Resolver, core_resolver_of
 from jit.paths import Path
 
-# Keys in the metadata of a field: see `field_resolvers.Direct`.
-SAME_FOR, AT_HAND = "same_for", "at_hand"
-CONVERTER, MADE_IN = "strawberry.schema.schema_converter", "from_resolver.<locals>"
+# Keys in the metadata of a field: see `field_resolvers.DirectResolver`.
+SHARED_BY, PRELOADED = "shared_by", "preloaded"
+# The module and the qualified name of Strawberry's own resolvers.
+CONVERTER, CREATED_IN = "strawberry.schema.schema_converter", "from_resolver.<locals>"
 
 
 class StrawberryExecutor(CompiledExecutor, StrawberryGraphQLCoreExecutionContext):
@@ -34,11 +35,11 @@ class StrawberryExecutor(CompiledExecutor, StrawberryGraphQLCoreExecutionContext
     @classmethod
     def resolver_of(cls, plan: FieldPlan) -> Resolver:
         """Return the resolver of a field."""
-        return _direct(plan) or of_field(plan)
+        return _direct(plan) or core_resolver_of(plan)
 
 
 class DirectInfo(Info[Any, Any]):
-    """Strawberry's info, which builds graphql-core's info at first use."""
+    """Strawberry's info. It builds graphql-core's info when a resolver first needs it."""
 
     _raw: GraphQLResolveInfo[Any] | None = None
 
@@ -72,7 +73,7 @@ class DirectInfo(Info[Any, Any]):
 
     @property
     def notes(self) -> dict[Any, Any] | None:
-        """A cache of resolvers for this field, with the lifetime of the compiled operation.
+        """A cache that resolvers may use for this field. It lives as long as the compiled operation.
 
         None if variables decide which nodes select the field.
         """
@@ -88,7 +89,7 @@ def _direct(plan: FieldPlan) -> Resolver | None:
     if not isinstance(field, StrawberryField):
         return None
     if field.is_subscription:
-        return Itself()
+        return IdentityResolver()
     if not _is_untouched(plan, field):
         return None
     resolver = field.base_resolver
@@ -97,25 +98,25 @@ def _direct(plan: FieldPlan) -> Resolver | None:
     function = resolver.wrapped_func
     if not callable(function):
         return None
-    named = [resolver.parent_parameter, resolver.root_parameter]
+    parents = [resolver.parent_parameter, resolver.root_parameter]
     info = resolver.info_parameter
-    return Direct(
+    return DirectResolver(
         function,
         iscoroutinefunction(function),
         resolver.self_parameter is not None,
-        tuple(parameter.name for parameter in named if parameter is not None),
+        tuple(parameter.name for parameter in parents if parameter is not None),
         info.name if info is not None else None,
         DirectInfo,
         _Arguments(field),
-        field.metadata.get(SAME_FOR),
-        field.metadata.get(AT_HAND),
+        field.metadata.get(SHARED_BY),
+        field.metadata.get(PRELOADED),
     )
 
 
 def _is_untouched(plan: FieldPlan, field: StrawberryField) -> bool:
-    """Return whether the resolver is Strawberry's own, without extensions around its function."""
+    """Return whether the resolver is Strawberry's own, without extensions or exception handlers."""
     resolve: Callable[..., Any] | None = plan.field.resolve
-    if resolve is None or resolve.__module__ != CONVERTER or MADE_IN not in resolve.__qualname__ or field.extensions:
+    if resolve is None or resolve.__module__ != CONVERTER or CREATED_IN not in resolve.__qualname__ or field.extensions:
         return False
     closure = dict(zip(resolve.__code__.co_freevars, resolve.__closure__ or (), strict=True))
     handlers = closure.get("field_exception_handlers")
@@ -134,25 +135,26 @@ class _Arguments:
     ) -> tuple[dict[str, Any], bool]:
         names = self._names
         if names is None:
-            names = self._names = self._given_as_they_are(_strawberry_schema(run))
+            names = self._names = self._unconverted_names(_strawberry_schema(run))
         if names:
-            found = {names[name]: value for name, value in arguments.items()}
+            converted = {names[name]: value for name, value in arguments.items()}
         else:
             schema = _strawberry_schema(run)
             registry = schema.schema_converter.scalar_registry
             info = DirectInfo(run, plan, path)
-            found = convert_arguments(arguments, self._field.arguments, registry, schema.config, info)
-        for value in found.values():
-            if not isinstance(value, UNCHANGING):
-                return found, False
-        return found, True
+            converted = convert_arguments(arguments, self._field.arguments, registry, schema.config, info)
+        for value in converted.values():
+            if not isinstance(value, IMMUTABLE):
+                return converted, False
+        return converted, True
 
-    def _given_as_they_are(self, schema: Any) -> dict[str, str]:
-        """Return the function's names of its arguments if none needs conversion, otherwise an empty dict."""
+    def _unconverted_names(self, schema: Any) -> dict[str, str]:
+        """Return the parameter of each argument, or an empty dict if an argument needs conversion."""
         arguments, registry = self._field.arguments, schema.schema_converter.scalar_registry
         if not all(_is_plain(argument.type, registry) for argument in arguments):
             return {}
-        return {schema.config.name_converter.from_argument(one): one.python_name for one in arguments}
+        from_argument = schema.config.name_converter.from_argument
+        return {from_argument(argument): argument.python_name for argument in arguments}
 
 
 def _strawberry_schema(run: Execution) -> Any:

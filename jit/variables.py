@@ -1,4 +1,4 @@
-"""Coercion of variables with common types, without looking up types at every execution."""
+"""Coercion of variables of common types, without looking up the types at every execution."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from graphql import (
     type_from_ast,
 )
 
-# Returns whether coercion leaves a value unchanged.
+# A function that returns whether coercion leaves a value unchanged.
 Same = Callable[[Any], bool]
 
 _SAME: dict[Any, Same] = {
@@ -29,7 +29,7 @@ _SAME: dict[Any, Same] = {
 
 
 class CommonVariables:
-    """The declared variables of an operation, if all of them have common types."""
+    """The declared variables of an operation. Only if all have common types they are coerced here."""
 
     def __init__(self, schema: GraphQLSchema, operation: OperationDefinitionNode) -> None:
         self._declared: list[tuple[str, Same, bool]] = []
@@ -45,7 +45,7 @@ class CommonVariables:
             self._declared.append((declared.variable.name.value, same, optional))
 
     def coerced(self, given: Mapping[str, Any] | None) -> dict[str, Any] | None:
-        """Return the coerced values; None if graphql-core has to coerce or reject them."""
+        """Return the coerced values, or None if graphql-core has to coerce or reject them."""
         if self._has_uncommon:
             return None
         coerced: dict[str, Any] = {}
@@ -73,5 +73,5 @@ def _same(kind: Any) -> Same | None:
         same = _SAME.get(inner)
     if same is None or required:
         return same
-    known = same
-    return lambda value: value is None or known(value)
+    non_null = same
+    return lambda value: value is None or non_null(value)

@@ -43,19 +43,19 @@ def pattern_field(
     description: str,
     extent: Extent = NO_EXTENT,
     depends_on: str | None = None,
-    at_hand: str | None = None,
+    preloaded: str | None = None,
 ) -> Any:
     """Return a field that uses these access patterns. Its description and its metadata name them.
 
     `depends_on` is an attribute of the parent that alone determines the result: an operation resolves the field once
-    for all parents with an equal value, also for other fields with these patterns. `at_hand` is an attribute of the
-    parent that already holds the result: the resolver is called only if it is None.
+    for all parents with an equal value, also for other fields with these patterns. `preloaded` is an attribute of the
+    parent that may hold the result: the resolver is called only if the attribute is None.
     """
     metadata: dict[str, Any] = {"patterns": patterns, "extent": extent}
     if depends_on is not None:
-        metadata["same_for"] = (" ".join(pattern.id for pattern in patterns), depends_on)
-    if at_hand is not None:
-        metadata["at_hand"] = at_hand
+        metadata["shared_by"] = (" ".join(pattern.id for pattern in patterns), depends_on)
+    if preloaded is not None:
+        metadata["preloaded"] = preloaded
     return strawberry.field(
         resolver=resolver,
         graphql_type=graphql_type,

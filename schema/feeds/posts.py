@@ -45,21 +45,21 @@ class Post(Node):
     mentions = pattern_field(
         patterns.POST,
         resolver=resolve.mentions,
-        at_hand="mentions",
+        preloaded="mentions",
         graphql_type=list[strawberry.ID],
         description="The user ids that the text mentions (`@userId`), whether or not such users exist.",
     )
     like_count = pattern_field(
         patterns.POST,
         resolver=resolve.like_count,
-        at_hand="likes",
+        preloaded="likes",
         graphql_type=int,
         description="The number of likes.",
     )
     comment_count = pattern_field(
         patterns.POST,
         resolver=resolve.comment_count,
-        at_hand="comments",
+        preloaded="comments",
         graphql_type=int,
         description="The number of comments.",
     )

@@ -89,7 +89,7 @@ async def things_of(parent: strawberry.Parent[Any], info: Info) -> list[Thing]:
 
 
 def shared(resolver: Any, kind: Any, attribute: str) -> Any:
-    return strawberry.field(resolver=resolver, graphql_type=kind, metadata={"same_for": ("people", attribute)})
+    return strawberry.field(resolver=resolver, graphql_type=kind, metadata={"shared_by": ("people", attribute)})
 
 
 @strawberry.type

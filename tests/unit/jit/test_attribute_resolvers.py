@@ -50,9 +50,9 @@ def tags(parent: strawberry.Parent[Note]) -> Any:
 @strawberry.type
 class Written:
     title: str
-    likes = strawberry.field(resolver=like_count, graphql_type=int, metadata={"at_hand": "likes"})
-    maybe = strawberry.field(resolver=like_count, graphql_type=int | None, metadata={"at_hand": "likes"})
-    tags = strawberry.field(resolver=tags, graphql_type=list[str] | None, metadata={"at_hand": "tags"})
+    likes = strawberry.field(resolver=like_count, graphql_type=int, metadata={"preloaded": "likes"})
+    maybe = strawberry.field(resolver=like_count, graphql_type=int | None, metadata={"preloaded": "likes"})
+    tags = strawberry.field(resolver=tags, graphql_type=list[str] | None, metadata={"preloaded": "tags"})
 
 
 def notes(info: Info) -> Any:
@@ -81,7 +81,7 @@ async def answered(given: list[Note], *, compiled: bool, text: str = TEXT) -> Ex
     return result if isinstance(result, ExecutionResult) else await result
 
 
-async def test_no_resolver_is_asked_for_what_is_at_hand() -> None:
+async def test_no_resolver_is_called_for_a_preloaded_value() -> None:
     result = await answered([Note("a", 1, ["x"]), Note("b", 0, ("x", "y"))], compiled=True)
     assert result.errors is None
     assert result.data == {
@@ -93,7 +93,7 @@ async def test_no_resolver_is_asked_for_what_is_at_hand() -> None:
     assert asked_for == []
 
 
-async def test_the_resolver_is_asked_for_what_is_not_at_hand() -> None:
+async def test_the_resolver_is_called_for_a_value_that_is_not_preloaded() -> None:
     result = await answered([Note("a", 1), Note("b", None)], compiled=True)
     assert result.data is not None
     assert result.data["notes"][1] == {"title": "b", "likes": 7, "maybe": 7, "tags": []}
@@ -115,7 +115,7 @@ async def test_the_resolver_is_asked_for_what_is_not_at_hand() -> None:
     ],
     ids=str,
 )
-async def test_what_is_odd_is_answered_as_ever(odd: Note) -> None:
+async def test_an_unusual_value_has_the_result_of_graphql_core(odd: Note) -> None:
     given = [Note("a", 1), odd, Note("c", 2)]
 
     expected, found = await answered(given, compiled=False), await answered(given, compiled=True)

@@ -87,8 +87,8 @@ async def test_programs_go_without_the_collector_once_nobody_has_them() -> None:
         assert again() is None
 
 
-async def test_those_that_were_not_executed_for_the_longest_time_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "_KEPT", executor._OperationCache(10))
+async def test_the_least_recently_executed_operations_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "_CACHE", executor._OperationCache(10))
     first, second, third = [operation(f"{{ a{number}: name b: name c: name d: name }}") for number in range(3)]
     programs = [made.program() for made in (first, second)]
     assert first.program() is programs[0]
@@ -98,28 +98,28 @@ async def test_those_that_were_not_executed_for_the_longest_time_are_forgotten(m
     assert await executed(second) == {"a1": "x", "b": "x", "c": "x", "d": "x"}
 
 
-def test_what_differs_in_names_alone_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "_KEPT", source._CodeCache(10_000, 10_000))
+def test_operations_that_differ_in_names_only_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source, "_CACHE", source._CodeCache(10_000, 10_000))
     first = operation("query ($a: Boolean!) { x: name me @include(if: $a) { name } }").program()
-    texts = set(source._KEPT._known)
+    texts = set(source._CACHE._makers)
     second = operation("query ($other: Boolean!) { name y: me @include(if: $other) { name } }").program()
     assert first is not None
     assert second is not None
-    assert set(source._KEPT._known) == texts
+    assert set(source._CACHE._makers) == texts
 
 
-def test_so_many_characters_of_text_are_kept() -> None:
+def test_the_cached_sources_have_a_limit_of_characters() -> None:
     kept = source._CodeCache(80, 60)
     texts = [f"def make(k{number}): return k{number}" for number in range(5)]  # 23 characters each
     for text in texts:
         kept.compiled(text)
         kept.compiled(texts[0])
-    assert list(kept._known) == [*texts[3:], texts[0]]
-    assert kept._characters == sum(map(len, kept._known))
+    assert list(kept._makers) == [*texts[3:], texts[0]]
+    assert kept._characters == sum(map(len, kept._makers))
     made = kept.compiled(texts[0])
     kept.compiled(texts[0] + " " * 60)
     assert kept.compiled(texts[0]) is made
-    assert len(kept._known) == 3
+    assert len(kept._makers) == 3
 
 
 async def test_fields_beneath_an_interface_count_for_each_of_its_types() -> None:

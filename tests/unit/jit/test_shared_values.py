@@ -14,7 +14,7 @@ from strawberry.schema.schema import StrawberryGraphQLCoreExecutionContext
 from jit import operation_of
 from jit.strawberry_fields import StrawberryExecutor
 
-SAME = {"same_for": ("users", "user_id")}
+SAME = {"shared_by": ("users", "user_id")}
 
 
 class Compiling(StrawberryExecutor):

@@ -80,7 +80,7 @@ async def test_the_bus_works_over_tls_and_comes_back(stack: AsyncExitStack, scri
 
 
 async def test_budgets_are_shared_over_tls(redis: TlsServer) -> None:
-    one, other = RedisBuckets(redis.url, patience=5), RedisBuckets(redis.url, timeout=5)
+    one, other = RedisBuckets(redis.url, timeout=5), RedisBuckets(redis.url, timeout=5)
     budget = Budget(100, 0.001)
     assert (await one.charge("k", budget, 60))[0]
     assert not (await other.charge("k", budget, 60))[0]
