@@ -45,7 +45,7 @@ class Subscription(
 
 @cache
 def build() -> strawberry.Schema:
-    """Return the schema; the process has one."""
+    """Return the schema, which is built once per process."""
     schema = strawberry.Schema(
         query=Query,
         mutation=Mutation,
@@ -64,5 +64,5 @@ def _fix_is_one_of(schema: GraphQLSchema) -> None:
 
 
 def _is_one_of(kind: GraphQLNamedType, _info: Any) -> bool | None:
-    """Return whether an input object is a OneOf; None for any other type, as the specification requires."""
+    """Return whether an input object is a OneOf, or None for any other type, as the specification requires."""
     return kind.is_one_of if is_input_object_type(kind) else None

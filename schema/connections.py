@@ -16,12 +16,12 @@ class Node:
 
 
 def node_id(resolver: Callable[..., strawberry.ID]) -> Any:
-    """Return the field `id` of a type of `Node`."""
+    """Return the field `id` of a type that implements `Node`."""
     return strawberry.field(resolver=resolver, graphql_type=strawberry.ID, description=GLOBAL_ID)
 
 
 def is_record(record: type) -> Any:
-    """Return the `is_type_of` of the type that shows this record."""
+    """Return `is_type_of` of a GraphQL type whose values are records of the class `record`."""
 
     def is_type_of(_cls: type, value: Any, _info: object) -> bool:
         return isinstance(value, record)

@@ -161,7 +161,7 @@ class IngestSummary:
         description="The numbers of events that cannot be stored, by reason.",
     )
     unchanged: bool = strawberry.field(
-        description="Whether the feed equals the one of the last ingest. In that case nothing was written."
+        description="Whether the feed is equal to that of the last ingest. In this case nothing was written."
     )
     retries: int = strawberry.field(description="The number of times that the request for the feed was retried.")
     upstream_size: int = strawberry.field(description="The size of the feed in bytes.")
@@ -193,8 +193,8 @@ class EarthquakeStatistics:
     start: date = strawberry.field(description="The first day: the UTC day of the argument `start`.")
     end: date = strawberry.field(description="The last day: the UTC day of the argument `end`.")
     is_complete: bool = strawberry.field(
-        description="Whether all events of these days are known to be counted. If not, an operator can count them "
-        "with `gateway.py statistics rebuild`."
+        description="Whether the counts are known to include all events of these days. If not, an operator can count "
+        "the events again with `gateway.py statistics rebuild`."
     )
     count: int = strawberry.field(description="The number of earthquakes in all groups.")
     greatest_magnitude: float | None = strawberry.field(

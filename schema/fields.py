@@ -1,4 +1,4 @@
-"""Fields that declare their access patterns."""
+"""Fields with declared access patterns."""
 
 from collections.abc import Callable
 from inspect import signature
@@ -29,9 +29,9 @@ strawberry.enum(
     description=(
         "The overflow policy: how the gateway treats a subscriber that reads too slowly when its queue is full. CLOSE: "
         "the subscription ends with SLOW_SUBSCRIBER and its WebSocket is closed with code 4410. No event is lost: the "
-        "client resumes with `resumeAfter`. LATEST: only the newest event of each key waits. The event that replaces "
+        "client resumes with `resumeAfter`. LATEST: only the newest event of each key waits. An event that replaces "
         "others contains their number as `extensions.conflated`. BUFFER: the newest events wait, as many as `buffer` "
-        "allows. The event after dropped ones contains their number as `extensions.dropped`."
+        "allows. An event that follows dropped ones contains their number as `extensions.dropped`."
     ),
 )
 
@@ -83,13 +83,13 @@ def pattern_subscription(
 
 
 def _with_patterns(description: str, patterns: tuple[AccessPattern, ...], resolver: Callable[..., Any]) -> str:
-    # Two patterns of a field may have the same summary with different keys.
+    # Two patterns of a field may differ in their keys only, and then have the same summary.
     summaries = dict.fromkeys(f"`{pattern.summary}`" for pattern in patterns)
     return "\n\n".join([description, *_callers(patterns, resolver), *summaries])
 
 
 def _callers(patterns: tuple[AccessPattern, ...], resolver: Callable[..., Any]) -> list[str]:
-    """Return a line that states the callers of a root field, if it requires a token and its patterns agree."""
+    """Return a line that names the callers of a root field, if it requires a token and its patterns agree."""
     is_root = "parent" not in signature(resolver).parameters
     roles = {pattern.who for pattern in patterns}
     return [CALLERS[roles.pop()]] if is_root and len(roles) == 1 and not roles & {Who.ANY} else []

@@ -24,8 +24,8 @@ def _described(
         try:
             return parse(value)
         except StrawberryInputCoercionError:
-            given = f'"{value[:LONGEST_SHOWN]}"' if isinstance(value, str) else "a value that is not a string"
-            raise StrawberryInputCoercionError(f"A {scalar.name} is written as in {example}, not as {given}.") from None
+            shown = f'"{value[:LONGEST_SHOWN]}"' if isinstance(value, str) else "a value that is not a string"
+            raise StrawberryInputCoercionError(f"A {scalar.name} is written as in {example}, not as {shown}.") from None
 
     return replace(scalar, parse_value=parse_value, description=description)
 

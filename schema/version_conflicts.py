@@ -1,4 +1,4 @@
-"""The present item in the error of a rejected update: those fields of its type that need no further read."""
+"""The present item in the error of a rejected update, with the fields that need no further read."""
 
 from inspect import isawaitable
 from typing import Any
@@ -21,7 +21,7 @@ from datastore.session.optimistic_locking import Outdated
 
 
 class ConflictVersions(FieldExtension):
-    """An extension that adds the present item to the error `Outdated`, as the field would return it to this caller."""
+    """An extension that adds the present item to the error `Outdated`, in the form in which this caller may see it."""
 
     async def resolve_async(self, next_: AsyncExtensionResolver, source: Any, info: Info, **kwargs: Any) -> Any:
         try:
@@ -48,14 +48,14 @@ async def _serialize(value: Any, kind: GraphQLOutputType, info: GraphQLResolveIn
 
 
 async def _field(source: Any, field: GraphQLField, info: GraphQLResolveInfo[Any]) -> Any:
-    """Return the value of a field by its own resolver, which hides the values that the caller may not see."""
+    """Return the value of a field from its resolver, which hides the values that the caller may not see."""
     assert field.resolve is not None, "Strawberry gives each field a resolver."
     value = field.resolve(source, info)
     return await _serialize(await value if isawaitable(value) else value, field.type, info)
 
 
 def _needs_no_read(field: GraphQLField) -> bool:
-    """Return whether a field has no arguments and needs no read: the metadata of other fields names their patterns."""
+    """Return whether a field has no arguments and needs no read. A field that reads names patterns in its metadata."""
     named = get_named_type(field.type)
     definition = field.extensions.get("strawberry-definition")
     reads = bool(definition is not None and definition.metadata.get("patterns"))

@@ -54,7 +54,7 @@ FRESH = timedelta(minutes=1)
 FRESH_PAST = timedelta(minutes=10)
 LOAD_SECONDS = 3.0
 CLASSES = range(LEAST_CLASS, GREATEST_CLASS + 2)
-# The factor for days read ahead of need, for pages that take several days.
+# The factor for days that are read ahead of need, for pages of several days.
 READ_AHEAD = 1.3
 DAY = timedelta(days=1)
 EVERYTHING = LEAST_CLASS
@@ -154,7 +154,7 @@ def _tallies(day: DayStatistics, kind: SeismicEventKind) -> tuple[Tallies, ...]:
 
 
 class EarthquakeCosts:
-    """A cost model for `earthquakes`. One per process; it holds the statistics of at most 64 years."""
+    """The cost model of `earthquakes`. The process has one, with the statistics of at most `MAX_YEARS` years."""
 
     max_units = MAX_UNITS
 
@@ -210,8 +210,8 @@ class EarthquakeCosts:
     def units(self, arguments: Arguments, now: datetime) -> float | None:
         """Return the read units of the page, or None if the statistics of its days are incomplete or not loaded.
 
-        While the stream's consumer lags, the query skips no day. The statistics are then some minutes old, which is
-        exact enough for an estimate.
+        While the consumer of the stream lags, the query skips no day. The statistics are then some minutes old, which
+        is exact enough for an estimate.
         """
         reach = _reach(arguments, now)
         coverage = self._coverage[0] if self._coverage is not None else None
@@ -276,7 +276,7 @@ class _QuerySimulation:
         return fraction - (1.0 - reach.first_day) if day == reach.start else fraction
 
     def _add(self, matches: float, units: float) -> None:
-        """Add the cost of reading `matches` events, but of no more than the page still needs."""
+        """Add the cost of reading `matches` events, or of as many as the page still needs."""
         if matches > self._remaining:
             units = max(UNIT, units * self._remaining / matches)
         self._units += units

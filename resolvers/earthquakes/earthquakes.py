@@ -207,7 +207,7 @@ async def earthquake_detected(
         event = event_from(change.new)
         strong = minimum is None or event.magnitude >= minimum
         near = bounding_box is None or bounding_box.contains(event.latitude, event.longitude)
-        # Compare with the time of storing, not of delivery: a resuming client gets the same events as all others.
+        # Compare with the time of storing, not of delivery: a client that resumes receives the same events as others.
         recent = event.occurred_at_ms >= (event.ingested_at_ms - RECENT_MS if earliest is None else earliest)
         return event if strong and near and recent and kind.holds(event) else None
 
@@ -216,7 +216,7 @@ async def earthquake_detected(
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """How many events were rejected for one reason."""
+    """The number of events that were rejected for one reason."""
 
     reason: str
     count: int

@@ -20,7 +20,7 @@ DEFAULT_WINDOW = timedelta(days=30)
 LONGEST_WINDOW = timedelta(days=3_660)
 EARLIEST = from_epoch_ms(EARLIEST_MS)
 LARGEST_MAGNITUDE = 10
-# The maximum number of events read for each event of a page: beyond it, the query reads all events of a month anyway.
+# The maximum number of events read per event of a page. With more, the query reads all events of a month anyway.
 MAX_SCANNED = 250.0
 
 
@@ -44,16 +44,16 @@ def window_of(now: datetime, start: datetime | None, end: datetime | None) -> Wi
 
 
 def days_between(arguments: Mapping[str, Any], now: datetime) -> float:
-    """Return the number of index partitions: one for each day, and those of the statistics by which days are skipped.
+    """Return the number of index partitions: one per day, and those of the statistics by which days are skipped.
 
-    The statistics have one item and one partition for each year. Invalid arguments count as the longest window.
+    The statistics have one item and one partition per year. Invalid arguments count as the longest window.
     """
     days = days_of_window(arguments, now)
     return days if days <= 2 * SPARSE_AFTER else days + 3 + days // 366
 
 
 def days_of_window(arguments: Mapping[str, Any], now: datetime) -> float:
-    """Return the number of days of the window, by the unvalidated arguments."""
+    """Return the number of days of the window, from the unvalidated arguments."""
     try:
         until = parse_time(arguments.get("end")) or now
         since = parse_time(arguments.get("start")) or until - DEFAULT_WINDOW
@@ -63,7 +63,7 @@ def days_of_window(arguments: Mapping[str, Any], now: datetime) -> float:
 
 
 def events_scanned_for_one(arguments: Mapping[str, Any]) -> float:
-    """Return the events read for each event of the minimum magnitude: 7 for 2.5 and 42 for 4.5, as in USGS's catalog.
+    """Return the events read per event of the minimum magnitude: 7 for 2.5 and 42 for 4.5, as in USGS's catalog.
 
     The maximum is `MAX_SCANNED`, which is also the factor for events other than earthquakes.
     """
@@ -76,7 +76,7 @@ def events_scanned_for_one(arguments: Mapping[str, Any]) -> float:
 
 
 def kind_of(arguments: Mapping[str, Any]) -> SeismicEventKind | None:
-    """Return the kind of events; None for a value that the field rejects."""
+    """Return the kind of events, or None for a value that the field rejects."""
     kind = arguments.get("kind", SeismicEventKind.EARTHQUAKE)
     return SeismicEventKind(kind) if isinstance(kind, str) and kind in SeismicEventKind.__members__ else None
 

@@ -109,7 +109,7 @@ async def request_logs(
     span = listing.span(Paging(first, after, last, before))
     bucket = f"{day or context.now:%Y%m%d}"
     if day is None and span.start is not None:
-        # A caller who pages through today's logs at midnight stays in the day of the first page.
+        # A caller that pages through today's logs at midnight continues in the day of the first page.
         bucket = split(span.start["pk"])[1]
     page = await context.earthquakes.logs_of(bucket, span, type)
     return connection(listing, page, log_from)

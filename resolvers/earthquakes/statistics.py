@@ -16,7 +16,8 @@ from resolvers.shared.arguments import End, Start
 from resolvers.shared.context import Info
 
 ROUTE = "graphql/earthquakeStatistics"
-DAYS_OF_BLOCK = 27  # days of statistics in one block of 4 KB
+# The days of statistics in one block of 4 KB.
+DAYS_OF_BLOCK = 27
 
 By = Annotated[Grouping, strawberry.argument(description="How the earthquakes are grouped.")]
 
@@ -31,7 +32,7 @@ async def earthquake_statistics(
 
 
 def groups_of(arguments: Mapping[str, Any], now: datetime) -> float:
-    """Return the factor for the values of the answer, by the unvalidated arguments.
+    """Return the factor for the values of the response, from the unvalidated arguments.
 
     For groups by day the factor is half the number of days, since about half of the values belong to no group.
     """
@@ -42,6 +43,6 @@ def groups_of(arguments: Mapping[str, Any], now: datetime) -> float:
 
 
 def partitions_of(arguments: Mapping[str, Any], now: datetime) -> float:
-    """Return the number of 4 KB blocks read, by the unvalidated arguments: each year's, and the coverage item."""
+    """Return the number of 4 KB blocks read, from the unvalidated arguments: of each year, and of the coverage item."""
     days = days_of_window(arguments, now)
     return 2.0 + days // 366 + math.ceil(days / DAYS_OF_BLOCK)

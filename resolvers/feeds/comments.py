@@ -93,5 +93,5 @@ async def delete_comment(info: Info, post_id: PostId, comment_id: CommentId) -> 
         return await context.comments.delete(of_post, comment, caller.user_id)
     except Forbidden:
         if await context.posts.visible(of_post, keys.DELETE_COMMENT) is None:
-            return None  # as for a comment that does not exist
+            return None  # the same result as for a comment that does not exist
         raise

@@ -41,7 +41,9 @@ async def post_engagement(
 
     Counts from just before the start may follow the present ones. The latest event is always correct.
 
-    Raises: `NotFound`, and `Forbidden` once the caller may no longer see the post.
+    Raises:
+        NotFound: the post does not exist, or the caller may not see it.
+        Forbidden: the caller may no longer see the post.
     """
     limits = queue_limits(when_slow, buffer)
     counts = _PostCounts(info.context, validate.id("postId", post_id), limits)
@@ -90,13 +92,13 @@ class _PostCounts:
         if change.new is None or not is_live(change.new):
             return _PostDeleted()
         counts = _engagement(post_from(change.new))
-        # A change of no count is no event, so that it does not count as conflated for a slow subscriber.
+        # Other changes of the post are no events, and do not count as conflated for a slow subscriber.
         is_changed = change.old is None or not is_live(change.old) or _engagement(post_from(change.old)) != counts
         return counts if is_changed else None
 
 
 class _CountsJoinFilter:
-    """A filter for a subscriber that joins others: counts that equal the first ones are not new."""
+    """A filter for a subscriber that joins others: counts that are equal to the first ones are not new."""
 
     def __init__(self) -> None:
         self._first: PostEngagement | None = None
@@ -121,7 +123,7 @@ def _engagement(post: Post) -> PostEngagement:
 
 
 async def _check_visible(context: Context, event: PostEngagement) -> None:
-    """Raise `Forbidden` unless the caller may see the post. It reads with a new store: the context's is older."""
+    """Raise `Forbidden` unless the caller may see the post. It reads with a new store, which has no older reads."""
     post = event.post
     visibility = VisibilityPolicy(context.new_store(), context.viewer)
     if not await visibility.allows(post.author_id, post.visibility, keys.POST_ENGAGEMENT):

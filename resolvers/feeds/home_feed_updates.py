@@ -1,4 +1,4 @@
-"""Home feeds, live: the subscription FEED-S1 to new entries."""
+"""The subscription FEED-S1 to new entries of a home feed."""
 
 from collections import ChainMap, deque
 from collections.abc import AsyncGenerator, Sequence
@@ -34,11 +34,11 @@ from resolvers.shared.authorization import require
 from resolvers.shared.context import Context, Info
 from resolvers.shared.event_source import follow, queue_limits
 
-# A post may arrive twice: from the fan-out and from its author. The second time follows soon after the first.
+# A post may arrive twice, from the fan-out and from its author. The second arrival follows soon after the first.
 MAX_REMEMBERED_POSTS = 1000
-# An event id contains digests of at most 25 latest posts, each of 8 hexadecimal digits.
+# An event id contains digests of the latest posts, at most 25, each of 8 hexadecimal digits.
 MAX_KNOWN_POSTS, DIGEST_LENGTH = 25, 8
-# An author becomes a source moments after the first post that is merged. Posts of this time before it are read.
+# An author becomes a source moments after the first post to merge. The posts of this time before are read.
 LOOKBACK = timedelta(minutes=5)
 MAX_EARLIER_POSTS = 25
 
@@ -121,7 +121,7 @@ class _HomeFeedArrivals:
                 elif isinstance(arrival, MergedAuthor):
                     earlier = await self._earlier_posts(arrival)
                     for entry in earlier:
-                        # The position must not pass the change before all of its entries are sent.
+                        # The position must not advance past the change before all of its entries are sent.
                         progress.at(position if entry is earlier[-1] else previous or position)
                         yield entry
                 elif self._authors.include(arrival):
@@ -144,7 +144,7 @@ class _HomeFeedArrivals:
         return entry_from(change.new) if change.kind == "INSERT" and is_entry(change.keys) and change.new else None
 
     async def _with_author(self, entry: FeedEntry) -> FeedEntry:
-        """Return an entry without an author with its post's author, if the caller may see the post.
+        """Return the entry with the author of its post, if the caller may see the post.
 
         The post is read consistently.
         """
@@ -155,14 +155,17 @@ class _HomeFeedArrivals:
         return entry if post is None else replace(entry, author_id=post.author_id)
 
     async def _earlier_posts(self, author: MergedAuthor) -> list[FeedEntry]:
-        """Return the posts of a new merged author since the start: they arrived before the author was merged."""
+        """Return the posts since the start of an author that is newly merged: they arrived before the merge."""
         since = max(self._started_at, self._context.services.now() - LOOKBACK)
         home_feeds = HomeFeeds(self._context.new_store())
         return await home_feeds.newest_of(self._user_id, author, since, MAX_EARLIER_POSTS)
 
 
 class _MergedAuthors:
-    """The authors whose posts are merged into a feed: read after the change feed is followed, then kept up to date."""
+    """The authors whose posts are merged into a feed.
+
+    They are read after the change feed is followed. Changes then update them.
+    """
 
     def __init__(self) -> None:
         self._is_read = False
@@ -193,6 +196,6 @@ class _MergedAuthors:
         """Return the new post of a change, if its author is merged, or if the authors are not read yet."""
         author_id = (change.new or {}).get("author_id", "")
         if self._is_read and self._since.get(author_id) is None:
-            return None  # nearly all changes: parsing them for each subscriber would be wasteful
+            return None  # nearly all changes: parsing them once per subscriber would be wasteful
         post = created_post(change)
         return post if post and (self.include(post) or not self._is_read) else None

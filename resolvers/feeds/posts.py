@@ -134,7 +134,7 @@ async def posts_by_tag(
     return connection(listing, page, post_from)
 
 
-# Counts that the post contains are returned without a coroutine: a list needs two for each of its posts.
+# A count that the post contains is returned without a coroutine: a list would need two for each of its posts.
 def like_count(parent: strawberry.Parent[Post], info: Info) -> int | Awaitable[int]:
     return parent.likes if parent.likes is not None else _likes(parent, info)
 
@@ -162,7 +162,7 @@ async def _mentions(post: Post, info: Info) -> tuple[str, ...]:
 async def require_post(context: Context, post_id: str, user_id: str, pattern: AccessPattern) -> Post:
     """Return the post that a user is about to like or comment on. The post and the user are read in one batch.
 
-    Raises: `NotFound` if the user has no profile, or may not see the post.
+    Raises `NotFound` if the user has no profile or may not see the post.
     """
     _, post = await asyncio.gather(context.users.require(user_id, pattern), context.posts.visible(post_id, pattern))
     if post is None:

@@ -9,7 +9,7 @@ from resolvers.shared.event_source import close_reader
 
 
 class ConflatableUpdate(Protocol):
-    """An update of a match. `then` returns one update for this and a later one of the same match."""
+    """An update of a match. `then` merges a later update of the same match into this one."""
 
     @property
     def match_id(self) -> str: ...

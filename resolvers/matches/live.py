@@ -115,9 +115,9 @@ def _interval_seconds(milliseconds: int) -> float:
     return validate.number("minIntervalMs", milliseconds, minimum=0, maximum=LONGEST_INTERVAL_MS) / 1000
 
 
-# An event id contains the versions that the client has, besides the position in the replay log. The position may be
-# older than the versions: a snapshot is ahead of the log, and so is an update that was delivered while updates of other
-# matches waited. After a resume, the versions prevent a second delivery.
+# An event id contains the position in the replay log and the versions that the client has. The position may be older
+# than the versions: a snapshot is ahead of the log, and so is an update that was delivered while updates of other
+# matches waited. After a resume the versions prevent a second delivery.
 
 
 def _known_after_update(update: MatchUpdate | Internal) -> str:
@@ -163,7 +163,7 @@ def _conflated(
 async def _updates_of(
     context: Context, batches: AsyncGenerator[Updates, None]
 ) -> AsyncGenerator[MatchUpdate | Internal, None]:
-    """Yield each update, or the error of one that cannot be read, after which the subscription continues."""
+    """Yield each update. For an update that cannot be read, yield its error, and continue."""
     async with aclosing(batches):
         async for batch in batches:
             for update in batch:
@@ -181,12 +181,12 @@ async def _scores_of(
     versions = {**known}
     progress, is_first = context.progress, True
     async with aclosing(batches):
-        async for mixed in batches:
-            for unreadable in mixed:
+        async for updates in batches:
+            for unreadable in updates:
                 if isinstance(unreadable, UnreadableUpdate):
                     yield unreadable.error
-            batch = [update for update in mixed if isinstance(update, MatchUpdate)]
-            if mixed and not batch:
+            batch = [update for update in updates if isinstance(update, MatchUpdate)]
+            if updates and not batch:
                 continue
             if is_first and progress is not None and progress.is_resumed:
                 is_first = False

@@ -25,7 +25,7 @@ class MatchUpdate:
     events: tuple[CricketEvent, ...] = ()
     #: The number of earlier versions that this update replaces. `events` includes their events.
     conflated: int = 0
-    #: Whether the match is no longer live. Without changes and events, all else equals the previous update.
+    #: Whether the match is no longer live. Without changes and events, the other fields equal the previous update.
     left: bool = False
     #: Whether the match has ended and is no longer polled: no version follows.
     is_final: bool = False
@@ -45,7 +45,7 @@ class MatchUpdate:
         return self.is_snapshot or not self.left or bool(self.changed or self.events)
 
     def then(self, later: "MatchUpdate") -> "MatchUpdate":
-        """Return one update for this and a later one. A snapshot replaces the state; the events of both are kept."""
+        """Return this update merged with a later one. A snapshot replaces the state. The events of both are kept."""
         if not later.has_content:
             return replace(self, left=True)
         if later.is_snapshot:
@@ -79,7 +79,7 @@ class UnreadableUpdate:
 
     @property
     def match_id(self) -> str:
-        """The key in the queue. It equals no match's id, since ids contain no control characters."""
+        """The key in the queue. It is never equal to the id of a match: ids contain no control characters."""
         return f"\0{self.of_match}"
 
     def then(self, later: "Update") -> "Update":
@@ -92,7 +92,7 @@ Updates = Sequence[Update]
 
 @dataclass(frozen=True, slots=True)
 class LiveScores:
-    """Updates of some matches. A snapshot contains every live match; `ended` are the ids of matches no longer live."""
+    """Updates of matches. A snapshot contains every live match. `ended` are the ids of matches no longer live."""
 
     is_snapshot: bool
     updates: Sequence[MatchUpdate]

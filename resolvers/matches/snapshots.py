@@ -1,4 +1,4 @@
-"""Consistent reads of matches, which snapshots are created from."""
+"""Consistent reads of matches for snapshots."""
 
 from dataclasses import replace
 

@@ -127,7 +127,7 @@ class VersionSequence:
         return updates
 
     async def _read_last_version(self, progress: SubscriptionProgress | None) -> _MatchEnded | None:
-        """Return the last version of a match that has ended if the client resumes, else None."""
+        """Return the last version of the match if it has ended and the client resumes, else None."""
         if self._match_id is None or progress is None or not progress.is_resumed:
             return None
         update = await read_snapshot(self._context, self._match_id)
@@ -144,7 +144,7 @@ class VersionSequence:
         return None if update is None else [update]
 
     async def _batch(self, change: _Change) -> Updates | None:
-        """Return the updates of a change, None if it has none, or an `UnreadableUpdate` if an item is damaged."""
+        """Return the updates of a change, or None if it has none. A damaged item gives an `UnreadableUpdate`."""
         try:
             return await self._batch_of(change)
         except Internal as error:
@@ -184,14 +184,14 @@ class VersionSequence:
         self._last_version = next(final, self._last_version)
 
     async def _is_over_now(self, active: ActiveMatch) -> bool:
-        """Return whether the stored match has ended: the change may be older than the subscriber's state."""
+        """Return whether the stored match has ended. The change may be older than the state of the subscriber."""
         if self._match_id is None:
             return False
         latest = await latest_state(self._context, active.match_id)
         return latest is None or is_over(latest)
 
     async def _deleted(self, match_id: str) -> MatchUpdate | None:
-        """Return the update that a match has left; end the sequence instead if it contains a single match.
+        """Return the update that a match has left. End the sequence instead if it contains a single match.
 
         Return None if the match has a new state by now.
         """
@@ -236,7 +236,7 @@ class VersionSequence:
         return _FixtureChanged(match_id) if is_included and is_shown(change) else None
 
     async def _fixture_update(self, match_id: str) -> MatchUpdate | None:
-        """Return a snapshot after a change of the fixture; None if a later version of the match will show the change.
+        """Return a snapshot after a change of the fixture, or None if a later version of the match shows the change.
 
         For a match without a live state the snapshot has the fixture's version. For any other match it has the version
         delivered last, and the field `MatchUpdate.match` shows the change.
@@ -306,7 +306,7 @@ def _content(update: MatchUpdate) -> LiveScore:
 
 
 async def _next_update(context: Context, active: ActiveMatch, seen: int | None) -> MatchUpdate | None:
-    """Return the update of a change; None if the version was delivered already; a snapshot if versions are missing."""
+    """Return the update of a change. It is None if the version was delivered, a snapshot if versions are missing."""
     if seen is None:
         return snapshot_of(active)
     if active.version <= seen:

@@ -5,18 +5,18 @@ from collections import deque
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.dynamodb.codec import Item
 
-# The number of changes published during a read whose old images are kept.
+# The number of changes during a read whose old images are kept.
 MAX_CHANGES_DURING_READ = 100
-# After this many later changes, one of them should have had the item that was read as its old image.
+# Of this many changes after a read, one should have had the item that was read as its old image.
 MAX_UNMATCHED_CHANGES = 3
 
 
 class ChangeOrder:
-    """The order of the changes of an item relative to a read: which of them are later.
+    """The order of the changes of an item relative to a read: which changes are later than the read.
 
-    The first later change has the item that was read as its old image. Changes are recorded when they are published,
-    since a newer change may replace them in a slow subscriber's queue. If the first later change does not arrive
-    (`is_lost`, known after some further changes), the item must be read again.
+    The old image of the first later change is the item that was read. Changes are recorded when they are published,
+    because a newer change may replace them in the queue of a slow subscriber. If the first later change does not arrive
+    (`is_lost`, which is known after some further changes), the item must be read again.
 
     With `all_later` every change is later.
     """
@@ -48,7 +48,7 @@ class ChangeOrder:
         self._old_images.clear()
 
     def end_read(self, item: Item) -> None:
-        """Record the result of the read. Recorded changes without this old image are earlier."""
+        """Record the result of the read. Recorded changes with other old images are earlier."""
         self._item, self._recorded_before_read = item, self._recorded
         if item in self._old_images:
             self._first_later = self._recorded - len(self._old_images) + self._old_images.index(item) + 1

@@ -24,9 +24,9 @@ from resolvers.shared.context import Info
 
 EVENT_TYPE = re.compile(r"[A-Za-z0-9_.-]{1,50}")
 MAX_BYTES, MAX_LEVELS, MAX_VALUES, LONGEST_KEY = 4096, 5, 100, 100
-# The range of integers that JSON responses support; DynamoDB stores larger ones.
+# The range of integers that JSON responses support. DynamoDB could store larger integers.
 MIN_INTEGER, MAX_INTEGER = -(2**63), 2**63 - 1
-# A phone may send events after a time without network, and its clock may be ahead.
+# A phone may send events after some time without a network, and its clock may be ahead.
 MAX_AHEAD, MAX_AGE = timedelta(minutes=5), timedelta(days=7)
 
 
@@ -55,7 +55,7 @@ async def log_event(info: Info, events: Events) -> list[LoggedEvent]:
     context = info.context
     require(context.identity, keys.LOG_EVENT)
     if not 1 <= len(events) <= BATCH_WRITES:
-        raise BadUserInput(f"`events` must hold between 1 and {BATCH_WRITES}, not {len(events)}.", field="events")
+        raise BadUserInput(f"`events` must contain between 1 and {BATCH_WRITES}, not {len(events)}.", field="events")
     logged = [_logged(info, event, f"events[{index}].") for index, event in enumerate(events)]
     await context.photo_events.log(logged)
     return logged

@@ -38,7 +38,7 @@ async def faces_on_photo(
 
 
 def _faces(results: list[Face | list[Face | DomainError] | BaseException | None]) -> Iterator[Face | DomainError]:
-    """Yield all faces without the deleted ones."""
+    """Yield all faces except the deleted ones."""
     for result in results:
         if isinstance(result, list):
             yield from result

@@ -1,4 +1,4 @@
-"""Livestreams as they change, start and end: the subscription SPARKS-S1."""
+"""The subscription SPARKS-S1 to livestreams: their changes, starts and ends."""
 
 import asyncio
 import logging
@@ -53,12 +53,12 @@ async def livestream_changed(
 
 @dataclass(frozen=True, slots=True)
 class _PresentState:
-    """The livestreams at the time when no change could be missed any more."""
+    """The livestreams, read when no change can be missed any more."""
 
     livestreams: list[Livestream]
     #: Whether the livestreams are the first event.
     is_event: bool = False
-    #: The time of the client's last event: only livestreams that started or ended since then are events.
+    #: The time of the client's last event. Only livestreams that started or ended after it are events.
     since: datetime | None = None
 
 
@@ -76,7 +76,7 @@ _Event = _PresentState | _LivestreamChange
 
 
 class _LivestreamChanges:
-    """The livestreams of one subscription as they change, start and end, or a single one of them."""
+    """The changes, starts and ends of all livestreams or of a single one, for one subscription."""
 
     def __init__(self, context: Context, livestream_id: str | None) -> None:
         self._context = context
@@ -89,7 +89,7 @@ class _LivestreamChanges:
         self._schedule = LivestreamSchedule(context.services.now)
 
     async def events(self, limits: QueueLimits) -> AsyncGenerator[Livestream, None]:
-        """Yield the livestreams. An available change precedes what the clock brings."""
+        """Yield the livestreams. A change that is available precedes a start or an end by the clock."""
         progress, ahead, schedule = self._progress, self._ahead, self._schedule
         changes = self._changes(limits)
         next_change = asyncio.ensure_future(anext(changes))
@@ -144,7 +144,7 @@ class _LivestreamChanges:
         return _PresentState([livestream], is_event=True)
 
     async def _read_again(self) -> _PresentState:
-        """Return the present state, or none if it cannot be read. It is then read again after some more changes."""
+        """Return the present state. If it cannot be read, return an empty one: further changes repeat the read."""
         try:
             return await self._read()
         except DomainError as problem:
@@ -181,7 +181,7 @@ class _LivestreamChanges:
 
 
 def _time_of_last_event(progress: SubscriptionProgress) -> datetime | None:
-    """Return the time of the event after which the client resumes. Later starts and ends are events."""
+    """Return the time of the event after which the client resumes. Later starts and ends are sent as events."""
     known = progress.take_known()
     if known and not (known.isascii() and known.isdigit() and len(known) <= MAX_TIME_DIGITS):
         raise not_an_id()

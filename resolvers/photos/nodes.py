@@ -17,7 +17,7 @@ def photo_user_id(parent: strawberry.Parent[PhotoUser], info: Info) -> strawberr
 
 
 def photo_id(parent: strawberry.Parent[Photo]) -> strawberry.ID:
-    # The time as the table contains it, so that the key is exact for photos of other programs too.
+    # The id contains the time as the table has it, so that the key is also exact for photos of other programs.
     return global_id("Photo", *library_keys.photo_parts(parent.key))
 
 

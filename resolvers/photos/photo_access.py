@@ -14,7 +14,7 @@ from resolvers.shared import validation as validate
 from resolvers.shared.authorization import require
 from resolvers.shared.context import Context
 
-# An @ that does not begin the pixel density in a file name: it matches ada@2x.com, but not thumbnail@2x.jpg.
+# An @ that does not begin the pixel density of a file name: this matches ada@2x.com, but not thumbnail@2x.jpg.
 _AT = re.compile(r"@(?!\d(\.\d)?x\.(jpe?g|png|webp|gif|avif|heic|svg)([?#]|\Z))", re.ASCII | re.IGNORECASE)
 
 Consistent = Annotated[
@@ -32,10 +32,7 @@ def caller_email(identity: Identity | None) -> str | None:
 
 
 def uploader(identity: Identity | None, pattern: AccessPattern) -> str:
-    """Return the email of a caller who may use the pattern.
-
-    Raises: `Unauthenticated` or `Forbidden`.
-    """
+    """Return the email of a caller that may use the pattern. Raises `Unauthenticated` or `Forbidden`."""
     email = caller_email(require(identity, pattern))
     if email is None:
         raise Forbidden(
@@ -45,11 +42,11 @@ def uploader(identity: Identity | None, pattern: AccessPattern) -> str:
 
 
 def moderator(identity: Identity | None, pattern: AccessPattern) -> tuple[str | None, bool]:
-    """Return the email of a caller who may use the pattern, and whether the caller may use it on every photo.
+    """Return the email of a caller that may use the pattern, and whether the caller may use it on every photo.
 
-    Callers with a role of the pattern's `also` may, and need no email.
+    Callers with a role in the pattern's `also` may use it on every photo, and need no email.
 
-    Raises: `Unauthenticated` or `Forbidden`.
+    Raises `Unauthenticated` or `Forbidden`.
     """
     if identity is not None and identity.role.value in pattern.also:
         return caller_email(identity), True
@@ -66,12 +63,12 @@ def is_admin(identity: Identity | None) -> bool:
 
 
 def holds_email(address: str) -> bool:
-    """Return whether a URL or a file's key may contain an email: an @ that begins no pixel density (`@2x.jpg`)."""
+    """Return whether a URL or a file's key may contain an email: an @ that is not part of a density (`@2x.jpg`)."""
     return _AT.search(unquote(unquote(address))) is not None
 
 
 def given_email(context: Context, *, email: str | None, user_id: str | None) -> str | None:
-    """Return the email of the user that one of two arguments names; None for an invalid id."""
+    """Return the email of the user that one of the two arguments names, or None if the id is invalid."""
     if (email is None) == (user_id is None):
         raise BadUserInput("Give either `email` or `userId`.", field="userId" if email is None else "email")
     if user_id is not None:

@@ -16,7 +16,7 @@ camera = partial(validate.prose, longest=LONGEST_CAMERA)
 
 
 def tags(field: str, values: Sequence[str]) -> list[str]:
-    """Return the tags in lower case, each once, in their order. Raises `BadUserInput` for too many or too long tags."""
+    """Return the tags in lower case, in their order, without duplicates. Raises `BadUserInput` beyond a limit."""
     if len(values) > MAX_TAGS:
         raise BadUserInput(f"`{field}` may contain at most {MAX_TAGS}, not {len(values)}.", field=field)
     return list(dict.fromkeys(_tag(f"{field}[{index}]", value) for index, value in enumerate(values)))

@@ -85,8 +85,8 @@ async def create_photo(info: Info, input: NewPhoto) -> PhotoUpload:
         taken_at=values["taken_at"] or context.now,
         created_at=context.now,
         expires_at=context.now + LIFETIME,
-        # Never derived from the Idempotency-Key: a repeated reservation must not share files with an earlier one,
-        # whose files may be deleted later.
+        # The nonce is not derived from the Idempotency-Key: a repeated reservation must not share files with an earlier
+        # reservation, whose files may be deleted later.
         nonce=context.services.new_id(),
         camera=values["camera"],
         has_stated_time=values["taken_at"] is not None,

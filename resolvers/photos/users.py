@@ -101,7 +101,7 @@ async def photo_user(
 def _require_owner(identity: Identity | None, address: str | None) -> None:
     """Raise `Unauthenticated`, or `Forbidden` unless the email is the caller's own or the caller is an admin.
 
-    Nothing is read before, so the error does not depend on whether the email has an account.
+    Nothing is read before the check, so the error does not reveal whether the email has an account.
     """
     caller = require(identity, keys.PHOTO_USER_BY_EMAIL)
     if not (is_admin(caller) or caller_email(caller) == address):
@@ -171,7 +171,7 @@ async def update_photo_user(info: Info, input: Changes) -> PhotoUser:
 
 
 def _require_admin(caller: Identity, used: dict[str, bool]) -> None:
-    """Raise `Forbidden` if a caller other than an admin used one of these fields."""
+    """Raise `Forbidden` if a caller that is no admin used one of these fields."""
     forbidden = [name for name, is_used in used.items() if is_used]
     if forbidden and caller.role is not Role.ADMIN:
         raise Forbidden(f"`{forbidden[0]}` is for admins only.")

@@ -9,9 +9,12 @@ def require(identity: Identity | None, pattern: AccessPattern, *, owner: str | N
     """Return the caller if the caller may use the pattern.
 
     `owner` is the user to whom the data belongs, by default the caller. Callers with the role of the pattern's `who`
-    may use it. Admins and the system may also read every user's data. Fields that are open to everyone need no check.
+    may use the pattern. Admins and the system may also read the data of every user. Fields that are open to everyone
+    need no check.
 
-    Raises: `Unauthenticated` or `Forbidden`.
+    Raises:
+        Unauthenticated: there is no caller.
+        Forbidden: the caller may not use the pattern.
     """
     if identity is None:
         raise Unauthenticated("Sign in to use this field: send an Authorization: Bearer token.")

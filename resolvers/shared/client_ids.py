@@ -14,7 +14,7 @@ MAX_AHEAD, MAX_AGE = timedelta(minutes=5), timedelta(days=1)
 def new_object_id(info: Info, field: str, given: str | None) -> str:
     """Return the id that the client chose, or else a new id.
 
-    Raises: `BadUserInput` unless the client's id is a recent UUID of version 7.
+    Raises `BadUserInput` unless the client's id is a recent UUID of version 7.
     """
     context = info.context
     if given is None:

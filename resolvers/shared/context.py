@@ -59,7 +59,7 @@ def _one_subscriber() -> int:
 
 
 class Context:
-    """The context of one operation. The sources of a subscription share one; each of its events has its own."""
+    """The context of one operation. The source of a subscription has one, and each of its events has its own."""
 
     #: The time of the operation or event.
     now: datetime
@@ -84,7 +84,7 @@ class Context:
         self._identity = identity
         self.meter = Meter()
         self.has_logged_rejection = False
-        # Stores other than the present one. Those of past events are garbage-collected.
+        # Stores other than the present one. The stores of past events are garbage-collected.
         self._other_stores: WeakSet[Store] | None = None
         self.lazy_names = []
         self._freshness = ReadFreshness.OWN
@@ -115,11 +115,11 @@ class Context:
 
     @property
     def is_retry(self) -> bool:
-        """Whether a process that has ended may have executed this mutation before."""
+        """Whether another process, which has ended, may have executed this mutation before."""
         return self._id_source is not None and self._id_source.is_retry
 
     def new_id(self, info: "Info") -> str:
-        """Return a new id. With an Idempotency-Key it is derived from the root field's name and the call's number."""
+        """Return a new id. With an Idempotency-Key it is derived from the root field's response key and a count."""
         if self._id_source is None:
             return self.services.new_id()
         field = str(info.path.key)
@@ -127,7 +127,7 @@ class Context:
         return self._id_source.id(f"{field} {number}")
 
     def advance_watermark(self) -> None:
-        """Let later reads of this process return nothing older than the present state, in other events too."""
+        """Let no later read of this process return data older than the present state, in other events either."""
         shared = self.services.client.read_caches.for_prefix(self.services.prefix)
         if shared is not None:
             shared.advance_watermark()
@@ -147,13 +147,13 @@ class Context:
         self._clear_lazy_attributes()
 
     def _clear_lazy_attributes(self) -> None:
-        """Delete the lazy attributes. Some refer to the context, and the cycle would keep all reads in memory."""
+        """Delete the lazy attributes. Some reference the context, in a cycle that would keep all reads in memory."""
         for name in self.lazy_names:
             self.__dict__.pop(name, None)
         self.lazy_names.clear()
 
     def new_store(self) -> Store:
-        """Return a store with its own deadline, without any previous read."""
+        """Return a store with its own deadline and no previous reads."""
         store = self._open_store()
         self._track(store)
         return store

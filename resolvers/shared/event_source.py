@@ -31,10 +31,7 @@ def _one_key(_: object) -> None:
 
 
 def queue_limits(when_slow: OverflowPolicy, buffer: int | None) -> QueueLimits:
-    """Return the limits of a subscriber's queue from the arguments `whenSlow` and `buffer`.
-
-    Raises: `BadUserInput`.
-    """
+    """Return the limits of a subscriber's queue from the arguments `whenSlow` and `buffer`. Raises `BadUserInput`."""
     if buffer is not None and when_slow is not OverflowPolicy.BUFFER:
         raise BadUserInput("`buffer` requires `whenSlow: BUFFER`.", field="buffer")
     size = DEFAULT_BUFFER if buffer is None else validate.number("buffer", buffer, minimum=1, maximum=MAX_EVENTS)
@@ -42,7 +39,7 @@ def queue_limits(when_slow: OverflowPolicy, buffer: int | None) -> QueueLimits:
 
 
 def is_event(info: Info) -> bool:
-    """Return whether the field belongs to an event. Eventually consistent reads may miss the event's changes."""
+    """Return whether the field belongs to an event. An eventually consistent read may miss the change of the event."""
     return info.operation.operation is OperationType.SUBSCRIPTION
 
 
@@ -68,11 +65,15 @@ async def follow(
 ) -> AsyncGenerator[Event, None]:
     """Yield the events that `select` returns for the table's changes, from now on or from the client's resume position.
 
-    A change that `select` cannot read is logged and skipped. `limits` are those of the queue: with LATEST a newer event
-    replaces the queued one with the same `key`, or any queued event without a `key`. Once no change can be missed,
-    `prepare` is awaited, and `first` too unless the client resumes from a known position. Their results other than None
-    are the first events. `on_resume` is awaited after the replay, and its result is the next event. `second_table` adds
-    events of another table's changes, which have no resume position. `progress` defaults to that of the context.
+    A change that `select` cannot read is logged and skipped.
+
+    - `limits` are the limits of the queue. With LATEST a newer event replaces the queued event with an equal `key`;
+      without a `key` it replaces any queued event.
+    - `prepare` is awaited once no change can be missed, then `first`, unless the client resumes from a known position.
+      The first events are their results, if they are not None.
+    - `on_resume` is awaited after the replay for a client that resumes. Its result is the next event.
+    - `second_table` adds events of another table's changes. They have no resume position.
+    - `progress` defaults to that of the context.
     """
     progress = progress or context.progress or SubscriptionProgress()
     changes = context.services.changes.follow(
@@ -90,7 +91,7 @@ async def follow(
             await stack.enter_async_context(
                 context.services.changes.join(events, second_table.table, _tolerant(second_table.select))
             )
-        context.advance_watermark()  # even without a first event: a resuming client needs this position
+        context.advance_watermark()  # also without a first event: a client that resumes needs this position
         progress.begin(events, events.last_number, sends_first_event=first is not None)
         for read in (prepare, None if progress.is_resumed else first):
             if read is not None and (event := await read()) is not None:
@@ -111,7 +112,7 @@ async def follow(
 
 
 async def close_reader(read: asyncio.Future[Any], source: AsyncGenerator[Any, None]) -> None:
-    """Cancel the pending read of a source and close the source. An error of the read is dropped with its events."""
+    """Cancel the pending read of a source, and close the source. An error of the read is ignored."""
     read.cancel()
     await asyncio.wait([read])
     if not read.cancelled():

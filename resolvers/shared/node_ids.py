@@ -1,4 +1,4 @@
-"""Global ids, which consist of a type and the parts of its key."""
+"""Global ids: the name of a type, and the parts of an object's key."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from resolvers.shared.context import Context
 
 LONGEST_ID = 4096
 
-# By type: the number of parts of its id, and the function that reads an object by them.
+# By type: the number of the key's parts, and the function that reads an object by them.
 NodeReaders = Mapping[str, tuple[int, Callable[..., Awaitable[Any]]]]
 
 
@@ -22,14 +22,11 @@ def global_id(kind: str, *parts: str) -> strawberry.ID:
 
 
 async def read_node(context: Context, readers: NodeReaders, id: str, field: str) -> Any:
-    """Return the object with a global id, or None if it does not exist.
-
-    Raises: `BadUserInput` for an invalid id.
-    """
+    """Return the object with a global id, or None if it does not exist. Raises `BadUserInput` for an invalid id."""
     kind, parts = _parse(id, readers, field)
     try:
         return await readers[kind][1](context, *parts)
-    except BadUserInput:  # a part that no key contains
+    except BadUserInput:  # a part is invalid in a key
         raise _invalid_id(field) from None
 
 

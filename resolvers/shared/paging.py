@@ -40,10 +40,10 @@ class Paging(Struct, frozen=True):
 
 
 class Listing:
-    """The list of a field (`Type.field`) with its arguments other than the paging ones.
+    """The list of a field (`Type.field`) with these arguments, apart from those of paging.
 
-    The cursors are valid for this list only. `cursor_attributes` are the attributes of an item that its cursor
-    contains, by default the start key of the pattern's Query.
+    The cursors are valid for this list only. A cursor contains the `cursor_attributes` of its item, by default the
+    start key of the pattern's Query.
     """
 
     __slots__ = ("_arguments", "_binding", "_cursor_attributes", "_field", "_sealer", "cursors", "pattern")
@@ -75,7 +75,7 @@ class Listing:
         """Return the part of the list to read. Raises `BadUserInput` or `BadCursor`."""
         if paging.last is None and paging.after is None and paging.before is None:
             size = paging.first
-            if size is None or 1 <= size <= LARGEST_PAGE:  # most requests
+            if size is None or 1 <= size <= LARGEST_PAGE:  # the usual case
                 return Span(size or DEFAULT_PAGE)
         paging.check()
         backward = paging.last is not None or paging.before is not None
@@ -118,12 +118,12 @@ class Edge(Generic[Record]):
 
     @property
     def cursor(self) -> str:
-        """The cursor. It is computed on demand: a response without cursors does not pay for them."""
+        """The cursor. It is computed on demand, so a response without cursors does not pay for them."""
         return self.listing.cursor(self.item)
 
 
 class PlainEdge(Edge[Record]):
-    """An entry whose item is decoded, such as an entry of a list in memory."""
+    """An entry with a decoded item, such as an entry of a list in memory."""
 
     __slots__ = ()
 
@@ -150,7 +150,7 @@ class PageInfo(Struct, frozen=True):
 
 
 class Connection(Struct, Generic[Record], frozen=True):
-    """A page of a list. `end` is the position at which reading stopped, if it differs from that of the last edge."""
+    """A page of a list. `end` is the position at which the read stopped, if it is not that of the last edge."""
 
     page: Page
     edges: list[Edge[Record]]
@@ -173,7 +173,7 @@ class Connection(Struct, Generic[Record], frozen=True):
 def connection(listing: Listing, page: Page, convert: Callable[[Mapping[str, Any]], Record]) -> Connection[Record]:
     """Return the records of a page.
 
-    `convert` returns the record of a decoded item; a `RecordDecoder` reads items in DynamoDB's format.
+    `convert` returns the record of a decoded item. A `RecordDecoder` converts items in DynamoDB's format instead.
     """
     if page.raw is None:
         return Connection(page, [PlainEdge(listing, item, record_or_error(convert, item)) for item in page.items])
@@ -183,7 +183,7 @@ def connection(listing: Listing, page: Page, convert: Callable[[Mapping[str, Any
 
 
 def page_of_items(items: list[Item], sort_key: Callable[[Item], Any], span: Span) -> Page:
-    """Return a page of a list in memory, in descending order of `sort_key`. The cursor's item may be missing."""
+    """Return a page of a list in memory, in descending order of `sort_key`. The item of the cursor may be missing."""
     start = None if span.start is None else sort_key(span.start)
     if span.backward:
         before = items if start is None else [item for item in items if sort_key(item) > start]

@@ -1,4 +1,4 @@
-"""The fields that an operation selects, so that resolvers read no more than the response contains."""
+"""The fields that an operation selects. With them resolvers read no more than the response contains."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from resolvers.shared.context import Info
 
 
 def has_child_reads(info: Info, *fields: str) -> bool:
-    """Return whether one of these fields of a list's nodes is selected. Each of them needs a point read."""
+    """Return whether one of these fields of a list's nodes is selected. Each of them needs point reads."""
     return not selected_node_fields(info).isdisjoint(fields)
 
 
@@ -34,7 +34,7 @@ def selected_child_fields(info: Info, name: str) -> frozenset[str]:
 
 
 class _Selection:
-    """The fields selected under a field, in all places of the document that select it."""
+    """The fields selected under a field, from all nodes of the document that select the field."""
 
     __slots__ = ("_fragments", "_own", "of_nodes", "own")
 

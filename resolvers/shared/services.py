@@ -1,4 +1,4 @@
-"""The services of a process, which live as long as it does."""
+"""The services that live as long as the process."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -39,7 +39,7 @@ class Services:
     #: Ingests a USGS feed by name or URL.
     ingest: Callable[[str], Awaitable[IngestSummary]]
     places: SightingPlaces
-    #: The clock. All times come from it.
+    #: The clock. It is the only source of times.
     now: Callable[[], datetime]
     #: The source of random ids.
     new_id: Callable[[], str]

@@ -7,8 +7,8 @@ space. They reject text that could deceive a reader or disturb a terminal, a log
 - bidirectional embeddings, overrides and isolates (U+202A to U+202E, U+2066 to U+2069)
 - tag characters (U+E0000 to U+E007F), noncharacters and lone surrogates
 - more than 30 consecutive combining marks and invisible characters
-- in lines, other invisible characters (Default_Ignorable_Code_Point), such as U+200B; allowed are ZWJ and ZWNJ, which
-  emoji and many scripts contain, and U+FE0F after a character that it changes to an emoji
+- in lines, other invisible characters (Default_Ignorable_Code_Point), such as U+200B, except ZWJ and ZWNJ, which emoji
+  and many scripts contain, and U+FE0F after a character that it changes to an emoji
 - text that consists of spaces and invisible characters
 """
 
@@ -49,7 +49,7 @@ def check(field: str, text: str) -> None:
 
 
 def normal(field: str, text: str) -> str:
-    """Return a text of any length in NFC, with surrounding space. It does not check single characters as `check` does.
+    """Return a text of any length in NFC, with its surrounding space. Single characters are not checked: see `check`.
 
     Raises `BadUserInput` for too many consecutive marks.
     """
@@ -57,12 +57,12 @@ def normal(field: str, text: str) -> str:
         return text
     _check_marks(field, text)
     text = normalize("NFC", text)
-    _check_marks(field, text)  # a mark may become several
+    _check_marks(field, text)  # NFC may replace a mark by several
     return text
 
 
 def visible(text: str) -> str:
-    """Return the visible characters of a text: all but spaces, controls, formats and blank letters."""
+    """Return the text without spaces, control and format characters, and blank letters."""
     if text.isascii() and text.isprintable():
         return text.replace(" ", "")
     return "".join(character for character in BLANK.sub("", text) if category(character) not in _INVISIBLE)
@@ -70,7 +70,7 @@ def visible(text: str) -> str:
 
 def _normal(field: str, value: str, longest: int) -> str:
     text = value.strip()
-    # A longer text is too long in NFC too.
+    # A longer text is also too long in NFC, and is not normalized.
     if not text.isascii() and len(text) <= longest * LONGEST_SEQUENCE:
         text = normal(field, text)
     if not 1 <= len(text) <= longest or not visible(text):

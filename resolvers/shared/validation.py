@@ -1,4 +1,4 @@
-"""Checks of input values. The error of each check names the field and the limit."""
+"""Checks of input values. The error of a check names the field and the limit."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Sized
 from datetime import UTC, datetime
@@ -33,11 +33,9 @@ _parse_iso: Callable[[object], datetime] = DateTimeDefinition.parse_value
 
 
 def fields(input: object, checks: Mapping[str, Check], prefix: str = "") -> dict[str, Any]:
-    """Return the checked values of an input's fields. None is not checked.
+    """Return the checked values of an input's fields. None is not checked. Raises `BadUserInput`.
 
     `prefix` is the path of the input, such as `teams[3].`.
-
-    Raises: `BadUserInput`.
     """
     values = {name: getattr(input, name) for name in checks}
     return {
@@ -49,18 +47,18 @@ def fields(input: object, checks: Mapping[str, Check], prefix: str = "") -> dict
 def changes(input: object, checks: Mapping[str, Check], removable: Collection[str]) -> dict[str, Any]:
     """Return the checked values of the present fields of an input of `Maybe`s. None removes a `removable` field.
 
-    Raises: `BadUserInput`, also if no field is present.
+    Raises `BadUserInput`, also if no field is present.
     """
-    given = {name: some.value for name in checks if (some := getattr(input, name)) is not None}
-    if not given:
+    values = {name: maybe.value for name in checks if (maybe := getattr(input, name)) is not None}
+    if not values:
         raise BadUserInput("`input` must name at least one field to change.", field="input")
-    for name, value in given.items():
+    for name, value in values.items():
         field = to_camel_case(name)
         if value is not None:
-            given[name] = checks[name](field, value)
+            values[name] = checks[name](field, value)
         elif name not in removable:
             raise BadUserInput(f"`{field}` must not be null.", field=field)
-    return given
+    return values
 
 
 def attributes(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -73,7 +71,7 @@ prose = user_text.prose
 
 
 def user_id(field: str, value: str) -> str:
-    """Return the id of a user unchanged, as in a token. Raises `BadUserInput` for any other text."""
+    """Return the id of a user unchanged, as tokens contain it. Raises `BadUserInput` for any other text."""
     if identifiers.is_user_id(value):
         return value
     if value.strip() and identifiers.user_id_fits(value):
@@ -84,18 +82,18 @@ def user_id(field: str, value: str) -> str:
 def id(field: str, value: str, longest: int = LONGEST_ID) -> str:
     """Return the id without the spaces around it.
 
-    Raises `BadUserInput` unless it has 1 to `longest` characters, none of which is a control or shows nothing.
+    Raises `BadUserInput` unless it has 1 to `longest` characters, without control and invisible characters.
     """
-    given = value.strip()
-    if not 1 <= len(given) <= longest or not user_text.visible(given):
+    text = value.strip()
+    if not 1 <= len(text) <= longest or not user_text.visible(text):
         raise BadUserInput(f"`{field}` must have between 1 and {longest} characters.", field=field)
-    if has_hidden(given):
+    if has_hidden(text):
         raise _hidden(field)
-    return given
+    return text
 
 
 def _hidden(field: str) -> BadUserInput:
-    return BadUserInput(f"`{field}` must not hold control characters or invisible ones.", field=field)
+    return BadUserInput(f"`{field}` must not contain control characters or invisible characters.", field=field)
 
 
 code = partial(id, longest=LONGEST_CODE)
@@ -104,9 +102,9 @@ note = partial(prose, longest=1000)
 
 
 def ids(field: str, values: Sequence[str]) -> Sequence[str]:
-    """Return the ids, each checked and stripped as by `id`."""
+    """Return the ids, each checked and stripped as `id` does."""
     characters = "".join(values)
-    # Nearly all lists pass this test, which is cheaper than a check of each id.
+    # Nearly all lists pass this test, which is cheaper than checking each id.
     plain = characters.isascii() and characters.isprintable() and " " not in characters and all(values)
     if plain and max(map(len, values), default=0) <= LONGEST_ID:
         return values
@@ -116,15 +114,15 @@ def ids(field: str, values: Sequence[str]) -> Sequence[str]:
 def url(field: str, value: str) -> str:
     """Return an address on the web.
 
-    Raises `BadUserInput` for an address that is too long, is not http(s), or names a user or no host. A backslash is
-    rejected too: browsers read it as a slash, and other programs as a part of the host.
+    Raises `BadUserInput` for an address that is too long, is not http(s), names a user, or names no host. A backslash
+    is rejected as well: browsers read it as a slash, and other programs as a part of the host.
     """
     address = line(field, value, longest=LONGEST_URL)
     if not address.startswith(("https://", "http://")):
         raise BadUserInput(f"`{field}` must begin with https:// or http://.", field=field)
     if user_text.visible(address) != address or "\\" in address or not _names_host_alone(address):
         raise BadUserInput(
-            f"`{field}` must name a host and no user, and hold no spaces and no backslashes.", field=field
+            f"`{field}` must name a host and no user, and contain neither spaces nor backslashes.", field=field
         )
     return address
 
@@ -160,7 +158,7 @@ def number(field: str, value: Number, *, minimum: Number, maximum: Number) -> Nu
 
 
 def version(value: int | None) -> int | None:
-    """Return the expected version of a change, None for any. Raises `BadUserInput` for an impossible version."""
+    """Return the expected version of a change, or None for any version. Raises `BadUserInput` for an invalid one."""
     return None if value is None else number("expectedVersion", value, minimum=0, maximum=GREATEST_INT)
 
 
@@ -192,4 +190,4 @@ def timestamp(field: str, value: datetime) -> datetime:
 def list_size(field: str, values: Sized) -> None:
     """Raise `BadUserInput` for a list that is too long."""
     if len(values) > LONGEST_LIST:
-        raise BadUserInput(f"`{field}` may hold at most {LONGEST_LIST}, not {len(values)}.", field=field)
+        raise BadUserInput(f"`{field}` may contain at most {LONGEST_LIST}, not {len(values)}.", field=field)

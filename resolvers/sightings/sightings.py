@@ -42,9 +42,9 @@ LONGEST_WINDOW_HOURS = 48
 HOUR = timedelta(hours=1)
 LONGEST_DESCRIPTION = 500
 LONGEST_PLACE = 256
-# The blocks of 4 KB that a category's window takes: some 30 sightings.
+# The blocks of 4 KB in the window of a category: some 30 sightings.
 BLOCKS_PER_WINDOW = 3
-# The number of categories that is assumed without a list of them.
+# The number of categories to assume if the argument has no list.
 DEFAULT_CATEGORIES = 5.0
 
 SightingId = Annotated[strawberry.ID, strawberry.argument(description="The sighting's `sightingId`.")]
@@ -250,7 +250,7 @@ class _Unwatched:
 async def _watch_alerts(context: Context, user_id: str, limits: QueueLimits) -> AsyncGenerator[Sighting, None]:
     """Yield the sightings that match the watches.
 
-    The watches are read after the change feed is followed, and changes update them: none is missed.
+    The watches are read after the change feed is followed, and changes update them, so that none is missed.
     """
     watches: dict[str, Watch] = {}
     progress = context.progress

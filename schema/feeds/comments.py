@@ -24,7 +24,7 @@ class Comment(Node):
         post_patterns.POST,
         resolver=resolve.post,
         graphql_type=LazyPost | None,
-        # For a post for followers: also whether the caller follows the author.
+        # A post for followers takes a second read: whether the caller follows its author.
         extent=Extent(reads=2),
         description="The post; null if it was deleted or the caller may not see it.",
     )

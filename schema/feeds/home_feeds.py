@@ -36,7 +36,7 @@ class FeedEntry:
         post_patterns.POST,
         resolver=resolve.post,
         graphql_type=Post | None,
-        # For a post for followers: also whether the caller follows the author.
+        # A post for followers takes a second read: whether the caller follows its author.
         extent=Extent(reads=2),
         description="The post; null if it was just deleted or the caller may no longer see it.",
     )

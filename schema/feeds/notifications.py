@@ -42,8 +42,8 @@ class Notification(Node):
         description="The time at which the notification expires, read or not; null if it never expires."
     )
     actor_id: strawberry.ID | None = strawberry.field(
-        description="The id of the user who caused the notification, the last one of several; null if another "
-        "program stored none."
+        description="The id of the user who caused the notification. If several users did, the id of the last one. "
+        "Null if another program stored none."
     )
     actor = pattern_field(
         user_patterns.USER,
@@ -63,7 +63,7 @@ class Notification(Node):
         post_patterns.POST,
         resolver=resolve.post,
         graphql_type=Post | None,
-        # For a post for followers: also whether the caller follows the author.
+        # A post for followers takes a second read: whether the caller follows its author.
         extent=Extent(reads=2),
         description="The post; null if the notification is about no post, the post was deleted, or the caller may "
         "no longer see it.",
@@ -75,7 +75,7 @@ class Notification(Node):
         comment_patterns.COMMENT,
         resolver=resolve.comment,
         graphql_type=Comment | None,
-        # Also the post, and whether the caller follows its author.
+        # The comment, its post, and whether the caller follows the author of the post.
         extent=Extent(reads=3),
         description="The comment; null if the notification is about no comment, the comment was deleted, or the "
         "caller may no longer see its post.",

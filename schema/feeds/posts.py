@@ -91,7 +91,7 @@ class PostQueries:
         patterns.POST,
         resolver=resolve.post,
         graphql_type=Post | None,
-        # For a post for followers: also whether the caller follows the author.
+        # A post for followers takes a second read: whether the caller follows its author.
         extent=Extent(reads=2),
         description="Return a post; null if it does not exist or the caller may not see it.",
     )
@@ -105,7 +105,7 @@ class PostQueries:
         patterns.POSTS_BY_TAG,
         resolver=resolve.posts_by_tag,
         graphql_type=Connection[Post],
-        # For posts for followers: also whether the caller follows the author.
+        # Posts for followers take a further read: whether the caller follows their author.
         extent=Extent(per_entry=True),
         description="Return the posts with a tag that the caller may see, newest first. Private posts are never "
         "found by tag, even by their author; `postsByAuthor` lists them.",

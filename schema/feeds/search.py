@@ -13,8 +13,8 @@ from schema.fields import pattern_field
 
 ORDER = (
     "Results with the words next to each other come first, then results with all the words, then results in which the "
-    "last word is a prefix; the newest first within each. Case and accents are ignored. New texts are found within "
-    "moments."
+    "last word is a prefix. Within each of these groups the newest come first. Case and accents are ignored. New texts "
+    "are found within moments."
 )
 
 
@@ -25,7 +25,7 @@ class SearchQueries:
         patterns.SEARCH_FOLLOWED,
         resolver=resolve.search_posts,
         graphql_type=Connection[Post],
-        # For posts for followers: also whether the caller follows the author.
+        # Posts for followers take a further read: whether the caller follows their author.
         extent=Extent(per_entry=True, reads=2, searched=SEARCH_UNITS + FOLLOWED_UNITS),
         description=f"Search for posts by words and tags, among those that the caller may see. {ORDER}",
     )

@@ -183,7 +183,7 @@ class ActiveMatchMutations:
         patterns.REGISTER,
         resolver=resolve.register_active_match,
         graphql_type=ActiveMatch,
-        # An idle match continues with its state of some KB.
+        # The state of an idle match, which the registration continues, has some KB.
         extent=Extent(written=3),
         description="Start polling a match from its present state, and return it. CONFLICT if the match is polled "
         "already or just ended.",

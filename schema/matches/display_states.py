@@ -104,7 +104,7 @@ class DisplayStateQueries:
         patterns.DISPLAY_STATE,
         resolver=resolve.display_state,
         graphql_type=DisplayState | None,
-        # If it is not cached: the match, its live state, both teams and the league.
+        # The reads of an uncached state: the match, its live state, both teams and the league.
         extent=Extent(reads=6),
         description="Return a match as a widget shows it, from the point of view of one team; null if the match "
         "is unknown. The result is cached: for one minute while the match is live, for ten minutes before it, and "

@@ -50,7 +50,7 @@ class Toss:
 @strawberry.type(description="The target of the side that bats last.")
 class Target:
     runs: int = strawberry.field(description="The runs that win the match.")
-    overs: str | None = strawberry.field(description="The overs available for them; null without a limit.")
+    overs: str | None = strawberry.field(description="The overs available for the runs; null without a limit.")
     method: str | None = strawberry.field(
         description="The method by which the target was revised after rain, such as D/L; null if it was not."
     )
@@ -101,7 +101,7 @@ class Match(Node):
         description="The season of the league; null if it is unknown.",
     )
     home_team_id: strawberry.ID = strawberry.field(
-        description="The `teamId` of the home side, or of the side that is named first."
+        description="The `teamId` of the home side, or on neutral ground of the side that the source names first."
     )
     home_team = pattern_field(
         team_patterns.TEAM,
@@ -116,7 +116,7 @@ class Match(Node):
         resolver=resolve.away_team,
         depends_on="away_team_id",
         graphql_type=Team | None,
-        description="The `teamId` of the other side.",
+        description="The other side; null if it is unknown.",
     )
     start_time: datetime = strawberry.field(description="The start time.")
     status: str = strawberry.field(description="The status in the source's words: NS, 1st Innings, Finished.")
@@ -142,7 +142,7 @@ class Match(Node):
         resolver=resolve.scorecards,
         graphql_type=list[Scorecard],
         extent=Extent(size=4),
-        description="The players' figures of each innings. In lists they are read when they are selected, for all "
+        description="The players' figures of each innings. In lists they are read only if they are selected, for all "
         "matches in one batch.",
     )
     lineups = pattern_field(
@@ -186,7 +186,7 @@ class Match(Node):
         display_patterns.DISPLAY_STATE,
         resolver=resolve_display.of_match,
         graphql_type=DisplayState | None,
-        # If it is not cached: the match, its live state, both teams and the league.
+        # The reads of an uncached state: the match, its live state, both teams and the league.
         extent=Extent(reads=6),
         description="The match as a widget shows it, from the point of view of one team.",
     )
@@ -224,7 +224,7 @@ class FixtureQueries:
         patterns.MATCHES,
         resolver=resolve.matches,
         graphql_type=list[Match | None],
-        description="Return matches by their ids, in the order of the ids, with null for each unknown one. All "
+        description="Return matches by their ids, in the order of the ids, with null for each unknown id. The matches "
         "are read in batches.",
     )
     matches_by_league = pattern_field(
@@ -241,7 +241,7 @@ class FixtureMutations:
         patterns.SYNC_FIXTURES,
         resolver=resolve.sync_fixtures,
         graphql_type=list[Match],
-        description="Store fixtures, each in place of the stored one with the same id, and return the matches. "
+        description="Store fixtures, each in place of the stored fixture with the same id, and return the matches. "
         "Live scores are kept, and so are fields that an operator set.",
     )
     update_fixture = pattern_field(

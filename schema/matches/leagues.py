@@ -70,7 +70,7 @@ class LeagueMutations:
         patterns.PUT_LEAGUE,
         resolver=resolve.put_league,
         graphql_type=League,
-        description="Store a league in place of the stored one with the same id, and return it.",
+        description="Store a league in place of the stored league with the same id, and return it.",
     )
     update_league = pattern_field(
         patterns.UPDATE_LEAGUE,

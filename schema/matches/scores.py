@@ -8,7 +8,7 @@ from resolvers.matches import scores as resolve
 from schema.fields import pattern_field
 from schema.matches.teams import Team
 
-MatchPhase = cricket.MatchPhase  # import it from here: this module registers the enum
+MatchPhase = cricket.MatchPhase  # import the enum from this module, which registers it
 strawberry.enum(
     MatchPhase,
     description=(
@@ -25,8 +25,8 @@ strawberry.enum(
     cricket.BatterStatus,
     description=(
         "The status of a batter in an innings. NOT_OUT: in when the innings closed. RETIRED: hurt or "
-        "otherwise not out, and may return. ABSENT: could not bat. YET_TO_BAT: during the innings. DID_NOT_BAT: "
-        "after the innings."
+        "otherwise not out, and may return. ABSENT: could not bat. YET_TO_BAT: has not batted so far. DID_NOT_BAT: "
+        "did not bat until the innings closed."
     ),
 )
 strawberry.enum(
@@ -127,7 +127,7 @@ class FallOfWicket:
     name: str = strawberry.field(description="The batter's name.")
 
 
-@strawberry.type(description="The current partnership; null if there is none.")
+@strawberry.type(description="The partnership of two batters since the last wicket.")
 class Partnership:
     runs: int = strawberry.field(description="The runs since the last wicket, including extras.")
     balls: int = strawberry.field(description="The legal balls since the last wicket.")

@@ -53,7 +53,7 @@ class TeamMutations:
         patterns.SYNC_TEAMS,
         resolver=resolve.sync_teams,
         graphql_type=list[Team],
-        description="Store teams, each in place of the stored one with the same id, and return them. If several "
+        description="Store teams, each in place of the stored team with the same id, and return them. If several "
         "have the same id, the last one counts.",
     )
     update_team = pattern_field(

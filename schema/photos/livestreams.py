@@ -74,7 +74,8 @@ class LivestreamMutations:
         patterns.UPDATE_LIVESTREAM,
         resolver=resolve.update_livestream,
         graphql_type=Livestream,
-        description="Change a livestream, and return it. CONFLICT if other callers keep changing its times meanwhile.",
+        description="Change a livestream, and return it. CONFLICT if changes of its times by other callers collide "
+        "with this one repeatedly.",
     )
     end_livestream = pattern_field(
         patterns.END_LIVESTREAM,

@@ -24,8 +24,8 @@ class Person(Node):
     )
     name: str = strawberry.field(description="The name, 1 to 100 characters.")
     face_count: int = strawberry.field(
-        description="The number of faces on photos. It is 0 until the faces of the person are counted, which the "
-        "next change of one of them does."
+        description="The number of faces on photos. It is 0 until the person's faces are counted, at the next change "
+        "of one of these faces."
     )
     thumbnail_url = strawberry.field(
         resolver=resolve.thumbnail_url,

@@ -158,7 +158,7 @@ async def test_what_is_out_of_bounds_is_told_by_field_and_limit(
 async def test_a_sync_has_at_most_a_hundred_teams(served: Served) -> None:
     answer = await sync(served, *many(101))
 
-    assert refusal(answer) == ("BAD_USER_INPUT", "teams", "`teams` may hold at most 100, not 101.")
+    assert refusal(answer) == ("BAD_USER_INPUT", "teams", "`teams` may contain at most 100, not 101.")
     assert answer.calls == []
 
 

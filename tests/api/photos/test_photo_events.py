@@ -96,7 +96,7 @@ async def test_more_or_no_events_are_refused(served: Served) -> None:
         answer = await log(served, *[view()] * number)
         assert (answer.codes, answer.made) == (["BAD_USER_INPUT"], [])
         assert [error["message"] for error in answer.errors or ()] == [
-            f"`events` must hold between 1 and 25, not {number}."
+            f"`events` must contain between 1 and 25, not {number}."
         ]
 
 
