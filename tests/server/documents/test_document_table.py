@@ -11,7 +11,7 @@ from datastore.errors import Unavailable
 from datastore.gateway.persisted_documents import KnownDocuments
 from datastore.keyspace.gateway.persisted_documents import PATTERNS
 from server.documents.persisted.manifest import sha256_of
-from server.documents.persisted.trusted import MAX_CACHED, KNOWN_SECONDS, UNKNOWN_SECONDS, DocumentTable
+from server.documents.persisted.trusted import KNOWN_SECONDS, MAX_CACHED, UNKNOWN_SECONDS, DocumentTable
 from server.documents.settings import TABLE, DocumentSettings, DocumentsMode
 from server.settings import Settings
 from tests.support.served import NOON, Clock, Served
