@@ -5,10 +5,10 @@ export default defineConfig({
   base: '/graphiql/',
   worker: { format: 'es' },
   build: {
-    assetsInlineLimit: 0, // files instead of data: addresses
-    chunkSizeWarningLimit: 2048, // Monaco's editor is one piece
+    assetsInlineLimit: 0, // files instead of data: URLs
+    chunkSizeWarningLimit: 2048, // Monaco's editor is a single chunk
     modulePreload: { polyfill: false },
-    // GraphiQL's libraries carry "use client" marks, which mean nothing here.
+    // GraphiQL's libraries contain "use client" directives, which have no effect here.
     rolldownOptions: { checks: { moduleLevelDirective: false } },
   },
 });

@@ -1,4 +1,4 @@
-/** Asks the gateway outside of GraphiQL's editors. What goes wrong is an Error in words, with the API's code if any. */
+/** Send a query to the gateway outside of GraphiQL's editors. Throws an Error with a message, and the API's code if any. */
 export async function ask(endpoint, authorization, query, variables = {}) {
   const headers = { 'Content-Type': 'application/json', Accept: 'application/graphql-response+json, application/json' };
   if (authorization) headers.Authorization = authorization;

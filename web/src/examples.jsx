@@ -4,10 +4,10 @@ import { ask } from './ask.js';
 import { paneCoversPage } from './narrow.js';
 import { authorizationIn, headersFor } from './roles.jsx';
 
-// "QUAKE-2 Strong quakes of the month": the access pattern's id comes first.
+// "QUAKE-2 Strong quakes of the month": a name begins with the id of its access pattern.
 const NAME = /^(?:([A-Z]+-\w+)\s+)?(.*)$/;
 
-/** An example as GraphiQL wants a tab. */
+/** Return an example in the form of a GraphiQL tab. */
 export function tabOf({ query, variables, as }, tokens) {
   return {
     query,
@@ -16,7 +16,7 @@ export function tabOf({ query, variables, as }, tokens) {
   };
 }
 
-/** The example with ids that are there now, if it says how to find some. Else its variables say what to paste. */
+/** Return the example with ids of existing objects if it has a query for them. Otherwise its variables say what to paste. */
 async function withIds(example, { endpoint, tokens }) {
   if (!example.find) return example;
   const { find, variables, as } = example;
@@ -24,23 +24,23 @@ async function withIds(example, { endpoint, tokens }) {
     const data = await ask(endpoint, authorizationIn(headersFor(as, tokens)), find);
     return { ...example, variables: firstWith(Object.keys(variables), data) ?? variables };
   } catch {
-    return example; // running it will tell what is wrong
+    return example; // running the example shows the error
   }
 }
 
-/** The first object inside that has all of these, and of it these alone. */
+/** Return the first nested object that has all of these properties, reduced to them. */
 function firstWith(names, value) {
   if (typeof value !== 'object' || value === null) return undefined;
   if (names.every((name) => name in value)) return Object.fromEntries(names.map((name) => [name, value[name]]));
   return Object.values(value).reduce((found, inner) => found ?? firstWith(names, inner), undefined);
 }
 
-/** The sidebar pane which lists every example and opens it in a tab of its own. */
+/** Return the sidebar pane that lists all examples and opens each in a new tab. */
 export function createExamplesPlugin({ examples, tokens, endpoint }) {
   function Examples() {
     const [search, setSearch] = useState('');
     const open = useOpenInTab();
-    // Tabs may come and go while ids are looked for.
+    // Tabs may be opened and closed while ids are read.
     const opening = useRef(open);
     useEffect(() => {
       opening.current = open;
@@ -62,7 +62,7 @@ export function createExamplesPlugin({ examples, tokens, endpoint }) {
           onChange={(event) => setSearch(event.target.value)}
         />
         {[...Map.groupBy(found, ({ group }) => group)].map(([group, members]) => (
-          // A new key opens the folded groups again when a search begins.
+          // A new key opens the collapsed groups again when a search begins.
           <details key={`${group} ${Boolean(search)}`} open>
             <summary>
               {group} <small>{members.length}</small>
@@ -95,15 +95,15 @@ function Example({ name, as, onClick }) {
   );
 }
 
-/** Opens a tab; undefined until the editors stand, as GraphiQL would lose the tabs' text. */
+/** Return a function that opens a tab; undefined until the editors exist, because GraphiQL would lose the text. */
 function useOpenInTab() {
   const { addTab, changeTab, setOperationName, setVisiblePlugin, stop, updateActiveTabValues } = useGraphiQLActions();
   const { tabs, queryEditor } = useGraphiQL(pick('tabs', 'queryEditor'));
   if (!queryEditor) return undefined;
   return (tab) => {
-    stop(); // a running subscription would go on writing into the new tab
+    stop(); // a running subscription would write into the new tab
     addTab();
-    setOperationName(null); // else the last tab's name is sent until the editor has read the new query
+    setOperationName(null); // otherwise the previous tab's name is sent until the editor has parsed the new query
     updateActiveTabValues(tab);
     if (paneCoversPage()) setVisiblePlugin(null);
     changeTab(tabs.length); // fills the editors from the tab

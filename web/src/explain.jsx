@@ -1,7 +1,7 @@
 import { useGraphiQLActions } from '@graphiql/react';
 import { useState, useSyncExternalStore } from 'react';
 
-// So many calls that are alike are told as one, and opened on demand.
+// This many similar calls are shown as one group, which can be opened.
 const MANY = 4;
 
 const NUMBER = new Intl.NumberFormat('en', { maximumFractionDigits: 1 });
@@ -9,7 +9,7 @@ const number = (value) => NUMBER.format(value >= 100 ? Math.round(value) : value
 const count = (value, noun, plural = `${noun}s`) => `${number(value)} ${value === 1 ? noun : plural}`;
 const sum = ({ read, write }) => read + write;
 
-/** The sidebar pane which tells what an operation did to DynamoDB: in all, by field and by call. */
+/** Return the sidebar pane that shows the calls of an operation to DynamoDB: in total, by field and by call. */
 export function createExplainPlugin(explanations) {
   function Explain() {
     const { on, latest } = useSyncExternalStore(explanations.subscribe, explanations.get);
@@ -71,7 +71,7 @@ function Latest({ asked, at, lacking, explanation, refusal, stale }) {
         <code>{asked}</code> <time dateTime={at.toISOString()}>{at.toLocaleTimeString()}</time>
         {stale && ' (later runs are not explained)'}
       </p>
-      {/* With another run, what was chosen and opened is no more. */}
+      {/* Another run resets the chosen field and the opened calls. */}
       {explanation ? (
         <Explanation key={at.getTime()} {...explanation} whole={explanation} />
       ) : (
@@ -181,10 +181,10 @@ function Fields({ fields, chosen, choose }) {
 
 const pathOf = ({ path }) => path ?? '(no field)';
 
-/** The nearest field above that asked for something too: under it this one is told, by the rest of its path. */
+/** Return the path of the nearest parent with calls of its own. The field is shown beneath it, with the rest of its path. */
 function parentOf({ path }, fields) {
   const above = fields.filter((other) => path?.startsWith(`${other.path}.`)).map((other) => other.path);
-  return above.reduce((longest, one) => (one.length > longest.length ? one : longest), '');
+  return above.reduce((longest, path) => (path.length > longest.length ? path : longest), '');
 }
 
 function depthOf({ path }, fields) {
@@ -223,13 +223,13 @@ function Calls({ calls, ms, path }) {
   );
 }
 
-/** Calls in their order; those that differ in nothing but keys stand together, where there are many of them. */
+/** Return the calls in their order. Many calls that differ only in their keys form a group. */
 function grouped(calls) {
   const alike = ({ operation, tables, index, patterns, fields }) =>
     JSON.stringify([operation, tables, index, patterns, fields]);
   const groups = [...Map.groupBy(calls, alike).values()];
   const shown = groups.flatMap((group) => (group.length < MANY ? group.map((call) => [call]) : [group]));
-  return shown.sort(([one], [other]) => one.id - other.id);
+  return shown.sort(([first], [second]) => first.id - second.id);
 }
 
 function Group({ calls, of }) {
@@ -295,7 +295,7 @@ function itemsOf({ read, returned, written }) {
   return read === returned ? count(read, 'item') : `${number(returned)} of ${count(read, 'item')}`;
 }
 
-/** In a line what is asked for: the condition, the key, or how many keys there are. */
+/** Return a line about a call: its condition, its key, or the number of its keys. */
 function aboutOf({ condition, values, keys = [], omittedKeys = 0 }) {
   if (condition) return filledIn(condition, values);
   return keys.length === 1 ? keyText(keys[0]) : count(keys.length + omittedKeys, 'key');
@@ -342,7 +342,7 @@ function Fact({ name, children }) {
   );
 }
 
-/** The expression with its values in the places of their names. */
+/** Return the expression with its values in place of their names. */
 function filledIn(expression, values = {}) {
   return expression
     .split(/(:\w+)/)
@@ -351,7 +351,7 @@ function filledIn(expression, values = {}) {
     );
 }
 
-/** From a part of the whole on, as long as a part of it: parts are from 0 to 1. `mark` is a line there. */
+/** Show a bar that begins at `from` and has the length `value`, with a line at `mark`: fractions of the width. */
 function Bar({ from = 0, value, mark, writes }) {
   const percent = (part) => `${Math.min(Math.max(part || 0, 0), 1) * 100}%`;
   return (
@@ -365,7 +365,7 @@ function Bar({ from = 0, value, mark, writes }) {
 function CopyButton({ text }) {
   const [copied, setCopied] = useState(false);
   const copy = () => navigator.clipboard.writeText(text).then(() => setCopied(true));
-  if (!navigator.clipboard) return null; // a page that did not come over HTTPS, from another machine
+  if (!navigator.clipboard) return null; // browsers offer no clipboard without HTTPS, except on localhost
   return (
     <button type="button" className="copy" onClick={copy}>
       {copied ? 'Copied' : 'Copy as JSON'}

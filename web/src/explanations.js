@@ -1,11 +1,11 @@
 const KEPT = 'gateway:explain';
-/** Why there is no explanation where something went wrong. */
-export const UNTOLD = 'No explanation came: the result says why.';
+/** The reason for a missing explanation if the operation failed. */
+export const NOT_EXPLAINED = 'No explanation came: the result says why.';
 const REFUSALS = ['FORBIDDEN', 'UNAUTHENTICATED'];
 
 /**
- * Whether operations are to be explained, and what became of the last one that was: a store for useSyncExternalStore.
- * `latest` is { asked, at } with one of `explanation`, `refusal` (a message) and, while there is none, `lacking` (why).
+ * Return a store for useSyncExternalStore: whether operations are explained, and the explanation of the latest one.
+ * `latest` is { asked, at } with one of `explanation`, `refusal` (a message) and `lacking` (why there is none so far).
  */
 export function createExplanations(storage = localStorage) {
   const listeners = new Set();
@@ -26,21 +26,21 @@ export function createExplanations(storage = localStorage) {
       try {
         storage.setItem(KEPT, on ? 'on' : 'off');
       } catch {
-        // It counts until the page is closed.
+        // Without storage the switch is valid until the page is closed.
       }
       change({ on });
     },
-    /** A run begins: what was told of another is no more. */
+    /** Begin a run. It replaces the previous run. */
     begin(asked, lacking) {
       const run = { asked, at: new Date(), lacking };
       change({ latest: run });
       return run;
     },
-    /** It is over; why there is no explanation, if there is none. */
+    /** End a run. `lacking` is the reason if it has no explanation. */
     end(run, lacking) {
       if (state.latest === run) change({ latest: { ...run, lacking } });
     },
-    /** Notes the explanation in an answer; what is left of the answer is for the result's pane. */
+    /** Store the explanation of a response. Return the response without it, for the result pane. */
     take(asked, answer) {
       const { dynamodb, ...others } = answer?.extensions ?? {};
       const latest = { asked, at: new Date() };
@@ -51,7 +51,7 @@ export function createExplanations(storage = localStorage) {
       }
       const [error] = answer?.errors ?? (Array.isArray(answer) ? answer : []);
       const refused = error && !error.path && REFUSALS.includes(error.extensions?.code);
-      change({ latest: refused ? { ...latest, refusal: error.message } : { ...latest, lacking: UNTOLD } });
+      change({ latest: refused ? { ...latest, refusal: error.message } : { ...latest, lacking: NOT_EXPLAINED } });
       return answer;
     },
   };
@@ -61,6 +61,6 @@ function kept(storage) {
   try {
     return storage.getItem(KEPT);
   } catch {
-    return null; // a page may be forbidden to keep anything
+    return null; // the browser may forbid storage
   }
 }

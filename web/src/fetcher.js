@@ -1,21 +1,21 @@
 import { createGraphiQLFetcher } from '@graphiql/toolkit';
 import { getOperationAST, parse } from 'graphql';
 import { createClient } from 'graphql-ws';
-import { UNTOLD } from './explanations.js';
+import { NOT_EXPLAINED } from './explanations.js';
 
 const IDLE_CLOSE_MS = 10_000;
 const PING_MS = 20_000;
 const UNEXPLAINED = { begin() {}, take: (answer) => answer, end() {} };
-// What GraphiQL asks for itself.
+// The name of the query that GraphiQL itself sends.
 const INTROSPECTION = 'IntrospectionQuery';
 
-/** Sends what GraphiQL asks; while `explanations` are on, it asks for one each time and hands it over. */
+/** Return a fetcher for GraphiQL. While `explanations` are on, it requests one for each operation and stores it. */
 export function createFetcher(endpoint, explanations) {
   const socketUrl = new URL(endpoint, location.href);
   socketUrl.protocol = socketUrl.protocol.replace('http', 'ws');
   const fetchOverHttp = createGraphiQLFetcher({ url: endpoint, enableIncrementalDelivery: false });
 
-  // A socket speaks for whoever opened it, so each Authorization value has its own.
+  // A socket authenticates once, when it is opened, so each Authorization value has its own socket.
   const clients = new Map();
 
   function clientFor(authorization) {
@@ -40,7 +40,7 @@ export function createFetcher(endpoint, explanations) {
     if (!isSubscription(params)) {
       begin('Running…');
       const headers = explains ? { ...options.headers, 'X-Explain': '1' } : options.headers;
-      return fetchOverHttp(params, { ...options, headers }).then(take, tellUnreachable).finally(() => end(UNTOLD));
+      return fetchOverHttp(params, { ...options, headers }).then(take, tellUnreachable).finally(() => end(NOT_EXPLAINED));
     }
     const client = clientFor(authorizationOf(options.headers));
     const asked = explains ? { ...params, extensions: { ...params.extensions, explain: true } } : params;
@@ -51,7 +51,7 @@ export function createFetcher(endpoint, explanations) {
           next: (answer) => sink.next(take(answer)),
           error(error) {
             sink.error(readable(Array.isArray(error) ? take(error) : error));
-            end(UNTOLD);
+            end(NOT_EXPLAINED);
           },
           complete() {
             sink.complete();
@@ -80,7 +80,7 @@ export function createFetcher(endpoint, explanations) {
   }
 }
 
-// GraphiQL's own parsed document lags behind the editor by a moment; the query at hand does not.
+// Parse the query itself: the document that GraphiQL parsed is a moment behind the editor.
 function isSubscription({ query, operationName }) {
   try {
     return getOperationAST(parse(query), operationName)?.operation === 'subscription';
@@ -89,7 +89,7 @@ function isSubscription({ query, operationName }) {
   }
 }
 
-/** What a run is called: by the operation's name, or by its first field. */
+/** Return the name of a run: the name of the operation, or of its first field. */
 function nameOf({ query, operationName }) {
   try {
     const operation = getOperationAST(parse(query), operationName);
@@ -106,11 +106,11 @@ function authorizationOf(headers = {}) {
 }
 
 function tellUnreachable(error) {
-  // What fetch throws when there is no answer at all; its own words differ from browser to browser.
+  // fetch throws a TypeError if there is no response at all. Its message differs between browsers.
   throw error instanceof TypeError ? { message: 'The gateway cannot be reached. Does it still run?' } : error;
 }
 
-// A bare message: GraphiQL would print an Error's stack into the result.
+// Return an object with only a message: GraphiQL would print the stack of an Error into the result.
 function readable(error) {
   if (!(error instanceof CloseEvent)) return error;
   return { message: `The subscription's connection was closed (${`${error.code} ${error.reason}`.trim()}).` };

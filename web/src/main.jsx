@@ -34,7 +34,7 @@ function startingTabs(examples, tokens) {
   return (chosen.length ? chosen : firsts).map((example) => tabOf(example, tokens));
 }
 
-/** What GraphiQL is given. */
+/** Return the properties of the GraphiQL component. */
 function propsOf(config) {
   const defaultHeaders = headersFor('user', config.tokens) || undefined;
   const storage = createStorage(defaultHeaders);
@@ -57,7 +57,7 @@ function propsOf(config) {
 
 function Header({ title, tokens }) {
   const { activeTabIndex, tabs } = useGraphiQL(pick('activeTabIndex', 'tabs'));
-  // GraphiQL opens a tab beyond the edge without showing it.
+  // GraphiQL opens a tab beyond the edge of the tab bar without scrolling to it.
   useEffect(() => {
     document.querySelector('[role=tab][aria-selected=true]')?.scrollIntoView();
   }, [activeTabIndex, tabs.length]);

@@ -9,15 +9,15 @@ const NEWEST = `query Newest($first: Int!, $after: String) {
   photos(first: $first, after: $after) { nodes { ${PHOTO} } pageInfo { hasNextPage endCursor } }
 }`;
 const ONE = `query One($imageId: ID!, $takenAt: DateTime!) { photo(id: $imageId, takenAt: $takenAt) { ${PHOTO} } }`;
-// Addresses of files are good for three quarters of an hour, or a little more.
+// The signed addresses of files are valid for at least three quarters of an hour.
 const GOOD_MS = 40 * 60_000;
 const MOST_NAMED = 5;
 const LIST = new Intl.ListFormat('en');
 const DAY = new Intl.DateTimeFormat('en', { day: 'numeric', month: 'short', year: 'numeric' });
 
-/** The sidebar pane which uploads pictures, and shows those that are in the library. */
+/** Return the sidebar pane that uploads pictures and shows the photos of the library. */
 export function createPhotosPlugin({ endpoint, url }) {
-  // The gateway's own addresses are this page's, by whatever name it was opened.
+  // Addresses of the gateway become relative: the page may have been opened under another host name.
   const local = (address) => (url && address?.startsWith(`${url}/`) ? address.slice(url.length) : address);
 
   function Photos() {
@@ -47,7 +47,7 @@ function Upload({ endpoint, local, added }) {
   const waiting = useRef([]);
   const working = useRef(false);
 
-  /** Uploads them one after another. Those that come meanwhile wait for their turn. */
+  /** Upload the files one after another. Files that are added in the meantime are queued. */
   async function take(files) {
     const authorization = authorizationIn(headers);
     waiting.current.push(...files.map((file) => ({ file, description, authorization })));
@@ -61,11 +61,11 @@ function Upload({ endpoint, local, added }) {
     }
     working.current = false;
     setProgress(null);
-    // What was said of them is kept for another try, and so is what was written meanwhile.
+    // Keep the description if a file failed, for another attempt, and if the user has changed it in the meantime.
     if (!seen.some(({ problem }) => problem)) setDescription((now) => (now === description ? '' : now));
   }
 
-  /** Uploads one, and says what went wrong, if anything. */
+  /** Upload one file. Return the error message, or '' on success. */
   async function problemOf({ file, description, authorization }, number) {
     const many = number + waiting.current.length;
     const tell = ({ words, part }) => setProgress({ words: many > 1 ? `${words} (${number} of ${many})` : words, part });
@@ -105,7 +105,7 @@ function Upload({ endpoint, local, added }) {
           aria-label="Choose pictures to upload"
           onChange={({ target }) => {
             const files = [...target.files];
-            target.value = ''; // so that the same file can be chosen again
+            target.value = ''; // allows choosing the same file again
             take(files);
           }}
         />
@@ -137,12 +137,12 @@ function Done({ names }) {
   return <p>{`${listed(names, 'pictures')} ${names.length > 1 ? 'are' : 'is'} in the library.`}</p>;
 }
 
-/** Their names, or how many they are. */
+/** Return the names, or their number if there are many. */
 function listed(names, kind) {
   return names.length > MOST_NAMED ? `${names.length} ${kind}` : LIST.format(names);
 }
 
-/** Files with the same problem are told of together. */
+/** Show the problems, each once with the names of its files. */
 function Problems({ of }) {
   return (
     <div role="alert">
@@ -233,15 +233,15 @@ function Photo({ endpoint, local, read }) {
   );
 }
 
-/** What is said where there is no thumbnail to be seen. */
+/** Return the text in place of a missing thumbnail. */
 function missing({ gone, originalUrl }) {
   if (gone) return 'It is gone.';
   return originalUrl ? 'Open the picture' : 'The picture cannot be shown.';
 }
 
 /**
- * A photo that was read, and is read again when its addresses are old or its thumbnail cannot be loaded. `broken`:
- * that did not help.
+ * Return a photo that is read again when its addresses are old or its thumbnail cannot be loaded. `broken`: reading
+ * it again did not help.
  */
 function useRenewed(read, endpoint) {
   const [photo, setPhoto] = useState(read);
@@ -273,7 +273,7 @@ function useRenewed(read, endpoint) {
   return { photo, broken, failed, renewIfOld };
 }
 
-/** Seen while one points at the picture; its names are in the words below, too. */
+/** Show a face while the pointer is on the picture. The caption below contains the names as well. */
 function Face({ boundingBox, person }) {
   const sides = Object.entries(boundingBox).map(([side, part]) => [side, `${part * 100}%`]);
   return (

@@ -2,20 +2,20 @@ import { tryParseJSONC, useGraphiQL, useHeadersEditorState } from '@graphiql/rea
 
 const ROLE = /admin|system|user/i;
 
-/** The header text for an example: who has no token of the asked role runs as the demo user. */
+/** Return the header text for an example. Without a token of the role, the example runs as the demo user. */
 export function headersFor(role, tokens) {
-  const of = (wanted) => tokens.find(({ name }) => ROLE.exec(name)?.[0].toLowerCase() === wanted);
+  const of = (expected) => tokens.find(({ name }) => ROLE.exec(name)?.[0].toLowerCase() === expected);
   return withToken('', (of(role) ?? of('user'))?.token);
 }
 
-/** The header text with this token, or with none; its other headers stay. */
+/** Return the header text with this token, or without one. Other headers stay. */
 function withToken(text, token) {
   const headers = Object.entries(parsed(text)).filter(([name]) => name.toLowerCase() !== 'authorization');
   if (token) headers.push(['Authorization', `Bearer ${token}`]);
   return headers.length ? JSON.stringify(Object.fromEntries(headers), null, 2) : '';
 }
 
-/** The Authorization value in the header text, or nothing. */
+/** Return the Authorization value in the header text, or ''. */
 export function authorizationIn(text) {
   return Object.entries(parsed(text)).find(([name]) => name.toLowerCase() === 'authorization')?.[1] ?? '';
 }
@@ -28,7 +28,7 @@ function parsed(text) {
   }
 }
 
-/** Shows whose token the current tab's headers carry, and replaces it. */
+/** A menu that shows the owner of the token in the current tab's headers, and replaces the token. */
 export function RoleSwitch({ tokens }) {
   const [headers, setHeaders] = useHeadersEditorState();
   const ready = useGraphiQL((state) => Boolean(state.headerEditor));

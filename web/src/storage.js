@@ -3,8 +3,8 @@ import { StorageAPI } from '@graphiql/toolkit';
 const HISTORY = ['graphiql:queries', 'graphiql:favorites'];
 
 /**
- * The browser's storage without tokens. GraphiQL's history writes down the headers of each run even where headers
- * are not to be kept; here they stay out, and what is read back gets the default ones.
+ * Return the browser's storage without tokens. GraphiQL's history stores the headers of each run even if headers must not
+ * be stored. This storage removes them, and returns items with the default headers.
  */
 export function createStorage(defaultHeaders) {
   const { storage } = new StorageAPI();

@@ -1,6 +1,6 @@
 import { ask } from './ask.js';
 
-// By what a file begins with: its name may say anything.
+// The first bytes of a file decide its type, because its name may be wrong.
 const TYPES = { JPEG: [/^\xff\xd8\xff/, 'image/jpeg'], PNG: [/^\x89PNG/, 'image/png'], WEBP: [/^RIFF.{4}WEBP/s, 'image/webp'] };
 const MOST_BYTES = 25 * 1024 * 1024;
 export const ACCEPTED = Object.values(TYPES)
@@ -23,12 +23,12 @@ const CONFIRM = `mutation Confirm($imageId: ID!) { completePhoto(imageId: $image
 
 const GIVE_UP = 'mutation GiveUp($imageId: ID!) { cancelUpload(imageId: $imageId) }';
 
-// Places of files that failed and which could not be given back: the next of the kind takes them, instead of another.
+// Reservations of failed uploads that could not be cancelled. The next equal upload uses them instead of a new one.
 const spare = new Map();
 
 /**
- * Uploads a picture: a place for it, the file itself, and the confirmation. Answers the photo; `tell` hears how far it
- * is: `{ words, part }`, the part (0 to 1) while that is known.
+ * Upload a picture: reserve a place, send the file, and confirm it. Return the photo. `tell` receives the progress as
+ * `{ words, part }`, with a part from 0 to 1 while it is known.
  */
 export async function upload(file, description, { endpoint, authorization, tell, local }) {
   const contentType = await typeOf(file);
@@ -71,7 +71,7 @@ function tooLarge({ size }, most) {
   return new Error(`it has ${megabytes(size)} MB; at most ${megabytes(most)} MB are taken.`);
 }
 
-/** A place for a photo: the spare one, unless a photo has it after all. */
+/** Reserve a place for a photo: the spare reservation, unless a photo uses it already. */
 async function place(input, imageId, asked) {
   const reserve = (chosen) => entered(() => asked(RESERVE, { input: chosen }), asked);
   try {
@@ -82,7 +82,7 @@ async function place(input, imageId, asked) {
   }
 }
 
-/** Who uploads for the first time enters the library before. */
+/** Reserve, and create the user of the library before the first upload. */
 async function entered(reserve, asked) {
   try {
     return await reserve();
@@ -94,13 +94,13 @@ async function entered(reserve, asked) {
   }
 }
 
-/** The form: its fields in their order, and then the file. */
+/** Send the form: its fields in their order, followed by the file. */
 function send({ url, method, fields, fileField, contentType }, file, progressed) {
   const form = new FormData();
   for (const { name, value } of fields) form.append(name, value);
   form.append(fileField, file.slice(0, file.size, contentType), file.name);
   return new Promise((done, failed) => {
-    const request = new XMLHttpRequest(); // fetch does not tell how far an upload is
+    const request = new XMLHttpRequest(); // fetch does not report the progress of an upload
     request.upload.onprogress = ({ loaded, total }) => progressed(total ? loaded / total : undefined);
     request.onload = () => (request.status < 300 ? done() : failed(new Error(refusal(request))));
     request.onerror = () => failed(new Error('the upload broke off, or its address cannot be reached from here.'));
@@ -109,7 +109,7 @@ function send({ url, method, fields, fileField, contentType }, file, progressed)
   });
 }
 
-/** What is said about a file that is not taken: in the gateway's JSON, or in the XML of S3. */
+/** Return the message about a refused file, from the JSON of the gateway or the XML of S3. */
 function refusal({ status, responseText }) {
   try {
     return JSON.parse(responseText).errors[0].message;
@@ -119,7 +119,7 @@ function refusal({ status, responseText }) {
   }
 }
 
-/** With one decimal, rounded up: what is too large does not look as if it were not. */
+/** Return megabytes with one decimal, rounded up, so that a file beyond the limit never appears to be within it. */
 function megabytes(bytes) {
   return Math.ceil((bytes / 1024 / 1024) * 10) / 10;
 }
