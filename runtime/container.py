@@ -49,7 +49,7 @@ from runtime.jobs import LOCAL_POLL_SECONDS, POLL_SECONDS, Background, Job, metr
 from server.observability.store_metrics import StoreMetrics
 from server.operations.report import Observe
 from server.settings import KEEP_METADATA, Settings
-from server.wiring import ServerComponents
+from server.wiring import ServerComponents, ServerDependencies
 
 logger = logging.getLogger(__name__)
 
@@ -120,20 +120,22 @@ class Gateway:
             store,
             self.objects,
             self.metrics.registry,
-            build_schema=_build_schema,
-            open_context=self.open_context,
-            open_store=self.open_store,
-            open_session=self._http,
-            cost_models={EARTHQUAKE_COSTS: EarthquakeCosts(self.open_store)},
-            now=now,
-            clock=time.time if now is utc_now else lambda: now().timestamp(),
-            new_id=new_id,
+            ServerDependencies(
+                build_schema=_build_schema,
+                open_context=self.open_context,
+                open_store=self.open_store,
+                open_session=self._http,
+                cost_models={EARTHQUAKE_COSTS: EarthquakeCosts(self.open_store)},
+                now=now,
+                clock=time.time if now is utc_now else lambda: now().timestamp(),
+                new_id=new_id,
+            ),
             observers=observers,
         )
         StoreMetrics(self.metrics.registry, lambda: None if self.database is None else self.database.client)
-        self.bus = bus_at(settings.bus, store.prefix, self.edge.figures)
+        self.bus = bus_at(settings.bus, store.prefix, self.edge.metrics)
         self.reads = StreamReads()
-        self.reads.show_in(self.edge.figures)
+        self.reads.show_in(self.edge.metrics)
 
     @property
     def background(self) -> Background:
@@ -153,7 +155,7 @@ class Gateway:
         """Open the store, and all that works behind a serving gateway (`jobs`); close everything in the end."""
         serves = jobs and self._part is not ProcessPart.JOBS
         if serves:
-            self.edge.known.load()
+            self.edge.persisted_documents.load()
         async with AsyncExitStack() as stack:
             self._session = await stack.enter_async_context(aiohttp.ClientSession())
             clock = time.monotonic if self._now is utc_now else lambda: self._now().timestamp()
@@ -162,7 +164,7 @@ class Gateway:
                 open_database(
                     self._store,
                     on_restart=self._prepare_store,
-                    on_call=self.edge.figures.observe_call,
+                    on_call=self.edge.metrics.observe_call,
                     read_caches=read_caches,
                 )
             )
@@ -253,8 +255,8 @@ class Gateway:
             logger.warning("The demo data could not be loaded (`gateway.py seed` loads it): %s", problem)
 
     def _jobs(self) -> Iterator[Job]:
-        if self._part is not ProcessPart.JOBS and self.edge.known.watch is not None:
-            yield self.edge.known.watch
+        if self._part is not ProcessPart.JOBS and self.edge.persisted_documents.watch is not None:
+            yield self.edge.persisted_documents.watch
         if self._part is not ProcessPart.WHOLE and self.settings.metrics_port is not None:
             yield partial(serve_metrics, self.metrics, self.settings.metrics_port, self.settings.metrics_host)
         if self._part is not ProcessPart.SERVING:

@@ -1,4 +1,4 @@
-"""The server: GraphQL over HTTP, server-sent events and WebSocket, and what protects it.
+"""The server: GraphQL over HTTP, server-sent events and WebSocket, with authentication, admission control and metrics.
 
-`wiring.Edge` assembles it from its settings, `app` is the ASGI application, `uvicorn` runs it.
+`wiring.ServerComponents` creates its parts from the settings, `app` is the ASGI application, `uvicorn` runs it.
 """

@@ -1,4 +1,4 @@
-"""The ASGI application: which address is answered by what."""
+"""The ASGI application: the routes, the middleware, and the errors of both."""
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -24,46 +24,47 @@ from server.wiring import ServerComponents
 
 GRAPHQL = "/graphql"
 READY_SECONDS = 2.0
-# A URL with one of these parameters is an operation, also when a browser follows a link.
-_OPERATION = {"query", "documentId", "extensions"}
-# A visit needs no parameters. Where there are many, GraphQL tells what is wrong with them.
+# A URL with one of these parameters is an operation, even when a browser follows a link.
+_OPERATION_PARAMETERS = {"query", "documentId", "extensions"}
+# A visit needs no parameters. A longer query string goes to GraphQL, which reports the error.
 MOST_VISIT_BYTES = 2048
 
 
-class Behind(Protocol):
-    """What stands behind the addresses."""
+class GatewayProcess(Protocol):
+    """The gateway of this process, as the application and uvicorn see it."""
 
     edge: ServerComponents
 
     def running(self) -> AbstractAsyncContextManager[Any]:
-        """Open for as long as the server serves."""
+        """Run the gateway for the duration of a block."""
 
     async def readiness(self, seconds: float) -> dict[str, Any]:
-        """`ready`, and what is amiss."""
+        """Return `ready`, and the problems found within `seconds`."""
 
 
 class Application(Starlette):
-    """Starlette, all of whose answers have the headers of `SecurityHeaders`, also those about errors of its own.
+    """A Starlette application whose responses, errors of the router included, all have the security headers.
 
-    Requests to the address of GraphQL, which nearly all are, go straight to `graphql`: no route is looked for.
+    Requests to the path of GraphQL, nearly all requests, go to `graphql` without routing.
     """
 
-    def __init__(self, graphql: ASGIApp, *, always_https: bool, proxies: Sequence[Middleware], **given: Any) -> None:
+    def __init__(self, graphql: ASGIApp, *, always_https: bool, proxies: Sequence[Middleware], **options: Any) -> None:
         self._always_https = always_https
-        super().__init__(middleware=proxies, **given)
-        # It would send a client to whatever host it has named itself, and out of TLS.
+        super().__init__(middleware=proxies, **options)
+        # The redirect would go to the host that the client has sent, and from https to http.
         self.router.redirect_slashes = False
         for proxy in proxies:
             graphql = proxy.cls(graphql, *proxy.args, **proxy.kwargs)
         self._graphql = self._secured(graphql)
-        self._graphql_elsewhere = self._secured(ServerErrorMiddleware(graphql, handler=_failed))
+        self._graphql_on_other_servers = self._secured(ServerErrorMiddleware(graphql, handler=_failed))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] != GRAPHQL or scope.get("root_path"):
             await super().__call__(scope, receive, send)
             return
-        # A request cycle reports failures itself, and knows whether a response has begun.
-        await (self._graphql_elsewhere if cycle_of(scope) is None else self._graphql)(scope, receive, send)
+        # A request cycle answers failures itself: it knows whether a response has begun.
+        app = self._graphql_on_other_servers if cycle_of(scope) is None else self._graphql
+        await app(scope, receive, send)
 
     def build_middleware_stack(self) -> ASGIApp:
         return self._secured(super().build_middleware_stack())
@@ -72,30 +73,30 @@ class Application(Starlette):
         return SecurityHeaders(app, always_https=self._always_https)
 
 
-def application(behind: Behind) -> Application:
-    """What is behind is opened when the server starts, and closed when it stops."""
+def application(gateway: GatewayProcess) -> Application:
+    """Return the application of a gateway, which runs for the lifespan of the application."""
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[dict[str, Any]]:
-        async with behind.running():
-            yield behind.edge.admission.connections.lifespan_state()
+        async with gateway.running():
+            yield gateway.edge.admission.connections.lifespan_state()
 
-    edge = behind.edge
+    edge = gateway.edge
 
     async def config(request: Request) -> Response:
         return edge.graphiql.response(request)
 
     async def ready(_: Request) -> Response:
-        if edge.leaving:
+        if edge.is_draining:
             return JSONResponse({"ready": False, "draining": True}, status_code=503)
-        state = await behind.readiness(READY_SECONDS)
+        state = await gateway.readiness(READY_SECONDS)
         return JSONResponse(state, status_code=200 if state["ready"] else 503)
 
-    graphql_here: ASGIApp = _GraphQL(edge.http, edge.graphiql)
+    graphql: ASGIApp = _GraphQL(edge.http, edge.graphiql)
     if edge.settings.allowed_origins:
-        graphql_here = CrossOrigin(graphql_here, edge.settings.allowed_origins)
+        graphql = CrossOrigin(graphql, edge.settings.allowed_origins)
     return Application(
-        graphql_here,
+        graphql,
         always_https=edge.settings.reached_at.startswith("https:"),
         proxies=behind_proxies(edge.settings.capacity.trusted_proxies),
         lifespan=lifespan,
@@ -103,8 +104,8 @@ def application(behind: Behind) -> Application:
         routes=[
             Route("/", lambda _: RedirectResponse(GRAPHQL)),
             WebSocketRoute(GRAPHQL, edge.socket),
-            # For applications that mount this one under another path.
-            Route(GRAPHQL, graphql_here),
+            # For applications that mount this one under a path of their own.
+            Route(GRAPHQL, graphql),
             Route("/graphiql/config.json", config),
             Route("/media", edge.media),
             Route("/media/{token}", edge.media),
@@ -117,10 +118,10 @@ def application(behind: Behind) -> Application:
 
 
 async def _refused(_: Request, error: Exception) -> Response:
-    """Nothing is here, or not with this method; in the form of the API's own errors."""
+    """Return the response to an unknown path or method, in the format of the API's errors."""
     assert isinstance(error, HTTPException)
     if error.status_code == 404:
-        body = format_error(NotFound("There is nothing at this address: GraphQL is spoken at /graphql."))
+        body = format_error(NotFound("There is nothing at this address: GraphQL is served at /graphql."))
     else:
         body = format_error(BadUserInput(f"{error.detail}."))
     headers = {"Cache-Control": "no-store", **(error.headers or {})}
@@ -128,11 +129,12 @@ async def _refused(_: Request, error: Exception) -> Response:
 
 
 async def _failed(_: Request, error: Exception) -> Response:
+    """Return the response to an unexpected error."""
     return Response(encode({"errors": [mask_error(error)]}), 500, {"Cache-Control": "no-store"}, "application/json")
 
 
 class _GraphQL:
-    """GraphQL for programs; the GraphiQL page for a browser that was pointed here."""
+    """The GraphQL endpoint for programs, and the GraphiQL page for a browser that visits its URL."""
 
     def __init__(self, graphql: ASGIApp, graphiql: graphiql.Config) -> None:
         self._graphql = graphql
@@ -144,8 +146,9 @@ class _GraphQL:
 
 
 def _is_visit(scope: Scope) -> bool:
+    """Return whether a browser requests the page, and no operation."""
     if scope["method"] not in ("GET", "HEAD") or len(scope["query_string"]) > MOST_VISIT_BYTES:
         return False
     request = Request(scope)
     accepts_page = "text/html" in request.headers.get("accept", "")
-    return accepts_page and not request.query_params.keys() & _OPERATION
+    return accepts_page and not request.query_params.keys() & _OPERATION_PARAMETERS

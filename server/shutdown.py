@@ -1,4 +1,4 @@
-"""The graceful shutdown: the messages that clients receive, and the time for each step."""
+"""The graceful shutdown: the time for each step, and the delays after which clients reconnect."""
 
 import asyncio
 import random
@@ -7,45 +7,43 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# From the signal to the end of the process, whatever hangs.
+# The process is terminated this long after the signal, whatever hangs.
 EXIT_SECONDS = 24.5
-# That of a worker, after which its supervisor ends.
+# The same for a worker, whose supervisor ends after it.
 WORKER_SECONDS = 20.0
-# How long a process may go on as before where load balancers are to notice that it is not ready.
+# The longest time for which a process goes on serving, so that load balancers notice that it is not ready.
 MOST_GRACE_SECONDS = 10.0
-# For what was asked to be answered, once nothing new is taken.
+# The time to answer the requests in progress, after the process has stopped listening.
 ANSWER_SECONDS = 9.0
-# After that none is waited for, however long the grace was: what a worker has yet to put away takes some seconds.
+# It ends at the latest this long after the signal, however long the grace: a worker's cleanup takes some seconds.
 LAST_ANSWER_SECONDS = 16.0
-# Streams that end per second. Each of their clients connects to another process and starts again there.
+# The rate at which streams end, and the longest time for all: each of their clients starts again in another process.
 ENDED_PER_SECOND, LONGEST_SPREAD_SECONDS = 250.0, 3.0
+# The average rate at which clients reconnect, and the longest delay.
 BACK_PER_SECOND, LONGEST_DELAY_SECONDS = 100.0, 10.0
-# The loop is slept on no more often than this while streams end.
+# The shortest sleep while streams end.
 STEP_SECONDS = 0.02
 
 
 class Delays:
-    """When clients come again: each at a moment of its own, the more of them there are the later.
+    """Random delays after which clients reconnect: the more streams end, the longer."""
 
-    `chance` is drawn from for each.
-    """
-
-    def __init__(self, streams: int, chance: random.Random) -> None:
+    def __init__(self, streams: int, rng: random.Random) -> None:
         self._most = min(LONGEST_DELAY_SECONDS, streams / BACK_PER_SECOND)
-        self._chance = chance
+        self._rng = rng
 
     def next_ms(self) -> int:
-        return round(self._chance.uniform(0.0, self._most) * 1000)
+        return round(self._rng.uniform(0.0, self._most) * 1000)
 
 
-async def one_after_another(ending: Collection[T], end: Callable[[T], None]) -> None:
-    """End each of them, many of them spread over some seconds. Those who end may leave the collection."""
+async def end_gradually(streams: Collection[T], end: Callable[[T], None]) -> None:
+    """Call `end` for each stream, spread over some seconds if there are many. A call may remove its stream."""
     loop = asyncio.get_running_loop()
-    ending = tuple(ending)
-    seconds = min(LONGEST_SPREAD_SECONDS, len(ending) / ENDED_PER_SECOND)
+    streams = tuple(streams)
+    seconds = min(LONGEST_SPREAD_SECONDS, len(streams) / ENDED_PER_SECOND)
     began = loop.time()
-    for number, one in enumerate(ending):
-        wait = began + seconds * number / len(ending) - loop.time()
+    for number, stream in enumerate(streams):
+        wait = began + seconds * number / len(streams) - loop.time()
         if wait > STEP_SECONDS:
             await asyncio.sleep(wait)
-        end(one)
+        end(stream)

@@ -1,4 +1,4 @@
-"""uvicorn as we run it: on uvloop, on sockets that listen already, stopped by signals that are ours."""
+"""uvicorn as the gateway runs it: on uvloop and listening sockets, with its own signal handling and shutdown."""
 
 import asyncio
 import errno
@@ -16,129 +16,134 @@ from typing import Any
 
 import uvicorn
 
-from server.app import Behind, application
+from server.app import GatewayProcess, application
 from server.http.protocol import UVICORN_OPTIONS
 from server.observability.liveness import end_process
 from server.shutdown import ANSWER_SECONDS, EXIT_SECONDS, LAST_ANSWER_SECONDS, WORKER_SECONDS
 
 BACKLOG = 2048
-STOPPING = (signal.SIGINT, signal.SIGTERM)
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 HANG_UP = () if sys.platform == "win32" else (signal.SIGHUP,)
-UNKNOWN_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
-# What is made for a request seldom holds cycles, and a large answer is ten thousand objects at once. With 20,000 such
-# an answer took a tenth more CPU than without any collection, with these a twentieth; see docs/benchmarks.md.
+UNAVAILABLE_ADDRESS = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
+# The objects of a request seldom form cycles, and a large response is ten thousand objects at once. With a first
+# threshold of 20,000 such a response took a tenth more CPU than without any collection, with this one a twentieth; see
+# docs/benchmarks.md.
 GC_THRESHOLDS = (50_000, 20, 10)
 
 
 async def serve_until_signal(
-    behind: Behind,
+    gateway: GatewayProcess,
     sockets: list[socket.socket],
     on_started: Callable[[], Awaitable[None]],
-    chance: random.Random,
+    rng: random.Random,
 ) -> None:
-    """Serve until SIGINT or SIGTERM, or the terminal is closed; what comes early also ends a start that takes its time.
+    """Serve until SIGINT or SIGTERM, or until the terminal is closed. A signal during the start ends the start.
 
-    Then leave in good order, within `EXIT_SECONDS`; a second signal ends the process as it is, but for SIGHUP: whose
-    terminal is closed is often sent two. `chance` draws the moments at which clients are to come again.
+    Then shut down gracefully, within `EXIT_SECONDS`. A second SIGINT or SIGTERM ends the process at once; a second
+    SIGHUP does not, because a closed terminal often sends two. `rng` draws the delays after which clients reconnect.
     """
-    server = _Server(behind, on_started, chance)
+    server = _Server(gateway, on_started, rng)
 
     def stop(number: int, frame: object) -> None:
         if not server.should_exit:
             end_process_in()
-            server.leave()
-        elif number in STOPPING:
+            server.begin_draining()
+        elif number in STOP_SIGNALS:
             os._exit(128 + number)
 
     with _on_signals(stop):
-        await server.run_to_the_end(sockets)
+        await server.serve_gateway(sockets)
 
 
-async def serve_until_told(
-    behind: Behind,
+async def serve_worker(
+    gateway: GatewayProcess,
     sockets: list[socket.socket],
     on_started: Callable[[], Awaitable[None]],
-    chance: random.Random,
-    line: socket.socket,
+    rng: random.Random,
+    channel: socket.socket,
 ) -> None:
-    """The same, as a worker: until something is told on the line, or it ends. SIGTERM counts, too.
+    """Serve as a worker until the supervisor writes to `channel` or closes it, or SIGTERM arrives.
 
-    A terminal's Ctrl-C goes to all processes at once: the supervisor is who answers it.
+    SIGINT and SIGHUP are ignored: a terminal sends them to all processes, and the supervisor handles them.
     """
-    server = _Server(behind, on_started, chance)
+    server = _Server(gateway, on_started, rng)
 
-    def leave() -> None:
+    def stop() -> None:
         if not server.should_exit:
             end_process_in(WORKER_SECONDS)
-            server.leave()
+            server.begin_draining()
 
-    with _told_on(line, leave):
-        await server.run_to_the_end(sockets)
+    with _on_stop_request(channel, stop):
+        await server.serve_gateway(sockets)
 
 
-async def work_until_told(behind: Behind, on_started: Callable[[], Awaitable[None]], line: socket.socket) -> None:
-    """The same for a worker that serves nobody."""
-    loop, task, is_leaving = asyncio.get_running_loop(), asyncio.current_task(), False
+async def run_jobs_worker(
+    gateway: GatewayProcess, on_started: Callable[[], Awaitable[None]], channel: socket.socket
+) -> None:
+    """Run the gateway's background jobs, without serving, until the same events as `serve_worker`."""
+    loop, task, is_stopping = asyncio.get_running_loop(), asyncio.current_task(), False
     assert task is not None
 
-    def leave() -> None:
-        nonlocal is_leaving
-        if not is_leaving:
-            is_leaving = True
+    def stop() -> None:
+        nonlocal is_stopping
+        if not is_stopping:
+            is_stopping = True
             end_process_in(WORKER_SECONDS)
             loop.call_soon_threadsafe(task.cancel)
 
-    with _told_on(line, leave), suppress(asyncio.CancelledError):
-        async with behind.running():
+    with _on_stop_request(channel, stop), suppress(asyncio.CancelledError):
+        async with gateway.running():
             await on_started()
             await asyncio.Event().wait()
 
 
 @contextmanager
-def _told_on(line: socket.socket, act: Callable[[], None]) -> Iterator[None]:
-    """Have this done when the line ends, or SIGTERM comes; a terminal's signals are another's."""
+def _on_stop_request(channel: socket.socket, stop: Callable[[], None]) -> Iterator[None]:
+    """Call `stop` when the channel is readable or closed, and on SIGTERM. Ignore SIGINT and SIGHUP."""
     loop = asyncio.get_running_loop()
 
-    def end() -> None:
-        loop.remove_reader(line)
-        act()
+    def on_readable() -> None:
+        loop.remove_reader(channel)
+        stop()
 
-    loop.add_reader(line, end)
-    with _on_signals(lambda number, _: act() if number == signal.SIGTERM else None):
+    loop.add_reader(channel, on_readable)
+    with _on_signals(lambda number, _: stop() if number == signal.SIGTERM else None):
         yield
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, which leaves signals to `serve_until_signal`: it would die of them after a clean stop."""
+    """uvicorn's server with the gateway's start and shutdown.
 
-    def __init__(self, behind: Behind, on_started: Callable[[], Awaitable[None]], chance: random.Random) -> None:
+    It handles no signals: uvicorn raises those that it has captured again after a clean stop, which ends the process.
+    """
+
+    def __init__(self, gateway: GatewayProcess, on_started: Callable[[], Awaitable[None]], rng: random.Random) -> None:
         super().__init__(
             uvicorn.Config(
-                application(behind),
+                application(gateway),
                 lifespan="off",
                 log_level="warning",
                 access_log=False,
                 **UVICORN_OPTIONS,
             )
         )
-        self._behind = behind
+        self._gateway = gateway
         self._on_started = on_started
-        self._chance = chance
-        self._leaving_since = 0.0
-
+        self._rng = rng
+        self._draining_since = 0.0
         self._task: asyncio.Task[Any] | None = None
 
-    async def run_to_the_end(self, sockets: list[socket.socket]) -> None:
-        """With all that is behind it."""
+    async def serve_gateway(self, sockets: list[socket.socket]) -> None:
+        """Run the gateway, and serve it until the shutdown has ended."""
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
         with suppress(asyncio.CancelledError):
-            async with self._behind.running():
+            async with self._gateway.running():
                 await self.serve(sockets)
 
-    def leave(self) -> None:
-        """From now on the process is not ready; a start that takes its time ends. Called once, also by a signal."""
-        self._leaving_since = time.monotonic()
-        self._behind.edge.begin_leaving()
+    def begin_draining(self) -> None:
+        """Start the shutdown: the process is no longer ready. Cancel a start. Called once, possibly by a signal."""
+        self._draining_since = time.monotonic()
+        self._gateway.edge.begin_draining()
         self.should_exit = True
         if not self.started and self._task is not None:
             self._loop.call_soon_threadsafe(self._task.cancel)
@@ -147,34 +152,38 @@ class _Server(uvicorn.Server):
         return nullcontext()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self.lifespan.state.update(self._behind.edge.admission.connections.lifespan_state())
+        self.lifespan.state.update(self._gateway.edge.admission.connections.lifespan_state())
         await super().startup(sockets)
         settle_garbage_collector()
         await self._on_started()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Go on until nobody is sent here, take no more, tell subscribers where they stand, and answer the others."""
-        edge = self._behind.edge
+        """Shut down in four steps.
+
+        Serve until load balancers have noticed that the process is not ready. Stop listening. End the subscriptions
+        with their resume ids. Wait for the requests in progress.
+        """
+        edge = self._gateway.edge
         grace = edge.settings.grace_seconds
-        await asyncio.sleep(self._left(grace))
-        for listening in (*self.servers, *(sockets or ())):
-            listening.close()
-        answered = min(grace + ANSWER_SECONDS, LAST_ANSWER_SECONDS)
-        await edge.end_streams(self._chance, self._left(answered))
-        # uvicorn only passes it on: a fraction is as good.
-        self.config.timeout_graceful_shutdown = 1.0 + self._left(answered)  # type: ignore[assignment]
+        await asyncio.sleep(self._remaining(grace))
+        for listener in (*self.servers, *(sockets or ())):
+            listener.close()
+        answer_seconds = min(grace + ANSWER_SECONDS, LAST_ANSWER_SECONDS)
+        await edge.end_streams(self._rng, self._remaining(answer_seconds))
+        # Declared as an int, but uvicorn only passes it to asyncio.
+        self.config.timeout_graceful_shutdown = 1.0 + self._remaining(answer_seconds)  # type: ignore[assignment]
         await super().shutdown()
 
-    def _left(self, seconds: float) -> float:
-        """Of so many since the signal."""
-        return max(0.0, self._leaving_since + seconds - time.monotonic())
+    def _remaining(self, seconds: float) -> float:
+        """Return the rest of a duration that began with the shutdown."""
+        return max(0.0, self._draining_since + seconds - time.monotonic())
 
 
 @contextmanager
 def _on_signals(act: Callable[[int, object], None]) -> Iterator[None]:
-    """SIGHUP among them, but where whoever began the process has it ignored, as `nohup` does."""
+    """Call `act` on SIGINT, SIGTERM and SIGHUP. An ignored SIGHUP stays ignored: `nohup` starts processes with it."""
     hang_up = [number for number in HANG_UP if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, act) for number in (*STOPPING, *hang_up)}
+    before = {number: signal.signal(number, act) for number in (*STOP_SIGNALS, *hang_up)}
     try:
         yield
     finally:
@@ -183,22 +192,22 @@ def _on_signals(act: Callable[[int, object], None]) -> Iterator[None]:
 
 
 def end_process_in(seconds: float = EXIT_SECONDS) -> None:
-    """Whatever hangs: a peer, a job, a thread, the event loop."""
-
-    message = f"The process did not end within {seconds:g} s: it is ended as it is."
+    """Terminate the process after `seconds`, whatever hangs: a peer, a job, a thread, the event loop."""
+    message = f"The process did not end within {seconds:g} s and is terminated."
     timer = threading.Timer(seconds, end_process, (message, 1))
     timer.daemon = True
     timer.start()
 
 
 def settle_garbage_collector() -> None:
-    """What was made up to here stays: it is not looked at again."""
+    """Exclude the objects that exist now from garbage collection: they stay for the life of the process."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*GC_THRESHOLDS)
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """Return uvloop's factory of event loops; None on Windows, where uvloop does not run."""
     if sys.platform == "win32":
         return None
     import uvloop
@@ -207,15 +216,16 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def listen(host: str, port: int, *, shared: bool = False) -> list[socket.socket]:
-    """Sockets that listen, before anything else is begun: a taken port is told at once. Raises `OSError`.
+    """Return listening sockets for an address. Raises `OSError`.
 
-    Where they are `shared` others of this user may listen there, too.
+    It is called before the gateway starts, so that a port in use is reported at once. With `shared`, other processes
+    of this user may listen on the same port.
     """
     sockets: list[socket.socket] = []
     try:
         for family, address in _addresses(host, port):
-            # `localhost` has an address in each family, and not every machine has both families.
-            with _passing_over(UNKNOWN_ADDRESS if sockets else ()):
+            # `localhost` has an address of each family, and not every machine has both families.
+            with _ignoring(UNAVAILABLE_ADDRESS if sockets else ()):
                 sockets.append(_listener(family, address, shared))
     except OSError:
         for opened in sockets:
@@ -231,7 +241,8 @@ def _addresses(host: str, port: int) -> list[tuple[socket.AddressFamily, Any]]:
 
 
 @contextmanager
-def _passing_over(codes: Collection[int]) -> Iterator[None]:
+def _ignoring(codes: Collection[int]) -> Iterator[None]:
+    """Suppress an `OSError` with one of these error numbers."""
     try:
         yield
     except OSError as problem:
@@ -242,7 +253,7 @@ def _passing_over(codes: Collection[int]) -> Iterator[None]:
 def _listener(family: socket.AddressFamily, address: Any, shared: bool) -> socket.socket:
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
-        if sys.platform != "win32":  # there it would let others take the port
+        if sys.platform != "win32":  # on Windows another process could then take the port
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if shared:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)

@@ -1,9 +1,10 @@
-"""The edge of one process, put together from its settings: all that stands between clients and resolvers."""
+"""The components of the server in one process, from the transports to the resolvers, created from its settings."""
 
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Protocol
@@ -20,7 +21,9 @@ from datastore.objects import ObjectStore
 from datastore.objects.ledger import IncomingLimits
 from datastore.session.metering import Meter
 from datastore.session.store import Store
+from server.admission.budgets import CallerBudgets
 from server.admission.connection_limits import Connections
+from server.admission.settings import Capacity
 from server.admission.wiring import Admission
 from server.documents.document_cache import Documents
 from server.documents.persisted.sources import PersistedDocuments
@@ -49,12 +52,12 @@ from server.websocket.transport import SocketLimits
 if TYPE_CHECKING:
     from server.observability.tracing import OperationTracing
 
-# A client waits for it before its operation begins.
+# The deadline of a lookup in the table of documents, for which an operation waits.
 DOCUMENT_SECONDS = 5.0
-# An uploader waits for the read of the reservation before the file is taken.
+# The deadline of the read of a reservation, for which an upload waits.
 RESERVATION_SECONDS = 10.0
 DEMO_TOKEN_SECONDS = 12 * 3600.0
-# What each is called, the id, the role and the verified email: the photo library knows its users by that.
+# Name, user id, role and verified email, by which the photo library identifies users.
 DEMO_USERS = (
     ("Demo user", "demo", Role.USER, "demo@example.com"),
     ("Admin", "admin", Role.ADMIN, "admin@example.com"),
@@ -63,19 +66,34 @@ DEMO_USERS = (
 
 
 class OpenStore(Protocol):
-    """Opens a store with a deadline in seconds. The meter, if given, counts its calls."""
+    """A function that opens a store with a deadline in seconds. The meter, if given, counts its calls."""
 
     def __call__(self, seconds: float, meter: Meter | None = None) -> Store: ...
 
 
+@dataclass(frozen=True, slots=True)
+class ServerDependencies:
+    """The functions through which the server reaches the rest of the process, time and randomness."""
+
+    #: Builds the schema, when it is first needed.
+    build_schema: Callable[[], strawberry.Schema]
+    #: Opens the context of an operation.
+    open_context: OpenContext
+    #: Opens a store for records of the server itself: idempotency keys, persisted documents and reservations.
+    open_store: OpenStore
+    #: Opens the HTTP session with which key sets are fetched.
+    open_session: OpenSession
+    cost_models: Mapping[str, CostModel]
+    now: Callable[[], datetime]
+    #: The same time as `now`, in seconds since 1970: it is read for each event that is delivered.
+    clock: Callable[[], float]
+    new_id: Callable[[], str]
+
+
 class ServerComponents:
-    """One of each for the process. `now` and `new_id` are where time and chance come from.
+    """The components of the server, one of each for the process. Metrics are registered in `registry`.
 
-    `clock` tells the same moments in seconds since 1970: it is looked at for every event that is delivered.
-
-    The schema is built when it is first needed. Operations see a context of `open_context`; what the edge keeps for
-    itself goes to stores of `open_store`. Key sets are fetched with sessions of `open_session`. Metrics are registered
-    in `registry`.
+    `observers` are called with the report of each operation.
     """
 
     def __init__(
@@ -84,56 +102,20 @@ class ServerComponents:
         store: StoreOptions,
         objects: ObjectStore,
         registry: CollectorRegistry,
+        dependencies: ServerDependencies,
         *,
-        build_schema: Callable[[], strawberry.Schema],
-        open_context: OpenContext,
-        open_store: OpenStore,
-        open_session: OpenSession,
-        cost_models: Mapping[str, CostModel],
-        now: Callable[[], datetime],
-        clock: Callable[[], float],
-        new_id: Callable[[], str],
         observers: Collection[Observe] = (),
     ) -> None:
         self.settings = settings
         self._store = store
-        self._build_schema = build_schema
-        self._open_context = open_context
-        self._open_store = open_store
-        self._cost_models = cost_models
-        self._now = now
-        self._clock = clock
-        self._new_id = new_id
+        self._dependencies = dependencies
         self._observers = observers
-        self.figures = OperationMetrics(registry, store.prefix)
-        self.tokens = Tokens(
-            TokenSettings(
-                secret=None if settings.jwks_url else settings.secret,
-                other_secrets=settings.other_secrets,
-                jwks_url=settings.jwks_url,
-                issuer=settings.issuer,
-                audience=settings.audience,
-                role_claim=settings.role_claim,
-            ),
-            open_session=open_session,
-            clock=clock,
-        )
-        self.admission = Admission(
-            settings.capacity,
-            Connections(
-                settings.capacity, on_refusal=self.figures.http_refusal, on_closed=self.figures.websocket_closed
-            ),
-        )
-        for name, (meaning, read) in self.admission.gauges().items():
-            self.figures.gauge(name, meaning, read)
-        self.figures.count("gateway_operations_shed", "Operations that were refused for overload.", self.admission.shed)
+        self.metrics = OperationMetrics(registry, store.prefix)
+        self.tokens = _tokens(settings, dependencies)
+        self.admission = _admission(settings.capacity, self.metrics)
         self.metrics_page = MetricsPage(registry, self.tokens.identify, settings.metrics_token)
-        uploads = UploadAdmission(
-            open_store=lambda: open_store(RESERVATION_SECONDS),
-            budgets=self.admission.budgets,
-            limits=IncomingLimits(settings.capacity.incoming_bytes, settings.capacity.incoming_bytes_per_caller),
-        )
-        self.media = Media(objects, now, uploads, allowed_origins=settings.allowed_origins)
+        uploads = _upload_admission(settings.capacity, self.admission.budgets, dependencies.open_store)
+        self.media = Media(objects, dependencies.now, uploads, allowed_origins=settings.allowed_origins)
         self.graphiql = graphiql.Config(
             self.demo_tokens,
             settings.reached_at,
@@ -141,25 +123,25 @@ class ServerComponents:
             shows_examples=settings.documents.introspection,
         )
 
-    def begin_leaving(self) -> None:
+    def begin_draining(self) -> None:
         """Start the shutdown: `/readyz` fails, and each connection ends with its next response."""
-        self.admission.connections.draining = True
+        self.admission.connections.begin_draining()
 
     @property
-    def leaving(self) -> bool:
+    def is_draining(self) -> bool:
         return self.admission.connections.draining
 
-    async def end_streams(self, chance: random.Random, seconds: float) -> None:
+    async def end_streams(self, rng: random.Random, seconds: float) -> None:
         """End subscriptions so that their clients reconnect elsewhere. Requests in progress end within `seconds`."""
         streams, socket = self.http.streams, self.socket
-        delays = Delays(len(streams) + len(socket), chance)
+        delays = Delays(len(streams) + len(socket), rng)
         await asyncio.gather(socket.drain(delays, seconds), streams.drain(delays, seconds))
 
     @asynccontextmanager
     async def running(self, *, serving: bool) -> AsyncIterator[None]:
-        """Run the process's parts. If it is `serving`, connected clients are notified of the end."""
+        """Run the components for a block. If `serving`, close its streams and sockets at the end."""
         loop = asyncio.get_running_loop()
-        self.figures.gauge(
+        self.metrics.gauge(
             "gateway_tasks", "Tasks of the event loop that are not done.", lambda: len(asyncio.all_tasks(loop))
         )
         async with self.admission.running():
@@ -170,70 +152,74 @@ class ServerComponents:
                     await self.http.streams.close()
                     await self.socket.close()
                     await self.runner.aclose()
-                    await self.known.aclose()
-                await self.once.aclose()
+                    await self.persisted_documents.aclose()
+                await self.idempotency.aclose()
                 if self.tracing is not None:
                     self.tracing.close()
 
     @cached_property
     def documents(self) -> Documents:
         return Documents(
-            self._build_schema(),
+            self._dependencies.build_schema(),
             self.settings.documents.limits,
             introspection=self.settings.documents.introspection,
             max_cost=self.settings.documents.max_cost,
             compiles=self.settings.documents.compiles,
-            now=self._now,
-            models=self._cost_models,
+            now=self._dependencies.now,
+            models=self._dependencies.cost_models,
         )
 
     @cached_property
-    def known(self) -> PersistedDocuments:
-        known = PersistedDocuments(
+    def persisted_documents(self) -> PersistedDocuments:
+        documents = PersistedDocuments(
             self.settings.documents,
             self.documents,
             self._document_in_table,
-            self._clock,
+            self._dependencies.clock,
             self.settings.capacity.redis_url,
             self.admission.budgets,
             self.admission.lookups,
         )
-        self.figures.count(
+        self.metrics.count(
             "gateway_unregistered_operations",
             "Operations that came with a document that is not registered, where that is logged.",
-            lambda: known.registry.unregistered,
+            lambda: documents.registry.unregistered,
         )
-        return known
+        return documents
 
     @cached_property
     def runner(self) -> Runner:
         return Runner(
             self.documents,
-            self._open_context,
+            self._dependencies.open_context,
             deadline=self.settings.deadline_seconds,
-            registry=self.known.registry,
+            registry=self.persisted_documents.registry,
             budgets=self.admission.budgets,
             load=self.admission.load,
             subscriptions=self.admission.subscriptions,
             waiting_bytes=self.settings.capacity.waiting_bytes,
             resume_ids=ResumeIds(self.settings.secret.encode(), map(str.encode, self.settings.other_secrets)),
-            idempotency=self.once,
-            observers=(self.figures.observe_operation, OperationLog(), *self._observers),
+            idempotency=self.idempotency,
+            observers=(self.metrics.observe_operation, OperationLog(), *self._observers),
             tracing=self.tracing,
             explanations=Explanations(self._explain, self._store.prefix),
         )
 
     @cached_property
-    def once(self) -> Idempotency:
+    def idempotency(self) -> Idempotency:
+        dependencies = self._dependencies
         return Idempotency(
-            self._open_store, deadline=self.settings.deadline_seconds, now=self._now, new_id=self._new_id
+            dependencies.open_store,
+            deadline=self.settings.deadline_seconds,
+            now=dependencies.now,
+            new_id=dependencies.new_id,
         )
 
     @cached_property
     def tracing(self) -> "OperationTracing | None":
         if not self.settings.traces:
             return None
-        from server.observability.tracing import otlp_tracing  # a tenth of a second, which only those pay who want it
+        from server.observability.tracing import otlp_tracing  # the import takes 0.1 s
 
         return otlp_tracing(self._store.prefix)
 
@@ -242,12 +228,12 @@ class ServerComponents:
         return GraphQLHTTP(
             self.runner,
             self.tokens.identify,
-            streams=EventStreams(StreamLimits(heartbeat=self.settings.heartbeat_seconds), self._clock),
+            streams=EventStreams(StreamLimits(heartbeat=self.settings.heartbeat_seconds), self._dependencies.clock),
             profile=HttpProfile(self.settings.http_profile),
             allowed_origins=self.settings.allowed_origins,
             caching=Caching(self.documents.schema),
-            known=self.tokens.cached_identity,
-            on_refusal=self.figures.http_refusal,
+            cached_identity=self.tokens.cached_identity,
+            on_refusal=self.metrics.http_refusal,
         )
 
     @cached_property
@@ -262,22 +248,22 @@ class ServerComponents:
                 waiting_bytes=self.settings.capacity.waiting_bytes,
             ),
             places=self.admission.websockets,
-            on_refusal=self.figures.http_refusal,
-            clock=self._clock,
+            on_refusal=self.metrics.http_refusal,
+            clock=self._dependencies.clock,
         )
 
     async def _document_in_table(self, document_id: str) -> str | None:
-        found = await KnownDocuments(self._open_store(DOCUMENT_SECONDS)).by_id(document_id)
+        found = await KnownDocuments(self._dependencies.open_store(DOCUMENT_SECONDS)).by_id(document_id)
         return None if found is None else found.text
 
     @property
-    def _is_toy(self) -> bool:
-        """A demo, on this machine, with tokens of its own. What is in AWS is no toy."""
+    def _is_local_demo(self) -> bool:
+        """Whether this is a demo on this machine, without AWS and a key set."""
         settings = self.settings
         return settings.demo and settings.loopback and not self._store.aws and not settings.jwks_url
 
-    def set_up(self, *, alone: bool = True) -> str:
-        """What an operator wants to see at the start, in one line; `alone`: one process serves."""
+    def summary(self, *, alone: bool = True) -> str:
+        """Return the main settings in one line, for the start. With `alone`, no other process serves."""
         settings, documents, capacity = self.settings, self.settings.documents, self.settings.capacity
         shared = "in Redis" if capacity.redis_url else f"in {'this' if alone else 'each'} process"
         budgets = f"{_budget(capacity.budget_units)} ({_budget(capacity.anonymous_budget_units)} without a token)"
@@ -292,11 +278,11 @@ class ServerComponents:
 
     @property
     def _explain(self) -> Explain:
-        return Explain(self.settings.explain or (Explain.USER if self._is_toy else Explain.ADMIN))
+        return Explain(self.settings.explain or (Explain.USER if self._is_local_demo else Explain.ADMIN))
 
     def demo_tokens(self) -> list[dict[str, str]]:
-        """Tokens for GraphiQL: in a demo, on this machine, and nowhere else."""
-        if not self._is_toy:
+        """Return tokens for GraphiQL if this is a demo on this machine, otherwise none."""
+        if not self._is_local_demo:
             return []
         return [
             {"name": name, "token": self.tokens.issue(user, role, email, lifetime=DEMO_TOKEN_SECONDS)}
@@ -306,3 +292,33 @@ class ServerComponents:
 
 def _budget(units: float) -> str:
     return f"{units:,g}" if units else "unlimited"
+
+
+def _tokens(settings: Settings, dependencies: ServerDependencies) -> Tokens:
+    accepted = TokenSettings(
+        secret=None if settings.jwks_url else settings.secret,
+        other_secrets=settings.other_secrets,
+        jwks_url=settings.jwks_url,
+        issuer=settings.issuer,
+        audience=settings.audience,
+        role_claim=settings.role_claim,
+    )
+    return Tokens(accepted, open_session=dependencies.open_session, clock=dependencies.clock)
+
+
+def _admission(capacity: Capacity, metrics: OperationMetrics) -> Admission:
+    """Create the admission control, and register its gauges."""
+    connections = Connections(capacity, on_refusal=metrics.http_refusal, on_closed=metrics.websocket_closed)
+    admission = Admission(capacity, connections)
+    for name, (meaning, read) in admission.gauges().items():
+        metrics.gauge(name, meaning, read)
+    metrics.count("gateway_operations_shed", "Operations that were refused for overload.", admission.shed)
+    return admission
+
+
+def _upload_admission(capacity: Capacity, budgets: CallerBudgets, open_store: OpenStore) -> UploadAdmission:
+    return UploadAdmission(
+        open_store=lambda: open_store(RESERVATION_SECONDS),
+        budgets=budgets,
+        limits=IncomingLimits(capacity.incoming_bytes, capacity.incoming_bytes_per_caller),
+    )

@@ -19,7 +19,7 @@ def _tell(gateway: Gateway, options: StoreOptions, *, alone: bool) -> None:
     settings = gateway.settings
     notes.print(f"GraphQL and GraphiQL  {settings.url}/graphql")
     notes.print(f"{'Store':<21} {_told(options)}{_instead(gateway)}")
-    notes.print(f"{'Set up':<21} {gateway.edge.set_up(alone=alone)}")
+    notes.print(f"{'Set up':<21} {gateway.edge.summary(alone=alone)}")
     offered = gateway.edge.demo_tokens()
     for token in offered:
         notes.print(f"{token['name'] + ' token':<21} {token['token']}")

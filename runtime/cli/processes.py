@@ -24,7 +24,7 @@ from server.admission.connection_limits import raise_descriptor_limit, within_de
 from server.observability.liveness import watch_loop
 from server.observability.operation_log import JsonLines
 from server.settings import Misconfigured, Settings
-from server.uvicorn import listen, serve_until_signal, serve_until_told, work_until_told
+from server.uvicorn import listen, run_jobs_worker, serve_until_signal, serve_worker
 
 # What workers are started with, and the arguments of who starts them: a file that may be a newer one by then.
 PROGRAM = Path(__file__).resolve().parents[2] / "gateway.py"
@@ -90,9 +90,9 @@ def _work(assignment: Assignment, settings: Settings, options: StoreOptions) -> 
             watch_loop(settings.watchdog_seconds)
 
         if assignment.part is ProcessPart.JOBS:
-            run(lambda: work_until_told(gateway, started, line))
+            run(lambda: run_jobs_worker(gateway, started, line))
         else:
-            run(lambda: serve_until_told(gateway, assignment.sockets(), started, random.Random(), line))
+            run(lambda: serve_worker(gateway, assignment.sockets(), started, random.Random(), line))
 
 
 def _gateway(settings: Settings, options: StoreOptions, part: ProcessPart = ProcessPart.WHOLE) -> Gateway:

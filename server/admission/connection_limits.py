@@ -82,6 +82,10 @@ class Connections:
     def open(self) -> int:
         return self._quota.total
 
+    def begin_draining(self) -> None:
+        """Make each response from now on the last of its connection."""
+        self.draining = True
+
     def acquire(self, address: str) -> None:
         """Count a new connection. Raises `Throttled` or `Unavailable` beyond a quota."""
         # A Unix socket has no addresses: its client is a proxy.

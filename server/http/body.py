@@ -1,4 +1,4 @@
-"""What an HTTP request holds, read within limits: the body of a POST, or the parameters of a GET's URL."""
+"""The content of an HTTP request, read within limits: the body of a POST, or the parameters of a GET's URL."""
 
 import asyncio
 from collections import Counter
@@ -19,14 +19,14 @@ from server.security.strict_json import decode_json
 MAX_BODY = 262_144
 BODY_SECONDS = 15.0
 MAX_PARAMETERS = 100
-# Of bodies that have come in part. A client that sends whole bodies at once has none held.
+# Limits of partially received bodies, in all and per client address. A body that arrives whole does not count.
 MOST_HELD_BYTES, MOST_HELD_BYTES_FOR_EACH = 64 * 2**20, 8 * 2**20
 
 
 class Bodies:
-    """Reads at most `most` bytes, within `seconds`.
+    """A reader of request bodies of at most `most` bytes, each within `seconds`.
 
-    Bodies that have come in part are held, for all clients together and for each address, up to a bound in bytes.
+    Partially received bodies together have at most `most_held` bytes, and `most_held_for_each` per client address.
     """
 
     def __init__(
@@ -41,16 +41,16 @@ class Bodies:
         self._seconds = seconds
         self.held = KeyedQuota("bytes of requests under way", most_held, most_held_for_each, "client")
 
-    def taken(self, headers: Headers, cycle: RequestCycle) -> bytes | None:
-        """The body of a POST if it is there already, without waiting for it. Raises `Refused`."""
+    def take(self, headers: Headers, cycle: RequestCycle) -> bytes | None:
+        """Return the body of a POST if all of it has arrived, otherwise None. Raises `Refused`."""
         self._check(headers)
         body = cycle.take_content()
         if body is not None and len(body) > self._most:
             raise self._too_large()
         return body
 
-    async def received(self, headers: Headers, receive: Receive, address: str = "") -> bytes:
-        """The body of a POST. Raises `Refused` and `ClientGone`."""
+    async def read(self, headers: Headers, receive: Receive, address: str = "") -> bytes:
+        """Wait for the body of a POST, and return it. Raises `Refused` and `ClientGone`."""
         self._check(headers)
         return await self._body(headers, receive, address)
 
@@ -61,16 +61,21 @@ class Bodies:
             raise Refused(415, BadUserInput("The body must be sent without a Content-Encoding."))
 
     def parameters(self, headers: Headers, query_string: bytes) -> dict[str, Any]:
-        """The parameters of a GET, with those decoded that are JSON. Raises `Refused` and `BadUserInput`."""
-        # A browser's fault let pages send odd types without asking first: advisory GHSA-9q82-xgwf-vj6h.
+        """Return the parameters of a GET, with `variables` and `extensions` decoded.
+
+        Raises:
+            Refused: The type of the request is not JSON, or the query string is too long.
+            BadUserInput: A parameter is repeated or malformed.
+        """
+        # By a defect of a browser, pages could send other types without a preflight: advisory GHSA-9q82-xgwf-vj6h.
         if b"content-type" in headers.raw and not is_json(headers.raw[b"content-type"]):
             raise Refused(415, BadUserInput(f"A GET has no body; its Content-Type may only be {JSON}."))
         if len(query_string) > self._most:
             raise Refused(414, BadUserInput(f"A URL's query may hold at most {self._most:,} bytes: use POST."))
         pairs = _pairs(query_string)
-        twice = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
-        if twice:
-            raise BadUserInput(f"The parameter {twice[0][:80]} is given twice.")
+        repeated = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
+        if repeated:
+            raise BadUserInput(f"The parameter {repeated[0][:80]} is given twice.")
         parameters: dict[str, Any] = dict(pairs)
         for name in ("variables", "extensions"):
             if name in parameters:
@@ -86,7 +91,7 @@ class Bodies:
             async with asyncio.timeout(self._seconds):
                 return await self._streamed(receive, address)
         except TimeoutError:
-            # Closed, so that neither the body's rest is waited for nor a socket held with a byte now and then.
+            # The connection closes: otherwise a client could hold it by sending a byte now and then.
             raise Refused(408, Timeout("The request's body did not arrive in time."), connection="close") from None
 
     async def _streamed(self, receive: Receive, address: str) -> bytes:
@@ -113,13 +118,13 @@ class Bodies:
             self.held.release(address, held)
 
     def _hold(self, address: str, size: int) -> None:
-        """Count bytes that are held. Raises `Refused` where that are too many."""
+        """Count the bytes of a partial body. Raise `Refused` if they exceed a limit."""
         try:
             self.held.acquire(address, size)
         except (Throttled, Unavailable) as error:
             status = 429 if isinstance(error, Throttled) else 503
-            later = str(error.extensions["retryAfter"])
-            raise Refused(status, error, **{"retry-after": later, "connection": "close"}) from None
+            retry_after = str(error.extensions["retryAfter"])
+            raise Refused(status, error, **{"retry-after": retry_after, "connection": "close"}) from None
 
     def _check_size(self, body: Sized) -> None:
         if len(body) > self._most:
@@ -139,11 +144,8 @@ def _pairs(query_string: bytes) -> list[tuple[str, str]]:
         raise BadUserInput(f"A URL may hold at most {MAX_PARAMETERS} parameters.") from None
 
 
-def posted(body: bytes) -> Any:
-    """The decoded JSON of a POST; of a key that occurs twice the last value counts, as it does in browsers.
-
-    Raises `BadUserInput`.
-    """
+def decode_body(body: bytes) -> Any:
+    """Return the decoded JSON of a POST; of a repeated key the last value, as in browsers. Raises `BadUserInput`."""
     return _decoded(body, "The body")
 
 

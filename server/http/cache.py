@@ -1,6 +1,6 @@
-"""Answers that browsers and proxies may keep: of a GET that names a known document by its id.
+"""Responses that browsers and proxies may store: those to a GET that names a registered document by its id.
 
-https://www.rfc-editor.org/rfc/rfc9111 (what may be kept) · https://www.rfc-editor.org/rfc/rfc9110#section-13 (ETag)
+https://www.rfc-editor.org/rfc/rfc9111 (caching) · https://www.rfc-editor.org/rfc/rfc9110#section-13 (ETag)
 """
 
 import hashlib
@@ -16,45 +16,45 @@ from server.http.responses import Reply
 from server.operations.outcome import Outcome
 from server.operations.request import Request
 
-# What an answer depends on besides its URL; who is at its other end (CORS) says more.
+# The request headers on which a response depends. The CORS middleware adds `Origin`.
 VARY = b"accept, authorization, x-explain"
-# A name may stand for another text after a release, or once it was forgotten: its answers are not kept beyond that.
+# A name that is no hash may refer to another document after a release, or after it was forgotten: the age is limited.
 NAMED_SECONDS = 60
 _TAG = re.compile(r'(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")')
 
 
 class Caching:
-    """Tells of answers whether they may be kept, as the fields of this schema declare it."""
+    """The cache headers of responses, by the ages that the fields of the schema declare."""
 
     def __init__(self, schema: GraphQLSchema) -> None:
         self._ages = CacheControl(schema)
 
-    def told(self, answer: Reply, request: Request, outcome: Outcome, headers: Mapping[str, str]) -> Reply:
-        """The answer of a GET with what caches need to know, or 304 for one that the client has already.
+    def apply(self, answer: Reply, request: Request, outcome: Outcome, headers: Mapping[str, str]) -> Reply:
+        """Return the response to a GET with its cache headers, or 304 if the client has it already.
 
-        `headers` are the request's. What may not be kept is left as it is, and says so (`no-store`): answers with
-        errors, with an explanation, of operations sent as texts, with nothing where a root field was asked for (it may
-        come any moment), and of operations one of whose fields declares no age.
+        `headers` are those of the request. A response that must not be stored is returned as it is (`no-store`): one
+        with errors or an explanation, of an operation that was sent as text, with null in a root field (the object may
+        be created at any moment), or of an operation with a field that declares no age.
         """
-        age = self._ages.max_age(request.operation) if _is_whole(answer, request, outcome) else 0
+        age = self._ages.max_age(request.operation) if _is_cacheable(answer, request, outcome) else 0
         if not names_hash(request.params):
             age = min(age, NAMED_SECONDS)
         if not age:
             return answer
-        kept = (
+        cache_headers = (
             *answer.headers,
             (b"cache-control", f"{_scope(headers)}, max-age={age}".encode()),
             (b"etag", tag := _tag(answer)),
             (b"vary", VARY),
         )
-        # What is left of one caller's budget would be a lie to whoever gets the answer from a cache.
-        kept_answer = answer._replace(headers=kept, allowance=None)
-        if _has(headers.get("if-none-match"), tag.decode()):
-            return kept_answer._replace(status=304, body=b"")
-        return kept_answer
+        # The budget headers are left out: a cache would send them to other callers, for whom they are wrong.
+        cacheable = answer._replace(headers=cache_headers, allowance=None)
+        if _matches(headers.get("if-none-match"), tag.decode()):
+            return cacheable._replace(status=304, body=b"")
+        return cacheable
 
 
-def _is_whole(answer: Reply, request: Request, outcome: Outcome) -> bool:
+def _is_cacheable(answer: Reply, request: Request, outcome: Outcome) -> bool:
     return (
         answer.status == 200
         and names_document(request.params)
@@ -66,18 +66,18 @@ def _is_whole(answer: Reply, request: Request, outcome: Outcome) -> bool:
 
 
 def _scope(headers: Mapping[str, str]) -> str:
-    """With a token the answer may be another one, and is for its bearer alone."""
+    """Return the scope: the response to a request with a token is for its caller only."""
     return "private" if headers.get("authorization") else "public"
 
 
 def _tag(answer: Reply) -> bytes:
-    """A strong one: equal for equal bytes of one media type only."""
+    """Return a strong entity tag: it is equal only for equal bytes of the same media type."""
     representation = answer.content_type.encode() + b"\0" + answer.body
     return f'"{hashlib.sha256(representation).hexdigest()[:32]}"'.encode()
 
 
-def _has(condition: str | None, tag: str) -> bool:
-    """Whether If-None-Match names the tag. Weak and strong ones count alike there."""
+def _matches(condition: str | None, tag: str) -> bool:
+    """Return whether If-None-Match names the tag. It compares weak and strong tags alike."""
     if condition is None or len(condition) > MOST_CONDITION_CHARACTERS:
         return False
     return condition.strip() == "*" or tag in _TAG.findall(condition)

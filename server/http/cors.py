@@ -13,7 +13,7 @@ from server.http.headers import lines_of
 from server.security.origins import canonical_origin, canonical_origins
 
 PREFLIGHT_SECONDS = 600
-_MAY_SEND = (
+_REQUEST_HEADERS = (
     "accept",
     "apollo-require-preflight",
     "apollographql-client-name",
@@ -30,7 +30,7 @@ _MAY_SEND = (
     "x-explain",
     "x-graphql-require-preflight",
 )
-_MAY_READ = (
+_RESPONSE_HEADERS = (
     "etag",
     "idempotency-replayed",
     "ratelimit-limit",
@@ -39,9 +39,9 @@ _MAY_READ = (
     "retry-after",
     "www-authenticate",
 )
-_MAY = [
+_PREFLIGHT_HEADERS = [
     (b"access-control-allow-methods", b"GET, POST"),
-    (b"access-control-allow-headers", ", ".join(_MAY_SEND).encode()),
+    (b"access-control-allow-headers", ", ".join(_REQUEST_HEADERS).encode()),
     (b"access-control-max-age", str(PREFLIGHT_SECONDS).encode()),
 ]
 
@@ -49,7 +49,7 @@ _MAY = [
 class CrossOrigin:
     """Middleware that shares responses, errors included, with pages of `allowed_origins`, as `https://host[:port]`.
 
-    Without any it changes nothing. No cookies are used, so browsers may not send credentials.
+    Without allowed origins it changes nothing. The gateway uses no cookies, so credentials are not allowed.
     """
 
     def __init__(self, app: ASGIApp, allowed_origins: Collection[str]) -> None:
@@ -66,10 +66,10 @@ class CrossOrigin:
         if canonical_origin(origin) in self._allowed:
             shared.append((b"access-control-allow-origin", origin.encode("latin-1")))
             if scope["method"] == "OPTIONS" and "access-control-request-method" in headers:
-                await send({"type": "http.response.start", "status": 204, "headers": shared + _MAY})
+                await send({"type": "http.response.start", "status": 204, "headers": shared + _PREFLIGHT_HEADERS})
                 await send({"type": "http.response.body", "body": b""})
                 return
-            shared.append((b"access-control-expose-headers", ", ".join(_MAY_READ).encode()))
+            shared.append((b"access-control-expose-headers", ", ".join(_RESPONSE_HEADERS).encode()))
 
         async def share(message: Message) -> None:
             if message["type"] == "http.response.start":

@@ -1,8 +1,8 @@
 """Protection against cross-site request forgery: pages of other sites cannot send requests with a user's credentials.
 
-A browser sends a preflight before a request of another site that is not simple, and it is refused. A POST is never
-simple here: its body must be JSON. A GET is accepted if it cannot be simple either, if the browser states that it comes
-from this site, or if no browser sent it.
+Before a request of another site that is not simple a browser sends a preflight, which the gateway refuses unless the
+origin is allowed. A POST is never simple, because its body must be JSON. A GET is accepted if it is not simple either,
+if the browser states that it comes from this site or an allowed origin, or if no browser sent it.
 
 https://fetch.spec.whatwg.org/#cors-safelisted-request-header · https://w3c.github.io/webappsec-fetch-metadata/
 """
@@ -43,6 +43,6 @@ def check_get(headers: Mapping[str, str], allowed_origins: Collection[str] = ())
 def _is_browser(headers: Mapping[str, str]) -> bool:
     """Return whether a browser sent the request.
 
-    Every browser is Mozilla/5.0, which pages cannot change without preflight.
+    The User-Agent of every browser begins with Mozilla/, which pages cannot change without a preflight.
     """
     return any(name in headers for name in _BROWSER_HEADERS) or headers.get("user-agent", "").startswith("Mozilla/")

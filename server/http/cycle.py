@@ -1,7 +1,7 @@
 """One request and its response, as an ASGI application sees them.
 
-Beside ASGI's `receive` and `send` an application may use the cycle itself, which `cycle_of` finds in the scope: it
-reports a disconnect without being asked, and sends a response that is complete in one write (`respond`).
+Besides ASGI's `receive` and `send` an application may use the cycle, which `cycle_of` finds in the scope: it calls back
+on a disconnect (`on_disconnect`), and sends a complete response in one write (`respond`).
 """
 
 import asyncio
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from server.http.protocol.connection import HttpProtocol
 
 EXTENSION = "gateway.cycle"
-# Content that the application has not read yet. With more of it the connection is not read.
+# The connection is not read while more content than this waits for the application.
 MAX_UNREAD_CONTENT_BYTES = 65_536
 
 _FAILURE_HEADERS = [(b"content-type", b"application/json; charset=utf-8"), *SECURITY_HEADERS, (b"connection", b"close")]
@@ -42,7 +42,7 @@ STATUS_LINES = {status: status_line(status) for status in range(200, 600)}
 
 
 class RequestCycle:
-    """A request and its response. The connection calls `feed`, `complete` and `disconnect`."""
+    """A request and its response. The connection calls `feed`, `complete`, `disconnect` and `run`."""
 
     __slots__ = (
         *("_connection", "_method", "_event", "_on_disconnect", "_disconnected", "_expects_100"),
@@ -64,13 +64,14 @@ class RequestCycle:
         self._on_disconnect: Callable[[], None] | None = None
         self._expects_100 = expects_100
         self._chunked = False
-        self._remaining = 0  # bytes that Content-Length promised and that were not sent yet
+        self._remaining = 0  # bytes of the Content-Length that were not sent yet
         self._extra_lines: list[Callable[[], bytes]] = []
         self.task: asyncio.Task[None] | None = None
 
     # The request
 
     def feed(self, content: bytes) -> None:
+        """Append received content."""
         if not self._content:
             self._content = content
         else:
@@ -82,12 +83,12 @@ class RequestCycle:
         self._notify()
 
     def complete(self) -> None:
-        """All of the content has been received."""
+        """Mark the content as complete."""
         self.more_content = False
         self._notify()
 
     def disconnect(self) -> None:
-        """The client can receive no response any more."""
+        """Mark the request as disconnected: its client can receive no response any more."""
         if not self._disconnected:
             self._disconnected = True
             self._notify()
@@ -181,7 +182,7 @@ class RequestCycle:
         elif kind == "http.response.body" and self.response_started:
             self._send_body(message.get("body", b""), more=message.get("more_body", False))
         else:
-            raise RuntimeError(f"The ASGI application sent the message {kind!r} out of order.")
+            raise RuntimeError(f"The ASGI application sent the message {kind!r} in a wrong order.")
 
     def begin_stream(self) -> None:
         """Prepare for a response that continues until the client, or the process, ends it."""
@@ -216,7 +217,7 @@ class RequestCycle:
     def _begin_response(self, status: int) -> None:
         self.response_started = True
         connection = self._connection
-        if self.more_content or connection.leaving:
+        if self.more_content or connection.is_draining:
             # The rest of the content stays unread: no request can follow it.
             self.keep_alive = False
             if self.more_content:
@@ -286,9 +287,9 @@ def _default_lines(state: ServerState) -> bytes:
 
 
 def cycle_of(scope: Mapping[str, Any]) -> RequestCycle | None:
-    """The cycle behind a scope; None on a server that runs another protocol than `HttpProtocol`."""
+    """Return the cycle of a scope; None on a server whose protocol is not `HttpProtocol`."""
     try:
         cycle: RequestCycle = scope["extensions"][EXTENSION]
-    except (KeyError, TypeError):  # there are no extensions, or it is not among them
+    except (KeyError, TypeError):  # no extensions, or not this one
         return None
     return cycle

@@ -1,4 +1,4 @@
-"""The work in hand of a client that leaves is cancelled."""
+"""The cancellation of a request whose client disconnects."""
 
 import asyncio
 
@@ -9,10 +9,10 @@ from server.http.refusals import ClientGone
 
 
 class DisconnectWatch:
-    """Cancels the task that makes it when its client disconnects, until it is stopped.
+    """A watch that cancels the task which created it when the client disconnects, until it is stopped.
 
-    Our own protocol tells of that by its cycle. On other servers a task listens: it begins when the work first
-    suspends (`call_soon` runs only then), so work that never waits pays for none.
+    `HttpProtocol` reports a disconnect through the request cycle. On other servers a task waits for the message. It
+    starts when the request first suspends (`call_soon` runs only then), so that a request that never waits needs none.
     """
 
     __slots__ = ("_cycle", "_gone", "_receive", "_start", "_task", "_work")
@@ -25,26 +25,26 @@ class DisconnectWatch:
         self._task: asyncio.Task[None] | None = None
         self._start: asyncio.Handle | None = None
         if cycle is None:
-            self._start = asyncio.get_running_loop().call_soon(self._begin)
+            self._start = asyncio.get_running_loop().call_soon(self._start_listening)
         else:
-            cycle.on_disconnect(self._leave)
+            cycle.on_disconnect(self._on_disconnect)
 
-    def _begin(self) -> None:
-        self._task = asyncio.create_task(self._wait())
+    def _start_listening(self) -> None:
+        self._task = asyncio.create_task(self._listen())
 
-    async def _wait(self) -> None:
+    async def _listen(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self._leave()
+        self._on_disconnect()
 
-    def _leave(self) -> None:
-        # Of a connection that is lost its newest and its running request are told, which may be the same one.
+    def _on_disconnect(self) -> None:
+        # A lost connection notifies its running and its newest request, which may be the same: cancel only once.
         if not self._gone and self._work is not None:
             self._work.cancel()
         self._gone = True
 
-    def absolve(self) -> None:
-        """Turn our own cancellation into `ClientGone`; one from outside is left as it is."""
+    def raise_if_gone(self) -> None:
+        """Raise `ClientGone` if this watch cancelled the task. A cancellation by another task stays as it is."""
         if self._gone and self._work is not None and self._work.uncancel() == 0:
             raise ClientGone from None
 

@@ -1,4 +1,4 @@
-"""GraphQL over HTTP: POST and GET, answered with JSON whatever goes wrong, or with a stream of events where wanted.
+"""GraphQL over HTTP: POST and GET, answered with JSON, errors included, or with server-sent events by request.
 
 https://graphql.github.io/graphql-over-http/draft/
 """
@@ -15,13 +15,13 @@ from datastore.model.identity import Identity
 from server.admission.callers import Caller
 from server.admission.client_address import address_in
 from server.documents.request import GraphQLParams, read_params
-from server.http.body import BODY_SECONDS, MAX_BODY, Bodies, posted
+from server.http.body import BODY_SECONDS, MAX_BODY, Bodies, decode_body
 from server.http.cache import Caching
 from server.http.csrf import check_get
 from server.http.cycle import RequestCycle, cycle_of
 from server.http.disconnect import DisconnectWatch
 from server.http.headers import Headers
-from server.http.media_types import EVENTS, GRAPHQL, JSON, MOST_ACCEPT_BYTES, MOST_RANGES, AcceptedTypes, wanted
+from server.http.media_types import EVENTS, GRAPHQL, JSON, MOST_ACCEPT_BYTES, MOST_RANGES, AcceptedTypes, parse_accept
 from server.http.refusals import ClientGone, Refused
 from server.http.responses import HttpProfile, Reply, fault, head_of, refusal, reply, send_reply
 from server.http.sse import END_ID, EventStreams, send_end
@@ -33,32 +33,31 @@ from server.security.origins import canonical_origins
 from server.subscriptions.subscriber import PullPosition
 
 _METHODS = "GET, POST"
-_ANYTHING = wanted("")
+_ANYTHING = parse_accept("")
 _NOT_ACCEPTED = (
     f"`Accept` must allow one of: {GRAPHQL}, {JSON}, {EVENTS}. "
     f"It may have at most {MOST_ACCEPT_BYTES:,} bytes and {MOST_RANGES} media types."
 )
 _QUERY, _MUTATION, _SUBSCRIPTION = OperationType.QUERY, OperationType.MUTATION, OperationType.SUBSCRIPTION
-# Headers that say more of an operation. Few requests have one.
-_WISHES = frozenset({b"idempotency-key", b"x-explain", b"traceparent", b"last-event-id"})
+# Headers with options of an operation. Few requests have one.
+_OPTION_HEADERS = frozenset({b"idempotency-key", b"x-explain", b"traceparent", b"last-event-id"})
 
 
 class Streamed(NamedTuple):
-    """What is answered event by event."""
+    """A response that is sent event by event."""
 
     outcomes: AsyncGenerator[Outcome, None]
     caller: Caller
     pull_position: PullPosition | None = None
-    ends_soon: bool = True
+    is_subscription: bool = False
 
 
 class GraphQLHTTP:
     """The ASGI application behind the GraphQL URL.
 
-    `allowed_origins` are the pages on other hosts that may ask with GET, as `https://host[:port]`. `streams` are those
-    of events that are open, and `caching` tells which answers of a GET may be kept: none, without it. `known` tells at
-    once whom a token speaks for that was verified lately. `on_refusal` is told the status and the code of requests that
-    come to no operation.
+    Pages on `allowed_origins`, as `https://host[:port]`, may send a GET besides those of this host. `caching` marks the
+    responses to a GET that caches may store; without it there are none. `cached_identity` returns the identity of a
+    recently verified token without waiting. `on_refusal` is called with the status and the error code of each refusal.
     """
 
     def __init__(
@@ -70,14 +69,14 @@ class GraphQLHTTP:
         profile: HttpProfile = HttpProfile.EDITION_2025,
         allowed_origins: Collection[str] = (),
         caching: Caching | None = None,
-        known: Callable[[str], Identity | None] = lambda _token: None,
+        cached_identity: Callable[[str], Identity | None] = lambda _token: None,
         on_refusal: Callable[[int, str], None] = lambda _status, _code: None,
         max_body: int = MAX_BODY,
         body_seconds: float = BODY_SECONDS,
     ) -> None:
         self._runner = runner
         self._identify = identify
-        self._known = known
+        self._cached_identity = cached_identity
         self.streams = EventStreams() if streams is None else streams
         self._profile = profile
         self._allowed_origins = canonical_origins(allowed_origins)
@@ -88,7 +87,7 @@ class GraphQLHTTP:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers, cycle = Headers(scope["headers"]), cycle_of(scope)
         accept = headers.raw.get(b"accept")
-        accepted = _ANYTHING if accept is None else wanted(accept.decode("latin-1"))
+        accepted = _ANYTHING if accept is None else parse_accept(accept.decode("latin-1"))
         if accepted.events and headers.get("last-event-id") == END_ID:
             await send_end(send)
             return
@@ -105,9 +104,11 @@ class GraphQLHTTP:
         if isinstance(answer, Streamed):
             if cycle is not None:
                 cycle.begin_stream()
-            outcomes, caller, pull_position, ends_soon = answer
-            reads = await self.streams.serve(outcomes, caller, receive, send, pull_position, ends_soon=ends_soon)
-            if cycle is not None and not reads:
+            outcomes, caller, pull_position, is_subscription = answer
+            client_reads = await self.streams.serve(
+                outcomes, caller, receive, send, pull_position, is_subscription=is_subscription
+            )
+            if cycle is not None and not client_reads:
                 cycle.abort()
         elif cycle is None:
             await send_reply(send, answer)
@@ -124,7 +125,7 @@ class GraphQLHTTP:
     ) -> Reply | Streamed:
         method = scope["method"]
         if method not in ("GET", "POST"):
-            raise Refused(405, BadUserInput("GraphQL is spoken with GET and POST here."), allow=_METHODS)
+            raise Refused(405, BadUserInput("GraphQL is served by GET and POST."), allow=_METHODS)
         if accepted.single is None and not accepted.events:
             raise Refused(406, BadUserInput(_NOT_ACCEPTED))
         if method == "GET":
@@ -132,56 +133,56 @@ class GraphQLHTTP:
         try:
             self._runner.check_load()
         except Unavailable as error:
-            # What would not be executed is not read either.
+            # The body of a request that will not be executed is not read.
             raise Refused(503, error, **{"retry-after": str(error.extensions["retryAfter"])}) from None
         try:
             if method == "GET":
                 operation = read_params(self._bodies.parameters(headers, scope["query_string"]))
             else:
-                body = None if cycle is None else self._bodies.taken(headers, cycle)
+                body = None if cycle is None else self._bodies.take(headers, cycle)
                 if body is None:
-                    body = await self._bodies.received(headers, receive, address_in(scope))
-                operation = read_params(posted(body), len(body))
-            operation = _with_wishes(operation, headers)
+                    body = await self._bodies.read(headers, receive, address_in(scope))
+                operation = read_params(decode_body(body), len(body))
+            operation = _with_options(operation, headers)
         except BadUserInput as error:
             raise Refused(400, error) from None
         identity = None
         if b"authorization" in headers.raw:
             authorization = headers["authorization"]
-            identity = self._known(authorization[7:]) if authorization.startswith("Bearer ") else None
+            identity = self._cached_identity(authorization[7:]) if authorization.startswith("Bearer ") else None
             identity = identity or await self._identified(authorization)
         caller = Caller(identity, address_in(scope))
         watch = DisconnectWatch(cycle, receive)
         try:
             return await self._execute(operation, caller, method, accepted, headers)
         except asyncio.CancelledError:
-            watch.absolve()
+            watch.raise_if_gone()
             raise
         finally:
             watch.stop()
 
     async def _execute(
-        self, asked: GraphQLParams, caller: Caller, method: str, accepted: AcceptedTypes, headers: Mapping[str, str]
+        self, params: GraphQLParams, caller: Caller, method: str, accepted: AcceptedTypes, headers: Mapping[str, str]
     ) -> Reply | Streamed:
-        single = None if accepted.rather_events else accepted.single
-        request = await self._runner.prepare(asked, caller, Transport.HTTP if single else Transport.EVENTS)
+        single = None if accepted.prefers_events else accepted.single
+        request = await self._runner.prepare(params, caller, Transport.HTTP if single else Transport.EVENTS)
         if not isinstance(request, Request):
-            # Errors are events too where events are wanted: an EventSource would show its page no others.
+            # A client that accepts only events gets errors as events: an EventSource shows its page nothing else.
             return reply(request, single, self._profile) if single else Streamed(_only(request), caller)
         kind = request.operation.kind
         if kind is not _QUERY:
-            _check_carried(kind, method, accepted)
+            _check_transport(kind, method, accepted)
         if kind is _SUBSCRIPTION:
             request.transport = Transport.EVENTS
             pull_position = PullPosition()
-            return Streamed(self._runner.stream(request, pull_position), caller, pull_position, ends_soon=False)
+            return Streamed(self._runner.stream(request, pull_position), caller, pull_position, is_subscription=True)
         if single is None:
             return Streamed(self._single(request), caller)
         outcome = await self._runner.run(request)
         answer = reply(outcome, single, self._profile)
         if self._caching is None or method != "GET":
             return answer
-        return self._caching.told(answer, request, outcome, headers)
+        return self._caching.apply(answer, request, outcome, headers)
 
     async def _single(self, request: Request) -> AsyncGenerator[Outcome, None]:
         yield await self._runner.run(request)
@@ -192,42 +193,43 @@ class GraphQLHTTP:
         except Unauthenticated as error:
             raise Refused(401, error, **{"www-authenticate": "Bearer"}) from None
         except Unavailable as error:
-            later = {"retry-after": f"{error.extensions['retryAfter']:g}"} if "retryAfter" in error.extensions else {}
-            raise Refused(503, error, **later) from None
+            has_delay = "retryAfter" in error.extensions
+            headers = {"retry-after": f"{error.extensions['retryAfter']:g}"} if has_delay else {}
+            raise Refused(503, error, **headers) from None
 
 
 async def _only(outcome: Outcome) -> AsyncGenerator[Outcome, None]:
     yield outcome
 
 
-def _check_carried(kind: OperationType, method: str, accepted: AcceptedTypes) -> None:
-    """Raises `Refused` for what this method does not carry, or not in a form that is accepted."""
+def _check_transport(kind: OperationType, method: str, accepted: AcceptedTypes) -> None:
+    """Raise `Refused` for a mutation by GET, and for a subscription whose client does not accept events."""
     if kind is _MUTATION and method != "POST":
-        raise Refused(405, BadUserInput("A mutation has to be sent with POST."), allow="POST")
+        raise Refused(405, BadUserInput("A mutation must be sent with POST."), allow="POST")
     if kind is _SUBSCRIPTION and not accepted.events:
         hint = (
-            f"Subscriptions are streamed: ask with Accept: {EVENTS}, "
+            f"Subscriptions are streamed: send Accept: {EVENTS}, "
             "or connect to this URL over WebSocket with the subprotocol graphql-transport-ws."
         )
         raise Refused(406, BadUserInput(hint))
 
 
-def _with_wishes(operation: GraphQLParams, headers: Headers) -> GraphQLParams:
-    """What is asked for by headers, beside the operation."""
-    if _WISHES.isdisjoint(headers.raw):
+def _with_options(operation: GraphQLParams, headers: Headers) -> GraphQLParams:
+    """Set the options that the headers contain, and return the operation. Raise `BadUserInput` for an invalid one."""
+    if _OPTION_HEADERS.isdisjoint(headers.raw):
         return operation
     operation.idempotency_key = headers.get("idempotency-key", operation.idempotency_key)
     explain = headers.get("x-explain")
     operation.explain = explain is not None and _is_on("X-Explain", explain)
     operation.traceparent = headers.get("traceparent")
     last_event = headers.get("last-event-id")
-    if last_event:  # an EventSource sends it empty, or not at all, before it has had one
+    if last_event:  # before the first event an EventSource sends it empty, or not at all
         operation.resume_after = last_event
     return operation
 
 
 def _is_on(name: str, value: str) -> bool:
-    """Raises `BadUserInput` for what means neither yes nor no."""
+    """Parse a boolean header. Raise `BadUserInput` for any other value."""
     if value.strip().lower() not in ("1", "true", "0", "false", ""):
         raise BadUserInput(f"The header {name} must be 1 or true, or 0 or false.")
     return value.strip().lower() in ("1", "true")

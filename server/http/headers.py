@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable, Iterator, Mapping
 
-# On every answer, see `SecurityHeaders`. A route that says one of these otherwise (GraphiQL its policy, pictures who
-# may show them) is left its own.
+# Sent with every response, see `SecurityHeaders`. A route may set its own value: GraphiQL has another policy, and
+# pictures may be shown by other sites.
 SECURITY_HEADERS = (
     (b"cache-control", b"no-store"),
     (b"x-content-type-options", b"nosniff"),
@@ -13,7 +13,7 @@ SECURITY_HEADERS = (
     (b"cross-origin-resource-policy", b"same-origin"),
 )
 
-# Of an If-None-Match or a Range. A client names one tag or part, or some; the answer to a longer one is sent whole.
+# The limit of If-None-Match and Range. A client names few tags or ranges; a longer header is ignored.
 MOST_CONDITION_CHARACTERS = 2048
 
 
@@ -23,7 +23,7 @@ def lines_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 class Headers(Mapping[str, str]):
-    """Headers by lower-case name, as in ASGI. Values of one name are joined to one list.
+    """Headers by lower-case name, as in ASGI. Values of a repeated name are joined with commas.
 
     `raw` has the undecoded values, for lookups on every request.
     """
@@ -31,7 +31,7 @@ class Headers(Mapping[str, str]):
     __slots__ = ("raw",)
 
     def __init__(self, pairs: Iterable[tuple[bytes, bytes]]) -> None:
-        # ASGI promises no more than that they can be gone through.
+        # ASGI only guarantees an iterable.
         pairs = pairs if isinstance(pairs, list) else list(pairs)
         self.raw: dict[bytes, bytes] = dict(pairs)
         if len(self.raw) != len(pairs):

@@ -1,4 +1,4 @@
-"""Media types: the negotiation of the response by `Accept`, and the check of the request."""
+"""Media types: content negotiation by `Accept`, and the check of a `Content-Type`."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -8,31 +8,34 @@ GRAPHQL = "application/graphql-response+json"
 EVENTS = "text/event-stream"
 
 _UTF8 = ("utf-8", "utf8")
-# Those that clients send have some 100 bytes. What is longer is not read: each element takes a microsecond or more.
+# Clients send some 100 bytes. Longer headers are not parsed: each element takes a microsecond or more.
 MOST_ACCEPT_BYTES, MOST_RANGES = 1024, 32
 MOST_CONTENT_TYPE_BYTES = 256
 MOST_PARAMETERS = 8
 
 
 class AcceptedTypes(NamedTuple):
-    """The accepted responses: the type of a whole response, and whether events are accepted, or preferred."""
+    """The accepted responses."""
 
+    #: The media type of a JSON response; None if it is not accepted.
     single: str | None
+    #: Whether server-sent events are accepted.
     events: bool = False
-    rather_events: bool = False
+    #: Whether they have a higher weight than JSON.
+    prefers_events: bool = False
 
 
-def wanted(accept: str) -> AcceptedTypes:
+def parse_accept(accept: str) -> AcceptedTypes:
     """Parse an `Accept` header (RFC 9110, 12.5.1) with its weights.
 
     Wildcards and an absent header mean plain JSON, which older clients expect. Events must be accepted by name. A
     header of more than `MOST_ACCEPT_BYTES` or `MOST_RANGES` accepts nothing.
     """
-    return _wanted(accept) if len(accept) <= MOST_ACCEPT_BYTES else AcceptedTypes(None)
+    return _parse_accept(accept) if len(accept) <= MOST_ACCEPT_BYTES else AcceptedTypes(None)
 
 
 @lru_cache(maxsize=64)
-def _wanted(accept: str) -> AcceptedTypes:
+def _parse_accept(accept: str) -> AcceptedTypes:
     if not accept.strip():
         return AcceptedTypes(JSON)
     ranges = [text for text in accept.split(",") if text.strip()]

@@ -4,7 +4,7 @@ from datastore.errors import DomainError
 
 
 class Refused(Exception):
-    """A request that is answered with this status and error. `headers` are added to the response."""
+    """A refused request. The response has this status and error, and additionally `headers`."""
 
     def __init__(self, status: int, error: DomainError, **headers: str) -> None:
         super().__init__(str(error))

@@ -1,4 +1,4 @@
-"""Whole responses over HTTP: their headers, and their status by two editions of GraphQL over HTTP.
+"""JSON responses over HTTP: their headers, and their status by two editions of GraphQL over HTTP.
 
 https://graphql.github.io/graphql-over-http/draft/
 """
@@ -27,15 +27,15 @@ _STATUS_OF_CODE = {
     Unavailable.code: 503,
     Timeout.code: 504,
 }
-# Proxies and clients of any age are to slow down, or come back later.
-_WHATEVER_THE_TYPE = (Throttled.code, Unavailable.code)
+# These set the status for every media type: proxies and older clients, too, must slow down or retry later.
+_ALWAYS_IN_STATUS = (Throttled.code, Unavailable.code)
 
 
 class HttpProfile(StrEnum):
-    """Which edition the statuses follow: the one that the public audit holds, or the draft of 2026.
+    """The edition of GraphQL over HTTP that statuses follow: that of the public audit, or the draft of 2026.
 
-    The draft tells an invalid document from one that cannot be parsed (422 and 400), for plain JSON too. Its status 294
-    for partial results is not sent: it is a SHOULD that the draft's own examples contradict.
+    The draft distinguishes an invalid document (422) from one that cannot be parsed (400), also for plain JSON. Its
+    status 294 for partial results is not sent: it is a SHOULD that the draft's own examples contradict.
     """
 
     EDITION_2025 = "2025"
@@ -56,12 +56,12 @@ def reply(outcome: Outcome, content_type: str, profile: HttpProfile) -> Reply:
     """Return the response for an operation that has ended, or was not admitted."""
     if not outcome.errors and outcome.replayed is None:
         return Reply(200, outcome.body, content_type, (), outcome.allowance)
-    status, told = _status(outcome, content_type, profile), _headers_of(outcome)
-    return Reply(status, outcome.body, content_type, told, outcome.allowance)
+    status, headers = _status(outcome, content_type, profile), _headers_of(outcome)
+    return Reply(status, outcome.body, content_type, headers, outcome.allowance)
 
 
 def refusal(refused: Refused, content_type: str) -> Reply:
-    """Return the response for a request that is no GraphQL request, or is refused."""
+    """Return the response for a refused request."""
     return Reply(refused.status, encode({"errors": [format_error(refused.error)]}), content_type, refused.headers)
 
 
@@ -80,19 +80,19 @@ def head_of(answer: Reply) -> bytes:
     """Return the header lines of a response, for `RequestCycle.respond`."""
     if answer.headers:
         return lines_of(_headers(answer))
-    return _USUAL[answer.content_type] % len(answer.body) + _lines(answer.allowance)
+    return _COMMON_LINES[answer.content_type] % len(answer.body) + _budget_lines(answer.allowance)
 
 
-# The headers of nearly all answers, written out.
-_USUAL = {
+# The header lines of nearly all responses, formatted in advance.
+_COMMON_LINES = {
     media: b"content-type: %b; charset=utf-8\r\ncontent-length: %%d\r\ncache-control: no-store\r\nvary: accept\r\n"
     % media.encode()
     for media in (JSON, GRAPHQL)
 }
 
 
-def _lines(allowance: Allowance | None) -> bytes:
-    """Return the header lines of a budget, as `_headers` has them."""
+def _budget_lines(allowance: Allowance | None) -> bytes:
+    """Return the header lines of a budget, the same as in `_headers`."""
     if allowance is None:
         return b""
     left, reset = allowance.remaining, allowance.reset
@@ -110,7 +110,7 @@ def _headers(answer: Reply) -> list[tuple[bytes, bytes]]:
         b"cache-control": b"no-store",
         b"vary": b"accept",
     }
-    if answer.status == 304:  # about a body that is not sent
+    if answer.status == 304:  # it has no body
         del headers[b"content-type"], headers[b"content-length"]
     if answer.allowance is not None:
         headers[b"ratelimit-limit"] = b"%.0f" % answer.allowance.limit
@@ -123,8 +123,8 @@ def _headers(answer: Reply) -> list[tuple[bytes, bytes]]:
 def _status(outcome: Outcome, content_type: str, profile: HttpProfile) -> int:
     if not outcome.is_failure:
         return 200
-    # In the older edition, clients that ask for plain JSON take everything but 200 for a failure of the way here.
-    if profile is HttpProfile.EDITION_2025 and content_type == JSON and outcome.code not in _WHATEVER_THE_TYPE:
+    # In the older edition, clients that accept plain JSON take any other status for a failure of the connection.
+    if profile is HttpProfile.EDITION_2025 and content_type == JSON and outcome.code not in _ALWAYS_IN_STATUS:
         return 200
     if profile is HttpProfile.DRAFT_2026 and outcome.stage is not Stage.PARSING:
         return _STATUS_OF_CODE.get(outcome.code or "", 422)

@@ -10,15 +10,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from server.http.cycle import cycle_of
 from server.http.headers import SECURITY_HEADERS, lines_of
 
-# RFC 6797. Without subdomains, which belong to other services.
+# RFC 6797. Subdomains are not included: they belong to other services.
 _ONLY_TLS = (b"strict-transport-security", b"max-age=31536000")
-# Responses of one piece set the first header, about caching, themselves.
+# Complete responses set the first header, about caching, themselves.
 _LINES = lines_of(SECURITY_HEADERS[1:])
 _LINES_BY_TLS = _LINES + lines_of([_ONLY_TLS])
 
 
 class SecurityHeaders:
-    """Middleware that adds the headers. `always_https`: all clients connect by TLS."""
+    """Middleware that adds the headers. With `always_https` all clients connect by TLS."""
 
     def __init__(self, app: ASGIApp, *, always_https: bool) -> None:
         self._app = app
@@ -28,7 +28,7 @@ class SecurityHeaders:
         if scope["type"] != "http":
             return self._app(scope, receive, send)
 
-        # Evaluated when headers are sent: then the scheme is that of a trusted proxy's X-Forwarded-Proto.
+        # Called when headers are sent: by then the scheme is that of a trusted proxy's X-Forwarded-Proto.
         def lines() -> bytes:
             return _LINES_BY_TLS if self._always_https or scope["scheme"] == "https" else _LINES
 

@@ -1,4 +1,4 @@
-"""Server-sent events: the answers of an operation as a stream, in graphql-sse's distinct connections mode.
+"""Server-sent events: the results of an operation as a stream, in graphql-sse's distinct connections mode.
 
 https://github.com/enisdenjo/graphql-sse/blob/master/PROTOCOL.md
 https://html.spec.whatwg.org/multipage/server-sent-events.html
@@ -19,7 +19,7 @@ from datastore.errors import Unauthenticated
 from server.admission.callers import Caller
 from server.http.media_types import EVENTS
 from server.operations.outcome import Outcome, failure
-from server.shutdown import Delays, one_after_another
+from server.shutdown import Delays, end_gradually
 from server.subscriptions.subscriber import PullPosition
 
 EVENTS_PER_TURN = 16
@@ -27,11 +27,11 @@ HEADERS = [
     (b"content-type", f"{EVENTS}; charset=utf-8".encode()),
     (b"cache-control", b"no-store"),
     (b"vary", b"accept"),
-    (b"x-accel-buffering", b"no"),  # nginx would keep events back until there are many
+    (b"x-accel-buffering", b"no"),  # otherwise nginx buffers events
 ]
-# By its id a browser tells that it has seen the end: an EventSource connects again whatever was said.
+# An EventSource always reconnects. It then sends this id, which shows that it has received the end of the stream.
 END_ID = "end"
-# Without data a browser would not tell its page of the event.
+# A browser dispatches no event without a data field.
 _COMPLETE = f"id: {END_ID}\nevent: complete\ndata:\n\n".encode()
 _HEARTBEAT = b":\n\n"
 
@@ -40,18 +40,18 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class StreamLimits:
-    """Seconds: between signs of life, until a client that does not read is given up, until one connects again.
+    """The times of event streams, in seconds."""
 
-    How `gateway.py` serves, a client that does not read has lost its connection before it is given up.
-    """
-
+    #: Between two heartbeats of a stream without events.
     heartbeat: float = 12.0
+    #: Until a stream ends whose client does not read. On the gateway's own server the connection is aborted before.
     send_timeout: float = 10.0
+    #: Until a client reconnects.
     retry: float = 3.0
 
 
 class EventStreams:
-    """The streams that are open, until each ends by itself or all are closed."""
+    """The open event streams of the process."""
 
     def __init__(self, limits: StreamLimits = StreamLimits(), clock: Callable[[], float] = time.time) -> None:
         self._limits = limits
@@ -69,14 +69,22 @@ class EventStreams:
         send: Send,
         pull_position: PullPosition | None = None,
         *,
-        ends_soon: bool = False,
+        is_subscription: bool = True,
     ) -> bool:
-        """Answer with the outcomes, which are closed when this returns: False when the client does not read.
+        """Send the outcomes as events, and close them. Return False if the client did not read.
 
-        `pull_position` tell where the outcomes are while there are none. What `ends_soon` is no subscription.
+        `pull_position` is the position of the outcomes while the next one is awaited.
         """
-        stream = _Stream(outcomes, caller, self._limits, self._clock, receive, send, pull_position or PullPosition())
-        stream.ends_soon = ends_soon
+        stream = _Stream(
+            outcomes,
+            caller,
+            self._limits,
+            self._clock,
+            receive,
+            send,
+            pull_position or PullPosition(),
+            is_subscription=is_subscription,
+        )
         self._open[stream] = asyncio.current_task()
         try:
             await stream.run()
@@ -87,19 +95,22 @@ class EventStreams:
         return True
 
     async def drain(self, delays: Delays, seconds: float) -> None:
-        """End all without `complete`, each with a moment to come again; answers are waited for. In so many seconds."""
+        """End the subscriptions without `complete`, each with its own delay for the client to reconnect.
+
+        Wait at most `seconds` for the streams to end, queries and mutations included, then cancel them.
+        """
         clock = asyncio.get_running_loop().time
         deadline = clock() + seconds
         served = [task for task in self._open.values() if task is not None]
-        lasting = [stream for stream in self._open if not stream.ends_soon]
-        await one_after_another(lasting, lambda stream: stream.close_when_answered(delays.next_ms()))
+        subscriptions = [stream for stream in self._open if stream.is_subscription]
+        await end_gradually(subscriptions, lambda stream: stream.close_when_answered(delays.next_ms()))
         if served:
             _, late = await asyncio.wait(served, timeout=max(0.0, deadline - clock()))
             for task in late:
                 task.cancel()
 
     async def close(self) -> None:
-        """End all streams without `complete`, so that clients come again, and wait until they have ended."""
+        """End all streams without `complete`, so that their clients reconnect, and wait until they have ended."""
         for stream in self._open:
             stream.end()
         served = [task for task in self._open.values() if task is not None]
@@ -108,11 +119,11 @@ class EventStreams:
 
 
 class _NotReading(Exception):
-    """The client does not take what is sent."""
+    """The client did not read within `StreamLimits.send_timeout`."""
 
 
 class _Stream:
-    """One stream: a task that tells the outcomes, and one that gives signs of life and notices when nobody is left."""
+    """One stream, with two tasks: one sends the events, the other sends heartbeats and notices a disconnect."""
 
     def __init__(
         self,
@@ -123,23 +134,25 @@ class _Stream:
         receive: Receive,
         send: Send,
         pull_position: PullPosition,
+        *,
+        is_subscription: bool,
     ) -> None:
+        self.is_subscription = is_subscription
         self._outcomes = outcomes
         self._expires_at = caller.identity.expires_at if caller.identity else None
         self._limits = limits
         self._clock = clock
         self._receive = receive
         self._send = send
-        self._whereabouts = pull_position
+        self._pull_position = pull_position
         self._writing = asyncio.Lock()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._told = 0
-        self._place: str | None = None  # the last that was told, where ids are places
+        self._sent = 0  # events
+        self._resume_id: str | None = None  # the last one that was sent
         self._retry_ms: int | None = None
-        self.ends_soon = False
 
     def close_when_answered(self, retry_ms: int) -> None:
-        """The client is to come again after so long."""
+        """End the stream. The client reconnects after `retry_ms`."""
         self._retry_ms = retry_ms
         self.end()
 
@@ -148,22 +161,22 @@ class _Stream:
             self._over.set_result(None)
 
     async def run(self) -> None:
-        """Raises `_NotReading`."""
-        telling, attending = asyncio.create_task(self._tell()), asyncio.create_task(self._attend())
+        """Serve the stream to its end. Raises `_NotReading`."""
+        sending, watching = asyncio.create_task(self._send_events()), asyncio.create_task(self._watch())
         try:
-            await asyncio.wait((telling, attending, self._over), return_when=asyncio.FIRST_COMPLETED)
-            place = self._gone_forward()
+            await asyncio.wait((sending, watching, self._over), return_when=asyncio.FIRST_COMPLETED)
+            position = self._advanced_position()
         finally:
-            await self._stop(telling, attending)
-        for task in (telling, attending):
+            await self._stop(sending, watching)
+        for task in (sending, watching):
             if not task.cancelled():
                 task.result()
-        if not attending.cancelled() and attending.result():
-            await self._tell_expiry()
-            place = b""
-        # It counts for the next connection alone: each begins with what is usual.
+        if not watching.cancelled() and watching.result():
+            await self._send_expiry()
+            position = b""
+        # It holds for the next connection only: each stream begins with the usual `retry`.
         retry = b"" if self._retry_ms is None else b"retry: %d\n\n" % self._retry_ms
-        await self._write(place + retry, more=False)
+        await self._write(position + retry, more=False)
 
     async def _stop(self, *tasks: asyncio.Task[Any]) -> None:
         for task in tasks:
@@ -172,16 +185,16 @@ class _Stream:
         if stuck:
             _log.error("%d tasks of a stream do not end: %s", len(stuck), stuck)
 
-    async def _tell(self) -> None:
-        """Send what comes of the operation, to its end."""
-        # The answer begins at once: a subscription may have nothing to tell for hours.
+    async def _send_events(self) -> None:
+        """Send the results of the operation until it ends."""
+        # The response begins at once: the first event of a subscription may come hours later.
         await self._send({"type": "http.response.start", "status": 200, "headers": HEADERS})
         await self._write(f"retry: {self._limits.retry * 1000:.0f}\n\n".encode())
         try:
             async with aclosing(self._outcomes):
                 async for outcome in self._outcomes:
                     if self._has_expired():
-                        await self._tell_expiry()
+                        await self._send_expiry()
                         return
                     await self._next(outcome)
                     if outcome.is_failure:
@@ -194,20 +207,21 @@ class _Stream:
         await self._write(_COMPLETE)
 
     async def _end_after(self, last: Outcome) -> None:
-        """A subscription that may succeed later does not complete, and keeps its last id: its client comes again."""
-        if not self._comes_again(last):
+        """Send `complete`, unless the subscription may succeed later: then its client reconnects with its last id."""
+        if not self._is_retryable(last):
             await self._write(_COMPLETE)
             return
         seconds = last.formatted_errors[0]["extensions"].get("retryAfter")
         if seconds is not None:
             self._retry_ms = ceil(seconds * 1000)
 
-    def _comes_again(self, last: Outcome) -> bool:
-        retryable = all(error["extensions"].get("retryable") for error in last.formatted_errors)
-        return last.is_failure and retryable and not self.ends_soon
+    def _is_retryable(self, outcome: Outcome) -> bool:
+        """Return whether the outcome is a failure of a subscription that may succeed later."""
+        retryable = all(error["extensions"].get("retryable") for error in outcome.formatted_errors)
+        return outcome.is_failure and retryable and self.is_subscription
 
-    async def _attend(self) -> bool:
-        """Returns when the client has gone (False), or when its token has expired."""
+    async def _watch(self) -> bool:
+        """Send heartbeats. Return False when the client disconnects, True when its token expires."""
         while True:
             try:
                 async with asyncio.timeout(self._limits.heartbeat):
@@ -216,43 +230,46 @@ class _Stream:
             except TimeoutError:
                 if self._has_expired():
                     return True
-                await self._write(self._gone_forward() or _HEARTBEAT)
+                await self._write(self._advanced_position() or _HEARTBEAT)
 
-    def _gone_forward(self) -> bytes:
-        """The last id, where it is another than the client was told: nothing came of what happened since."""
-        mark = self._whereabouts.settled_position()
-        place = self._whereabouts.after if self._place is None else self._place
-        if mark is None or place is None or (moved := mark.id_after(place)) == place:
+    def _advanced_position(self) -> bytes:
+        """Return the new resume id as a block if changes without events have advanced it, and `b""` otherwise."""
+        position = self._pull_position.settled_position()
+        last_id = self._pull_position.after if self._resume_id is None else self._resume_id
+        if position is None or last_id is None or (advanced := position.id_after(last_id)) == last_id:
             return b""
-        self._place = moved
-        return _last_id(moved)
+        self._resume_id = advanced
+        return _id_only(advanced)
 
     def _has_expired(self) -> bool:
         return self._expires_at is not None and self._clock() >= self._expires_at
 
-    async def _tell_expiry(self) -> None:
+    async def _send_expiry(self) -> None:
         await self._next(failure(Unauthenticated("The token has expired.")))
         await self._write(_COMPLETE)
 
     async def _next(self, outcome: Outcome) -> None:
-        self._told += 1
-        # A source that always has an event ready, and a client that takes it, would leave nobody else a turn.
-        if self._told % EVENTS_PER_TURN == 0:
+        self._sent += 1
+        # A source that always has an event, and a client that accepts it, would leave other tasks no turn.
+        if self._sent % EVENTS_PER_TURN == 0:
             await asyncio.sleep(0)
         if outcome.is_position_only:
-            self._place = outcome.event_id or ""
-            await self._write(_last_id(self._place))
+            self._resume_id = outcome.event_id or ""
+            await self._write(_id_only(self._resume_id))
             return
-        self._place = outcome.event_id or self._place
-        # Where ids are places, what has none leaves the one before it.
-        counts = self._place is None and self._whereabouts.after is None and not self._comes_again(outcome)
-        id = str(self._told) if counts else outcome.event_id
+        self._resume_id = outcome.event_id or self._resume_id
+        # In a stream with resume ids, an event without one has no `id:`, so that the client keeps the previous id.
+        counts = self._resume_id is None and self._pull_position.after is None and not self._is_retryable(outcome)
+        id = str(self._sent) if counts else outcome.event_id
         line = b"" if id is None else _id(id)
-        # JSON has no line breaks but those that it escapes.
+        # JSON escapes line breaks, so that the data is one line.
         await self._write(b"%bevent: next\ndata: %b\n\n" % (line, outcome.body))
 
     async def _write(self, text: bytes, *, more: bool = True) -> None:
-        """It blocks while the client does not read: no event is made before the one before it has been taken."""
+        """Send bytes. Wait while the client does not read, so that no further event is requested.
+
+        Raises `_NotReading`.
+        """
         async with self._writing:
             try:
                 async with asyncio.timeout(self._limits.send_timeout):
@@ -261,18 +278,18 @@ class _Stream:
                 raise _NotReading from None
 
 
-def _last_id(id: str) -> bytes:
-    """Without data it is no event to a client, but it is the last id."""
+def _id_only(id: str) -> bytes:
+    """Return a block without data: the client remembers its id, and dispatches no event."""
     return _id(id) + b"\n"
 
 
 def _id(id: str) -> bytes:
-    """Its line, which ends only where it is to end."""
-    assert id.isprintable(), id
+    """Return the line of an id."""
+    assert id.isprintable(), id  # a line break would end the line early
     return b"id: %b\n" % id.encode()
 
 
 async def send_end(send: Send) -> None:
-    """The answer to a browser that comes again after the end: it stays away."""
+    """Send 204 to a browser that reconnects after `complete`: it then stops reconnecting."""
     await send({"type": "http.response.start", "status": 204, "headers": [(b"cache-control", b"no-store")]})
     await send({"type": "http.response.body", "body": b""})

@@ -21,7 +21,7 @@ from server.operations.outcome import encode, format_error
 from server.operations.runner import Runner
 from server.security.jwt import Identify
 from server.security.origins import Origins
-from server.shutdown import STEP_SECONDS, Delays, one_after_another
+from server.shutdown import STEP_SECONDS, Delays, end_gradually
 from server.websocket.asgi import Messages
 from server.websocket.authentication import AUTHORIZATION
 from server.websocket.messages import GOING_AWAY, CloseCode
@@ -106,7 +106,7 @@ class GraphQLWebSocket:
         def close_when_answered(socket: Socket) -> None:
             socket.close_when_answered(delays.next_ms())
 
-        await one_after_another(self._sockets, close_when_answered)
+        await end_gradually(self._sockets, close_when_answered)
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
                 while self._open:  # noqa: ASYNC110 - each ends in its own way, seldom here

@@ -15,7 +15,7 @@ import runtime.jobs
 import runtime.supervisor.heartbeats
 import server.uvicorn
 from gateway import cli
-from server.app import Behind, application
+from server.app import GatewayProcess, application
 
 
 def spin() -> None:
@@ -34,8 +34,8 @@ HANGING = {"/spin": spin, "/backtrack": backtrack}
 class Hanging:
     """An application that is hung by whoever asks for one of the addresses."""
 
-    def __init__(self, behind: Behind) -> None:
-        self._application = application(behind)
+    def __init__(self, gateway: GatewayProcess) -> None:
+        self._application = application(gateway)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] in HANGING:

@@ -365,7 +365,7 @@ class HttpProtocol(TimedTransport):
         self.close()
 
     @property
-    def leaving(self) -> bool:
+    def is_draining(self) -> bool:
         """Whether every response is the last one of its connection."""
         return self._shutting_down or self._limits.draining
 

@@ -107,7 +107,7 @@ async def test_an_id_that_is_not_that_of_the_text_beside_it_is_refused(served: S
 
 async def test_a_subscription_is_named_by_its_id_too(served: Served, manifest: Path) -> None:
     _write(manifest, {"quakes": "subscription { earthquakeDetected { eventId } }"})
-    served.gateway.edge.known.load()
+    served.gateway.edge.persisted_documents.load()
 
     async with served.http.ws_connect(
         served.url.replace("http", "ws") + "/graphql", protocols=["graphql-transport-ws"]
@@ -154,7 +154,7 @@ class TestPreferred:
     ) -> None:
         assert await over(served, "POST", query=AREAS, **persisted("areas")) == ANSWER
         _write(manifest, {})
-        served.gateway.edge.known.load()
+        served.gateway.edge.persisted_documents.load()
 
         assert codes(await over(served, "POST", **persisted("areas"))) == ["PERSISTED_QUERY_NOT_FOUND"]
 

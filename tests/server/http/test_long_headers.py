@@ -12,7 +12,7 @@ from websockets.http11 import Request as Handshake
 
 from datastore.objects.local import LocalObjects
 from server.app import application
-from server.http.media_types import MOST_ACCEPT_BYTES, MOST_RANGES, AcceptedTypes, wanted
+from server.http.media_types import MOST_ACCEPT_BYTES, MOST_RANGES, AcceptedTypes, parse_accept
 from server.settings import Settings
 from server.websocket.protocol import LIST_HEADERS, MAX_LIST_BYTES, Handshakes
 from tests.support.served import NOON, Served
@@ -152,7 +152,7 @@ async def test_a_long_url_takes_little_work(served: Served, kind: str, path: str
     ],
 )
 def test_an_accept_is_read_up_to_its_limits(accept: str, found: AcceptedTypes) -> None:
-    assert wanted(accept) == found
+    assert parse_accept(accept) == found
 
 
 async def test_an_accept_beyond_its_limits_is_refused_with_the_limits(served: Served) -> None:

@@ -305,15 +305,15 @@ def bodies() -> Iterator[Bodies]:
 async def test_bodies_under_way_are_bounded_for_each_address_and_in_all(bodies: Bodies) -> None:
     held = [Arriving(b"x" * 100), Arriving(b"x" * 100)]
     reading = [
-        asyncio.create_task(bodies.received(JSON, one.receive, f"192.0.2.{number}")) for number, one in enumerate(held)
+        asyncio.create_task(bodies.read(JSON, one.receive, f"192.0.2.{number}")) for number, one in enumerate(held)
     ]
     for one in held:
         await one.waits.wait()
 
     with pytest.raises(Refused) as same:
-        await bodies.received(JSON, Arriving(b"x" * 100).receive, "192.0.2.0")
+        await bodies.read(JSON, Arriving(b"x" * 100).receive, "192.0.2.0")
     with pytest.raises(Refused) as all_held:
-        await bodies.received(JSON, Arriving(b"x" * 100).receive, "192.0.2.9")
+        await bodies.read(JSON, Arriving(b"x" * 100).receive, "192.0.2.9")
     for one in held:
         one.go_on.set()
 
@@ -324,7 +324,7 @@ async def test_bodies_under_way_are_bounded_for_each_address_and_in_all(bodies: 
 
 async def test_a_body_that_is_given_up_is_held_no_more(bodies: Bodies) -> None:
     one = Arriving(b"x" * 100)
-    reading = asyncio.create_task(bodies.received(JSON, one.receive, "192.0.2.1"))
+    reading = asyncio.create_task(bodies.read(JSON, one.receive, "192.0.2.1"))
     await one.waits.wait()
     assert bodies.held.total == 100
     reading.cancel()
@@ -334,4 +334,4 @@ async def test_a_body_that_is_given_up_is_held_no_more(bodies: Bodies) -> None:
         return {"type": "http.disconnect"}
 
     with pytest.raises(ClientGone):
-        await bodies.received(JSON, gone, "192.0.2.1")
+        await bodies.read(JSON, gone, "192.0.2.1")

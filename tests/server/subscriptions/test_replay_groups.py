@@ -309,8 +309,8 @@ async def test_a_stream_that_may_go_on_later_is_not_told_to_be_complete(served: 
     assert told.count(b"id:") == 1
 
 
-@pytest.mark.parametrize("ends_soon", [True, False])
-async def test_who_may_not_yet_be_told_when_to_come_again(ends_soon: bool) -> None:
+@pytest.mark.parametrize("is_subscription", [True, False])
+async def test_a_throttled_subscription_does_not_complete_and_states_the_delay(is_subscription: bool) -> None:
     sent = b""
 
     async def outcomes() -> AsyncGenerator[Outcome, None]:
@@ -321,9 +321,10 @@ async def test_who_may_not_yet_be_told_when_to_come_again(ends_soon: bool) -> No
         sent += message.get("body", b"")
 
     streams = EventStreams(StreamLimits())
-    await streams.serve(outcomes(), Caller(None, "::1"), asyncio.Event().wait, send, ends_soon=ends_soon)  # type: ignore[arg-type]
-    assert (b"complete" in sent) == (b"id:" in sent) == ends_soon
-    assert (b"retry: 2000" in sent) != ends_soon
+    wait = asyncio.Event().wait
+    await streams.serve(outcomes(), Caller(None, "::1"), wait, send, is_subscription=is_subscription)  # type: ignore[arg-type]
+    assert (b"complete" in sent) == (b"id:" in sent) != is_subscription
+    assert (b"retry: 2000" in sent) == is_subscription
 
 
 async def test_all_places_are_told_though_an_operation_hangs(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

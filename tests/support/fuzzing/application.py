@@ -20,7 +20,7 @@ from datastore.session.store import Store
 from server.admission.settings import Capacity
 from server.app import application
 from server.settings import Settings
-from server.wiring import ServerComponents
+from server.wiring import ServerComponents, ServerDependencies
 from tests.support.fuzzing.clockwork import Clockwork
 from tests.support.fuzzing.rig import BUSY_SECONDS, Served
 from tests.support.fuzzing.sockets import check_world, fresh_world
@@ -31,7 +31,7 @@ ORIGIN = "https://page.example"
 
 
 class Gateway:
-    """What stands behind the application: no store, which no example needs."""
+    """A gateway without a store, which no example needs."""
 
     def __init__(self) -> None:
         folder = Path(tempfile.mkdtemp())
@@ -46,14 +46,16 @@ class Gateway:
             StoreOptions(memory=True),
             LocalObjects(folder, SECRET.encode(), lambda: "http://here"),
             CollectorRegistry(),
-            build_schema=lambda: SCHEMA,
-            open_context=Toy,
-            open_store=_no_store,
-            open_session=_no_session,
-            cost_models={},
-            now=lambda: datetime.fromtimestamp(NOW, UTC),
-            clock=world.clock,
-            new_id=lambda: "an-id",
+            ServerDependencies(
+                build_schema=lambda: SCHEMA,
+                open_context=Toy,
+                open_store=_no_store,
+                open_session=_no_session,
+                cost_models={},
+                now=lambda: datetime.fromtimestamp(NOW, UTC),
+                clock=world.clock,
+                new_id=lambda: "an-id",
+            ),
         )
 
     @asynccontextmanager

@@ -15,9 +15,9 @@ from datastore.model.identity import Role
 from datastore.objects import FILE_FIELD
 from datastore.session.cursors import Cursors, binding
 from server.documents.request import read_params
-from server.http.body import Bodies, posted
+from server.http.body import Bodies, decode_body
 from server.http.headers import Headers
-from server.http.media_types import EVENTS, GRAPHQL, JSON, _wanted, wanted
+from server.http.media_types import EVENTS, GRAPHQL, JSON, _parse_accept, parse_accept
 from server.http.refusals import Refused
 from server.media.multipart import LONGEST_TOKEN, TOKEN_FIELD, UploadForm
 from server.operations.outcome import encode, format_error
@@ -204,7 +204,7 @@ def _changed(choices: Choices, text: bytes) -> bytes:
 def check_body(example: bytes) -> Any:
     """Hold that a body is an operation, or refused in words."""
     try:
-        asked = read_params(posted(example))
+        asked = read_params(decode_body(example))
     except BadUserInput as problem:
         return _told(problem)
     return asked.requested_id is not None, asked.query is not None, asked.idempotency_key is not None
@@ -329,7 +329,7 @@ ACCEPT_CALLS = 6_000
 
 def check_accept(example: str) -> Any:
     """Hold that an Accept is understood, for little work."""
-    _wanted.cache_clear()
+    _parse_accept.cache_clear()
     calls = 0
 
     def count(*_: Any) -> None:
@@ -338,13 +338,13 @@ def check_accept(example: str) -> Any:
 
     sys.setprofile(count)
     try:
-        found = wanted(example)
+        found = parse_accept(example)
     finally:
         sys.setprofile(None)
     if calls > ACCEPT_CALLS:
         raise Broken("unbounded work", f"{calls:,} function calls for an Accept of {len(example):,} characters")
-    if found.single not in (None, JSON, GRAPHQL) or (found.rather_events and not found.events):
-        raise Broken("wanted otherwise", str(found))
+    if found.single not in (None, JSON, GRAPHQL) or (found.prefers_events and not found.events):
+        raise Broken("parse_accept otherwise", str(found))
     return found
 
 

@@ -26,9 +26,9 @@ from server.shutdown import (
     STEP_SECONDS,
     WORKER_SECONDS,
     Delays,
-    one_after_another,
+    end_gradually,
 )
-from server.uvicorn import _Server, work_until_told
+from server.uvicorn import _Server, run_jobs_worker
 from server.websocket.endpoint import SUBPROTOCOL, GraphQLWebSocket
 from server.websocket.messages import restart
 from tests.support.earthquake_samples import put_raw
@@ -85,7 +85,7 @@ def test_many_streams_end_over_some_seconds_and_no_more(streams: int) -> None:
             there.discard(one)
             ended.append(asyncio.get_running_loop().time())
 
-        await one_after_another(there, end)
+        await end_gradually(there, end)
         assert not there
 
     in_virtual_time(work)
@@ -100,7 +100,7 @@ def test_what_hangs_is_waited_for_no_longer_for_the_time_it_took_to_end_others()
     took: list[float] = []
 
     class Hanging:
-        ends_soon = is_over = False
+        is_subscription, is_over = True, False
 
         def close_when_answered(self, _: int) -> None: ...
         def end(self) -> None: ...
@@ -133,17 +133,17 @@ def test_however_long_the_grace_what_hangs_leaves_time_to_put_things_away(
     async def work() -> float:
         loop = asyncio.get_running_loop()
         monkeypatch.setattr("server.uvicorn.time", SimpleNamespace(monotonic=loop.time))
-        monkeypatch.setattr("server.uvicorn.application", lambda behind: None)
+        monkeypatch.setattr("server.uvicorn.application", lambda gateway: None)
         edge = SimpleNamespace(
-            settings=SimpleNamespace(grace_seconds=grace), begin_leaving=lambda: None, end_streams=end_streams
+            settings=SimpleNamespace(grace_seconds=grace), begin_draining=lambda: None, end_streams=end_streams
         )
-        behind: Any = SimpleNamespace(edge=edge)
-        server = _Server(behind, lambda: asyncio.sleep(0), random.Random(8))
+        gateway: Any = SimpleNamespace(edge=edge)
+        server = _Server(gateway, lambda: asyncio.sleep(0), random.Random(8))
         server.servers = []
         server.lifespan = LifespanOff(server.config)
         hanging: Any = asyncio.create_task(asyncio.Event().wait())
         server.server_state.tasks.add(hanging)
-        server.leave()
+        server.begin_draining()
         await server.shutdown()
         return loop.time()
 
@@ -169,10 +169,10 @@ async def test_a_worker_for_jobs_that_hangs_as_it_begins_leaves_when_it_is_told(
         finally:
             told.append("closed")
 
-    behind: Any = SimpleNamespace(running=running)
+    gateway: Any = SimpleNamespace(running=running)
     ours, theirs = socket.socketpair()
     with theirs:
-        working = asyncio.create_task(work_until_told(behind, lambda: asyncio.sleep(0), theirs))
+        working = asyncio.create_task(run_jobs_worker(gateway, lambda: asyncio.sleep(0), theirs))
         await asyncio.sleep(0)
         ours.close()
         await asyncio.wait([working], timeout=2)

@@ -96,7 +96,7 @@ async def test_who_reads_nothing_does_not_hold_up_the_end(tmp_path: Path) -> Non
 def test_a_process_whose_event_loop_hangs_ends_all_the_same(tmp_path: Path) -> None:
     told = tmp_path / "told"
     assert Forked("tests/support/hanging_process.py", [], stderr=told).wait(20) == 1
-    assert told.read_text() == "The process did not end within 0.1 s: it is ended as it is.\n"
+    assert told.read_text() == "The process did not end within 0.1 s and is terminated.\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="has no device that takes nothing")
