@@ -1,4 +1,4 @@
-"""How a gateway is set up. Every field has a command line option or an environment variable (see the README)."""
+"""The settings of a gateway. Each has a command line option or an environment variable, see the README."""
 
 import os
 import re
@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -34,10 +35,11 @@ EVERY_ADDRESS = ("0.0.0.0", "::")
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 # https://docs.aws.amazon.com/AmazonS3/latest/userguide/bucketnamingrules.html
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-# What may stand behind Bearer: RFC 6750, 2.1.
+# The syntax of a bearer token: RFC 6750, 2.1.
 _METRICS_TOKEN = re.compile(rf"[\w.~+/-]{{{SHORTEST_METRICS_TOKEN},}}=*", re.ASCII)
 _ORIGIN = re.compile(r"https?://[^/\s]+", re.I)
 
+# The fields of `Settings`, and their environment variables, by the type of the value.
 TEXTS = {
     "secret": "GATEWAY_SECRET",
     "user_id_secret": "GATEWAY_USER_ID_SECRET",
@@ -58,7 +60,7 @@ TEXTS = {
     "bus": "GATEWAY_BUS",
     "search_url": "GATEWAY_SEARCH_URL",
 }
-LIST_HEADERS = {
+LISTS = {
     "other_secrets": "GATEWAY_OTHER_SECRETS",
     "areas": "GATEWAY_AREAS",
     "categories": "GATEWAY_CATEGORIES",
@@ -76,7 +78,7 @@ SHARED_READS = "GATEWAY_SHARED_READS"
 # The environment variables that this module reads.
 VARIABLES = (
     *TEXTS.values(),
-    *LIST_HEADERS.values(),
+    *LISTS.values(),
     *SECONDS.values(),
     DRAIN,
     WATCHDOG,
@@ -87,44 +89,23 @@ VARIABLES = (
 
 
 class Misconfigured(Exception):
-    """The settings do not go together; the message says what to set."""
+    """Settings that are invalid or contradict each other. The message names the variable to set."""
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """`secret` signs cursors, and tokens when there is no JWKS; what was made with one of `other_secrets` counts too.
-    `user_id_secret` is what ids of photo users are made with, `secret` if nothing is said.
+    """The settings of a gateway.
 
-    `ingest` names the feed to ingest every minute, `matches` the source of matches that this process polls: demo or
-    sportmonks. `feed_pipeline` tells whether it handles the feed's changes too, and `metrics_host` and `metrics_port`
-    where it answers Prometheus besides.
-
-    `photo_bucket` is where photos are kept, in S3 or, at `s3_url`, in a service that speaks its API. `public_url` is
-    where clients reach the gateway: the listening URL if nothing is said. `documents` tells which documents are known.
-    `photo_metadata` is "strip" or "keep": what becomes of the metadata in uploaded originals.
-
-    `metrics_token` may be borne to see `/metrics`; `log_format` is text or json; `traces` tells whether spans are sent
-    to where OpenTelemetry's own variables say.
-
-    `explain` is who may have operations explained (off, admin, user, anyone): without it admins, or in a demo on this
-    machine everybody with a token.
-
-    `capacity` is how much callers, addresses and the process may have at once. `bus` is the URL of the Redis by which
-    processes share the reading of tables' streams: without one, each reads them for itself. `search_url` is the URL of
-    the OpenSearch that holds the search index: without one the index is a file beside the local data.
-
-    `shared_reads` tells whether requests are served by each other's point reads.
-
-    `http_profile` names the edition of GraphQL over HTTP whose statuses are sent; streams of server-sent events give a
-    sign of life every `heartbeat_seconds`, and WebSockets are pinged. A process that is to end is not ready, and goes
-    on taking connections, for `drain_seconds`: none on this machine alone, else 5 if nothing is said. A process whose
-    event loop has not run for `watchdog_seconds` ends itself; 0 is never.
-
-    Raises `Misconfigured` for a JWKS without an issuer and an audience, and for an `s3_url` without a bucket.
+    Raises:
+        Misconfigured: There is a JWKS URL without issuer and audience, an S3 URL without a bucket, or an invalid Redis
+            or search URL.
     """
 
+    #: Signs cursors and picture URLs, and tokens if there is no JWKS.
     secret: str
+    #: Further secrets whose signatures are accepted, while `secret` changes.
     other_secrets: tuple[str, ...] = ()
+    #: Encrypts the ids of photo users; None: `secret`.
     user_id_secret: str | None = None
     host: str = "127.0.0.1"
     port: int = 8000
@@ -135,48 +116,70 @@ class Settings:
     role_claim: str = "role"
     areas: tuple[str, ...] = AREAS
     categories: tuple[str, ...] = CATEGORIES
+    #: The earthquake feed to ingest every minute.
     ingest: str | None = None
+    #: Hosts from which clients may have feeds ingested.
     ingest_hosts: tuple[str, ...] = ("earthquake.usgs.gov",)
     allowed_origins: tuple[str, ...] = ()
     deadline_seconds: float = 30.0
+    #: Seconds between two reads of a table's stream; None: the default of the store.
     poll_interval: float | None = None
+    #: The source of the live matches that this process polls: demo, sportmonks or none.
     matches: str | None = None
+    #: Whether this process also runs the feed's pipeline and the statistics of earthquakes.
     feed_pipeline: bool = False
+    #: Posts of authors with more followers are merged when feeds are read.
     fan_out_bound: int = 10_000
+    #: A further port, and its address, for Prometheus without a token.
     metrics_port: int | None = None
     metrics_host: str = LOOPBACK[0]
     photo_bucket: str | None = None
+    #: strip or keep: the treatment of the metadata in uploaded originals.
     photo_metadata: str = STRIP_METADATA
+    #: A service with the API of S3, instead of AWS.
     s3_url: str | None = None
+    #: The address of the gateway for clients; None: `url`.
     public_url: str | None = None
     documents: DocumentSettings = DocumentSettings()  # noqa: RUF009 - frozen
+    #: A token for `/metrics`.
     metrics_token: str | None = None
+    #: text or json.
     log_format: str = "text"
+    #: The edition of GraphQL over HTTP whose statuses are sent: 2025 or draft2026.
     http_profile: str = "2025"
+    #: Seconds between heartbeats of a silent event stream, and between pings of a WebSocket.
     heartbeat_seconds: float = 12.0
+    #: Seconds for which a process that shuts down still accepts connections; None: 0 on the loopback, otherwise 5.
     drain_seconds: float | None = None
+    #: Seconds without a turn of the event loop after which the process ends; 0 disables it.
     watchdog_seconds: float = 30.0
+    #: Whether spans are exported, as OpenTelemetry's own variables configure.
     traces: bool = False
+    #: The callers that may request explanations: off, admin, user or anyone; None: admin, and user in a local demo.
     explain: str | None = None
+    #: The limits of callers, addresses and the process.
     capacity: Capacity = Capacity()  # noqa: RUF009 - frozen
+    #: The Redis through which processes share the reading of tables' streams; None: each process reads them itself.
     bus: str | None = None
+    #: The OpenSearch with the search index; None: a file in the data directory.
     search_url: str | None = None
+    #: Whether requests share point reads.
     shared_reads: bool = True
 
     def __post_init__(self) -> None:
-        wanted = {"GATEWAY_JWT_ISSUER": self.issuer, "GATEWAY_JWT_AUDIENCE": self.audience}
-        missing = [name for name, value in wanted.items() if not value]
+        required = {"GATEWAY_JWT_ISSUER": self.issuer, "GATEWAY_JWT_AUDIENCE": self.audience}
+        missing = [name for name, value in required.items() if not value]
         if self.jwks_url is not None and missing:
             raise Misconfigured(
                 f"Set {' and '.join(missing)} beside GATEWAY_JWKS_URL: "
-                "without them a token for any other app of that key set would count here."
+                "without them tokens for other applications of that key set would be accepted."
             )
         if self.bus is not None:
             _check_bus(self.bus)
         if self.search_url is not None:
             _check_search(self.search_url)
         if self.s3_url is not None and self.photo_bucket is None:
-            raise Misconfigured("Set GATEWAY_PHOTO_BUCKET beside GATEWAY_S3_URL: it is where photos are kept there.")
+            raise Misconfigured("Set GATEWAY_PHOTO_BUCKET beside GATEWAY_S3_URL: it names the bucket for photos.")
 
     @property
     def loopback(self) -> bool:
@@ -184,7 +187,7 @@ class Settings:
 
     @property
     def grace_seconds(self) -> float:
-        """For load balancers to notice that the process is not ready."""
+        """The seconds for which a process serves after SIGTERM, so that load balancers notice that it is not ready."""
         if self.drain_seconds is not None:
             return self.drain_seconds
         return 0.0 if self.loopback else GRACE_SECONDS
@@ -195,20 +198,23 @@ class Settings:
         return f"http://{host}:{self.port}"
 
     @property
-    def says_where(self) -> bool:
-        """Whether clients can reach `reached_at`: an address that stands for all of a machine's is none to go to."""
+    def is_reachable(self) -> bool:
+        """Whether `reached_at` is an address that clients can use: 0.0.0.0 and :: are not."""
         return self.public_url is not None or self.host not in EVERY_ADDRESS
 
     @property
     def reached_at(self) -> str:
-        """Where clients reach the gateway, without a slash in the end."""
+        """The URL at which clients reach the gateway, without a slash at the end."""
         return (self.public_url or self.url).rstrip("/")
 
 
-def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) -> dict[str, Any]:
-    """The settings that the environment names, and over them those that are given and not None."""
+def from_environment(environment: Mapping[str, str] = os.environ, **options: Any) -> dict[str, Any]:
+    """Return the fields of `Settings` that the environment sets. Options that are not None take precedence.
+
+    Raises `Misconfigured`.
+    """
     found: dict[str, Any] = {field: environment[name] for field, name in TEXTS.items() if environment.get(name)}
-    found |= {field: _list(name, environment[name]) for field, name in LIST_HEADERS.items() if environment.get(name)}
+    found |= {field: _list(name, environment[name]) for field, name in LISTS.items() if environment.get(name)}
     found |= {field: _positive(name, environment[name]) for field, name in SECONDS.items() if environment.get(name)}
     if environment.get(DRAIN):
         found["drain_seconds"] = _grace(environment[DRAIN])
@@ -221,7 +227,7 @@ def from_environment(environment: Mapping[str, str] = os.environ, **given: Any) 
     capacity = _capacity(environment)
     if capacity != Capacity():
         found["capacity"] = capacity
-    found |= {field: value for field, value in given.items() if value is not None}
+    found |= {field: value for field, value in options.items() if value is not None}
     _check(found)
     return found
 
@@ -241,6 +247,7 @@ def _capacity(environment: Mapping[str, str]) -> Capacity:
 
 
 def _check(found: Mapping[str, Any]) -> None:
+    """Raise `Misconfigured` for an invalid value."""
     _check_secrets(found)
     if not found.get("jwks_url", "https://").startswith(("http://", "https://")):
         raise Misconfigured(f"GATEWAY_JWKS_URL must be an http(s) URL, not {found['jwks_url']!r}.")
@@ -278,11 +285,11 @@ def _check_secrets(found: Mapping[str, Any]) -> None:
 
 
 def _sends_traces(environment: Mapping[str, str]) -> bool:
-    """Whether OpenTelemetry's variables name a place to send traces to."""
-    switched_off = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
-    places = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
-    wanted = any(environment.get(name) for name in places)
-    return wanted and not switched_off and environment.get("OTEL_TRACES_EXPORTER", "otlp") == "otlp"
+    """Return whether OpenTelemetry's variables name an endpoint for traces."""
+    is_disabled = environment.get("OTEL_SDK_DISABLED", "").lower() == "true"
+    endpoints = ("OTEL_EXPORTER_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT")
+    has_endpoint = any(environment.get(name) for name in endpoints)
+    return has_endpoint and not is_disabled and environment.get("OTEL_TRACES_EXPORTER", "otlp") == "otlp"
 
 
 def _is_on(name: str, text: str) -> bool:
@@ -292,7 +299,7 @@ def _is_on(name: str, text: str) -> bool:
 
 
 def _is_address(text: str) -> bool:
-    """Whether paths can be put behind it."""
+    """Return whether the text is an http(s) URL to which a path can be appended."""
     try:
         url = urlsplit(text)
         return (
@@ -303,65 +310,72 @@ def _is_address(text: str) -> bool:
 
 
 def local_secret(data_dir: Path) -> str:
-    """The secret of this machine's local gateways, made at first use and readable by its owner only."""
+    """Return the secret of this machine's local gateways. Its file is created at first use, for its owner only.
+
+    Raises `Misconfigured`.
+    """
     path = data_dir / "secret"
     try:
         open_private_folder(data_dir)
-        return _made_secret(path) or _kept_secret(path)
+        return _create_secret(path) or _read_secret(path)
     except FolderUnusable as problem:
         raise Misconfigured(str(problem)) from None
     except OSError as problem:
         raise Misconfigured(str(unusable_folder(data_dir, problem))) from None
 
 
-def _made_secret(path: Path) -> str | None:
-    """A new secret, unless there is one."""
+def _create_secret(path: Path) -> str | None:
+    """Create the file with a new secret, and return the secret; None if the file exists."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
         return None
-    made = secrets.token_urlsafe(48)
+    secret = secrets.token_urlsafe(48)
     try:
         with os.fdopen(descriptor, "w") as file:
-            file.write(made)
+            file.write(secret)
     except OSError:
-        path.unlink()  # a part of a secret would be in the way of a whole one
+        path.unlink()  # a partial secret would prevent the next attempt
         raise
-    return made
+    return secret
 
 
-def _kept_secret(path: Path) -> str:
-    """The secret in the file; another process may be writing it at this moment."""
+def _read_secret(path: Path) -> str:
+    """Return the secret in the file. Wait for another process that may be writing it."""
     for _ in range(SECRET_TRIES):
-        kept = path.read_text(errors="replace").strip()
-        if len(kept) >= SHORTEST_SECRET:
-            return kept
+        secret = path.read_text(errors="replace").strip()
+        if len(secret) >= SHORTEST_SECRET:
+            return secret
         time.sleep(SECRET_PAUSE_SECONDS)
-    raise Misconfigured(f"{path} holds no secret of {SHORTEST_SECRET} characters: delete it, and a new one is made.")
+    raise Misconfigured(
+        f"{path} contains no secret of {SHORTEST_SECRET} characters. Delete it: the next start creates a new one."
+    )
 
 
 def _list(name: str, text: str) -> tuple[str, ...]:
     parts = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
     if not parts:
-        raise Misconfigured(f"{name} must name at least one, separated by commas.")
+        raise Misconfigured(f"{name} must contain at least one value; separate values with commas.")
     return parts
 
 
-def _grace(text: str) -> float:
+def _number(text: str) -> float:
+    """Return the number in a text; NaN, which is in no range, if there is none."""
     try:
-        value = float(text)
+        return float(text)
     except ValueError:
-        value = -1.0
+        return nan
+
+
+def _grace(text: str) -> float:
+    value = _number(text)
     if not 0 <= value <= MOST_GRACE_SECONDS:
         raise Misconfigured(f"{DRAIN} must be a number of seconds from 0 to {MOST_GRACE_SECONDS:g}, not {text!r}.")
     return value
 
 
 def _watchdog(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = -1.0
+    value = _number(text)
     if value != 0 and not SHORTEST_WATCHDOG_SECONDS <= value < float("inf"):
         raise Misconfigured(
             f"{WATCHDOG} must be 0, or a number of seconds from {SHORTEST_WATCHDOG_SECONDS:g}, not {text!r}."
@@ -370,10 +384,7 @@ def _watchdog(text: str) -> float:
 
 
 def _positive(name: str, text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = 0.0
+    value = _number(text)
     if not 0 < value < float("inf"):
         raise Misconfigured(f"{name} must be a number of seconds above 0, not {text!r}.")
     return value

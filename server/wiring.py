@@ -247,7 +247,7 @@ class ServerComponents:
                 max_operations=self.settings.capacity.operations_per_websocket,
                 waiting_bytes=self.settings.capacity.waiting_bytes,
             ),
-            places=self.admission.websockets,
+            quota=self.admission.websockets,
             on_refusal=self.metrics.http_refusal,
             clock=self._dependencies.clock,
         )

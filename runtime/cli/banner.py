@@ -29,7 +29,7 @@ def _tell(gateway: Gateway, options: StoreOptions, *, alone: bool) -> None:
         notes.print("Demo tokens are not offered: this gateway listens beyond this machine.")
     elif offered:
         notes.print("Send a token as the header Authorization: Bearer <token>. GraphiQL has them already.")
-    if isinstance(gateway.objects, LocalObjects) and not settings.says_where:
+    if isinstance(gateway.objects, LocalObjects) and not settings.is_reachable:
         notes.print(f"Warning: addresses of pictures begin with {settings.reached_at}; set GATEWAY_PUBLIC_URL.")
     notes.print("Stop with Ctrl-C.")
 

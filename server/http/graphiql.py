@@ -1,4 +1,4 @@
-"""The GraphiQL page: built files, and what it is to offer (examples, and tokens while it is a demo)."""
+"""The GraphiQL page: its built files, and its configuration with examples and, in a demo, tokens."""
 
 import ipaddress
 import re
@@ -19,8 +19,8 @@ from server.security.origins import canonical_origin
 
 ROOT = Path(__file__).resolve().parents[2] / "web"
 TITLE = "DynamoDB GraphQL gateway"
-# Monaco writes style elements and inlines its fonts; scripts, workers and connections (by CSP 3 WebSockets too) are our
-# own origin's only. Where photos are kept in a bucket, its origin may be uploaded to and be shown pictures of.
+# Monaco writes style elements and inlines its fonts. Scripts, workers and connections (in CSP 3 WebSockets, too) are of
+# the page's own origin only. The page uploads to the bucket of the photos, if there is one, and shows its pictures.
 POLICY = (
     "default-src 'self'; script-src 'self'; worker-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:{bucket}; font-src 'self' data:; connect-src 'self'{bucket}; "
@@ -31,44 +31,45 @@ HEADERS = {
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
 }
-# A line such as `# QUAKE-2 …` begins an example; `# tab`, `# as admin`, `# variables {…}` and `# find {…}` say more of
-# it. Comments of the query itself are indented.
+# A line such as `# QUAKE-2 …` begins an example; `# tab`, `# as admin`, `# variables {…}` and `# find {…}` are its
+# attributes. Comments of the query itself are indented.
 _BEGINNING = re.compile(r"^(?=# [A-Z])", re.M)
 MOST_PATH_CHARACTERS = 256
 _THIS_MACHINE = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.I)
-# What browsers and command-line clients send. A proxy adds one of a hundred other headers to what it passes on.
+# The headers that browsers and command-line clients send. A proxy adds another header to the requests that it forwards.
 _CLIENT_HEADERS = re.compile(
     r"host|connection|user-agent|accept(-(encoding|language|charset))?|sec-(fetch|ch|gpc)\b.*|cookie|dnt|te|priority"
     r"|upgrade-insecure-requests|cache-control|pragma|referer|origin|if-(none-match|modified-since)|content-(type|length)"
     r"|authorization|keep-alive|save-data|purpose|x-requested-with"
 )
-_FROM_HERE = ("same-origin", "none")
+_SAME_SITE = ("same-origin", "none")
 
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """An operation to try. `run_as` is the role it needs; `tab` ones are open from the start.
-
-    `find` is a query for what changes from day to day: the first object in its answer that has fields called as the
-    variables holds their values. Where there is none, `variables` say in words what to take.
-    """
+    """An operation to try."""
 
     group: str
     name: str
     query: str
+    #: The variables, or a description of each if `find` finds no values.
     variables: dict[str, Any] | None
+    #: A query for values that change daily: the variables are the fields of those names in the first object of its
+    #: response that has all of them.
     find: str | None
+    #: The role that the operation needs.
     run_as: str | None
+    #: Whether the page opens the example in a tab at the start.
     tab: bool
 
-    def told(self) -> dict[str, Any]:
-        """As the page reads it."""
-        told = asdict(self)
-        return told | {"as": told.pop("run_as")}
+    def as_json(self) -> dict[str, Any]:
+        """Return the example in the format that the page reads."""
+        fields = asdict(self)
+        return fields | {"as": fields.pop("run_as")}
 
 
 def examples() -> list[Example]:
-    """The operations in `web/examples`, a file for each system or part of one (`matches-reference`)."""
+    """Return the operations in `web/examples`: a file has those of a system or of a part (`matches-reference`)."""
     files = sorted((ROOT / "examples").glob("*.graphql"))
     return [example for file in files for example in _read(file.stem.replace("-", " ").capitalize(), file.read_text())]
 
@@ -76,25 +77,25 @@ def examples() -> list[Example]:
 def _read(group: str, text: str) -> Iterator[Example]:
     for block in filter(None, _BEGINNING.split(text)):
         lines = block.strip().splitlines()
-        name, *marks = [line.removeprefix("# ") for line in lines if line.startswith("# ")]
-        said = dict(mark.partition(" ")[::2] for mark in marks)
+        name, *comments = [line.removeprefix("# ") for line in lines if line.startswith("# ")]
+        attributes = dict(comment.partition(" ")[::2] for comment in comments)
         yield Example(
             group=group,
             name=name,
             query="\n".join(line for line in lines if not line.startswith("# ")) + "\n",
-            variables=orjson.loads(said["variables"]) if "variables" in said else None,
-            find=said.get("find"),
-            run_as=said.get("as"),
-            tab="tab" in said,
+            variables=orjson.loads(attributes["variables"]) if "variables" in attributes else None,
+            find=attributes.get("find"),
+            run_as=attributes.get("as"),
+            tab="tab" in attributes,
         )
 
 
 class Config:
-    """The page, and what it asks for at its start. `tokens` makes fresh demo tokens at each call.
+    """The page and its configuration.
 
-    `url` is how addresses of the gateway's own begin (signed ones of files): the page knows by it that they are here,
-    by whatever name it was opened. `bucket` returns the origin that keeps the photos' files where that is another one.
-    Without `shows_examples` it has none: they tell the whole schema.
+    `tokens` returns new demo tokens at each call. `url` is the prefix of the gateway's own URLs (signed URLs of files),
+    by which the page recognizes them, whatever host name it was opened with. `bucket` returns the origin of the bucket
+    with the photos, if there is one. Without `shows_examples` there are no examples: they reveal the schema.
     """
 
     def __init__(
@@ -112,10 +113,10 @@ class Config:
 
     @cached_property
     def _examples(self) -> list[dict[str, Any]]:
-        return [example.told() for example in examples()]
+        return [example.as_json() for example in examples()]
 
     def page(self) -> Response:
-        """The page itself; but for photos it loads nothing from anywhere else."""
+        """Return the page. Except for photos it loads nothing from other origins."""
         index = ROOT / "dist" / "index.html"
         if not index.exists():
             return PlainTextResponse("The GraphiQL page is not built: run `make setup`.\n", status_code=503)
@@ -124,6 +125,7 @@ class Config:
         return FileResponse(index, media_type="text/html", headers=HEADERS | {"Content-Security-Policy": policy})
 
     def response(self, request: Request) -> Response:
+        """Return the configuration; with demo tokens only if the request comes from this machine."""
         tokens = self._tokens() if is_from_this_machine(request) else []
         config = {"title": TITLE, "endpoint": "/graphql", "url": self._url, "tokens": tokens}
         config["examples"] = self._examples if self._shows_examples else []
@@ -131,12 +133,12 @@ class Config:
 
 
 def is_from_this_machine(request: Request) -> bool:
-    """Whether the request was made here, to an address that can only mean here.
+    """Return whether a client on this machine sent the request, and addressed it to this machine.
 
-    The peer alone does not tell: a proxy on this machine asks for others, and a page of any site may let its own name
-    point to 127.0.0.1 (DNS rebinding). The Host alone does not either: whoever is elsewhere may write what they like.
-    Proxies are known by headers that no browser sends, and by HTTP/1.0, which nginx speaks by default. A browser
-    says which page asks: one of another origin, and one that was opened elsewhere, get nothing.
+    The address of the peer is not sufficient: a proxy on this machine forwards requests of others, and any site can
+    point its own name to 127.0.0.1 (DNS rebinding). The Host is not sufficient either: a remote client can send any
+    value. A proxy is recognized by headers that no browser sends, and by HTTP/1.0, nginx's default. A browser names the
+    page that sends the request: it must be of this origin.
     """
     headers = request.headers
     hosts = headers.getlist("host")
@@ -144,7 +146,7 @@ def is_from_this_machine(request: Request) -> bool:
         not request.scope.get("http_version", "").startswith(("0", "1.0"))
         and len(hosts) == 1
         and _THIS_MACHINE.fullmatch(hosts[0]) is not None
-        and all(site in _FROM_HERE for site in headers.getlist("sec-fetch-site"))
+        and all(site in _SAME_SITE for site in headers.getlist("sec-fetch-site"))
         and all(_is_own(origin, request.scope, hosts[0]) for origin in headers.getlist("origin"))
         and all(_is_own_page(page, request.scope, hosts[0]) for page in headers.getlist("referer"))
         and all(_CLIENT_HEADERS.fullmatch(name) for name in headers)
@@ -154,13 +156,13 @@ def is_from_this_machine(request: Request) -> bool:
 
 
 def _is_own(origin: str, scope: Scope, host: str) -> bool:
-    """Whether the origin is that of the page behind this host."""
+    """Return whether the origin is that of this host."""
     page = canonical_origin(origin)
     return page is not None and page == canonical_origin(f"{scope.get('scheme', 'http')}://{host}")
 
 
 def _is_own_page(referer: str, scope: Scope, host: str) -> bool:
-    """Return whether the page that a Referer names is behind this host."""
+    """Return whether the page that a Referer names is of this host."""
     scheme, _, rest = referer.partition("://")
     return _is_own(f"{scheme}://{rest.partition('/')[0]}", scope, host)
 
@@ -174,17 +176,17 @@ def _is_loopback(address: str) -> bool:
 
 class _Assets(StaticFiles):
     def get_path(self, scope: Scope) -> str:
-        """The path of a file. Raises `HTTPException` for one that is too long: each of its parts is looked up."""
+        """Return the path of a file. Raise `HTTPException` if it is long: the lookup takes time for each segment."""
         if len(scope["path"]) > MOST_PATH_CHARACTERS:
             raise HTTPException(404)
         return super().get_path(scope)
 
-    def file_response(self, *given: Any, **named: Any) -> Response:
-        response = super().file_response(*given, **named)
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        response = super().file_response(*args, **kwargs)
         response.headers["Cache-Control"] = "public, max-age=31536000, immutable"
         return response
 
 
 def assets() -> StaticFiles:
-    """Built files; their names hold their hashes."""
+    """Return the application that serves the built files. They never change: their names contain their hashes."""
     return _Assets(directory=ROOT / "dist" / "assets", check_dir=False)

@@ -1,1 +1,1 @@
-"""Files over HTTP: uploads and downloads of the local object store."""
+"""Files over HTTP: uploads to the local object store and downloads from it."""

@@ -1,6 +1,6 @@
-"""Files of the local object store over HTTP: uploads by form to `/media`, and what is kept at `/media/<token>`.
+"""Files of the local object store over HTTP: uploads by form to `/media`, and downloads at `/media/<token>`.
 
-The token is the permission: it is signed, names one file and expires. Clients cannot name files themselves.
+The token is the permission: it is signed, names one file and expires. Clients cannot choose the names of files.
 """
 
 import asyncio
@@ -29,25 +29,25 @@ from server.media.upload_admission import Upload, UploadAdmission, refusal_of, t
 from server.operations.outcome import encode, format_error, mask_error
 from server.security.origins import canonical_origin, canonical_origins
 
-MOST_BYTES = 25 * 2**20  # no token says more
+MOST_BYTES = 25 * 2**20  # the largest size in a token
 SILENCE_SECONDS = 30.0
 MOST_SECONDS = UPLOAD_LIFETIME.total_seconds()
 PREFLIGHT_SECONDS = 600
 TYPES = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".webp": "image/webp"}
-# Whatever a file holds, a browser takes it for a picture and for nothing that runs.
-HARMLESS = {
+# Browsers show a file as a picture and run no script in it, whatever it contains.
+SAFE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; sandbox",
     # The signed URL is the permission to show the picture, as with a presigned URL of S3.
     "Cross-Origin-Resource-Policy": "cross-origin",
 }
-PART = re.compile("([0-9]{1,40})-([0-9]{1,40})?|-([0-9]{1,40})")
+RANGE = re.compile("([0-9]{1,40})-([0-9]{1,40})?|-([0-9]{1,40})")
 
 
 class Media:
-    """The ASGI application behind `/media`. With another object store than the local one there is nothing here.
+    """The ASGI application behind `/media`. Unless the object store is the local one, it answers 404.
 
-    `allowed_origins` are the pages on other hosts that may upload and read, as `https://host[:port]`. `admission`
-    decides which uploads are taken.
+    Pages on `allowed_origins`, as `https://host[:port]`, may upload and download besides those of this host. An upload
+    of which nothing arrives for `silence` seconds is refused.
     """
 
     def __init__(
@@ -81,34 +81,34 @@ class Media:
 
     async def _answer(self, request: Request) -> Response:
         if self._objects is None:
-            raise Refused(404, NotFound("Files are not kept by this gateway."))
+            raise Refused(404, NotFound("This gateway does not store files."))
         token = request.path_params.get("token")
         if token is None:
             return await self._upload(request, self._objects)
         if request.method == "OPTIONS":
             return Response(status_code=204, headers={"Allow": "GET, HEAD, OPTIONS"})
         if request.method not in ("GET", "HEAD"):
-            raise Refused(405, BadUserInput("Files are read with GET and HEAD."), allow="GET, HEAD, OPTIONS")
+            raise Refused(405, BadUserInput("Files are downloaded with GET and HEAD."), allow="GET, HEAD, OPTIONS")
         return await self._file(request, self._objects, token)
 
     def _share(self, request: Request, response: Response) -> None:
-        """Let the page of an allowed origin read a file, and know what came of its upload.
+        """Add the CORS headers with which pages of an allowed origin read files and the responses to uploads.
 
         https://fetch.spec.whatwg.org/#http-cors-protocol
         """
-        reads = "token" in request.path_params
+        is_download = "token" in request.path_params
         response.headers["Vary"] = "Origin"
         origin = request.headers.get("origin", "")
         if canonical_origin(origin) not in self._allowed_origins:
             return
         response.headers["Access-Control-Allow-Origin"] = origin
-        if reads:
+        if is_download:
             response.headers["Access-Control-Expose-Headers"] = "Accept-Ranges, Content-Range, ETag"
         elif request.method != "OPTIONS":
             response.headers["Access-Control-Expose-Headers"] = "Retry-After"
         if request.method == "OPTIONS":
-            response.headers["Access-Control-Allow-Methods"] = "GET, HEAD" if reads else "POST"
-            response.headers["Access-Control-Allow-Headers"] = "If-None-Match, Range" if reads else "Content-Type"
+            response.headers["Access-Control-Allow-Methods"] = "GET, HEAD" if is_download else "POST"
+            response.headers["Access-Control-Allow-Headers"] = "If-None-Match, Range" if is_download else "Content-Type"
             response.headers["Access-Control-Max-Age"] = str(PREFLIGHT_SECONDS)
 
     async def _upload(self, request: Request, objects: LocalObjects) -> Response:
@@ -128,7 +128,7 @@ class Media:
                     await self._read(request.receive, form, upload)
                 await upload.keep()
             except TimeoutError:
-                raise _late() from None
+                raise _too_slow() from None
             except DomainError as problem:
                 raise refusal_of(problem) from None
         return Response(status_code=204)
@@ -136,18 +136,18 @@ class Media:
     async def _read(self, receive: Receive, form: UploadForm, upload: Upload) -> None:
         more = True
         while more:
-            content, more = await self._piece(receive)
+            content, more = await self._receive(receive)
             form.feed(content)
             if form.opening is not None:
                 form.write_to(await upload.begin(form.opening))
         form.end()
 
-    async def _piece(self, receive: Receive) -> tuple[bytes, bool]:
+    async def _receive(self, receive: Receive) -> tuple[bytes, bool]:
         try:
             async with asyncio.timeout(self._silence):
                 message = await receive()
         except TimeoutError:
-            raise _late() from None
+            raise _too_slow() from None
         if message["type"] == "http.disconnect":
             raise ClientGone
         return message.get("body", b""), message.get("more_body", False)
@@ -156,22 +156,23 @@ class Media:
         now = self._now()
         claims = objects.open_token(token, b"download", now)
         if claims is None:
-            raise Refused(403, Forbidden("This address is not right, or has expired."))
-        found = await asyncio.to_thread(_regular, objects, claims["key"])
+            raise Refused(403, Forbidden("The address is invalid or has expired."))
+        found = await asyncio.to_thread(_find_file, objects, claims["key"])
         if found is None:
             raise Refused(404, NotFound("There is no such file."))
         path, status = found
-        headers = HARMLESS | {"Cache-Control": f"private, max-age={claims['until'] - to_seconds(now)}"}
+        headers = SAFE_HEADERS | {"Cache-Control": f"private, max-age={claims['until'] - to_seconds(now)}"}
         media_type = TYPES.get(path.suffix, "application/octet-stream")
         response = FileResponse(path, headers=headers, media_type=media_type, stat_result=status)
         etag = response.headers["etag"]
-        if _has(request.headers.get("if-none-match", ""), etag):
+        if _matches(request.headers.get("if-none-match", ""), etag):
             return Response(status_code=304, headers=headers | {"ETag": etag})
         _check_range(request, response, status.st_size)
         return response
 
 
 def _length(headers: Mapping[str, str]) -> int:
+    """Return the Content-Length of a form. Raises `Refused`."""
     declared = headers.get("content-length", "")
     if not (declared.isascii() and declared.isdigit()):
         raise Refused(411, BadUserInput("The form must be sent with its Content-Length."))
@@ -180,13 +181,13 @@ def _length(headers: Mapping[str, str]) -> int:
     return int(declared)
 
 
-def _late() -> Refused:
-    # Closed, so that neither the rest is waited for nor a socket held with a byte now and then.
+def _too_slow() -> Refused:
+    # The connection closes: otherwise a client could hold it by sending a byte now and then.
     return Refused(408, Timeout("The file did not arrive in time."), connection="close")
 
 
-def _regular(objects: LocalObjects, key: str) -> tuple[Path, os.stat_result] | None:
-    """Where a file is, and what the disk tells of it; None where there is none."""
+def _find_file(objects: LocalObjects, key: str) -> tuple[Path, os.stat_result] | None:
+    """Return the path of a regular file and its status; None if there is none."""
     try:
         path = objects.path(key)
         status = path.stat()
@@ -195,47 +196,50 @@ def _regular(objects: LocalObjects, key: str) -> tuple[Path, os.stat_result] | N
     return (path, status) if stat.S_ISREG(status.st_mode) else None
 
 
-def _has(tags: str, etag: str) -> bool:
+def _matches(tags: str, etag: str) -> bool:
+    """Return whether If-None-Match names the tag."""
     if len(tags) > MOST_CONDITION_CHARACTERS:
         return False
     return etag in [tag.strip().removeprefix("W/") for tag in tags.split(",")] or tags.strip() == "*"
 
 
 def _check_range(request: Request, response: FileResponse, size: int) -> None:
-    """Refuse parts that the file has not, and pass over what names no parts (RFC 9110, 14.2).
+    """Refuse a Range outside the file, and ignore an invalid or partly satisfiable one (RFC 9110, 14.2).
 
-    `FileResponse` answers what is left.
+    `FileResponse` sends the other ranges.
     """
-    given, given_if = request.headers.get("range"), request.headers.get("if-range")
-    if given is None or given_if not in (None, response.headers["etag"], response.headers["last-modified"]):
+    ranges, if_range = request.headers.get("range"), request.headers.get("if-range")
+    if ranges is None or if_range not in (None, response.headers["etag"], response.headers["last-modified"]):
         return
-    here = _parts(given, size)
-    if here and not any(here):
-        missing = BadUserInput(f"The file has no such part: it has {size} bytes.")
-        raise Refused(416, missing, **{"content-range": f"bytes */{size}"})
-    if not all(here) or not here:
+    satisfiable = _satisfiable(ranges, size)
+    if satisfiable and not any(satisfiable):
+        error = BadUserInput(f"The file has no such part: it has {size} bytes.")
+        raise Refused(416, error, **{"content-range": f"bytes */{size}"})
+    if not all(satisfiable) or not satisfiable:
         request.scope["headers"] = [pair for pair in request.scope["headers"] if pair[0] != b"range"]
 
 
-def _parts(given: str, size: int) -> list[bool]:
-    """Of each part that a Range names, whether the file has any of it; nothing for what is no Range, or too long."""
-    if len(given) > MOST_CONDITION_CHARACTERS:
+def _satisfiable(header: str, size: int) -> list[bool]:
+    """Return for each range whether the file has any of it. Return [] for an invalid header or one that is too long."""
+    if len(header) > MOST_CONDITION_CHARACTERS:
         return []
-    unit, _, named = given.partition("=")
-    parts = [PART.fullmatch(part.strip(" \t")) for part in named.split(",")]
+    unit, _, ranges = header.partition("=")
+    parts = [RANGE.fullmatch(part.strip(" \t")) for part in ranges.split(",")]
     if unit.lower() != "bytes":
         return []
-    here = []
+    satisfiable = []
     for part in parts:
         if part is None:
             return []
         first, last, suffix = part.groups()
         if first and last and int(first) > int(last):
             return []
-        here.append(int(first) < size if first else min(size, int(suffix)) > 0)
-    return here
+        satisfiable.append(int(first) < size if first else min(size, int(suffix)) > 0)
+    return satisfiable
 
 
 def _json(status: int, error: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     body = encode({"errors": [dict(error)]})
-    return Response(body, status, HARMLESS | {"Cache-Control": "no-store"} | dict(headers or {}), "application/json")
+    return Response(
+        body, status, SAFE_HEADERS | {"Cache-Control": "no-store"} | dict(headers or {}), "application/json"
+    )

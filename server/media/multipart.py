@@ -1,4 +1,4 @@
-"""The form that an upload is: a token, then a file; read as it arrives, nothing of it kept in memory."""
+"""The form of an upload: a token, then a file. It is parsed as it arrives, and the file is not held in memory."""
 
 import logging
 import re
@@ -17,31 +17,31 @@ LONGEST_TOKEN = 4096
 MOST_CONTENT_TYPE_CHARACTERS = 256
 # RFC 2046, 5.1.1.
 BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")
-# What a form may have around its file: the token, boundaries and headers.
+# The limit of a form without its file: the token, boundaries and headers.
 MOST_AROUND = 16_384
-# The parser warns of each form that is malformed, which anybody may send any number of: the answer says so.
+# The parser logs a warning for each malformed form. Any client can send those without limit; the response suffices.
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What a form says in front of its file: the token, and the file's Content-Type."""
+    """The part of a form before the content of its file: the token, and the Content-Type of the file."""
 
     token: str
     content_type: str
 
 
 class UploadForm:
-    """Feed it the body piece by piece. Raises `BadUserInput` for what is no such form.
+    """An incremental parser of the form. Raises `BadUserInput` for any other body.
 
-    When a piece leads up to the file, there is an `opening`: before the next piece is fed, say with `write_to` what the
-    file is to be written to. What the piece holds of the file is kept until then.
+    The caller feeds it the body in pieces. When a piece reaches the file, `opening` is set: before the next piece the
+    caller must call `write_to` with the destination of the file. The beginning of the file is buffered until then.
     """
 
     def __init__(self, content_type: str) -> None:
-        # To read a parameter takes microseconds, and a form has one.
-        is_read = len(content_type) <= MOST_CONTENT_TYPE_CHARACTERS
-        media, options = parse_options_header(content_type if is_read else "")
+        # A form has one parameter, and parsing each takes microseconds: a longer header is not parsed.
+        is_parsed = len(content_type) <= MOST_CONTENT_TYPE_CHARACTERS
+        media, options = parse_options_header(content_type if is_parsed else "")
         boundary = options.get(b"boundary", b"")
         if media != b"multipart/form-data" or not BOUNDARY.fullmatch(boundary):
             raise BadUserInput(
@@ -50,7 +50,7 @@ class UploadForm:
             )
         self.opening: Opening | None = None
         self._write: Callable[[bytes], None] | None = None
-        self._begun = bytearray()
+        self._beginning = bytearray()
         self._fed = 0
         self._token = bytearray()
         self._part: str | None = None
@@ -61,50 +61,50 @@ class UploadForm:
         try:
             self._parser = MultipartParser(boundary, self._callbacks())
         except FormParserError as problem:
-            raise _no_form() from problem
+            raise _malformed() from problem
 
     def _callbacks(self) -> Any:
         return {
-            "on_part_begin": self._part_begins,
+            "on_part_begin": self._on_part_begin,
             "on_header_field": lambda data, start, end: self._header[0].extend(data[start:end]),
             "on_header_value": lambda data, start, end: self._header[1].extend(data[start:end]),
-            "on_header_end": self._header_ends,
-            "on_headers_finished": self._part_is_known,
-            "on_part_data": lambda data, start, end: self._take(data[start:end]),
-            "on_part_end": self._part_ends,
-            "on_end": self._ends,
+            "on_header_end": self._on_header_end,
+            "on_headers_finished": self._on_headers_finished,
+            "on_part_data": lambda data, start, end: self._on_part_data(data[start:end]),
+            "on_part_end": self._on_part_end,
+            "on_end": self._on_end,
         }
 
     def feed(self, content: bytes) -> None:
-        assert self.opening is None, "It is not said yet what the file is written to."
+        assert self.opening is None, "write_to() must be called before the next piece."
         try:
             self._parser.write(content)
         except FormParserError as problem:
-            raise _no_form() from problem
+            raise _malformed() from problem
         self._fed += len(content)
         if self._fed > MOST_AROUND and self.opening is None and self._write is None:
-            raise BadUserInput(f"The form must come to its file within {MOST_AROUND:,} bytes.")
+            raise BadUserInput(f"The file must begin within the first {MOST_AROUND:,} bytes of the form.")
 
     def write_to(self, write: Callable[[bytes], None]) -> None:
-        """Write the file there from now on. Raises what `write` raises."""
+        """Set the destination of the file, and write its buffered beginning. Raises the errors of `write`."""
         self.opening, self._write = None, write
-        begun, self._begun = bytes(self._begun), bytearray()
-        write(begun)
+        beginning, self._beginning = bytes(self._beginning), bytearray()
+        write(beginning)
 
     def end(self) -> None:
-        """The body is over. Raises `BadUserInput` unless the form is whole."""
+        """Check the end of the body. Raise `BadUserInput` if the form is incomplete."""
         if not self._ended or self._done != [TOKEN_FIELD, FILE_FIELD]:
-            raise BadUserInput("The form is not whole: it breaks off, or lacks the file.")
+            raise BadUserInput("The form is incomplete: it ends early, or has no file.")
 
-    def _part_begins(self) -> None:
+    def _on_part_begin(self) -> None:
         self._headers = {}
 
-    def _header_ends(self) -> None:
+    def _on_header_end(self) -> None:
         field, value = self._header
         self._headers[bytes(field).lower()] = bytes(value)
         self._header = (bytearray(), bytearray())
 
-    def _part_is_known(self) -> None:
+    def _on_headers_finished(self) -> None:
         name = parse_options_header(self._headers.get(b"content-disposition", b""))[1].get(b"name", b"")
         self._part = name.decode("latin-1")
         if [*self._done, self._part] not in ([TOKEN_FIELD], [TOKEN_FIELD, FILE_FIELD]):
@@ -113,23 +113,23 @@ class UploadForm:
             media = parse_options_header(self._headers.get(b"content-type", b""))[0]
             self.opening = Opening(self._token.decode("latin-1"), media.decode("latin-1"))
 
-    def _take(self, content: bytes) -> None:
+    def _on_part_data(self, content: bytes) -> None:
         if self._write is not None:
             self._write(content)
             return
         if self.opening is not None:
-            self._begun += content
+            self._beginning += content
             return
         self._token += content
         if len(self._token) > LONGEST_TOKEN:
-            raise BadUserInput(f"`{TOKEN_FIELD}` is longer than any.")
+            raise BadUserInput(f"`{TOKEN_FIELD}` may have at most {LONGEST_TOKEN:,} bytes.")
 
-    def _part_ends(self) -> None:
+    def _on_part_end(self) -> None:
         self._done.append(self._part or "")
 
-    def _ends(self) -> None:
+    def _on_end(self) -> None:
         self._ended = True
 
 
-def _no_form() -> BadUserInput:
-    return BadUserInput("The body is no form (multipart/form-data) that can be read.")
+def _malformed() -> BadUserInput:
+    return BadUserInput("The body is not a well-formed form (multipart/form-data).")

@@ -27,17 +27,18 @@ RESERVATION_UNITS, BYTES_PER_UNIT = 1.0, 65_536
 
 @dataclass(frozen=True, slots=True)
 class UploadAdmission:
-    """What decides whether the process takes a file. `open_store` opens a store to read its reservation from."""
+    """The admission of uploads in the process."""
 
+    #: Opens a store with which the reservation of a file is read.
     open_store: Callable[[], Store]
     budgets: CallerBudgets
     limits: IncomingLimits
-    # The keys of the files that arrive.
+    #: The keys of the files that are being received.
     arriving: set[str] = field(default_factory=set)
 
 
 class Upload:
-    """The file of one form: checked against its token and reservation first, and against its size as it arrives.
+    """The file of one form. Token and reservation are checked before it is received, its size meanwhile.
 
     `length` is the length of the form that the client announced, and `address` the client's. Cleanups are pushed on
     the `stack`.
@@ -63,23 +64,25 @@ class Upload:
         self._most = 0
 
     async def begin(self, opening: Opening) -> Callable[[bytes], None]:
-        """Return what to write the file to.
+        """Charge the upload, and return the function that writes the file.
 
-        Raises `Refused`, and `DomainError` when the reservation is gone, the uploader's budget or room is spent, or the
-        file cannot be kept.
+        Raises:
+            Refused: The type or size differs from the token.
+            DomainError: The token is invalid, the reservation has ended, the budget or the quota of the uploader is
+                exhausted, or the file cannot be stored.
         """
         token = self._token(opening)
         self._most = self._left = token["most"]
         if self._length > self._most + MOST_AROUND:
             raise too_large(self._most)
-        self._take_turn(token["key"])
+        self._claim_key(token["key"])
         caller, units = self._uploader(token), float(ceil(self._length / BYTES_PER_UNIT))
         if caller is not None:
             await self._admission.budgets.charge(caller, RESERVATION_UNITS + units)
         try:
             self._file = await self._open(token)
         except BaseException:
-            if caller is not None:  # nothing of the file was taken
+            if caller is not None:  # nothing of the file was stored
                 await self._admission.budgets.settle(caller, -units)
             raise
         return self._write
@@ -87,17 +90,17 @@ class Upload:
     def _token(self, opening: Opening) -> dict[str, Any]:
         token = self._objects.open_token(opening.token, b"upload", self._now)
         if token is None or not token["key"].startswith(INCOMING):
-            raise Forbidden("The token is not right, or has expired.")
+            raise Forbidden("The token is invalid or has expired.")
         if opening.content_type.lower() != token["type"]:
             raise Refused(415, BadUserInput(f"The file must be sent as Content-Type: {token['type']}."))
         return token
 
     def _uploader(self, token: dict[str, Any]) -> Caller | None:
-        """Whose budget the upload is charged to; None for a token of a version that did not say."""
-        named = uploader_of(token)
-        return None if named is None else Caller(Identity(named[0], Role(named[1])), self._address)
+        """Return the caller whose budget is charged; None for a token of an older version, which does not name one."""
+        uploader = uploader_of(token)
+        return None if uploader is None else Caller(Identity(uploader[0], Role(uploader[1])), self._address)
 
-    def _take_turn(self, key: str) -> None:
+    def _claim_key(self, key: str) -> None:
         """Refuse a concurrent upload of the same file: otherwise its token could fill the disk with partial files."""
         arriving = self._admission.arriving
         if key in arriving:
@@ -118,7 +121,7 @@ class Upload:
         )
 
     def _write(self, content: bytes) -> None:
-        # To the disk of this machine, piece by piece: that takes no longer than to hand it to a thread.
+        # Without a thread: to write a piece to a local disk takes no longer than the handover to a thread.
         self._left -= len(content)
         if self._left < 0:
             raise too_large(self._most)
@@ -126,7 +129,7 @@ class Upload:
         self._file.write(content)
 
     async def keep(self) -> None:
-        """Have the file wait for `completePhoto`. Raises `DomainError`."""
+        """Store the file until `completePhoto`. Raises `DomainError`."""
         if self._left == self._most:
             raise BadUserInput("The file is empty.")
         assert self._file is not None
@@ -137,12 +140,12 @@ class Upload:
 
 
 def too_large(most: int) -> Refused:
-    """The refusal of a file with more bytes."""
+    """Return the refusal of a file with more than `most` bytes."""
     return Refused(413, BadUserInput(f"The file may have at most {most} bytes."))
 
 
 def refusal_of(problem: DomainError) -> Refused:
-    """The refusal of an upload for a reason, with Retry-After where the reason has one."""
+    """Return the refusal of an upload because of an error, with Retry-After if the error states a delay."""
     headers = {"retry-after": str(problem.extensions["retryAfter"])} if "retryAfter" in problem.extensions else {}
     status = next((status for kind, status in _STATUS.items() if isinstance(problem, kind)), 503)
     return Refused(status, problem, **headers)

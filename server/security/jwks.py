@@ -127,9 +127,9 @@ class KeySet:
     async def _download(self) -> object:
         """Return the document at the URL. Do not follow redirects: the target could serve its own keys."""
         limit = aiohttp.ClientTimeout(total=KEYS_FETCH_SECONDS)
-        as_it_is = {"Accept": "application/json", "Accept-Encoding": "identity"}
+        headers = {"Accept": "application/json", "Accept-Encoding": "identity"}
         async with self._open_session().get(
-            self._url, timeout=limit, headers=as_it_is, allow_redirects=False
+            self._url, timeout=limit, headers=headers, allow_redirects=False
         ) as response:
             if response.status != 200:
                 raise ValueError(f"the response has status {response.status}")

@@ -1,4 +1,4 @@
-"""Sockets on other ASGI servers, as ASGI messages, with two tasks for each.
+"""WebSockets on other ASGI servers: a transport over ASGI messages, with two tasks for each socket.
 
 https://asgi.readthedocs.io/en/latest/specs/www.html#websocket
 """
@@ -11,29 +11,29 @@ from starlette.types import Message, Receive, Send
 from server.websocket.messages import GOING_AWAY
 from server.websocket.transport import CLOSE_SECONDS, TransportHandler
 
-# What may wait for the server to take it.
-MOST_WAITING_BYTES = 65_536
+# The transport is not writable while more waits for the server.
+MAX_QUEUED_BYTES = 65_536
 
 
-class Messages:
-    """A `WebSocketTransport` over ASGI messages. A server whose peer does not read takes no more messages."""
+class ASGITransport:
+    """A `WebSocketTransport` over ASGI messages. A server whose peer does not read accepts no more messages."""
 
     def __init__(self, receive: Receive, send: Send) -> None:
         self._receive = receive
         self._send = send
-        self._waiting: deque[Message] = deque()
+        self._queue: deque[Message] = deque()
         self._bytes = 0
-        self._come = asyncio.Event()
-        self._reads = asyncio.Event()
-        self._reads.set()
+        self._has_messages = asyncio.Event()
+        self._released = asyncio.Event()
+        self._released.set()
         self._closed = False
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
-    async def carry(self, carried: TransportHandler) -> None:
+    async def run(self, handler: TransportHandler) -> None:
         """Run until the connection has ended."""
-        writing = asyncio.create_task(self._write(carried))
-        self._tasks = (writing, asyncio.create_task(self._read(carried)))
-        carried.begin(self)
+        writing = asyncio.create_task(self._write(handler))
+        self._tasks = (writing, asyncio.create_task(self._read(handler)))
+        handler.begin(self)
         try:
             await asyncio.wait((writing,))
         except asyncio.CancelledError:
@@ -42,11 +42,11 @@ class Messages:
             raise
         finally:
             self.abort()
-            carried.lost()
+            handler.lost()
 
     @property
     def writable(self) -> bool:
-        return self._bytes <= MOST_WAITING_BYTES
+        return self._bytes <= MAX_QUEUED_BYTES
 
     def send(self, start: bytes, body: bytes = b"", end: bytes = b"") -> None:
         text = b"".join((start, body, end)).decode()
@@ -65,37 +65,37 @@ class Messages:
             task.cancel()
 
     def hold(self) -> None:
-        self._reads.clear()
+        self._released.clear()
 
     def release(self) -> None:
-        self._reads.set()
+        self._released.set()
 
     def _put(self, message: Message) -> None:
-        self._waiting.append(message)
-        self._come.set()
+        self._queue.append(message)
+        self._has_messages.set()
 
-    async def _read(self, carried: TransportHandler) -> None:
+    async def _read(self, handler: TransportHandler) -> None:
         while not self._closed:
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
                 self.abort()
                 return
-            await self._reads.wait()
-            carried.received(message.get("text"))
+            await self._released.wait()
+            handler.received(message.get("text"))
 
-    async def _write(self, carried: TransportHandler) -> None:
+    async def _write(self, handler: TransportHandler) -> None:
         while True:
-            while self._waiting:
-                message = self._waiting.popleft()
+            while self._queue:
+                message = self._queue.popleft()
                 try:
                     await self._send(message)
-                except (OSError, RuntimeError):  # the peer has gone, which servers say in several ways
+                except (OSError, RuntimeError):  # the peer has disconnected; servers raise different errors
                     return
                 if message["type"] == "websocket.close":
                     return
                 was_writable = self.writable
                 self._bytes -= len(message["text"])
                 if self.writable and not was_writable:
-                    carried.drained()
-            self._come.clear()
-            await self._come.wait()
+                    handler.drained()
+            self._has_messages.clear()
+            await self._has_messages.wait()

@@ -11,12 +11,12 @@ from server.security.jwt import Identify, bearer_token
 from server.websocket.messages import ProtocolError
 
 AUTHORIZATION = "authorization"
-# A key set is fetched in less. Whatever verifies a token, the peer does not keep its place meanwhile without end.
+# The fetch of a key set takes less. The limit holds for any verifier: a socket waits for it, and counts in its quota.
 IDENTIFY_SECONDS = 10.0
 
 
 class SocketAuth:
-    """The identity of the peer; None without a token. An invalid token ends the socket.
+    """The identity of the peer, None without a token. An invalid token ends the socket.
 
     `offered` is the Authorization header of the upgrade, which browsers cannot send.
     """
@@ -29,7 +29,7 @@ class SocketAuth:
         self._identify = identify
         self._offered = offered
 
-    async def introduce(self, payload: Mapping[str, Any]) -> None:
+    async def authenticate(self, payload: Mapping[str, Any]) -> None:
         """Authenticate by the token in connection_init, or else by the token of the upgrade."""
         offered, self._offered = self._offered, None
         self._set_identity(await self._verified(_given(payload) or offered))

@@ -1,4 +1,4 @@
-"""A WebSocket connection after its handshake: frames in and out, without a task, in little memory."""
+"""A WebSocket connection after its handshake: it reads and writes frames without a task, in little memory."""
 
 import asyncio
 from typing import Any
@@ -24,8 +24,9 @@ from server.websocket.frames import (
 from server.websocket.messages import GOING_AWAY
 from server.websocket.transport import CLOSE_SECONDS, TransportHandler
 
-CLOSE_REPLY_SECONDS = 2.0  # for the peer's reply to a close frame when we are in a hurry
-# A message comes in one frame, or in a few where a proxy parts it. Empty frames would add up without end.
+# The time for the peer's reply to a close frame after an error or at a shutdown.
+CLOSE_REPLY_SECONDS = 2.0
+# A message arrives in one frame, or in a few if a proxy splits it. The limit bounds empty frames.
 MOST_FRAMES = 1024
 
 
@@ -38,87 +39,87 @@ class WebSocketConnection(asyncio.Protocol):
 
     __slots__ = (
         "_address",
-        "_asked",
-        "_carried",
+        "_close_initiated",
         "_close_timer",
-        "_close_wanted",
         "_closed_with",
-        "_deaf",
+        "_discards_input",
         "_granted",
+        "_handler",
         "_held",
-        "_kept",
+        "_held_message",
+        "_limits",
         "_max_size",
-        "_paced",
+        "_message_bucket",
         "_parts",
-        "_pausing",
+        "_pause_timer",
         "_peers",
         "_reading",
         "_room",
+        "_turn_requested",
         "_unread",
-        "_watched",
         "transport",
         "writable",
     )
 
     def __init__(
         self,
-        carried: TransportHandler,
-        watched: Connections,
+        handler: TransportHandler,
+        limits: Connections,
         address: str,
         peers: set[Any],
         *,
         max_size: int,
         early: bytes,
     ) -> None:
-        self._carried = carried
-        self._watched = watched
+        self._handler = handler
+        self._limits = limits
         self._address = address
         self._peers = peers
         self._max_size = self._room = max_size
-        self._paced = TokenBucket(watched.message_rate, asyncio.get_running_loop().time)
+        self._message_bucket = TokenBucket(limits.message_rate, asyncio.get_running_loop().time)
         self._unread = bytearray(early)
-        self._granted = 0  # bytes granted by the fair reader, after which an incomplete frame begins
-        self._asked = False  # for a turn
-        self._pausing: asyncio.TimerHandle | None = None
+        self._granted = 0  # bytes of an incomplete frame that the fair reader has granted
+        self._turn_requested = False  # of the fair reader
+        self._pause_timer: asyncio.TimerHandle | None = None
         self._reading = True
         self._held = False
-        self._kept: tuple[str | None] | None = None  # the message that came while they were held
-        self._parts: list[bytes] | None = None  # of a message, the first is its opcode
-        self._closed_with = 0  # the code that was sent
-        self._close_wanted = False  # whether it was no reply
+        self._held_message: tuple[str | None] | None = None  # the message that arrived while messages were held
+        self._parts: list[bytes] | None = None  # the opcode of a fragmented message, then its fragments
+        self._closed_with = 0  # the close code that was sent
+        self._close_initiated = False  # whether the close frame was no reply
         self._close_timer: asyncio.TimerHandle | None = None
-        self._deaf = False  # what still comes is thrown away
+        self._discards_input = False  # after a protocol error
         self.writable = True
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self.transport = transport
         bound_send_buffer(transport)
         self._peers.add(self)
-        self._carried.begin(self)
-        self._go_on()
+        self._handler.begin(self)
+        self._schedule_read()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        for timer in (self._close_timer, self._pausing):
+        for timer in (self._close_timer, self._pause_timer):
             if timer is not None:
                 timer.cancel()
         self._unread.clear()
         self._peers.discard(self)
-        self._watched.release(self._address)
-        if self._close_wanted:
-            self._watched.on_closed(self._closed_with)
-        self._carried.lost()
+        self._limits.release(self._address)
+        if self._close_initiated:
+            self._limits.on_closed(self._closed_with)
+        self._handler.lost()
 
-    # What goes out
+    # Output
 
     def pause_writing(self) -> None:
         self.writable = False
         if not self._closed_with:
-            self._carried.filled()
+            self._handler.filled()
 
     def resume_writing(self) -> None:
         self.writable = True
         if not self._closed_with:
-            self._carried.drained()
+            self._handler.drained()
 
     def send(self, start: bytes, body: bytes = b"", end: bytes = b"") -> None:
         size = len(start) + len(body) + len(end)
@@ -132,14 +133,14 @@ class WebSocketConnection(asyncio.Protocol):
         """Begin the closing handshake. The connection ends with the reply of the peer, or after `seconds`."""
         if self._closed_with:
             return
-        self._end_in(seconds)
+        self._abort_after(seconds)
         if self.transport.is_closing():
             return
-        self._closed_with, self._close_wanted = code, True
+        self._closed_with, self._close_initiated = code, True
         self.transport.write(close_frame(code, reason))
         self.release()
 
-    def _end_in(self, seconds: float) -> None:
+    def _abort_after(self, seconds: float) -> None:
         """Abort after `seconds`: a closed transport would wait for the peer to read without a limit."""
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
@@ -153,100 +154,103 @@ class WebSocketConnection(asyncio.Protocol):
         self.transport.abort()
 
     def shutdown(self) -> None:
-        """Called by uvicorn when it shuts down. A peer that does not read is not waited for."""
+        """Begin to close the connection. Called by uvicorn when it shuts down.
+
+        A connection that is closing already is aborted if its peer does not read.
+        """
         if self._closed_with or self.transport.is_closing():
             self.transport.close()
-            self._end_in(CLOSE_REPLY_SECONDS if self.writable else 0.0)
+            self._abort_after(CLOSE_REPLY_SECONDS if self.writable else 0.0)
             return
         self._send_close(*GOING_AWAY, CLOSE_REPLY_SECONDS)
-        self._carried.gone()
+        self._handler.gone()
 
     def _fail(self, fault: Fault) -> None:
         """Fail the connection (RFC 6455, 7.1.7). Later input is discarded until the peer closes."""
-        self._deaf = True
+        self._discards_input = True
         if self._closed_with:
             return
         self._send_close(fault.code, fault.reason, CLOSE_REPLY_SECONDS)
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self._carried.gone()
+        self._handler.gone()
 
-    # What comes in
+    # Input
 
     def data_received(self, data: bytes) -> None:
-        if not self._deaf:
+        if not self._discards_input:
             self._unread += data
-            self._go_on()
+            self._schedule_read()
 
     def eof_received(self) -> None:
-        """The peer sends nothing more: the transport closes after its buffer is written."""
-        self._end_in(CLOSE_SECONDS)
-        self._carried.gone()
+        """Handle the end of input: the transport closes after its buffer is written."""
+        self._abort_after(CLOSE_SECONDS)
+        self._handler.gone()
 
     def hold(self) -> None:
         self._held = True
 
     def release(self) -> None:
         self._held = False
-        kept, self._kept = self._kept, None
-        if kept is not None and not self._closed_with:
-            self._carried.received(*kept)
-        self._go_on()
+        held_message, self._held_message = self._held_message, None
+        if held_message is not None and not self._closed_with:
+            self._handler.received(*held_message)
+        self._schedule_read()
 
-    def _go_on(self) -> None:
-        """Request a turn if input is unread, and pause the transport if more is buffered than can be read soon."""
-        waits = self._pausing is not None or self._kept is not None
-        reads = not waits and len(self._unread) - self._granted <= self._watched.fair_reader.bytes_per_turn
+    def _schedule_read(self) -> None:
+        """Request a turn if there is unread input. Pause the transport while more is buffered than one turn reads."""
+        waits = self._pause_timer is not None or self._held_message is not None
+        reads = not waits and len(self._unread) - self._granted <= self._limits.fair_reader.bytes_per_turn
         if reads is not self._reading and not self.transport.is_closing():
             self._reading = reads
             if reads:
                 self.transport.resume_reading()
             else:
                 self.transport.pause_reading()
-        if len(self._unread) > self._granted and not (waits or self._asked):
-            self._asked = True
-            self._watched.fair_reader.enqueue(self._read)
+        if len(self._unread) > self._granted and not (waits or self._turn_requested):
+            self._turn_requested = True
+            self._limits.fair_reader.enqueue(self._read)
 
     def _read(self, most: int) -> int:
         """Read the complete frames in the next `most` bytes, and return how many bytes were read."""
-        self._asked = False
+        self._turn_requested = False
         if self.transport.is_closing():
             self._unread.clear()
             return 0
         before = self._granted
         self._granted = min(len(self._unread), before + most)
-        taken = self._granted - before
+        granted = self._granted - before
         try:
             frames = self._frames()
         except Fault as fault:
             frames = 1
             self._fail(fault)
-        wait = self._paced.take(frames)
+        wait = self._message_bucket.take(frames)
         if wait:
-            self._pausing = asyncio.get_running_loop().call_later(wait, self._end_pause)
-        self._go_on()
-        return taken
+            self._pause_timer = asyncio.get_running_loop().call_later(wait, self._end_pause)
+        self._schedule_read()
+        return granted
 
     def _end_pause(self) -> None:
-        self._pausing = None
-        self._go_on()
+        self._pause_timer = None
+        self._schedule_read()
 
     def _frames(self) -> int:
-        """Handle the frames that had their turn, and return how many they were."""
+        """Handle the complete frames in the granted bytes, and return their number."""
         at = frames = 0
         try:
-            while self._kept is None:
-                read = read_frame(self._unread, at, self._granted, self._room)
-                if read is None:
+            while self._held_message is None:
+                received = read_frame(self._unread, at, self._granted, self._room)
+                if received is None:
                     break
-                at = read.end
+                at = received.end
                 frames += 1
                 if self._closed_with:
-                    self._after_goodbye(read)
+                    self._handle_after_close(received)
                 else:
-                    self._take(read)
+                    self._handle_frame(received)
             else:
-                self._granted = at  # the rest has to ask again
+                self._granted = at  # the rest needs another turn
         except Fault:
             at = self._granted = len(self._unread)
             raise
@@ -255,11 +259,11 @@ class WebSocketConnection(asyncio.Protocol):
             self._granted -= at
         return frames
 
-    def _take(self, read: Frame) -> None:
-        opcode, final, data, _ = read
+    def _handle_frame(self, received: Frame) -> None:
+        opcode, final, data, _ = received
         if opcode in (TEXT, BINARY):
             if self._parts is not None:
-                raise Fault(1002, "a message inside another")
+                raise Fault(1002, "a new message inside a fragmented one")
             if final:
                 self._message(opcode, data)
             else:
@@ -275,7 +279,7 @@ class WebSocketConnection(asyncio.Protocol):
     def _continue(self, final: bool, data: bytes) -> None:
         parts = self._parts
         if parts is None:
-            raise Fault(1002, "a part of no message")
+            raise Fault(1002, "a continuation frame without a message")
         if len(parts) > MOST_FRAMES:
             raise Fault(1009, f"a message in more than {MOST_FRAMES:,} frames")
         parts.append(data)
@@ -290,9 +294,9 @@ class WebSocketConnection(asyncio.Protocol):
         except UnicodeDecodeError:
             raise Fault(1007, "Invalid message: not UTF-8") from None
         if self._held:
-            self._kept = (text,)
+            self._held_message = (text,)
         else:
-            self._carried.received(text)
+            self._handler.received(text)
 
     def _pong(self, data: bytes) -> None:
         """Send a pong, unless the peer has not read the earlier ones: RFC 6455, 5.5.3 allows that."""
@@ -304,10 +308,10 @@ class WebSocketConnection(asyncio.Protocol):
         self._closed_with = code_of(data)
         self.transport.write(frame(CLOSE, data))
         self.transport.close()
-        self._end_in(CLOSE_SECONDS)
-        self._carried.gone()
+        self._abort_after(CLOSE_SECONDS)
+        self._handler.gone()
 
-    def _after_goodbye(self, read: Frame) -> None:
-        """Ignore all frames but the reply to our close frame."""
-        if read.opcode == CLOSE:
+    def _handle_after_close(self, received: Frame) -> None:
+        """Ignore all frames except the reply to our close frame."""
+        if received.opcode == CLOSE:
             self.transport.close()

@@ -22,7 +22,7 @@ from server.operations.runner import Runner
 from server.security.jwt import Identify
 from server.security.origins import Origins
 from server.shutdown import STEP_SECONDS, Delays, end_gradually
-from server.websocket.asgi import Messages
+from server.websocket.asgi import ASGITransport
 from server.websocket.authentication import AUTHORIZATION
 from server.websocket.messages import GOING_AWAY, CloseCode
 from server.websocket.service import Service
@@ -35,8 +35,8 @@ SUBPROTOCOL = "graphql-transport-ws"
 class GraphQLWebSocket:
     """The ASGI application at the GraphQL URL for WebSocket connections.
 
-    Pages on `allowed_origins`, as `https://host[:port]`, may connect besides those of this host. `places` limits the
-    connections; `on_refusal` is called with the status and the error code of each refused one.
+    Pages on `allowed_origins`, as `https://host[:port]`, may connect besides those of this host. `quota` limits the
+    connections; `on_refusal` is called with the status and the error code of each refusal.
     """
 
     def __init__(
@@ -47,15 +47,15 @@ class GraphQLWebSocket:
         allowed_origins: Collection[str] = (),
         limits: SocketLimits = LIMITS,
         clock: Callable[[], float] = time.time,
-        places: KeyedQuota | None = None,
+        quota: KeyedQuota | None = None,
         on_refusal: Callable[[int, str], None] = lambda _status, _code: None,
     ) -> None:
         self._on_refusal = on_refusal
-        self._places = places or KeyedQuota("WebSockets", 0, 0)
-        self._service = Service(runner, identify, limits, clock, self._places)
+        self._quota = quota or KeyedQuota("WebSockets", 0, 0)
+        self._service = Service(runner, identify, limits, clock, self._quota)
         self._sockets = self._service.sockets
         self._origins = Origins(allowed_origins)
-        self._carrying: set[asyncio.Task[Any]] = set()
+        self._asgi_tasks: set[asyncio.Task[Any]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await receive()
@@ -65,7 +65,7 @@ class GraphQLWebSocket:
             return
         address = address_in(scope)
         try:
-            self._places.acquire(payer(Caller(None, address)))
+            self._quota.acquire(payer(Caller(None, address)))
         except (Throttled, Unavailable) as full:
             status = 429 if isinstance(full, Throttled) else 503
             self._on_refusal(status, full.code)
@@ -79,28 +79,31 @@ class GraphQLWebSocket:
             raise
 
     async def _accept(self, socket: Socket, scope: Scope, receive: Receive, send: Send) -> None:
-        """Attach the socket to the connection of our server; on other servers carry it by ASGI messages."""
-        known = SUBPROTOCOL in scope["subprotocols"]
-        await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if known else None})
-        if not known:
+        """Attach the socket to the connection of our own server; on other servers use ASGI messages."""
+        is_supported = SUBPROTOCOL in scope["subprotocols"]
+        await send({"type": "websocket.accept", "subprotocol": SUBPROTOCOL if is_supported else None})
+        if not is_supported:
             asyncio.get_running_loop().call_soon(socket.end, CloseCode(4406, "Subprotocol not acceptable"))
-        offered = scope.get("extensions", {}).get(TAKE_OVER)
-        if offered is not None:
-            offered["attach"](socket)
+        take_over = scope.get("extensions", {}).get(TAKE_OVER)
+        if take_over is not None:
+            take_over["attach"](socket)
             return
         task = asyncio.current_task()
         assert task is not None
-        self._carrying.add(task)
+        self._asgi_tasks.add(task)
         try:
-            await Messages(receive, send).carry(socket)
+            await ASGITransport(receive, send).run(socket)
         finally:
-            self._carrying.discard(task)
+            self._asgi_tasks.discard(task)
 
     def __len__(self) -> int:
         return len(self._sockets)
 
     async def drain(self, delays: Delays, seconds: float) -> None:
-        """Have all clients reconnect elsewhere, once their requests are answered, within `seconds`."""
+        """Close all sockets so that their clients reconnect elsewhere.
+
+        Each closes once its requests are answered, and after `seconds` at the latest.
+        """
         deadline = asyncio.get_running_loop().time() + seconds
 
         def close_when_answered(socket: Socket) -> None:
@@ -109,7 +112,7 @@ class GraphQLWebSocket:
         await end_gradually(self._sockets, close_when_answered)
         with suppress(TimeoutError):
             async with asyncio.timeout_at(deadline):
-                while self._open:  # noqa: ASYNC110 - each ends in its own way, seldom here
+                while self._open:  # noqa: ASYNC110 - sockets report no end, and this is rare
                     await asyncio.sleep(STEP_SECONDS)
         for socket in self._open:
             socket.close_now(delays.next_ms())
@@ -123,7 +126,7 @@ class GraphQLWebSocket:
         """Close all sockets, and wait until they have ended."""
         for socket in tuple(self._sockets):
             socket.end(GOING_AWAY)
-        ending = self._carrying.union(*(socket.tasks for socket in self._sockets))
+        ending = self._asgi_tasks.union(*(socket.tasks for socket in self._sockets))
         if ending:
             await asyncio.wait(ending, timeout=self._service.limits.send_timeout)
 

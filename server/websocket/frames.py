@@ -5,16 +5,16 @@ from typing import NamedTuple
 
 try:
     from websockets.speedups import apply_mask
-except ImportError:  # it is compiled, and not everywhere
+except ImportError:  # the compiled version is not available on every platform
     from websockets.utils import apply_mask
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 _OPCODES = frozenset({CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG})
 _FINAL, _RESERVED, _MASKED = 0x80, 0x70, 0x80
-# 5.5: of a frame that controls the connection. A close frame begins with its code, in two bytes.
+# 5.5: the limit of a control frame. A close frame begins with its code, in two bytes.
 MOST_CONTROL_BYTES = 125
 MAX_REASON_BYTES = MOST_CONTROL_BYTES - 2
-# 7.4: those that may be said; 3000 to 4999 are for libraries and applications.
+# 7.4: the codes that may be sent, besides 3000 to 4999, which are for libraries and applications.
 _CLOSE_CODES = frozenset({1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014})
 NO_CODE = 1005
 

@@ -31,7 +31,7 @@ class ProtocolError(Exception):
 
 
 class Message(NamedTuple):
-    """A message of a client, with a valid form."""
+    """A well-formed message of a client."""
 
     type: str
     id: str = ""
@@ -39,7 +39,7 @@ class Message(NamedTuple):
     size: int = 0  # characters
 
 
-# An id comes back with every message of its operation.
+# The id is sent back with every message of its operation.
 LONGEST_ID = 256
 
 _WITHOUT_ID = frozenset({"connection_init", "ping", "pong"})
@@ -76,18 +76,19 @@ def _payload(payload: object) -> dict[str, Any] | None:
 
 
 def requested_operation(message: Message) -> GraphQLParams:
+    """Return the operation of a `subscribe` message. Raises `ProtocolError`."""
     try:
         return read_params(message.payload, message.size)
     except BadUserInput as error:
         raise ProtocolError(4400, f"Invalid message: {error}") from None
 
 
-def positions_message(places: Mapping[str, str | None], again_ms: int | None = None) -> bytes:
+def positions_message(resume_ids: Mapping[str, str | None], reconnect_ms: int | None = None) -> bytes:
     """Return a ping with resume ids by operation id, and the delay in ms after which the client reconnects."""
-    when = {} if again_ms is None else {RECONNECT_AFTER: again_ms}
-    return encode({"type": "ping", "payload": {"resume": places, **when}})
+    delay = {} if reconnect_ms is None else {RECONNECT_AFTER: reconnect_ms}
+    return encode({"type": "ping", "payload": {"resume": resume_ids, **delay}})
 
 
-def restart(again_ms: int) -> CloseCode:
-    """Return the close code that has the client reconnect after a delay. A reason has at most 123 bytes."""
-    return CloseCode(RESTART, encode({RECONNECT_AFTER: again_ms}).decode())
+def restart(reconnect_ms: int) -> CloseCode:
+    """Return the close code after which the client reconnects with a delay. A reason has at most 123 bytes."""
+    return CloseCode(RESTART, encode({RECONNECT_AFTER: reconnect_ms}).decode())

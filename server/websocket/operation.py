@@ -20,15 +20,15 @@ from server.websocket.messages import CloseCode, ProtocolError
 from server.websocket.transport import WebSocketTransport
 
 EVENTS_PER_TURN = 16
-# The characters of resume tokens per ping; the next ping carries the others.
-PLACES_PER_PING = 16_384
+# The limit of the resume ids in a ping; the next ping contains the others.
+POSITION_CHARACTERS_PER_PING = 16_384
 
 
 class SocketPort(Protocol):
     """The part of a socket that an operation uses."""
 
     runner: Runner
-    carrier: WebSocketTransport
+    transport: WebSocketTransport
     room: ByteBudget
     clock: Callable[[], float]
 
@@ -44,8 +44,8 @@ class SocketPort(Protocol):
     def wait(self, operation: "OpenOperation") -> None:
         """Call `send_one` when the transport is writable."""
 
-    def over(self, operation: "OpenOperation") -> None:
-        """Release the id of an operation."""
+    def remove(self, operation: "OpenOperation") -> None:
+        """Remove an operation that has ended, and release its id."""
 
     def send_position(self, operation: "OpenOperation") -> None:
         """Send the resume id of an operation."""
@@ -62,19 +62,19 @@ class OpenOperation:
     """
 
     __slots__ = (
-        "_carrier",
         "_clock",
         "_count",
         "_drained",
-        "_following",
-        "_is_slow",
         "_last",
         "_next",
         "_over",
+        "_overflowed",
+        "_queue",
         "_socket",
+        "_subscription",
         "_task",
-        "_waiting",
-        "_wants_places",
+        "_transport",
+        "_wants_positions",
         "authenticated_until",
         "event_id",
         "id",
@@ -83,19 +83,19 @@ class OpenOperation:
     def __init__(self, socket: SocketPort, id: str) -> None:
         self.id = id
         self._socket = socket
-        self._carrier = socket.carrier
+        self._transport = socket.transport
         self._clock = socket.clock
         self.authenticated_until = socket.authenticated_until
         self._next = b'{"id":%b,"type":"next","payload":' % orjson.dumps(id)
-        self._following: SubscriptionHandle | None = None
-        self._waiting: BoundedQueue[Outcome] | None = None  # made when something has to wait
-        self._last: bytes | None = None  # the message that ends it, while it waits
+        self._subscription: SubscriptionHandle | None = None
+        self._queue: BoundedQueue[Outcome] | None = None  # created with the first result that must wait
+        self._last: bytes | None = None  # the last message of the operation, while it waits
         self._drained: asyncio.Future[None] | None = None
         self._count = 0
         self._over = False
-        self._is_slow = False  # more waited for it than may: the peer is to blame
-        self._wants_places = False
-        self.event_id: str | None = None  # up to where all has been sent, as far as it is known
+        self._overflowed = False  # the queue for this peer was full
+        self._wants_positions = False
+        self.event_id: str | None = None  # the client's latest resume id, if known
         self._task: asyncio.Task[None] | None = None
 
     @property
@@ -105,42 +105,42 @@ class OpenOperation:
     @property
     def is_subscription(self) -> bool:
         """Whether a subscription has started."""
-        return self._following is not None
+        return self._subscription is not None
 
     @property
-    def place(self) -> str | None:
+    def resume_id(self) -> str | None:
         """The resume id; None if the client did not request resume ids."""
-        return self.event_id if self._wants_places else None
+        return self.event_id if self._wants_positions else None
 
     def advance_position(self) -> bool:
         """Advance the resume id past changes without events. Return whether it changed."""
-        following, event_id = self._following, self.place
-        if following is None or event_id is None or self._over or self._waiting is not None:
+        subscription, event_id = self._subscription, self.resume_id
+        if subscription is None or event_id is None or self._over or self._queue is not None:
             return False
-        mark = following.settled_position()
+        mark = subscription.settled_position()
         self.event_id = event_id if mark is None else mark.id_after(event_id)
         return self.event_id != event_id
 
-    def begin(self, asked: GraphQLParams) -> None:
-        self._wants_places = asked.wants_positions
-        self._task = self._socket.spawn(self._begin(asked))
+    def begin(self, params: GraphQLParams) -> None:
+        self._wants_positions = params.wants_positions
+        self._task = self._socket.spawn(self._begin(params))
 
     def stop(self) -> None:
-        """End the operation: the client has left or completed it."""
+        """End the operation: the client has disconnected or completed it."""
         self._over = True
-        following = self._following
-        if following is not None:
-            for outcome in self._waiting.clear() if self._waiting is not None else ():
-                following.withdraw(outcome)
-            following.stop()
+        subscription = self._subscription
+        if subscription is not None:
+            for outcome in self._queue.clear() if self._queue is not None else ():
+                subscription.withdraw(outcome)
+            subscription.stop()
         if self._task is not None:
             self._task.cancel()
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
 
-    async def _begin(self, asked: GraphQLParams) -> None:
+    async def _begin(self, params: GraphQLParams) -> None:
         try:
-            await self._run(asked)
+            await self._run(params)
         except ProtocolError:
             raise
         except Exception as error:
@@ -148,19 +148,19 @@ class OpenOperation:
         finally:
             self._task = None
 
-    async def _run(self, asked: GraphQLParams) -> None:
+    async def _run(self, params: GraphQLParams) -> None:
         runner = self._socket.runner
         if not self._socket.check_authenticated():
             return
-        request = await runner.prepare(_with_wishes(asked), self._socket.caller, Transport.WEBSOCKET)
+        request = await runner.prepare(_with_options(params), self._socket.caller, Transport.WEBSOCKET)
         if not isinstance(request, Request):
             self.finish(request)
         elif request.kind is OperationType.SUBSCRIPTION:
-            self._following = await runner.follow(request, self)
-            if self.event_id is None and isinstance(asked.resume_after, str):  # as its client knows
-                self.event_id = asked.resume_after
+            self._subscription = await runner.follow(request, self)
+            if self.event_id is None and isinstance(params.resume_after, str):  # the subscription has none yet
+                self.event_id = params.resume_after
             if self._over:
-                self._following.stop()
+                self._subscription.stop()
         else:
             outcome = await runner.run(request)
             if outcome.is_failure:
@@ -169,27 +169,27 @@ class OpenOperation:
                 self.deliver(outcome, None)
                 self.finish(None)
 
-    # What a subscription tells
+    # Listener
 
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
         if self._over or (self._clock() >= self.authenticated_until and not self._socket.check_authenticated()):
             return
-        carrier = self._carrier
-        if self._waiting is not None or not carrier.writable:
-            self._keep(outcome, key)
+        transport = self._transport
+        if self._queue is not None or not transport.writable:
+            self._enqueue(outcome, key)
         else:
-            carrier.send(self._next, outcome.body, b"}")
+            transport.send(self._next, outcome.body, b"}")
             self.event_id = outcome.event_id
 
     def send_position(self, event_id: str) -> None:
         self.event_id = event_id
-        if self._wants_places and not self._over:
+        if self._wants_positions and not self._over:
             self._socket.send_position(self)
 
     def finish(self, outcome: Outcome | None) -> None:
         if self._over or (outcome is not None and not self._socket.check_authenticated()):
             return
-        slow = _slowness(outcome) if outcome is not None and self._is_slow else None
+        slow = _slow_subscriber(outcome) if outcome is not None and self._overflowed else None
         if slow is not None:
             self._socket.end(CloseCode(4410, f"Too slow: {slow}"))
             return
@@ -197,7 +197,7 @@ class OpenOperation:
             self._last = encode({"id": self.id, "type": "complete"})
         else:
             self._last = encode({"id": self.id, "type": "error", "payload": outcome.formatted_errors})
-        if self._waiting or not self._carrier.writable:
+        if self._queue or not self._transport.writable:
             self._socket.wait(self)
         else:
             self._end(self._last)
@@ -207,33 +207,33 @@ class OpenOperation:
         self._count += 1
         if self._count % EVENTS_PER_TURN == 0:
             await asyncio.sleep(0)
-        while not self._over and (self._waiting or not self._carrier.writable):
+        while not self._over and (self._queue or not self._transport.writable):
             self._drained = asyncio.get_running_loop().create_future()
             self._socket.wait(self)
             await self._drained
 
     # While the peer does not read
 
-    def _keep(self, outcome: Outcome, key: Hashable) -> None:
-        following = self._following
-        if following is None:  # it has one answer, and nothing is heard until that has gone out
-            self._waiting = BoundedQueue(QueueLimits())
-            self._waiting.add(outcome)
+    def _enqueue(self, outcome: Outcome, key: Hashable) -> None:
+        subscription = self._subscription
+        if subscription is None:  # it has one result, and the socket holds messages until that is sent
+            self._queue = BoundedQueue(QueueLimits())
+            self._queue.add(outcome)
             self._socket.wait(self)
             return
-        if self._waiting is None:
-            self._waiting = BoundedQueue(following.keeping, self._socket.room)
+        if self._queue is None:
+            self._queue = BoundedQueue(subscription.keeping, self._socket.room)
         try:
-            dropped = self._waiting.add(outcome, key, size=len(outcome.body), dropped=outcome.dropped)
+            dropped = self._queue.add(outcome, key, size=len(outcome.body), dropped=outcome.dropped)
         except SlowSubscriber as problem:
-            for one in (*self._waiting.clear(), outcome):
-                following.withdraw(one)
-            self._is_slow = True
-            following.stop(problem)
+            for unsent in (*self._queue.clear(), outcome):
+                subscription.withdraw(unsent)
+            self._overflowed = True
+            subscription.stop(problem)
             return
-        for one in dropped:
-            following.withdraw(one)
-        if self._carrier.writable:  # something was dropped before, and nothing waits
+        for unsent in dropped:
+            subscription.withdraw(unsent)
+        if self._transport.writable:  # only the number of dropped events was waiting
             self.send_one()
         else:
             self._socket.wait(self)
@@ -242,27 +242,27 @@ class OpenOperation:
         """Send the oldest queued result. Return whether there are more."""
         if self._over or not self._socket.check_authenticated():
             return False
-        if self._waiting:
-            outcome, dropped = self._waiting.take()
+        if self._queue:
+            outcome, dropped = self._queue.take()
             body = outcome.body
-            if self._following is not None:
-                body = outcome.body_with_dropped(dropped, self._following.keeping.policy.count_field)
-            self._carrier.send(self._next, body, b"}")
+            if self._subscription is not None:
+                body = outcome.body_with_dropped(dropped, self._subscription.keeping.policy.count_field)
+            self._transport.send(self._next, body, b"}")
             self.event_id = outcome.event_id
         elif self._last is not None:
             self._end(self._last)
-        if self._waiting:
+        if self._queue:
             return True
-        if self._waiting is not None and self._waiting.is_drained:
-            self._waiting = None
+        if self._queue is not None and self._queue.is_drained:
+            self._queue = None
         if self._drained is not None and not self._drained.done():
             self._drained.set_result(None)
         return self._last is not None and not self._over
 
     def _end(self, last: bytes) -> None:
         self._over = True
-        self._socket.over(self)
-        self._carrier.send(last)
+        self._socket.remove(self)
+        self._transport.send(last)
 
 
 def advanced_positions(operations: dict[str, OpenOperation]) -> dict[str, str]:
@@ -270,38 +270,39 @@ def advanced_positions(operations: dict[str, OpenOperation]) -> dict[str, str]:
 
     Operations whose resume id is returned move to the end, so that the others come first the next time.
     """
-    places: dict[str, str] = {}
+    resume_ids: dict[str, str] = {}
     size = 0
     for id, operation in tuple(operations.items()):
-        if size >= PLACES_PER_PING:
+        if size >= POSITION_CHARACTERS_PER_PING:
             break
-        if operation.advance_position() and operation.place is not None:
-            places[id] = operation.place
-            size += len(id) + len(operation.place)
+        if operation.advance_position() and operation.resume_id is not None:
+            resume_ids[id] = operation.resume_id
+            size += len(id) + len(operation.resume_id)
             operations[id] = operations.pop(id)
-    return places
+    return resume_ids
 
 
 def all_positions(operations: dict[str, OpenOperation]) -> dict[str, str]:
     """Return the resume ids of all operations whose clients requested them."""
     for operation in operations.values():
         operation.advance_position()
-    return {id: place for id, one in operations.items() if (place := one.place) is not None}
+    return {id: resume_id for id, operation in operations.items() if (resume_id := operation.resume_id) is not None}
 
 
-def _with_wishes(asked: GraphQLParams) -> GraphQLParams:
-    """Read from the extensions the options that HTTP has headers for."""
-    if not asked.extensions:
-        return asked
-    traceparent = asked.extensions.get("traceparent")
+def _with_options(params: GraphQLParams) -> GraphQLParams:
+    """Return the parameters with the options that HTTP has headers for, read from the extensions."""
+    if not params.extensions:
+        return params
+    traceparent = params.extensions.get("traceparent")
     return replace(
-        asked,
-        explain=asked.extensions.get("explain") is True,
+        params,
+        explain=params.extensions.get("explain") is True,
         traceparent=traceparent if isinstance(traceparent, str) else None,
     )
 
 
-def _slowness(outcome: Outcome) -> SlowSubscriber | None:
+def _slow_subscriber(outcome: Outcome) -> SlowSubscriber | None:
+    """Return the error of a full queue, if the outcome has it."""
     for error in outcome.errors:
         slow = domain_error(error)
         if isinstance(slow, SlowSubscriber):

@@ -1,4 +1,4 @@
-"""uvicorn's side of a WebSocket: the opening handshake, after which the connection is handed over."""
+"""The opening handshake of a WebSocket, by uvicorn's protocol, and the handover of the connection."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -20,13 +20,13 @@ from server.operations.outcome import encode, format_error
 from server.websocket.connection import CLOSE_REPLY_SECONDS, WebSocketConnection
 from server.websocket.transport import CLOSE_SECONDS, TAKE_OVER, TransportHandler
 
-# Headers that contain lists. Clients send some 100 bytes of each; longer ones are not parsed, element by element.
+# Headers that contain lists. Clients send some 100 bytes of each; longer lists are refused without being parsed.
 LIST_HEADERS = ("Connection", "Upgrade", "Sec-WebSocket-Protocol", "Sec-WebSocket-Extensions")
 MAX_LIST_BYTES = 1024
 
 
 class Handshakes(ServerProtocol):
-    """The handshake of the `websockets` library, whose refusals have a JSON body and the security headers here.
+    """The handshake of the `websockets` library, with refusals that have a JSON body and the security headers.
 
     `on_refusal` is called with the status and the error code of each refusal.
     """
@@ -60,6 +60,7 @@ class Handshakes(ServerProtocol):
 
 
 def _error(status: HTTPStatus) -> DomainError:
+    """Return the error in the body of a refusal with this status."""
     match status:
         case HTTPStatus.FORBIDDEN:
             return Forbidden("A WebSocket may not be opened here, or not from this page.")
@@ -75,11 +76,11 @@ def _error(status: HTTPStatus) -> DomainError:
         case HTTPStatus.METHOD_NOT_ALLOWED:
             return BadUserInput("A WebSocket is opened with GET.")
         case _:
-            return BadUserInput("This is no opening handshake of a WebSocket, version 13 (RFC 6455).")
+            return BadUserInput("This is not an opening handshake of a WebSocket, version 13 (RFC 6455).")
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):
-    """uvicorn's WebSocket protocol until the handshake is complete. Then it offers the connection (`TAKE_OVER`).
+    """uvicorn's WebSocket protocol until the end of the handshake, when it offers the connection (`TAKE_OVER`).
 
     uvicorn alone keeps some 30 KB for an idle connection and needs three times the CPU to send a message. It never
     drops a peer that does not read, accepts any number of frames for one message, sends pongs to a peer that does not
@@ -105,18 +106,18 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         super().connection_lost(exc)
 
     def _abort_if_closing(self) -> None:
-        """Abort a connection that uvicorn has closed, as after a refused handshake, and whose client does not read."""
+        """Abort a connection that uvicorn has closed (after a refused handshake) if its client does not read."""
         if self.transport.is_closing():
             self.transport.abort()
         else:
             self._abort_timer = self.loop.call_later(CLOSE_SECONDS, self._abort_if_closing)
 
     def shutdown(self) -> None:
-        """Called by uvicorn when it shuts down. A handshake without a response is refused with 503."""
+        """Refuse a handshake without a response with 503, and close. Called by uvicorn when it shuts down."""
         if not (self.close_sent or self.handshake_complete or self.initial_response):
             self.conn.send_response(self.conn.reject(HTTPStatus.SERVICE_UNAVAILABLE, ""))
             self.transport.write(b"".join(self.conn.data_to_send()))
-            self.close_sent = self.disconnected = True  # what the application still sends is ignored
+            self.close_sent = self.disconnected = True  # later messages of the application are ignored
         super().shutdown()
         self.loop.call_later(CLOSE_REPLY_SECONDS, self.transport.abort)
 
@@ -176,7 +177,7 @@ class SocketProtocol(WebSocketsSansIOProtocol):
 
 
 class _DetachedTransport(asyncio.Transport):
-    """A stand-in for the transport that was handed over, which uvicorn closes when the application returns."""
+    """A substitute for the transport that was handed over: uvicorn closes it when the application returns."""
 
     def is_closing(self) -> bool:
         return True
@@ -185,8 +186,8 @@ class _DetachedTransport(asyncio.Transport):
         pass
 
 
-# No compression: it doubles the memory of an idle socket and saves little on small messages. No pings of uvicorn's:
-# ours also detect a peer whose application hangs.
+# No compression: it doubles the memory of an idle socket and saves little on small messages. No pings by uvicorn: the
+# pings of graphql-transport-ws also detect a peer whose application hangs.
 UVICORN_WS_OPTIONS: Final[Mapping[str, Any]] = {
     "ws": SocketProtocol,
     "ws_max_size": 65_536,

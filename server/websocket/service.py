@@ -23,13 +23,14 @@ class Service:
     identify: Identify
     limits: SocketLimits
     clock: Callable[[], float]
-    places: KeyedQuota
+    #: The limit of sockets per caller and in all.
+    quota: KeyedQuota
     sockets: "set[Socket]" = field(default_factory=set)
-    introductions: "TimerQueue[Socket]" = field(init=False)
+    init_timeouts: "TimerQueue[Socket]" = field(init=False)
     pings: "TimerQueue[Socket]" = field(init=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(
-            self, "introductions", TimerQueue(self.limits.init_timeout, methodcaller("check_introduced"))
+            self, "init_timeouts", TimerQueue(self.limits.init_timeout, methodcaller("check_initialised"))
         )
         object.__setattr__(self, "pings", TimerQueue(self.limits.ping_every, methodcaller("ping")))

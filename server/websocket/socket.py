@@ -38,59 +38,59 @@ _log = logging.getLogger(__name__)
 class Socket:
     """A `TransportHandler`, and the `SocketPort` of its operations.
 
-    Any part that ends the socket calls `end`; the first reason counts.
+    `end` may be called several times: the first close code is sent.
     """
 
     __slots__ = (
         "_acknowledged",
         "_address",
-        "_again_ms",
         "_auth",
-        "_identifying",
+        "_authenticating",
         "_initialised",
-        "_left",
         "_lost",
         "_operations",
         "_outbox",
         "_over",
+        "_reconnect_ms",
+        "_released",
         "_service",
         "_timer",
         "_unanswered",
-        "_waiting",
-        "carrier",
+        "_waiting_operations",
         "clock",
-        "counted_for",
+        "quota_key",
         "room",
         "runner",
         "tasks",
+        "transport",
     )
-    carrier: WebSocketTransport
+    transport: WebSocketTransport
 
     def __init__(self, service: Service, address: str, offered: str | None) -> None:
         """`offered` is the Authorization header of the upgrade, if there is one."""
         self.runner = service.runner
         self.clock = service.clock
-        self.counted_for = payer(Caller(None, address))
+        self.quota_key = payer(Caller(None, address))
         self.room = ByteBudget(service.limits.waiting_bytes)
         self.tasks: set[asyncio.Task[None]] = set()
         self._service = service
         self._auth = SocketAuth(service.identify, offered)
         self._address = address
         self._operations: dict[str, OpenOperation] = {}
-        self._outbox: deque[bytes] | None = None  # what waits for the peer to read, but for answers
-        self._waiting: dict[OpenOperation, None] = {}  # and those that have some
+        self._outbox: deque[bytes] | None = None  # messages that wait for the peer to read, except results
+        self._waiting_operations: dict[OpenOperation, None] = {}  # operations that wait until they can send
         self._timer: asyncio.TimerHandle | None = None
         self._unanswered = 0
-        self._again_ms: int | None = None  # when its client is to come again: told once all is answered
-        self._initialised = self._acknowledged = self._identifying = False
-        self._over = self._lost = self._left = False
+        self._reconnect_ms: int | None = None  # the delay to send with the close code once all is answered
+        self._initialised = self._acknowledged = self._authenticating = False
+        self._over = self._lost = self._released = False
 
-    # Its connection
+    # Connection
 
-    def begin(self, carrier: WebSocketTransport) -> None:
-        self.carrier = carrier
+    def begin(self, transport: WebSocketTransport) -> None:
+        self.transport = transport
         self._service.sockets.add(self)
-        self._service.introductions.add(self)
+        self._service.init_timeouts.add(self)
 
     def received(self, text: str | None) -> None:
         if self._over:
@@ -103,80 +103,78 @@ class Socket:
             self._fail(error)
 
     def gone(self) -> None:
-        """Stop all operations: the peer has gone, or does not read."""
+        """Stop all operations: the peer has disconnected, or does not read."""
         if self._over:
             return
         self._over = True
         service = self._service
-        service.introductions.drop(self)
+        service.init_timeouts.drop(self)
         service.pings.drop(self)
         self._end_timer()
         operations = [*self._operations.values()]
         self._operations.clear()
-        self._waiting.clear()
+        self._waiting_operations.clear()
         self._outbox = None
         for operation in operations:
             operation.stop()
         for task in self.tasks:
             task.cancel()
         if self.tasks:
-            self._timer = asyncio.get_running_loop().call_later(service.limits.send_timeout, self._release_stuck)
+            self._timer = asyncio.get_running_loop().call_later(service.limits.send_timeout, self._give_up_tasks)
 
     def lost(self) -> None:
         self._lost = True
         self.gone()
-        self._leave()
+        self._release_if_ended()
 
     def end(self, close_code: CloseCode) -> None:
         if not self._over:
             seconds = CLOSE_SECONDS
-            if self._timer is not None:  # a peer that does not read gains no time by the message
+            if self._timer is not None:  # a close frame gives a peer that does not read no more time
                 seconds = max(0.0, self._timer.when() - asyncio.get_running_loop().time())
             self.gone()
-            self.carrier.close(*close_code, seconds)
+            self.transport.close(*close_code, seconds)
 
     @property
     def is_over(self) -> bool:
         return self._over
 
-    def close_when_answered(self, again_ms: int) -> None:
+    def close_when_answered(self, reconnect_ms: int) -> None:
         """End the socket once its requests are answered and its subscriptions have started.
 
-        The client reconnects elsewhere.
-
-        Later messages are not read: the client repeats requests without a response.
+        Later messages are not read. The client reconnects elsewhere, and repeats the requests without a response.
         """
-        if self._again_ms is None and not self._over:
-            self._again_ms = again_ms
-            self.carrier.hold()
+        if self._reconnect_ms is None and not self._over:
+            self._reconnect_ms = reconnect_ms
+            self.transport.hold()
             self._close_if_answered()
 
     def _close_if_answered(self) -> None:
         waits = any(not operation.is_subscription for operation in self._operations.values())
-        if self._again_ms is not None and not (waits or self._identifying):
-            self.close_now(self._again_ms)
+        if self._reconnect_ms is not None and not (waits or self._authenticating):
+            self.close_now(self._reconnect_ms)
 
-    def close_now(self, again_ms: int) -> None:
+    def close_now(self, reconnect_ms: int) -> None:
         """End the socket at once, after sending the resume ids of its subscriptions."""
-        if places := all_positions(self._operations):
-            self._say(positions_message(places, again_ms))
-        self.end(restart(again_ms))
+        if resume_ids := all_positions(self._operations):
+            self._send(positions_message(resume_ids, reconnect_ms))
+        self.end(restart(reconnect_ms))
 
-    def _leave(self) -> None:
+    def _release_if_ended(self) -> None:
         """Release the quota, once the connection and all tasks have ended."""
-        if self._left or self.tasks:
+        if self._released or self.tasks:
             return
         self._end_timer()
         if not self._lost:
             return
-        self._left = True
+        self._released = True
         self._service.sockets.discard(self)
-        self._service.places.release(self.counted_for)
+        self._service.quota.release(self.quota_key)
 
-    def _release_stuck(self) -> None:
-        _log.error("%d tasks of a socket do not end: %s", len(self.tasks), self.tasks)
+    def _give_up_tasks(self) -> None:
+        _log.error("%d tasks of a socket did not end after their cancellation: %s", len(self.tasks), self.tasks)
         self.tasks.clear()
-        self._leave()
+        self._release_if_ended()
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
@@ -192,32 +190,32 @@ class Socket:
         elif error is not None:
             self._fail(error)
         if self._over:
-            self._leave()
+            self._release_if_ended()
         else:
             self._close_if_answered()
 
     def _fail(self, error: BaseException) -> None:
         self.end(CloseCode(4500, f"Internal server error {mask_error(error, 'a socket')['extensions']['errorId']}"))
 
-    # What is said
+    # Output
 
-    def _say(self, text: bytes) -> None:
+    def _send(self, text: bytes) -> None:
         """Send a message that is no result, and read no more messages until it was sent."""
         if self._over:
             return
-        if self.carrier.writable:
-            self.carrier.send(text)
+        if self.transport.writable:
+            self.transport.send(text)
             return
         if self._outbox is None:
             self._outbox = deque()
         self._outbox.append(text)
-        self.carrier.hold()
+        self.transport.hold()
         self._begin_timer()
 
     def wait(self, operation: OpenOperation) -> None:
-        self._waiting[operation] = None
+        self._waiting_operations[operation] = None
         if not operation.is_subscription:
-            self.carrier.hold()
+            self.transport.hold()
         self._begin_timer()
 
     def filled(self) -> None:
@@ -228,24 +226,28 @@ class Socket:
         if self._over:
             return
         self._end_timer()
-        while self.carrier.writable and not self._over:
+        while self.transport.writable and not self._over:
             if self._outbox:
-                self.carrier.send(self._outbox.popleft())
-            elif self._waiting:
-                operation = next(iter(self._waiting))
-                del self._waiting[operation]
+                self.transport.send(self._outbox.popleft())
+            elif self._waiting_operations:
+                operation = next(iter(self._waiting_operations))
+                del self._waiting_operations[operation]
                 if operation.send_one():
-                    self._waiting[operation] = None
+                    self._waiting_operations[operation] = None
             else:
                 break
-        if self._outbox or self._waiting:
+        if self._outbox or self._waiting_operations:
             self._begin_timer()
-        self._take_more()
+        self._resume_messages()
 
-    def _take_more(self) -> None:
-        waits = self._identifying or self._outbox or any(not one.is_subscription for one in self._waiting)
-        if not waits and not self._over and self._again_ms is None:
-            self.carrier.release()
+    def _resume_messages(self) -> None:
+        waits = (
+            self._authenticating
+            or self._outbox
+            or any(not operation.is_subscription for operation in self._waiting_operations)
+        )
+        if not waits and not self._over and self._reconnect_ms is None:
+            self.transport.release()
 
     def _begin_timer(self) -> None:
         if self._timer is None and not self._over:
@@ -260,11 +262,11 @@ class Socket:
     def _drop(self) -> None:
         """Abort the connection: the peer does not read."""
         self.gone()
-        self.carrier.abort()
+        self.transport.abort()
 
-    # Time
+    # Timeouts
 
-    def check_introduced(self) -> None:
+    def check_initialised(self) -> None:
         """End the socket if the peer has not sent connection_init in time."""
         if not self._initialised:
             self.end(CloseCode(4408, "Connection initialisation timeout"))
@@ -278,8 +280,8 @@ class Socket:
             return
         self._unanswered += 1
         self._service.pings.add(self)
-        places = advanced_positions(self._operations)
-        self._say(positions_message(places) if places else _PING)
+        resume_ids = advanced_positions(self._operations)
+        self._send(positions_message(resume_ids) if resume_ids else _PING)
 
     def check_authenticated(self) -> bool:
         if self.clock() < self._auth.expires_at:
@@ -295,7 +297,7 @@ class Socket:
     def caller(self) -> Caller:
         return Caller(self._auth.identity, self._address)
 
-    # What is heard
+    # Messages
 
     def _handle(self, message: Message) -> None:
         match message.type:
@@ -314,74 +316,74 @@ class Socket:
         if self._initialised:
             raise ProtocolError(4429, "Too many initialisation requests")
         self._initialised = True
-        self._identify(self._introduce(payload))
+        self._start_authentication(self._authenticate(payload))
 
-    def _identify(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start_authentication(self, work: Coroutine[Any, Any, None]) -> None:
         """Start to verify a token. Messages are held meanwhile."""
-        self._identifying = True
-        self.carrier.hold()
+        self._authenticating = True
+        self.transport.hold()
         self.spawn(work)
 
-    async def _introduce(self, payload: Mapping[str, Any]) -> None:
-        await self._auth.introduce(payload)
-        self._take_place()
+    async def _authenticate(self, payload: Mapping[str, Any]) -> None:
+        await self._auth.authenticate(payload)
+        self._transfer_quota()
         self._acknowledged = True
-        self._service.introductions.drop(self)
+        self._service.init_timeouts.drop(self)
         self._service.pings.add(self)
-        self._identified(_ACKNOWLEDGED)
+        self._finish_authentication(_ACKNOWLEDGED)
 
-    def _identified(self, text: bytes) -> None:
-        self._identifying = False
-        self._say(text)
-        self._take_more()
+    def _finish_authentication(self, text: bytes) -> None:
+        self._authenticating = False
+        self._send(text)
+        self._resume_messages()
 
-    def _take_place(self) -> None:
+    def _transfer_quota(self) -> None:
         """Move the quota of the socket from the address to the user."""
         caller = payer(self.caller)
         try:
-            self._service.places.transfer(self.counted_for, caller)
+            self._service.quota.transfer(self.quota_key, caller)
         except Throttled as refusal:
             raise ProtocolError(1013, str(refusal)) from None
-        self.counted_for = caller
+        self.quota_key = caller
 
     def _pong(self, payload: dict[str, Any] | None) -> None:
         """Answer a ping, and renew the token that it may contain. Tokens are not sent back."""
         if payload is None:
-            self._say(_PONG)
+            self._send(_PONG)
         elif renews(payload):
-            self._identify(self._renew(payload))
+            self._start_authentication(self._renew(payload))
         else:
-            self._say(encode({"type": "pong", "payload": payload}))
+            self._send(encode({"type": "pong", "payload": payload}))
 
     async def _renew(self, payload: dict[str, Any]) -> None:
         await self._auth.renew(payload)
         for operation in self._operations.values():
             operation.authenticated_until = self._auth.expires_at
-        self._identified(encode({"type": "pong", "payload": without_authorization(payload)}))
+        self._finish_authentication(encode({"type": "pong", "payload": without_authorization(payload)}))
 
-    def _subscribe(self, id: str, asked: GraphQLParams) -> None:
+    def _subscribe(self, id: str, params: GraphQLParams) -> None:
         if not self._acknowledged:
             raise ProtocolError(4401, "Unauthorized")
         if id in self._operations:
             raise ProtocolError(4409, f"Subscriber for {id} already exists")
         if 0 < self._service.limits.max_operations <= len(self._operations):
             message = f"At most {self._service.limits.max_operations} operations may be open on a socket."
-            self._say(encode({"id": id, "type": "error", "payload": [format_error(BadUserInput(message))]}))
+            self._send(encode({"id": id, "type": "error", "payload": [format_error(BadUserInput(message))]}))
             return
         operation = self._operations[id] = OpenOperation(self, id)
-        operation.begin(asked)
+        operation.begin(params)
 
     def _cancel(self, id: str) -> None:
         operation = self._operations.get(id)
         if operation is not None:
-            self.over(operation)
+            self.remove(operation)
             operation.stop()
 
     def send_position(self, operation: OpenOperation) -> None:
-        self._say(positions_message({operation.id: operation.place}))
+        self._send(positions_message({operation.id: operation.resume_id}))
 
-    def over(self, operation: OpenOperation) -> None:
+    def remove(self, operation: OpenOperation) -> None:
         self._operations.pop(operation.id, None)
-        self._waiting.pop(operation, None)
-        if self._again_ms is not None:  # its last message goes out first
+        self._waiting_operations.pop(operation, None)
+        if self._reconnect_ms is not None:  # after the last message of the operation
             asyncio.get_running_loop().call_soon(self._close_if_answered)

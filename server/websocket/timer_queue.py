@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-# Whose time has come, in one turn of the event loop: a ping takes some microseconds.
+# The members that are due and called in one turn of the event loop: a ping takes some microseconds.
 MOST_AT_ONCE = 100
 
 
@@ -28,7 +28,7 @@ class TimerQueue(Generic[T]):
         loop = asyncio.get_running_loop()
         self._due[member] = due = loop.time() + self._seconds
         if self._timer is None:
-            self._timer = loop.call_at(due, self._go_round)
+            self._timer = loop.call_at(due, self._call_due)
 
     def drop(self, member: T) -> None:
         """Remove a member, if it is in the queue."""
@@ -37,7 +37,7 @@ class TimerQueue(Generic[T]):
             self._timer.cancel()
             self._timer = None
 
-    def _go_round(self) -> None:
+    def _call_due(self) -> None:
         loop = asyncio.get_running_loop()
         now = loop.time()
         try:
@@ -48,4 +48,4 @@ class TimerQueue(Generic[T]):
                 del self._due[member]
                 self._act(member)
         finally:
-            self._timer = loop.call_at(next(iter(self._due.values())), self._go_round) if self._due else None
+            self._timer = loop.call_at(next(iter(self._due.values())), self._call_due) if self._due else None

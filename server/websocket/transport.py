@@ -6,7 +6,7 @@ from typing import Protocol
 # An ASGI extension by which our server offers the application its connection: once the handshake is accepted,
 # `attach` takes a `TransportHandler`, and the application returns.
 TAKE_OVER = "gateway.websocket.take_over"
-# For the peer's reply to a close frame.
+# The time for the peer's reply to a close frame.
 CLOSE_SECONDS = 10.0
 
 
@@ -31,7 +31,7 @@ class WebSocketTransport(Protocol):
 
     @property
     def writable(self) -> bool:
-        """False while the peer has too much left to read; `TransportHandler.drained` reports the end of that."""
+        """False while the write buffer is full. `TransportHandler.drained` reports that it is writable again."""
 
     def send(self, start: bytes, body: bytes = b"", end: bytes = b"") -> None:
         """Send one text message, given in up to three parts. While the transport is not writable it is buffered."""
@@ -40,7 +40,7 @@ class WebSocketTransport(Protocol):
         """Begin the closing handshake, and abort the connection after `seconds`. Nothing can be sent afterwards."""
 
     def abort(self) -> None:
-        """Close the connection without a close frame: the peer does not read."""
+        """Close the connection at once, without a close frame."""
 
     def hold(self) -> None:
         """Deliver no more messages until `release`."""
@@ -53,19 +53,19 @@ class TransportHandler(Protocol):
     """The receiver of a connection's events. Its methods neither raise nor wait."""
 
     def begin(self, transport: WebSocketTransport) -> None:
-        """The connection was accepted."""
+        """Handle the start: the connection was accepted."""
 
     def received(self, text: str | None) -> None:
-        """A message arrived; None for a binary message."""
+        """Handle a message; None is a binary message."""
 
     def filled(self) -> None:
-        """The transport is no longer writable. Not every transport reports it: `writable` is authoritative."""
+        """Handle a full write buffer. Not every transport reports it: `writable` is authoritative."""
 
     def drained(self) -> None:
-        """The transport is writable again."""
+        """Handle that the transport is writable again."""
 
     def gone(self) -> None:
-        """The connection is ending and nothing more can be sent. May be called several times, or never."""
+        """Handle the end of sending: the connection is ending. May be called several times, or never."""
 
     def lost(self) -> None:
-        """The connection is closed and holds no resources."""
+        """Handle the end of the connection, which holds no resources any more."""

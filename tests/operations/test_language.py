@@ -24,12 +24,15 @@ CLEAN = {
     "server/admission",
     "server/app.py",
     "server/documents",
+    "server/http",
     "server/media",
     "server/observability",
     "server/operations",
     "server/security",
     "server/settings.py",
     "server/shutdown.py",
+    "server/uvicorn.py",
+    "server/websocket",
     "server/wiring.py",
     "jit/__init__.py",
     "jit/codegen.py",
@@ -97,10 +100,7 @@ CLEAN = {
 OPEN = {
     "runtime/cli",
     "runtime/supervisor",
-    "server/http",
     "server/subscriptions",
-    "server/uvicorn.py",
-    "server/websocket",
     "datastore/change_streams",
 }
 # Words of names, between underscores and capitals.

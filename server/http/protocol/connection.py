@@ -1,11 +1,11 @@
 """One HTTP/1.1 connection: a state machine that reads requests and orders their responses.
 
 ======== ========================== ============================= =============================== ======================
-State    Input is                   Goes to                       Bounds (`Patience`)             Deadline
+State    Input is                   Next state                    Limits (`Patience`)             Deadline
 ======== ========================== ============================= =============================== ======================
 HEAD     a request's head, or       CONTENT: head complete        `head_bytes`, `head_lines`,     `head_seconds`;
          nothing, between two       CLOSED: handed over to the    `pipelined` requests            between two requests
-         requests                   WebSocket protocol                                            that of keep-alive
+         requests                   WebSocket protocol                                            the keep-alive time
                                     DISCARD, CLOSING: rejected
 CONTENT  content and trailers of    HEAD: request complete        64 KB unread content, then the  `silent_seconds`
          the newest request         DISCARD: no request follows,  socket is not read;             without a byte
@@ -20,8 +20,8 @@ CLOSING  discarded: all responses   CLOSED: by the client, or at  none is kept  
 Requests are answered in their order: one cycle runs, the others wait, and the socket is not read meanwhile. In every
 state a client that leaves more than the transport's buffer unread has to read `least_bytes` in `silent_seconds`.
 
-Nothing behind a head changes what the head means: trailers are counted and discarded. Every iteration of the loop in
-`_parse` consumes input. Whatever is rejected in HEAD or CONTENT is answered once, and ends the connection.
+No later input changes the meaning of a head: trailers are counted and discarded. Every iteration of the loop in
+`_parse` consumes input. A request that is rejected in HEAD or CONTENT is answered once, and ends the connection.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ from server.http.protocol.request_head import (
 )
 from server.http.protocol.timed_transport import CLOSED, CLOSING, CONTENT, DISCARD, HEAD, TimedTransport
 
-# A client that sent something this recently may be sending the next request at this moment.
+# At a shutdown, a client that has sent data within this time may be sending the next request.
 QUIET_SECONDS = 1.0
 
 
@@ -91,7 +91,7 @@ class HttpProtocol(TimedTransport):
         self._head_timed = True
         self._head_bytes = self._discarded_bytes = 0
         self._may_be_too_large = False
-        self._upgrade = b""  # a head with Upgrade, encoded again: as a handshake, or without that header
+        self._upgrade = b""  # an encoded head with Upgrade: for the WebSocket protocol, or without that header
         self._is_handshake = False
         self._full_head: list[Header] | None = None
         self._framing_bytes = 0  # of chunks and trailers since the last content
@@ -133,7 +133,7 @@ class HttpProtocol(TimedTransport):
             self.transport.close()
 
     def _release(self) -> None:
-        """Take the connection out of all that counts and times it."""
+        """End the timers of the connection, and release its quota."""
         self._state = CLOSED
         self._cancel_timers()
         self._connections.discard(self)
@@ -154,7 +154,7 @@ class HttpProtocol(TimedTransport):
             if self._state is DISCARD and self._discarded_bytes > patience.discard_bytes:
                 self.transport.abort()
             return
-        # A head that ends in this data has at most what came with it, and what came of it before.
+        # The exact size of a head is only computed if the data received for it could exceed the limit.
         self._may_be_too_large = self._head_bytes > patience.head_bytes or size > patience.head_bytes
         try:
             self._parse(data)
@@ -170,7 +170,7 @@ class HttpProtocol(TimedTransport):
             self._reject(rejected.status, rejected.error)
 
     def _parse(self, data: bytes) -> None:
-        """Feed the parser. Every iteration consumes a head at least, whose wish to upgrade is granted or ignored."""
+        """Feed the parser. Each iteration consumes input up to a head with Upgrade, which is accepted or ignored."""
         while data:
             rest = self._feed(data)
             if rest is None:
@@ -186,13 +186,13 @@ class HttpProtocol(TimedTransport):
             data = rest
 
     def _feed(self, data: bytes) -> bytes | None:
-        """Return what follows the head of an upgrade; None when all was consumed. Raises `RequestRejected`."""
+        """Return the data after a head with Upgrade; None if all was consumed. Raises `RequestRejected`."""
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
             return data[upgrade.args[0] :]
         except httptools.HttpParserError as problem:
-            if self._state in (HEAD, CONTENT):  # else it is about data behind the last request
+            if self._state in (HEAD, CONTENT):  # otherwise the data follows the last request
                 raise rejection_of(problem, data, begins_here=self._head_bytes == len(data)) from None
         return None
 
@@ -206,7 +206,7 @@ class HttpProtocol(TimedTransport):
 
     def _new_parser(self) -> Any:
         parser = httptools.HttpRequestParser(self)
-        # Else a trailer `Connection: close` would end the parsing. `on_message_begin` knows which request is the last.
+        # Otherwise a trailer `Connection: close` would end the parsing. `on_message_begin` checks for the last request.
         parser.set_dangerous_leniencies(lenient_keep_alive=True)
         return parser
 
@@ -235,10 +235,10 @@ class HttpProtocol(TimedTransport):
             headers, self._full_head = self._full_head, None
         target, expects_100 = check_head(method, version, self._url, headers)
         if len(self._waiting) >= patience.pipelined:
-            message = f"At most {patience.pipelined} requests may wait for their turn on a connection."
+            message = f"At most {patience.pipelined} requests may be pipelined on a connection."
             raise RequestRejected(400, BadUserInput(message))
         if parser.should_upgrade():
-            # To the parser this request has no content and ends here; `_parse` goes on with it.
+            # For the parser this request has no content and ends here; `_parse` continues with it.
             self._prepare_upgrade(method, version, headers)
             return
         self._headers = []
@@ -283,9 +283,9 @@ class HttpProtocol(TimedTransport):
         self._state = HEAD if self._cycle.keep_alive else DISCARD
 
     def _hand_over(self, rest: bytes) -> None:
-        """Let the WebSocket protocol take the connection. `rest` is what follows the head of its handshake."""
+        """Hand the connection over to the WebSocket protocol. `rest` is the data after the head of the handshake."""
         if self._is_busy() or self.write_paused:
-            message = "A WebSocket has to be a connection's first request, or follow an answer."
+            message = "A WebSocket handshake must be the first request of a connection, or follow a complete response."
             raise RequestRejected(400, BadUserInput(message))
         self._release()
         factory: Any = self._config.ws_protocol_class
@@ -329,7 +329,7 @@ class HttpProtocol(TimedTransport):
         return self._running is not None and not self._running.response_complete
 
     def on_response_complete(self, cycle: RequestCycle) -> None:
-        """Called by the cycle that runs: start the next one, or wait for a request, or end the connection."""
+        """Start the next cycle, or wait for a request, or end the connection. Called by the running cycle."""
         self.server_state.total_requests += 1
         if not cycle.keep_alive:
             self._waiting.clear()
@@ -345,7 +345,7 @@ class HttpProtocol(TimedTransport):
     def _reject(self, status: int, error: DomainError) -> None:
         """Answer the request that is being read with an error, and read no further.
 
-        Requests before it are answered first, and then the connection ends without the error.
+        If earlier requests are unanswered, answer them, and end the connection without the error.
         """
         unfinished = self._cycle if self._state is CONTENT else None
         self.discard_input()
@@ -370,7 +370,7 @@ class HttpProtocol(TimedTransport):
         return self._shutting_down or self._limits.draining
 
     def shutdown(self) -> None:
-        """Called by uvicorn, which accepts no more connections. A request that comes within a second is answered."""
+        """Close an idle connection after `QUIET_SECONDS` without input. Called by uvicorn at the shutdown."""
         self._shutting_down = True
         if self._state in (DISCARD, CLOSING) and not self._is_busy():
             self.transport.abort()
@@ -386,7 +386,7 @@ class HttpProtocol(TimedTransport):
         elif self._state is CONTENT and self.read_paused:
             self._expect_within(silent_seconds)  # the application does not read
         elif self._state is CONTENT:
-            self._reject(408, Timeout(f"Nothing came of the body for {silent_seconds:g} seconds."))
+            self._reject(408, Timeout(f"No part of the body arrived for {silent_seconds:g} seconds."))
         elif self._head_begun and self.read_paused:
             self._expect_within(head_seconds)
         elif self._head_begun:

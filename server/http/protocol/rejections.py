@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 class RequestRejected(Exception):
     """A request that is answered with `status` and `error`, and ends its connection.
 
-    Raised in a callback of the parser, it also ends the parsing.
+    In a callback of the parser it also ends the parsing.
     """
 
     def __init__(self, status: int, error: DomainError) -> None:
@@ -31,18 +31,18 @@ def method_not_allowed() -> RequestRejected:
 
 
 def rejection_of(problem: httptools.HttpParserError, data: bytes, *, begins_here: bool) -> RequestRejected:
-    """Return the rejection for an error of the parser in `data`; `begins_here`: the request begins in it."""
+    """Return the rejection for a parser error in `data`. With `begins_here` the request begins in `data`."""
     cause = problem.__context__
     if isinstance(cause, RequestRejected):
         return cause
     if isinstance(problem, httptools.HttpParserCallbackError):
         _log.error("A request could not be read", exc_info=problem)
-    # Data that continues a request, and anything that begins with a capital letter, is an unknown method.
+    # A request that began in earlier data, or begins with a capital letter, has an unknown method.
     if isinstance(problem, httptools.HttpParserInvalidMethodError) and (
         not begins_here or data.lstrip(b"\r\n")[:1].isupper()
     ):
         return method_not_allowed()
-    return RequestRejected(400, BadUserInput("This is no well-formed HTTP/1.1 request."))
+    return RequestRejected(400, BadUserInput("This is not a well-formed HTTP/1.1 request."))
 
 
 def check_size(fields: str, size: int, limit: int, url: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Validation of request heads: what the parser accepts and the server does not."""
+"""Validation of request heads: the checks that the parser does not make."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ import httptools
 from datastore.errors import BadUserInput
 from server.http.protocol.rejections import RequestRejected, method_not_allowed
 
-# A name or an address, and perhaps a port: RFC 9110, 7.2.
+# A name or an address, with an optional port: RFC 9110, 7.2.
 _HOST = re.compile(rb"(?:[\w.~-]+|\[[\dA-Fa-f:.]+\])(?::\d{1,5})?")
 
 Header = tuple[bytes, bytes]
@@ -30,25 +30,25 @@ def check_head(method: str, version: str, url: bytes, headers: Sequence[Header])
     """Return the target of a request, and whether its client waits for `100 Continue` before it sends the content.
 
     Raises:
-        RequestRejected: The method has no meaning here, or the version, the framing, the host or the target is invalid.
+        RequestRejected: The method is CONNECT, or the version, the framing, the host or the target is invalid.
     """
-    if method == "CONNECT":  # whatever follows would be the tunnel's data
+    if method == "CONNECT":  # the following data would belong to the tunnel
         raise method_not_allowed()
     if version not in ("1.1", "1.0"):  # others are framed differently: RFC 9110, 15.6.6
-        raise RequestRejected(505, BadUserInput("The server speaks HTTP/1.1 and HTTP/1.0."))
+        raise RequestRejected(505, BadUserInput("The server supports HTTP/1.1 and HTTP/1.0."))
     target = parse_target(url)
     by_name = dict(headers)
     if len(by_name) < len(headers) or b"host" not in by_name or b"transfer-encoding" in by_name:
         _check_framing(headers, version)
     if not _HOST.fullmatch(by_name.get(b"host", b"-")):
-        raise RequestRejected(400, BadUserInput("The header Host must be a host, and perhaps a port."))
+        raise RequestRejected(400, BadUserInput("The header Host must be a host with an optional port."))
     if target.authority and by_name.get(b"host", target.authority).lower() != target.authority.lower():
         raise RequestRejected(400, BadUserInput("The header Host must be the authority of the request's target."))
     return target, version == "1.1" and by_name.get(b"expect", b"").lower() == b"100-continue"
 
 
 def _check_framing(headers: Sequence[Header], version: str) -> None:
-    """Where a request ends, and for which host it is, must be unambiguous: RFC 9112, 3.2 and 6.1."""
+    """Check that the end and the host of a request are unambiguous: RFC 9112, 3.2 and 6.1. Raise `RequestRejected`."""
     codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
     if codings and version != "1.1":
         raise RequestRejected(400, BadUserInput("HTTP/1.0 has no Transfer-Encoding: send Content-Length."))
@@ -56,7 +56,7 @@ def _check_framing(headers: Sequence[Header], version: str) -> None:
         raise RequestRejected(501, BadUserInput("The only Transfer-Encoding that the server reads is chunked."))
     hosts = sum(name == b"host" for name, _ in headers)
     if hosts > 1 or (not hosts and version == "1.1"):
-        raise RequestRejected(400, BadUserInput("A request of HTTP/1.1 must have one header Host."))
+        raise RequestRejected(400, BadUserInput("An HTTP/1.1 request must have exactly one header Host."))
 
 
 @lru_cache(maxsize=64)
@@ -80,16 +80,16 @@ def parse_target(url: bytes) -> RequestTarget:
 
 
 def is_websocket_handshake(version: str, headers: Sequence[Header]) -> bool:
-    """Tell whether a head that the parser takes for an upgrade asks for a WebSocket.
+    """Return whether a head with `Upgrade` requests a WebSocket.
 
-    The field `Upgrade` of HTTP/1.0 is ignored: RFC 9110, 7.8.
+    In HTTP/1.0 that header is ignored: RFC 9110, 7.8.
     """
     protocols = [value.strip().lower() for name, value in headers if name == b"upgrade"]
     return version == "1.1" and protocols == [b"websocket"]
 
 
 def has_content(headers: Sequence[Header]) -> bool:
-    """Tell whether content follows the head."""
+    """Return whether content follows the head."""
     return any(
         name == b"transfer-encoding" or (name == b"content-length" and value.strip() != b"0") for name, value in headers
     )
@@ -101,7 +101,7 @@ def size_of(headers: Sequence[Header]) -> int:
 
 
 def encode_head(method: str, url: bytes, version: str, headers: Sequence[Header], *, upgrade: bool) -> bytes:
-    """Encode a head, with or without its wish to upgrade the connection."""
+    """Encode a head, with or without its `Upgrade` header."""
     lines = [b"%b %b HTTP/%b\r\n" % (method.encode(), url, version.encode())]
     lines += [b"%b: %b\r\n" % (name, value) for name, value in headers if upgrade or name != b"upgrade"]
     return b"".join([*lines, b"\r\n"])

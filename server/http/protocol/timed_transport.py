@@ -1,4 +1,4 @@
-"""The transport of an HTTP connection: its deadlines, flow control, and an end that loses no response."""
+"""The transport of an HTTP connection: deadlines, flow control, and a close that loses no response."""
 
 import asyncio
 from enum import Enum, auto
@@ -26,7 +26,7 @@ HEAD, CONTENT, DISCARD, CLOSING, CLOSED = ReadState
 
 
 class TimedTransport(asyncio.Protocol):
-    """The base class of a connection, which has one deadline at a time and drops a client that does not read.
+    """The base class of a connection. It has one deadline at a time, and aborts if the client does not read.
 
     The subclass sets `transport` when the connection is made, and cancels the timers when it is lost.
     """
@@ -109,7 +109,10 @@ class TimedTransport(asyncio.Protocol):
             self._reader_timer = self.loop.call_later(seconds, partial(self._check_reader, unread))
 
     def _check_reader(self, unread: int) -> None:
-        """Abort if the client has read too little. Until the end, less than a full buffer may stay unread."""
+        """Abort if the client has read too little.
+
+        Before the close, a client may leave less than a full buffer unread.
+        """
         self._reader_timer = None
         left = self.transport.get_write_buffer_size()
         if self._state is CLOSING and not left:
@@ -120,9 +123,9 @@ class TimedTransport(asyncio.Protocol):
     # The end
 
     def close(self) -> None:
-        """End the connection such that the client can read its response first.
+        """Close the connection after the client has read its response.
 
-        Closed with unread input, the operating system would reset the connection, and the response could be lost.
+        A socket that is closed with unread input is reset by the operating system, and the response could be lost.
         """
         if self._state in (CLOSING, CLOSED) or self.transport.is_closing():
             return
@@ -132,7 +135,7 @@ class TimedTransport(asyncio.Protocol):
         self._linger()
 
     def _linger(self) -> None:
-        """End our side, but not while content arrives: some clients read no response once it has ended."""
+        """Half-close the connection, but not while content arrives: some clients then do not read the response."""
         now = self.loop.time()
         if now >= self._closing_until:
             self._watch_reader() if self.transport.get_write_buffer_size() else self.transport.abort()
@@ -144,6 +147,6 @@ class TimedTransport(asyncio.Protocol):
                 self.transport.write_eof()
 
     def eof_received(self) -> None:
-        """The client sends nothing more: asyncio closes the transport once its buffer is written."""
+        """Watch that the client reads the rest: asyncio closes the transport once its buffer is written."""
         if self.transport.get_write_buffer_size():
             self._watch_reader()

@@ -148,10 +148,10 @@ async def test_what_is_no_form_is_refused(served: Served, objects: LocalObjects)
 @pytest.mark.parametrize(
     ("start", "told"),
     [
-        (b"\r\n" * 100_000, "The form must come to its file within 16,384 bytes."),
-        (b"--b\r\nContent-Disposition: form-data; name=token\r\nX: " + b"x" * 200_000, "no form"),
-        (b"--b\r\n" + b"X: y\r\n" * 20_000, "no form"),
-        (b"--b\r\nContent-Disposition: form-data; name=token\r\n\r\n" + b"x" * 200_000, "`token` is longer"),
+        (b"\r\n" * 100_000, "The file must begin within the first 16,384 bytes of the form."),
+        (b"--b\r\nContent-Disposition: form-data; name=token\r\nX: " + b"x" * 200_000, "not a well-formed form"),
+        (b"--b\r\n" + b"X: y\r\n" * 20_000, "not a well-formed form"),
+        (b"--b\r\nContent-Disposition: form-data; name=token\r\n\r\n" + b"x" * 200_000, "`token` may have at most"),
         (b"--b\r\nContent-Disposition: form-data; name=" + b"x" * 4_000 + b"\r\n\r\n" + b"x" * 9_000, "and no other"),
         ((b"--b\r\nContent-Disposition: form-data; name=token\r\n\r\n\r\n") * 5_000, "and no other"),
     ],

@@ -204,7 +204,7 @@ async def test_no_place_is_told_while_an_event_is_being_made(
 async def test_more_places_than_a_ping_takes_are_told_by_the_next(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("server.websocket.operation.PLACES_PER_PING", 1)
+    monkeypatch.setattr("server.websocket.operation.POSITION_CHARACTERS_PER_PING", 1)
 
     async def happen() -> None:
         await put_raw(served, "q1", mag=2.5)

@@ -342,7 +342,7 @@ async def test_a_peer_that_says_goodbye_and_does_not_read_is_dropped(
     """Its places are taken until it has gone, and given back once."""
     monkeypatch.setattr("server.websocket.connection.CLOSE_SECONDS", 0.2)
     watched, places = Connections(), KeyedQuota("WebSockets", 10, 10)
-    async with serving(connections=watched, places=places, limits=SocketLimits()) as edge:
+    async with serving(connections=watched, quota=places, limits=SocketLimits()) as edge:
         async with deaf(edge, query) as send:
             await until(lambda: world.opened == 1)
             await asyncio.sleep(0.05)
