@@ -4,11 +4,11 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import nan
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 from datastore.private_files import FolderUnusable, open_private_folder, unusable_folder
@@ -21,6 +21,8 @@ from server.documents.settings import DocumentSettings, document_settings
 from server.operations.explain import Explain
 from server.security.origins import canonical_origins
 from server.shutdown import MOST_GRACE_SECONDS
+
+T = TypeVar("T")
 
 AREAS = ("Downtown", "Midtown", "Harbor", "Old Town", "University", "Riverside")
 CATEGORIES = ("Sneakers", "Food Trucks", "Street Music", "Cats", "Street Art")
@@ -175,9 +177,9 @@ class Settings:
                 "without them tokens for other applications of that key set would be accepted."
             )
         if self.bus is not None:
-            _check_bus(self.bus)
+            _check_url("GATEWAY_BUS", check_redis_url, self.bus)
         if self.search_url is not None:
-            _check_search(self.search_url)
+            _check_url("GATEWAY_SEARCH_URL", check_search_url, self.search_url)
         if self.s3_url is not None and self.photo_bucket is None:
             raise Misconfigured("Set GATEWAY_PHOTO_BUCKET beside GATEWAY_S3_URL: it names the bucket for photos.")
 
@@ -223,8 +225,8 @@ def from_environment(environment: Mapping[str, str] = os.environ, **options: Any
     found["traces"] = _sends_traces(environment)
     found["shared_reads"] = _is_on(SHARED_READS, environment.get(SHARED_READS) or "on")
     if any(environment.get(name) for name in DOCUMENT_VARIABLES):
-        found["documents"] = _documents(environment)
-    capacity = _capacity(environment)
+        found["documents"] = _read(document_settings, environment)
+    capacity = _read(capacity_of, environment)
     if capacity != Capacity():
         found["capacity"] = capacity
     found |= {field: value for field, value in options.items() if value is not None}
@@ -232,16 +234,10 @@ def from_environment(environment: Mapping[str, str] = os.environ, **options: Any
     return found
 
 
-def _documents(environment: Mapping[str, str]) -> DocumentSettings:
+def _read(read: Callable[[Mapping[str, str]], T], environment: Mapping[str, str]) -> T:
+    """Return settings of another package. Raise `Misconfigured` for its `ValueError`."""
     try:
-        return document_settings(environment)
-    except ValueError as problem:
-        raise Misconfigured(str(problem)) from None
-
-
-def _capacity(environment: Mapping[str, str]) -> Capacity:
-    try:
-        return capacity_of(environment)
+        return read(environment)
     except ValueError as problem:
         raise Misconfigured(str(problem)) from None
 
@@ -390,15 +386,8 @@ def _positive(name: str, text: str) -> float:
     return value
 
 
-def _check_search(url: str) -> None:
+def _check_url(name: str, check: Callable[[str], object], url: str) -> None:
     try:
-        check_search_url(url)
+        check(url)
     except ValueError as problem:
-        raise Misconfigured(f"GATEWAY_SEARCH_URL {problem}.") from None
-
-
-def _check_bus(url: str) -> None:
-    try:
-        check_redis_url(url)
-    except ValueError as problem:
-        raise Misconfigured(f"GATEWAY_BUS {problem}.") from None
+        raise Misconfigured(f"{name} {problem}.") from None

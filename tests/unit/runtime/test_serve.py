@@ -450,5 +450,5 @@ def test_the_local_secret_is_made_once_for_its_owner_only(tmp_path: Path) -> Non
 
 def test_a_secret_file_without_a_secret_is_told(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("short")
-    with pytest.raises(Misconfigured, match="delete it"):
+    with pytest.raises(Misconfigured, match="Delete it"):
         local_secret(tmp_path)
