@@ -224,6 +224,7 @@ def listening(tmp_path: Path) -> Iterator[Supervised]:
     """It serves, with one worker and one for jobs, and kills those that are silent for `SILENT` seconds."""
     with supervised(tmp_path, SILENT_SECONDS=str(SILENT), LEAVE_SECONDS="60") as one:
         one.until_served()
+        until(lambda: len(one.noted("ready")) == len(one.noted("ready", "jobs")) == 1)
         yield one
 
 
