@@ -2,12 +2,17 @@
 
 import random
 from datetime import date
+from typing import Any
 
+from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match, MatchSnapshot
+from datastore.matches.fixtures import Fixtures
+from datastore.matches.live_state import ActiveMatch, ActiveStatus
 from pipelines.demo.match import demo_match
 from pipelines.matches.providers.cricsheet.reader import read
 from pipelines.matches.providers.provider import ProviderUnavailable
 from pipelines.matches.providers.replay import ReplayProvider
+from tests.support.cricket_pipeline import Instance
 from tests.support.served import Served
 
 
@@ -31,3 +36,30 @@ class Scripted(ReplayProvider):
 
     async def match(self, match_id: str) -> MatchSnapshot | None:
         return None if match_id in self.unknown else await super().match(match_id)
+
+
+FAST: dict[str, Any] = {"tick_seconds": 0.0, "reconcile_seconds": 0.02}
+
+
+def matches(served: Served) -> ActiveMatches:
+    return ActiveMatches(served.store(), served.clock())
+
+
+async def state(served: Served, match_id: str) -> ActiveMatch:
+    active = await matches(served).latest(match_id)
+    assert active is not None
+    return active
+
+
+async def fixture(served: Served, match_id: str) -> Match:
+    match = await Fixtures(served.store(), served.clock()).latest(match_id)
+    assert match is not None
+    return match
+
+
+async def _told(one: Instance, *match_ids: str) -> bool:
+    return {change.match.match_id for change in one.changes} >= set(match_ids)
+
+
+async def _has_status(served: Served, status: ActiveStatus) -> bool:
+    return (await state(served, "m1")).status is status

@@ -1,70 +1,21 @@
-"""Which matches are polled and by whom: begun, taken over, rested, finished, and all of it harmless twice."""
+"""The matches that an instance polls: their start, their takeover and their suspension."""
 
 import asyncio
 from datetime import timedelta
-from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
-from datastore.errors import Unavailable
 from datastore.keyspace.matches.locks import match_lock
-from datastore.matches.active_matches import ActiveMatches
-from datastore.matches.cricket import Match, MatchPhase, MatchSnapshot
-from datastore.matches.fixtures import Fixtures
-from datastore.matches.live_activities import LiveActivities
-from datastore.matches.live_state import ActiveMatch, ActiveStatus
+from datastore.matches.live_state import ActiveStatus
 from datastore.matches.locks import Locks, all_locks
-from datastore.matches.match_follows import MatchFollows
-from datastore.session.store import Store
-from pipelines.demo.matches import DemoProvider
-from pipelines.matches.live.poller import LiveChange
-from pipelines.matches.pipeline import CricketPipeline, PollIntervals
-from pipelines.matches.push.push_delivery import LoggedDelivery
 from tests.support.cricket_pipeline import Instance
-from tests.support.orchestrator import Scripted
+from tests.support.orchestrator import FAST, Scripted, _has_status, _told, fixture, matches, state
 from tests.support.served import Served
 from tests.support.until import until_async
-
-FAST: dict[str, Any] = {"tick_seconds": 0.0, "reconcile_seconds": 0.02}
-
-
-class Corrected(Scripted):
-    """One whose scorers correct the last innings."""
-
-    runs_taken_back = 0
-
-    async def match(self, match_id: str) -> MatchSnapshot | None:
-        snapshot = await super().match(match_id)
-        if snapshot is None or not self.runs_taken_back:
-            return snapshot
-        *innings, last = snapshot.match.innings
-        corrected = replace(last, runs=last.runs - self.runs_taken_back)
-        return replace(snapshot, match=replace(snapshot.match, innings=(*innings, corrected)))
-
-
-def matches(served: Served) -> ActiveMatches:
-    return ActiveMatches(served.store(), served.clock())
-
-
-async def state(served: Served, match_id: str) -> ActiveMatch:
-    active = await matches(served).latest(match_id)
-    assert active is not None
-    return active
-
-
-async def fixture(served: Served, match_id: str) -> Match:
-    match = await Fixtures(served.store(), served.clock()).latest(match_id)
-    assert match is not None
-    return match
 
 
 async def _is_free(served: Served, match_id: str) -> bool:
     return match_lock(match_id) not in [lock.name for lock in await all_locks(served.store())]
-
-
-async def _polls_nothing(instance: Instance) -> bool:
-    return not instance.orchestrator.polled
 
 
 async def test_a_match_that_goes_live_is_stored_and_polled(served: Served) -> None:
@@ -78,10 +29,6 @@ async def test_a_match_that_goes_live_is_stored_and_polled(served: Served) -> No
     assert (await state(served, "m1")).instance_id == "one"
     assert (await fixture(served, "m2")).league_code == "LBL"
     await one.orchestrator.aclose()
-
-
-async def _told(one: Instance, *match_ids: str) -> bool:
-    return {change.match.match_id for change in one.changes} >= set(match_ids)
 
 
 async def test_many_instances_share_the_matches_and_none_is_polled_twice(served: Served) -> None:
@@ -172,108 +119,6 @@ async def test_an_instance_that_stops_leaves_its_matches_to_others_at_once(serve
     await other.orchestrator.aclose()
 
 
-async def test_a_match_that_is_over_is_ended_cleaned_up_archived_and_taken_off(served: Served) -> None:
-    provider = Scripted(served, "m1", balls_per_tick=300)
-    one = Instance(served, provider, **FAST)
-    await one.orchestrator.reconcile()
-    match = await fixture(served, "m1")
-    follows = MatchFollows(served.store(), served.clock())
-    started = replace(match, start_time=served.clock())
-    for number in range(30):
-        await follows.follow(started, f"user{number}", match.home_team_id)
-    await until_async(lambda: _is_over(served))
-
-    await until_async(lambda: _is_ended(served, one))
-    await until_async(lambda: _polls_nothing(one))  # which is known a moment after the end is written
-
-    assert one.ended == ["m1"]
-    assert [follow async for page in follows.pages_of_match("m1") for follow in page] == []
-    final = await fixture(served, "m1")
-    assert final.archived_at is not None
-    assert final.live_updated_at is None
-    ended = await state(served, "m1")
-    assert ended.expires_at is not None
-    assert (final.version, final.innings) == (ended.version, ended.live.innings)
-    assert one.orchestrator.polled == set()
-    await one.orchestrator.reconcile()
-    assert (await state(served, "m1")).status is ActiveStatus.ENDED
-
-
-async def _is_over(served: Served) -> bool:
-    return (await state(served, "m1")).live.phase is MatchPhase.FINISHED
-
-
-async def _is_ended(served: Served, one: Instance) -> bool:
-    await one.orchestrator.reconcile()
-    return (await state(served, "m1")).status is ActiveStatus.ENDED
-
-
-async def test_an_end_that_is_cut_off_is_done_again(served: Served) -> None:
-    provider = Scripted(served, "m1", balls_per_tick=300)
-    one = Instance(served, provider, **FAST)
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _is_over(served))
-    fails = iter([Unavailable("no"), Unavailable("no")])
-
-    async def fail(active: ActiveMatch) -> None:
-        if (problem := next(fails, None)) is not None:
-            raise problem
-        one.ended.append(active.match_id)
-
-    one.orchestrator._on_end = fail
-    await one.orchestrator.reconcile()
-    assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
-
-    await until_async(lambda: _is_ended(served, one))
-
-    assert one.ended == ["m1"]
-
-
-async def test_a_match_that_is_started_again_after_its_end_gets_its_correction_before_it_ends(served: Served) -> None:
-    """The correction takes a run back: such an answer is believed when it is told a second time, a tick later."""
-    provider = Corrected(served, "m1", balls_per_tick=300)
-    one = Instance(served, provider, **FAST | {"tick_seconds": 0.05})
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _is_ended(served, one))
-    before = await state(served, "m1")
-    provider.runs_taken_back = 1
-
-    await one.orchestrator.start(await fixture(served, "m1"))
-    assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
-    await until_async(lambda: _is_ended(served, one))
-
-    after = await state(served, "m1")
-    assert after.live.innings[-1].runs == before.live.innings[-1].runs - 1
-    assert (await fixture(served, "m1")).innings == after.live.innings
-    assert one.ended == ["m1", "m1"]
-    await one.orchestrator.aclose()
-
-
-async def test_a_match_that_was_abandoned_and_goes_on_is_polled_again(served: Served) -> None:
-    one = Instance(served, Scripted(served, "m1", balls_per_tick=24), **FAST)
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _told(one, "m1"))
-    await one.orchestrator.aclose()
-    left = await state(served, "m1")
-    abandoned = replace(left.live, phase=MatchPhase.ABANDONED)
-    assert await matches(served).commit(replace(left, live=abandoned, version=left.version + 1))
-    assert await matches(served).finish("m1", left.fence)
-    ended = await state(served, "m1")
-
-    await one.orchestrator.reconcile()
-
-    again = await state(served, "m1")
-    assert again.status is ActiveStatus.ACTIVE
-    assert again.version >= ended.version
-    assert again.fence > ended.fence
-    assert again.previous_ball_id >= ended.previous_ball_id
-    assert set(again.announced) >= set(ended.announced)
-    assert again.expires_at is None
-    told = [event.event_id for change in one.changes for event in change.active.events]
-    assert len(told) == len(set(told))
-    await one.orchestrator.aclose()
-
-
 async def test_a_match_that_was_taken_off_by_hand_stays_off(served: Served) -> None:
     one = Instance(served, Scripted(served, "m1"), **FAST)
     await one.orchestrator.reconcile()
@@ -300,88 +145,6 @@ async def test_a_match_that_was_ticked_while_the_provider_was_slow_is_not_taken(
 
     assert (await state(served, "m1")).instance_id == "one"
     assert other.orchestrator.polled == set()
-    await one.orchestrator.aclose()
-
-
-async def test_a_match_stays_ours_and_others_go_on_while_its_sessions_are_ended(served: Served) -> None:
-    provider = Scripted(served, "m1", "m2", balls_per_tick=300)
-    one, other = (Instance(served, provider, name, **FAST) for name in ("one", "other"))
-    reached = asyncio.Event()
-
-    async def slowly(active: ActiveMatch) -> None:
-        one.ended.append(active.match_id)
-        await reached.wait()
-
-    one.orchestrator._on_end = slowly
-    provider.listed = {"m1"}
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _is_over(served))
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _is_ending(one))
-    provider.listed = {"m1", "m2"}
-
-    for _ in range(3):
-        served.clock.forward(seconds=9)
-        await until_async(lambda: _ticked(served))
-        await one.orchestrator.reconcile()
-        await other.orchestrator.reconcile()
-
-    assert one.ended.count("m1") == 1
-    assert (await state(served, "m2")).status is ActiveStatus.ACTIVE
-    assert (await state(served, "m1")).instance_id == "one"
-    assert other.ended == []
-    reached.set()
-    await until_async(lambda: _has_status(served, ActiveStatus.ENDED))
-    await one.orchestrator.aclose()
-    await other.orchestrator.aclose()
-
-
-async def _is_ending(one: Instance) -> bool:
-    return "m1" in one.ended
-
-
-async def _ticked(served: Served) -> bool:
-    return (await state(served, "m1")).last_tick_at == served.clock()
-
-
-async def test_who_lost_a_match_while_its_sessions_were_ended_removes_nothing_more(served: Served) -> None:
-    one = Instance(served, Scripted(served, "m1", balls_per_tick=300), **FAST)
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _is_over(served))
-    over = await state(served, "m1")
-    match = replace(await fixture(served, "m1"), start_time=served.clock())
-    await MatchFollows(served.store(), served.clock()).follow(match, "ada", match.home_team_id)
-
-    async def loses(_: ActiveMatch) -> None:
-        assert await matches(served).claim(over, "other") is not None
-
-    one.orchestrator._on_end = loses
-    await one.orchestrator.finish(over)
-
-    assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
-    pages = MatchFollows(served.store(), served.clock()).pages_of_match("m1")
-    assert [follow.user_id async for page in pages for follow in page] == ["ada"]
-    assert (await fixture(served, "m1")).archived_at is None
-    await one.orchestrator.aclose()
-
-
-async def test_a_match_that_ends_while_it_rests_ends_here_too(served: Served) -> None:
-    provider = Scripted(served, "m1", balls_per_tick=24)
-    one = Instance(served, provider, **FAST)
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _told(one, "m1"))
-    await one.orchestrator.aclose()
-    claimed = await matches(served).claim(await state(served, "m1"), "one")
-    assert claimed is not None
-    assert await matches(served).set_idle("m1", claimed.fence)
-    provider.listed = set()
-    while not provider.is_over("m1"):
-        await provider.match("m1")
-
-    await until_async(lambda: _is_ended(served, one))
-
-    assert (await state(served, "m1")).live.result is not None
-    assert one.ended == ["m1"]
     await one.orchestrator.aclose()
 
 
@@ -434,10 +197,6 @@ async def test_a_match_the_provider_does_not_know_rests_and_is_ended_after_a_day
     await one.orchestrator.aclose()
 
 
-async def _has_status(served: Served, status: ActiveStatus) -> bool:
-    return (await state(served, "m1")).status is status
-
-
 async def test_while_the_provider_does_not_tell_nothing_begins_and_nothing_ends(served: Served) -> None:
     provider = Scripted(served, "m1")
     one = Instance(served, provider, tick_seconds=60)
@@ -466,72 +225,3 @@ async def test_one_damaged_match_does_not_hold_up_the_others(served: Served) -> 
 
     assert one.orchestrator.polled == {"m2"}
     await one.orchestrator.aclose()
-
-
-async def test_sessions_are_ended_with_the_match_through_the_whole_pipeline(served: Served) -> None:
-    changes: list[LiveChange] = []
-
-    def open_store() -> Store:
-        return served.store()
-
-    pipeline = CricketPipeline(
-        Scripted(served, "m1", balls_per_tick=300),
-        open_store,
-        LoggedDelivery(),
-        instance_id="one",
-        now=served.clock,
-        intervals=PollIntervals(tick_seconds=0.0, reconcile_seconds=0.02, linger=timedelta(0)),
-        on_change=changes.append,
-    )
-    sessions = LiveActivities(served.store(), served.clock())
-    await sessions.register(Match("m1", "1", "L", "10", "20", served.clock()), "ada", "phone", "ab" * 32)
-    async with pipeline.open():
-        await pipeline.sync()
-        running = asyncio.create_task(pipeline.orchestrator.run())
-        await until_async(lambda: _has_ended(served))
-        running.cancel()
-        await asyncio.wait([running])
-
-    answer = await served.ask('{ liveActivities(userId: "ada") { nodes { status endReason } } }', user="ada")
-    assert answer.data == {"liveActivities": {"nodes": [{"status": "ENDED", "endReason": "match_finished"}]}}
-    shown = await served.ask(
-        'query($team: ID!) { match(id: "m1") { homeTeam { name } displayState(teamId: $team) { version headline } } }',
-        {"team": changes[-1].match.home_team_id},
-    )
-    assert shown.data["match"]["displayState"]["version"] == changes[-1].active.version
-    assert shown.data["match"]["homeTeam"]["name"] in TEAMS
-
-
-async def _has_ended(served: Served) -> bool:
-    active = await matches(served).latest("m1")
-    return active is not None and active.status is ActiveStatus.ENDED
-
-
-TEAMS = ("Harbour Kites", "Granite Foxes", "Saltmarsh Herons", "Lighthouse Rovers")
-
-
-async def test_the_demo_plays_the_same_matches_whoever_tells_and_whenever_it_starts(served: Served) -> None:
-    one, two = DemoProvider(served.clock), DemoProvider(served.clock)
-    early = {match.match_id for match in await one.live()}
-    served.clock.forward(minutes=4)
-
-    assert [match.match_id for match in await one.live()] == [match.match_id for match in await two.live()]
-    assert early & {match.match_id for match in await two.live()}
-    for match in await one.live():
-        assert await one.match(match.match_id) == await two.match(match.match_id)
-    assert await one.match("demo-x") is None
-    assert await one.match("other") is None
-
-
-async def test_the_demo_has_matches_that_were_are_and_will_be(served: Served) -> None:
-    provider = DemoProvider(served.clock)
-    (league,) = await provider.leagues()
-    around = served.clock() - timedelta(days=7), served.clock() + timedelta(days=30)
-
-    found = [match async for match in provider.fixtures([league.league_id], *around)]
-
-    assert {match.phase for match in found} >= {MatchPhase.FINISHED, MatchPhase.LIVE, MatchPhase.UPCOMING}
-    assert len(found) == 30
-    assert league.season_id is not None
-    rows = await provider.team_seasons(league.season_id)
-    assert sum(row.won or 0 for row in rows) == sum(match.result is not None for match in found if match.result)

@@ -1,55 +1,42 @@
-"""Changes of matches on their way to phones: real tables on one side, a real HTTP/2 server on the other."""
+"""Updates and starts of Live Activities, with real tables and a real HTTP/2 server."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace as replaced
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pytest
 from msgspec.structs import replace
 
 from datastore.database import Database
 from datastore.dynamodb.calls import Call
-from datastore.dynamodb.retry.backoff import Backoff
-from datastore.keyspace.matches.live_activities import ACTIVITIES_OF_USER, LIVE_ACTIVITIES
-from datastore.keyspace.matches.live_activities import live_activity as session_key
-from datastore.matches.cricket import CricketEvent, CricketEventKind, MatchPhase, Result, ResultKind
+from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
+from datastore.matches.cricket import CricketEventKind
 from datastore.matches.devices import Devices, Platform
-from datastore.matches.display import display_state
 from datastore.matches.display_states import DisplayStates
-from datastore.matches.live_activities import LiveActivities, LiveActivity
+from datastore.matches.live_activities import LiveActivities
 from datastore.matches.match_follows import MatchFollows
-from datastore.model.composite_keys import key_attributes
-from datastore.model.timestamps import iso
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
 from pipelines.matches.push.live_activities import LACoordinator
-from pipelines.matches.push.push_delivery import LoggedDelivery, PushOutcome
 from pipelines.matches.push.push_queue import MatchChange
 from tests.support.apns import LIMITS, credentials
-from tests.support.apns_server import Answer, ApnsServer, Fault, Request
-from tests.support.display_states import CHENNAI, MUMBAI, NAMES, first, fixture, in_chase, put_in_place, second
+from tests.support.apns_server import Answer, ApnsServer, Request
+from tests.support.display_states import CHENNAI, MUMBAI, NAMES, first, in_chase, second
+from tests.support.live_activity_pushes import (
+    FINISHED,
+    MATCH,
+    QUICKLY,
+    _item,
+    change,
+    event,
+    register,
+    rings,
+    session,
+    told,
+)
 from tests.support.served import NOON, Clock
 from tests.support.until import until
-
-MATCH = fixture(version=7)
-FINISHED = replace(
-    MATCH, version=9, phase=MatchPhase.FINISHED, result=Result(ResultKind.WIN, "Mumbai won"), innings=(first(),)
-)
-QUICKLY = Backoff(initial=0.01, maximum=0.05, attempts=4)
-
-
-def change(version: int = 7, *events: CricketEvent, at: datetime = NOON) -> MatchChange:
-    """All of its events may ring."""
-    active = replace(in_chase(version, innings=(first(), second(113 + version))), events=events, updated_at=at)
-    states = {team: display_state(MATCH, active, NAMES, team) for team in ("1", "2")}
-    return MatchChange(MATCH, states, events, frozenset(event.event_id for event in events))
-
-
-def event(kind: CricketEventKind, text: str = "", innings: int = 2) -> CricketEvent:
-    return CricketEvent(f"m1:{kind}:{text}", kind, text or kind.value, innings=innings)
-
 
 WICKET = event(CricketEventKind.WICKET, "Kishan is out")
 
@@ -89,43 +76,7 @@ async def coordinator(
     await coordinator.aclose(0)
 
 
-async def register(store: Store, *users: str) -> None:
-    """A session for each, its token the user's name."""
-    for user in users:
-        await LiveActivities(store, NOON).register(MATCH, user, "phone", user)
-
-
-async def sessions(store: Store) -> list[LiveActivity]:
-    """The active ones."""
-    return [session async for page in LiveActivities(store, NOON).pages_of_match("m1") for session in page]
-
-
-async def session(store: Store, user: str) -> dict[str, str | None]:
-    values = {"partition": user, "now": NOON.timestamp()}
-    (item,) = [item async for item in store.query_all(ACTIVITIES_OF_USER, values)]
-    return {name: item.get(name) for name in ("status", "endReason", "updateToken")}
-
-
-def told(server: ApnsServer) -> dict[str, list[str]]:
-    """What each token was shown, in order."""
-    shown: dict[str, list[str]] = {}
-    for request in server.requests:
-        state = request.aps["content-state"]
-        shown.setdefault(request.token, []).append(f"{request.aps['event']} {state['team']['code']} {state['version']}")
-    return shown
-
-
-def rings(server: ApnsServer) -> list[tuple[int, str | None]]:
-    """The version and the alert of each push."""
-    return [
-        (request.aps["content-state"]["version"], request.aps.get("alert", {}).get("body"))
-        for request in server.requests
-    ]
-
-
 # Whom a change reaches
-
-
 async def test_each_session_is_shown_the_side_its_user_follows_and_else_the_home_team(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
@@ -185,21 +136,7 @@ async def test_two_thousand_sessions_over_several_pages_are_served_a_hundred_at_
     await delivery.aclose()
 
 
-def _item(user: str, token: str) -> dict[str, object]:
-    return {
-        **key_attributes(LIVE_ACTIVITIES, session_key("m1", user, "phone")),
-        "userId": user,
-        "deviceId": "phone",
-        "updateToken": token,
-        "status": "active",
-        "sessionStartedAt": iso(NOON),
-        "ttl": int((NOON + timedelta(hours=12)).timestamp()),
-    }
-
-
 # What waits
-
-
 async def test_while_a_delivery_runs_only_the_newest_change_waits_and_no_wicket_is_lost(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
@@ -255,8 +192,6 @@ async def test_of_the_events_only_those_ring_that_may(
 
 
 # What came too late, or came before
-
-
 async def test_a_push_has_the_moment_of_its_state_whenever_it_is_sent(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store], clock: Clock
 ) -> None:
@@ -354,8 +289,6 @@ async def test_if_the_tables_cannot_be_read_it_is_tried_again_but_not_for_ever(
 
 
 # Tokens that are dead
-
-
 async def test_a_rejected_token_suspends_its_session_and_no_other(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
@@ -388,8 +321,6 @@ async def test_a_session_whose_token_was_renewed_meanwhile_stays(
 
 
 # The beginning
-
-
 async def test_followers_without_a_session_are_asked_in_when_the_match_begins(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
@@ -442,145 +373,3 @@ async def _device(store: Store, user: str, *, push_to_start: str | None) -> None
     )
     if push_to_start is not None:
         await devices.update_push_to_start_token(user, f"device-{user}", push_to_start)
-
-
-# The end
-
-
-async def test_at_the_end_every_session_is_told_and_ended(
-    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
-) -> None:
-    await put_in_place(open_store(), FINISHED)
-    await register(open_store(), "ada", "bob")
-    await MatchFollows(open_store(), NOON).follow(MATCH, "bob", CHENNAI.team_id)
-    server.answer = lambda request: Answer(410, "Unregistered") if request.token == "bob" else Answer()
-
-    summary = await coordinator.end(FINISHED)
-
-    assert summary.outcomes == {PushOutcome.DELIVERED: 1, PushOutcome.REJECTED: 1}
-    assert told(server) == {"ada": ["end MUM 9"], "bob": ["end CHE 9"]}
-    assert server.requests[0].aps["dismissal-date"] == int(NOON.timestamp()) + 3600
-    assert server.requests[0].aps["content-state"]["situation"] == "Mumbai won"
-    for user in ("ada", "bob"):
-        assert await session(open_store(), user) == {
-            "status": "ended",
-            "endReason": "match_finished",
-            "updateToken": user,
-        }
-
-
-async def test_the_end_waits_for_what_runs_and_takes_the_place_of_what_waits(
-    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
-) -> None:
-    await register(open_store(), "ada")
-    under_way_at_the_end = []
-
-    def slowly(request: Request) -> Answer:
-        if request.aps["event"] == "end":
-            under_way_at_the_end.append(server.open)
-        return Answer(delay=0.1)
-
-    server.answer = slowly
-
-    await coordinator.deliver(change(7))
-    await until(lambda: len(server.requests) == 1)
-    await coordinator.deliver(change(8, event(CricketEventKind.RESULT, "Mumbai won by 7 wickets")))
-    await coordinator.end(FINISHED, change(9).states)
-    await coordinator.idle()
-
-    assert told(server) == {"ada": ["update MUM 7", "end MUM 9"]}
-    assert under_way_at_the_end == [1]
-    assert rings(server) == [(7, None), (9, "Mumbai won by 7 wickets")]
-
-
-async def test_an_end_that_did_not_reach_all_goes_on_when_asked_again(
-    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
-) -> None:
-    await register(open_store(), "ada", "bob")
-    server.answer = lambda request: Answer(503, "ServiceUnavailable") if request.token == "bob" else Answer()
-
-    partly = await coordinator.end(FINISHED, change(9).states)
-    left = [session.user_id for session in await sessions(open_store())]
-    server.answer = lambda _: Answer()
-    then = await coordinator.end(FINISHED, change(9).states)
-
-    assert (partly.outcomes, left) == ({PushOutcome.DELIVERED: 1, PushOutcome.FAILED: 1}, ["bob"])
-    assert then.outcomes == {PushOutcome.DELIVERED: 1}
-    assert await sessions(open_store()) == []
-
-
-async def test_the_end_of_a_thousand_sessions_that_cannot_be_reached_is_bounded(
-    server: ApnsServer, open_store: Callable[[], Store], clock: Clock
-) -> None:
-    users = [f"user-{number:04}" for number in range(1000)]
-    await open_store().write_all(LIVE_ACTIVITIES, puts=[_item(user, user) for user in users])
-    server.answer = lambda _: Answer(503, "ServiceUnavailable", delay=0.2)
-    limits = ApnsLimits(total_seconds=0.3, backoff=Backoff(initial=0.01, maximum=0.05, attempts=4))
-    delivery = ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust)
-    coordinator = LACoordinator(open_store, delivery, clock, end_seconds=0.3)
-
-    async with asyncio.timeout(5):
-        await coordinator.deliver(change(8))
-        await until(lambda: len(server.requests) >= 100)
-        summary = await coordinator.end(FINISHED, change(9).states)
-
-    assert summary.outcomes == {PushOutcome.FAILED: 1000}
-    assert summary.reasons["NotInTime"] >= 400
-    assert len(told(server)) < 600
-    assert len(await sessions(open_store())) == 1000
-    await delivery.aclose()
-
-
-async def test_two_instances_may_end_a_match_at_once(
-    coordinator: LACoordinator,
-    delivery: ApnsDelivery,
-    server: ApnsServer,
-    open_store: Callable[[], Store],
-    clock: Clock,
-) -> None:
-    users = [f"user-{number:02}" for number in range(30)]
-    await register(open_store(), *users)
-    other = LACoordinator(open_store, delivery, clock)
-
-    await asyncio.gather(*[each.end(FINISHED, change(9).states) for each in (coordinator, other)])
-    reached = len(server.requests)
-    again = await other.end(FINISHED, change(9).states)
-
-    assert told(server).keys() == set(users)
-    assert (again.total, len(server.requests)) == (0, reached)
-    for user in users:
-        assert (await session(open_store(), user))["endReason"] == "match_finished"
-
-
-async def test_without_credentials_the_sessions_live_and_end_all_the_same(
-    open_store: Callable[[], Store], clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    await register(open_store(), "ada", "bob")
-    coordinator = LACoordinator(open_store, LoggedDelivery(), clock)
-
-    await coordinator.deliver(change())
-    await coordinator.idle()
-    alive = len(await sessions(open_store()))
-    await coordinator.end(FINISHED, change(9).states)
-
-    assert (alive, len(await sessions(open_store()))) == (2, 0)
-    would = [record for record in caplog.records if "Would send to 2 devices" in record.getMessage()]
-    assert len(would) == 2
-
-
-async def test_closing_stops_what_takes_too_long(
-    open_store: Callable[[], Store], server: ApnsServer, clock: Clock
-) -> None:
-    await register(open_store(), "ada")
-    server.answer = lambda _: Fault.HANG
-    delivery = ApnsDelivery(credentials(server), clock, verify=server.trust)
-    coordinator = LACoordinator(open_store, delivery, clock)
-    await coordinator.deliver(change())
-    await until(lambda: len(server.requests) == 1)
-
-    async with asyncio.timeout(3):
-        await coordinator.aclose(0.01)
-        await coordinator.idle()
-
-    await delivery.aclose()

@@ -1,0 +1,81 @@
+"""Changes, sessions and devices for the tests of Live Activities."""
+
+from datetime import datetime, timedelta
+
+from msgspec.structs import replace
+
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.keyspace.matches.live_activities import ACTIVITIES_OF_USER, LIVE_ACTIVITIES
+from datastore.keyspace.matches.live_activities import live_activity as session_key
+from datastore.matches.cricket import CricketEvent, CricketEventKind, MatchPhase, Result, ResultKind
+from datastore.matches.display import display_state
+from datastore.matches.live_activities import LiveActivities
+from datastore.model.composite_keys import key_attributes
+from datastore.model.timestamps import iso
+from datastore.session.store import Store
+from pipelines.matches.push.push_queue import MatchChange
+from tests.support.apns_server import ApnsServer
+from tests.support.display_states import NAMES, first, fixture, in_chase, second
+from tests.support.served import NOON
+
+MATCH = fixture(version=7)
+
+
+FINISHED = replace(
+    MATCH, version=9, phase=MatchPhase.FINISHED, result=Result(ResultKind.WIN, "Mumbai won"), innings=(first(),)
+)
+
+
+QUICKLY = Backoff(initial=0.01, maximum=0.05, attempts=4)
+
+
+def change(version: int = 7, *events: CricketEvent, at: datetime = NOON) -> MatchChange:
+    """All of its events may ring."""
+    active = replace(in_chase(version, innings=(first(), second(113 + version))), events=events, updated_at=at)
+    states = {team: display_state(MATCH, active, NAMES, team) for team in ("1", "2")}
+    return MatchChange(MATCH, states, events, frozenset(event.event_id for event in events))
+
+
+def event(kind: CricketEventKind, text: str = "", innings: int = 2) -> CricketEvent:
+    return CricketEvent(f"m1:{kind}:{text}", kind, text or kind.value, innings=innings)
+
+
+async def register(store: Store, *users: str) -> None:
+    """A session for each, its token the user's name."""
+    for user in users:
+        await LiveActivities(store, NOON).register(MATCH, user, "phone", user)
+
+
+async def session(store: Store, user: str) -> dict[str, str | None]:
+    values = {"partition": user, "now": NOON.timestamp()}
+    (item,) = [item async for item in store.query_all(ACTIVITIES_OF_USER, values)]
+    return {name: item.get(name) for name in ("status", "endReason", "updateToken")}
+
+
+def told(server: ApnsServer) -> dict[str, list[str]]:
+    """What each token was shown, in order."""
+    shown: dict[str, list[str]] = {}
+    for request in server.requests:
+        state = request.aps["content-state"]
+        shown.setdefault(request.token, []).append(f"{request.aps['event']} {state['team']['code']} {state['version']}")
+    return shown
+
+
+def rings(server: ApnsServer) -> list[tuple[int, str | None]]:
+    """The version and the alert of each push."""
+    return [
+        (request.aps["content-state"]["version"], request.aps.get("alert", {}).get("body"))
+        for request in server.requests
+    ]
+
+
+def _item(user: str, token: str) -> dict[str, object]:
+    return {
+        **key_attributes(LIVE_ACTIVITIES, session_key("m1", user, "phone")),
+        "userId": user,
+        "deviceId": "phone",
+        "updateToken": token,
+        "status": "active",
+        "sessionStartedAt": iso(NOON),
+        "ttl": int((NOON + timedelta(hours=12)).timestamp()),
+    }

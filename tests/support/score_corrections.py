@@ -1,0 +1,133 @@
+"""Snapshots of a match whose scorer makes corrections, and the match that is polled from them."""
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from datastore.matches.cricket import (
+    Ball,
+    CricketEvent,
+    CricketEventKind,
+    Match,
+    MatchPhase,
+    MatchSnapshot,
+    Wicket,
+    phase_of,
+)
+from datastore.matches.live_state import ActiveMatch
+from pipelines.matches.live.poller import Tick
+from pipelines.matches.scoring.scorebook import InningsBook
+from tests.support.cricket_pipeline import Instance
+from tests.support.cricket_play import state
+from tests.support.served import NOON, Served
+
+FIXTURE = Match("m", "cup", "CUP", "reds", "blues", NOON, "NS", MatchPhase.UPCOMING, scheduled_overs=20)
+
+
+SIDES = {1: "reds", 2: "blues"}
+
+
+def ball(place: int, runs: int = 0, *, innings: int = 1, batter: str = "R1", **more: Any) -> Ball:
+    """The ball at a place of its innings, from 1; ids leave room for balls that come late."""
+    over, number = divmod(place - 1, 6)
+    return Ball(
+        innings * 100_000 + place * 10,
+        innings,
+        over,
+        number + 1,
+        batter,
+        batter,
+        "R2",
+        "R2",
+        "B11",
+        "B11",
+        **{"batter_runs": runs, "four": runs == 4, "six": runs == 6} | more,
+    )
+
+
+def out(place: int, who: str = "R1", kind: str = "bowled", fielders: tuple[str, ...] = (), **more: Any) -> Ball:
+    return ball(place, **{"batter": who, "wickets": (Wicket(who, who, kind, fielders, kind != "run out"),)} | more)
+
+
+def told(*balls: Ball, status: str = "1st Innings", begun: int = 0, **facts: Any) -> MatchSnapshot:
+    """A match with these balls, added up; `begun` innings are listed at least."""
+    books: dict[int, InningsBook] = {}
+    numbers = {one.innings for one in balls} | set(range(1, begun + 1))
+    for number in sorted(numbers):
+        book = books[number] = InningsBook(number, SIDES[number])
+        for one in balls:
+            if one.innings == number:
+                book.add(one)
+    match = replace(
+        FIXTURE,
+        status=status,
+        phase=phase_of(status),
+        innings=tuple(book.score() for book in books.values()),
+        scorecards=tuple(book.card() for book in books.values()),
+    )
+    return MatchSnapshot(replace(match, **facts), balls)
+
+
+def totals(snapshot: MatchSnapshot, **changes: Any) -> MatchSnapshot:
+    """The same balls, with another total of the last innings."""
+    *before, last = snapshot.match.innings
+    return replace(snapshot, match=replace(snapshot.match, innings=(*before, replace(last, **changes))))
+
+
+class Scripted:
+    """A provider that tells what the test says."""
+
+    name = "scripted"
+
+    def __init__(self) -> None:
+        self.says = told(status="NS")
+
+    async def match(self, match_id: str) -> MatchSnapshot | None:
+        return self.says
+
+
+class Live:
+    """A match that is polled. `ids` are those of all events so far."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self._provider = Scripted()
+        self.instance = Instance(served, self._provider)  # type: ignore[arg-type]
+        self.ids: list[str] = []
+        self.version = 0
+
+    async def tick(self, snapshot: MatchSnapshot) -> list[CricketEvent]:
+        """The events of a tick. Checks that versions are contiguous, and that no event was told before."""
+        self._provider.says = snapshot
+        before = len(self.instance.changes)
+        ended = await self.instance.poller.tick("m")
+        changes = [change.active for change in self.instance.changes[before:]]
+        assert ended is (Tick.CHANGED if changes else Tick.UNCHANGED)
+        for active in changes:
+            assert active.version == (self.version or active.version - 1) + 1
+            self.version = active.version
+        events = [event for active in changes for event in active.events]
+        self.ids += [event.event_id for event in events]
+        assert len(self.ids) == len(set(self.ids))
+        return events
+
+    async def texts(self, snapshot: MatchSnapshot) -> list[str]:
+        return [event.text for event in await self.tick(snapshot)]
+
+    async def kinds(self, snapshot: MatchSnapshot) -> list[CricketEventKind]:
+        return [event.kind for event in await self.tick(snapshot)]
+
+    async def state(self) -> ActiveMatch:
+        return await state(self._served, "m")
+
+    def restart(self) -> None:
+        """Forget all, as after a crash."""
+        self.instance.poller.forget("m")
+
+
+OVER = (ball(1), ball(2, 4), ball(3), out(4), ball(5, 6, batter="R3"), ball(6, 1, batter="R3"))
+
+
+def amended(number: int, new: Ball) -> tuple[Ball, ...]:
+    """The over with another ball at a place."""
+    return (*OVER[: number - 1], new, *OVER[number:])

@@ -1,0 +1,30 @@
+"""The SportMonks provider of the tests."""
+
+from datetime import timedelta
+from typing import Any
+
+import aiohttp
+
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.matches.cricket import Match
+from pipelines.matches.providers.sportmonks.provider import SportMonks
+from tests.support.sportmonks_samples import (
+    PATIENCE,
+    START,
+    TOKEN,
+    Service,
+    Time,
+)
+
+QUICK = Backoff(initial=0.5, maximum=2.0, attempts=3)
+
+
+def provider_of(service: Service, session: aiohttp.ClientSession, time: Time, **options: Any) -> SportMonks:
+    limits = aiohttp.ClientTimeout(total=PATIENCE)
+    defaults: dict[str, Any] = {"now": time, "sleep": time.sleep, "retry": QUICK, "limits": limits}
+    return SportMonks(session, TOKEN, base_url=service.url, **(defaults | options))
+
+
+async def all_of(provider: SportMonks, *leagues: str) -> list[Match]:
+    found = provider.fixtures(leagues, START - timedelta(days=7), START + timedelta(days=30))
+    return [match async for match in found]

@@ -1,0 +1,308 @@
+"""The delivery of pushes over HTTP/2 to a server with faults: retries, concurrency, logs."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from email.utils import format_datetime
+
+import pytest
+
+from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
+from pipelines.matches.push.push_delivery import LoggedDelivery, Push, PushOutcome, Sent
+from tests.support.apns import LIMITS, credentials
+from tests.support.apns_pushes import TOKEN, UPDATE, pushes
+from tests.support.apns_server import SERVING, Answer, ApnsServer, Fault, Request
+from tests.support.served import NOON, Clock
+from tests.support.time_ahead import jump
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApnsServer]:
+    async with ApnsServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., ApnsDelivery]]:
+    made: list[ApnsDelivery] = []
+
+    def make(limits: ApnsLimits = LIMITS) -> ApnsDelivery:
+        made.append(ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust))
+        return made[-1]
+
+    yield make
+    for delivery in made:
+        await delivery.aclose()
+
+
+@pytest.fixture
+def delivery(make: Callable[..., ApnsDelivery]) -> ApnsDelivery:
+    return make()
+
+
+def first_then(*answers: Answer | Fault) -> Callable[[Request], Answer | Fault]:
+    """These answers, one by one, and then delivered. With the last that hangs the time for an answer is over."""
+    rest = iter(answers)
+    hanging = answers.count(Fault.HANG)
+
+    def answer(_: Request) -> Answer | Fault:
+        nonlocal hanging
+        given = next(rest, Answer())
+        if given is Fault.HANG:
+            hanging -= 1
+            if not hanging:
+                jump(LIMITS.answer_seconds)
+        return given
+
+    return answer
+
+
+# What APNs answers
+@pytest.mark.parametrize(
+    ("status", "reason", "outcome"),
+    [
+        (410, "Unregistered", PushOutcome.REJECTED),
+        (410, "ExpiredToken", PushOutcome.REJECTED),
+        (400, "BadDeviceToken", PushOutcome.REJECTED),
+        (400, "DeviceTokenNotForTopic", PushOutcome.REJECTED),
+        (400, "BadTopic", PushOutcome.FAILED),
+        (413, "PayloadTooLarge", PushOutcome.FAILED),
+        (404, None, PushOutcome.FAILED),
+    ],
+)
+async def test_an_answer_that_will_not_change_is_not_asked_for_again(
+    server: ApnsServer, delivery: ApnsDelivery, status: int, reason: str | None, outcome: PushOutcome
+) -> None:
+    server.answer = lambda _: Answer(status, reason)
+
+    sent = await delivery.send(TOKEN, UPDATE)
+
+    assert sent == Sent(outcome, reason or f"Status{status}")
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        [Answer(500, "InternalServerError")],
+        [Answer(503, "ServiceUnavailable"), Answer(503, "Shutdown")],
+        [Fault.HANG],
+        [Fault.RESET],
+        [Fault.GOAWAY],
+        [Fault.CLOSE],
+        [Fault.CLOSE, Answer(429, "TooManyRequests"), Fault.GOAWAY],
+    ],
+    ids=str,
+)
+async def test_what_may_pass_is_tried_again(
+    server: ApnsServer, delivery: ApnsDelivery, trouble: list[Answer | Fault]
+) -> None:
+    server.answer = first_then(*trouble)
+
+    sent = await delivery.send(TOKEN, UPDATE)
+
+    assert sent.outcome is PushOutcome.DELIVERED
+    # What a GOAWAY says was not looked at httpx sends again by itself.
+    assert len(trouble) - trouble[1:].count(Fault.GOAWAY) <= sent.retries <= len(trouble)
+
+
+async def test_it_is_not_tried_for_ever(server: ApnsServer, delivery: ApnsDelivery) -> None:
+    server.answer = lambda _: Answer(503, "ServiceUnavailable")
+
+    sent = await delivery.send(TOKEN, UPDATE)
+
+    assert sent == Sent(PushOutcome.FAILED, "ServiceUnavailable", 3)
+    assert len(server.requests) == 4
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+async def test_retry_after_is_waited_for(server: ApnsServer, delivery: ApnsDelivery, form: str) -> None:
+    wait = "1" if form == "seconds" else format_datetime(NOON + timedelta(seconds=1), usegmt=True)
+    server.answer = first_then(Answer(429, "TooManyRequests", {"retry-after": wait}))
+    began = asyncio.get_running_loop().time()
+
+    sent = await delivery.send(TOKEN, UPDATE)
+
+    assert sent == Sent(PushOutcome.DELIVERED, None, 1)
+    assert asyncio.get_running_loop().time() - began >= 1
+
+
+async def test_a_wait_that_is_longer_than_a_push_lives_is_not_waited_for(
+    server: ApnsServer, delivery: ApnsDelivery
+) -> None:
+    server.answer = lambda _: Answer(429, "TooManyRequests", {"retry-after": "60"})
+
+    sent = await delivery.send(TOKEN, UPDATE)
+
+    assert sent == Sent(PushOutcome.FAILED, "TooManyRequests", 0)
+
+
+async def test_without_a_server_it_fails_and_recovers_with_it(clock: Clock) -> None:
+    async with ApnsServer() as server:
+        gone = credentials(server)
+    delivery = ApnsDelivery(gone, clock, limits=LIMITS)
+
+    sent = await delivery.send(TOKEN, UPDATE)
+
+    assert sent == Sent(PushOutcome.FAILED, "NoAnswer", 3)
+    await delivery.aclose()
+
+
+# Many
+async def test_streams_that_hang_do_not_use_a_connection_up(server: ApnsServer, delivery: ApnsDelivery) -> None:
+    server.answer = first_then(*[Fault.HANG] * LIMITS.concurrent)
+
+    summary = await delivery.send_all(pushes(130))
+
+    assert summary.outcomes == {PushOutcome.DELIVERED: 130}
+    assert summary.retries >= 100
+    # The one that hung, and another: not one for each.
+    assert server.connections == 2
+
+
+async def test_a_thousand_are_sent_over_one_connection_a_hundred_at_a_time(
+    server: ApnsServer, make: Callable[..., ApnsDelivery]
+) -> None:
+    taken = 0
+    furthest = 0
+
+    async def counted() -> AsyncIterator[Push]:
+        nonlocal taken, furthest
+        async for push in pushes(1000):
+            taken += 1
+            furthest = max(furthest, taken - len(server.requests))
+            yield push
+
+    summary = await make(ApnsLimits()).send_all(counted())
+
+    assert summary.outcomes == {PushOutcome.DELIVERED: 1000}
+    assert server.delivered == {f"{number:064x}": 1 for number in range(1000)}
+    assert 10 < server.peak <= 100
+    # No more is taken from the iterator than is being sent.
+    assert furthest <= 101
+    assert server.connections == 1
+
+
+async def test_two_batches_share_the_places(server: ApnsServer, make: Callable[..., ApnsDelivery]) -> None:
+    delivery = make(ApnsLimits(concurrent=7))
+    server.answer = lambda _: Answer(delay=0.005)
+
+    await asyncio.gather(*[delivery.send_all(pushes(60)) for _ in range(3)])
+
+    assert len(server.requests) == 180
+    assert server.peak == 7
+
+
+async def test_a_server_that_takes_one_stream_at_a_time_is_served(server: ApnsServer, delivery: ApnsDelivery) -> None:
+    server.most_streams = 1
+
+    summary = await delivery.send_all(pushes(40))
+
+    assert summary.outcomes == {PushOutcome.DELIVERED: 40}
+    assert server.peak == 1
+
+
+async def test_a_connection_that_is_closed_now_and_then_costs_retries_and_no_pushes(
+    server: ApnsServer, make: Callable[..., ApnsDelivery]
+) -> None:
+    answered = 0
+
+    def sometimes(_: Request) -> Answer | Fault:
+        nonlocal answered
+        answered += 1
+        return {100: Fault.GOAWAY, 200: Fault.CLOSE, 300: Fault.RESET}.get(answered, Answer())
+
+    server.answer = sometimes
+    limits = ApnsLimits(answer_seconds=2, backoff=LIMITS.backoff)
+
+    summary = await make(limits).send_all(pushes(400))
+
+    assert summary.outcomes == {PushOutcome.DELIVERED: 400}
+    assert summary.retries >= 1
+    assert set(server.delivered) == {f"{number:064x}" for number in range(400)}
+
+
+async def test_each_push_tells_how_it_ended_and_one_listeners_trouble_stops_nothing(
+    server: ApnsServer, delivery: ApnsDelivery, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: list[Sent] = []
+    server.answer = lambda request: Answer(410, "Unregistered") if request.token.endswith("3") else Answer()
+
+    async def settle(sent: Sent) -> None:
+        heard.append(sent)
+        if sent.outcome is PushOutcome.REJECTED:
+            raise ZeroDivisionError
+
+    summary = await delivery.send_all(pushes(8, settle))
+
+    assert summary.outcomes == {PushOutcome.DELIVERED: 7, PushOutcome.REJECTED: 1}
+    assert len(heard) == 8
+    assert "ZeroDivisionError" in caplog.text
+    assert str(summary) == "7 delivered, 1 rejected, 1 × Unregistered"
+
+
+async def test_if_reading_fails_what_was_read_is_sent(server: ApnsServer, delivery: ApnsDelivery) -> None:
+    server.answer = lambda _: Answer(delay=0.05)
+
+    async def breaks_off() -> AsyncIterator[Push]:
+        async for push in pushes(5):
+            yield push
+        raise LookupError
+
+    with pytest.raises(LookupError):
+        await delivery.send_all(breaks_off())
+
+    assert len(server.requests) == 5
+    assert server.open == 0
+
+
+async def test_a_batch_can_be_cancelled(server: ApnsServer, make: Callable[..., ApnsDelivery]) -> None:
+    delivery = make(ApnsLimits(concurrent=3))
+    server.answer = lambda _: Fault.HANG
+    batch = asyncio.create_task(delivery.send_all(pushes(10)))
+    async with asyncio.timeout(5):
+        while len(server.requests) < 3:  # noqa: ASYNC110 - it is over the wire
+            await asyncio.sleep(0.005)
+
+    batch.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await batch
+
+    server.answer = lambda _: Answer()
+    assert (await delivery.send_all(pushes(10))).outcomes == {PushOutcome.DELIVERED: 10}
+
+
+# What logs show
+async def test_no_token_is_ever_logged(
+    server: ApnsServer, delivery: ApnsDelivery, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    caplog.handler.addFilter(lambda _: not SERVING.get())
+    server.answer = first_then(Answer(410, "Unregistered"), Fault.HANG, Fault.CLOSE)
+    for number in range(3):
+        await delivery.send(f"{TOKEN}{number}", UPDATE)
+    await delivery.send_all(pushes(3))
+
+    logged = caplog.text + "".join(str(record.__dict__) for record in caplog.records)
+    assert TOKEN not in logged
+    assert server.requests[0].bearer not in logged
+    assert f"{1:064x}" not in logged
+    assert repr(Push(TOKEN, UPDATE)).count(TOKEN) == 0
+
+
+async def test_without_credentials_what_would_be_sent_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    heard: list[Sent] = []
+
+    async def settle(sent: Sent) -> None:
+        heard.append(sent)
+
+    summary = await LoggedDelivery().send_all(pushes(1000, settle))
+
+    assert summary.outcomes == {PushOutcome.LOGGED: 1000}
+    assert len(heard) == 1000
+    (record,) = caplog.records
+    assert "Would send to 1000 devices" in record.getMessage()
+    assert "MUM 120/3 (15.4)" in record.getMessage()
+    assert f"{1:064x}" not in record.getMessage()

@@ -1,0 +1,57 @@
+"""The invented matches of the demo."""
+
+import random
+from datetime import date
+from itertools import pairwise
+
+import pytest
+
+from datastore.matches.json_records import to_json
+from pipelines.demo.match import TEAMS, demo_match
+from tests.support.cricket_count import count, winner
+from tests.support.replays import names_of, recorded, replay, to_the_end
+from tests.support.scorebook import counted, without_hits
+
+DAY = date(2026, 6, 25)
+
+
+def test_the_demo_match_is_the_same_for_the_same_chance() -> None:
+    one, two, other = (demo_match(random.Random(seed), 3, DAY) for seed in (7, 7, 8))
+
+    assert to_json(one) == to_json(two)
+    assert to_json(one) != to_json(other)
+    assert one["info"]["dates"] == ["2026-06-25"]
+
+
+def test_demo_matches_are_believable() -> None:
+    documents = [demo_match(random.Random(seed), seed, DAY) for seed in range(100)]
+    totals = [one["runs"] for document in documents for one in count(document)]
+    wickets = [one["wickets"] for document in documents for one in count(document)]
+    chased = [document for document in documents if "wickets" in document["info"]["outcome"].get("by", {})]
+
+    assert 130 <= sum(totals) / len(totals) <= 170
+    assert min(totals) > 40
+    assert max(totals) < 260
+    assert 5 <= sum(wickets) / len(wickets) <= 8
+    assert 30 <= len(chased) <= 70
+    assert {team for document in documents for team in document["info"]["teams"]} == TEAMS.keys()
+
+
+@pytest.mark.parametrize("seed", range(12))
+async def test_a_demo_match_is_cricket(seed: int) -> None:
+    document = demo_match(random.Random(seed), seed, DAY)
+    recording = recorded(document)
+
+    *_, last = await to_the_end(replay(recording, balls_per_tick=5))
+
+    first, second = count(document)
+    assert counted(last, names_of(recording, document)) == without_hits([first, second])
+    assert all(float(line["overs"]) <= 4 for one in (first, second) for line in one["bowling"].values())
+    assert all(len(eleven) == len(set(eleven)) == 11 for eleven in document["info"]["players"].values())
+    for one in (first, second):
+        assert one["wickets"] == 10 or one["overs"] == "20" or one["runs"] > first["runs"]
+    best = first["team"] if first["runs"] > second["runs"] else second["team"]
+    assert winner(document) == (None if first["runs"] == second["runs"] else best)
+    for played in document["innings"]:
+        bowlers = [one["deliveries"][0]["bowler"] for one in played["overs"]]
+        assert all(one != following for one, following in pairwise(bowlers))

@@ -1,0 +1,34 @@
+"""The provider of invented matches."""
+
+from datetime import timedelta
+
+from datastore.matches.cricket import MatchPhase
+from pipelines.demo.matches import DemoProvider
+from tests.support.served import Served
+
+
+async def test_the_demo_plays_the_same_matches_whoever_tells_and_whenever_it_starts(served: Served) -> None:
+    one, two = DemoProvider(served.clock), DemoProvider(served.clock)
+    early = {match.match_id for match in await one.live()}
+    served.clock.forward(minutes=4)
+
+    assert [match.match_id for match in await one.live()] == [match.match_id for match in await two.live()]
+    assert early & {match.match_id for match in await two.live()}
+    for match in await one.live():
+        assert await one.match(match.match_id) == await two.match(match.match_id)
+    assert await one.match("demo-x") is None
+    assert await one.match("other") is None
+
+
+async def test_the_demo_has_matches_that_were_are_and_will_be(served: Served) -> None:
+    provider = DemoProvider(served.clock)
+    (league,) = await provider.leagues()
+    around = served.clock() - timedelta(days=7), served.clock() + timedelta(days=30)
+
+    found = [match async for match in provider.fixtures([league.league_id], *around)]
+
+    assert {match.phase for match in found} >= {MatchPhase.FINISHED, MatchPhase.LIVE, MatchPhase.UPCOMING}
+    assert len(found) == 30
+    assert league.season_id is not None
+    rows = await provider.team_seasons(league.season_id)
+    assert sum(row.won or 0 for row in rows) == sum(match.result is not None for match in found if match.result)

@@ -1,0 +1,207 @@
+"""The end of Live Activities, with real tables and a real HTTP/2 server."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+
+import pytest
+
+from datastore.database import Database
+from datastore.dynamodb.retry.backoff import Backoff
+from datastore.keyspace.matches.live_activities import LIVE_ACTIVITIES
+from datastore.matches.cricket import CricketEventKind
+from datastore.matches.live_activities import LiveActivities, LiveActivity
+from datastore.matches.match_follows import MatchFollows
+from datastore.session.metering import Deadline
+from datastore.session.store import Store
+from pipelines.matches.push.apns import ApnsDelivery, ApnsLimits
+from pipelines.matches.push.live_activities import LACoordinator
+from pipelines.matches.push.push_delivery import LoggedDelivery, PushOutcome
+from tests.support.apns import LIMITS, credentials
+from tests.support.apns_server import Answer, ApnsServer, Fault, Request
+from tests.support.display_states import CHENNAI, put_in_place
+from tests.support.live_activity_pushes import (
+    FINISHED,
+    MATCH,
+    QUICKLY,
+    _item,
+    change,
+    event,
+    register,
+    rings,
+    session,
+    told,
+)
+from tests.support.served import NOON, Clock
+from tests.support.until import until
+
+
+@pytest.fixture
+def open_store(database: Database) -> Callable[[], Store]:
+    return lambda: Store(database.client, prefix=database.prefix, deadline=Deadline(30), token=lambda: "token")
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ApnsServer]:
+    async with ApnsServer() as server:
+        yield server
+
+
+@pytest.fixture
+async def delivery(server: ApnsServer, clock: Clock) -> AsyncIterator[ApnsDelivery]:
+    delivery = ApnsDelivery(credentials(server), clock, limits=LIMITS, verify=server.trust)
+    yield delivery
+    await delivery.aclose()
+
+
+@pytest.fixture
+async def coordinator(
+    open_store: Callable[[], Store], delivery: ApnsDelivery, clock: Clock
+) -> AsyncIterator[LACoordinator]:
+    coordinator = LACoordinator(open_store, delivery, clock, backoff=QUICKLY)
+    yield coordinator
+    await coordinator.aclose(0)
+
+
+async def sessions(store: Store) -> list[LiveActivity]:
+    """The active ones."""
+    return [session async for page in LiveActivities(store, NOON).pages_of_match("m1") for session in page]
+
+
+# The end
+async def test_at_the_end_every_session_is_told_and_ended(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await put_in_place(open_store(), FINISHED)
+    await register(open_store(), "ada", "bob")
+    await MatchFollows(open_store(), NOON).follow(MATCH, "bob", CHENNAI.team_id)
+    server.answer = lambda request: Answer(410, "Unregistered") if request.token == "bob" else Answer()
+
+    summary = await coordinator.end(FINISHED)
+
+    assert summary.outcomes == {PushOutcome.DELIVERED: 1, PushOutcome.REJECTED: 1}
+    assert told(server) == {"ada": ["end MUM 9"], "bob": ["end CHE 9"]}
+    assert server.requests[0].aps["dismissal-date"] == int(NOON.timestamp()) + 3600
+    assert server.requests[0].aps["content-state"]["situation"] == "Mumbai won"
+    for user in ("ada", "bob"):
+        assert await session(open_store(), user) == {
+            "status": "ended",
+            "endReason": "match_finished",
+            "updateToken": user,
+        }
+
+
+async def test_the_end_waits_for_what_runs_and_takes_the_place_of_what_waits(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada")
+    under_way_at_the_end = []
+
+    def slowly(request: Request) -> Answer:
+        if request.aps["event"] == "end":
+            under_way_at_the_end.append(server.open)
+        return Answer(delay=0.1)
+
+    server.answer = slowly
+
+    await coordinator.deliver(change(7))
+    await until(lambda: len(server.requests) == 1)
+    await coordinator.deliver(change(8, event(CricketEventKind.RESULT, "Mumbai won by 7 wickets")))
+    await coordinator.end(FINISHED, change(9).states)
+    await coordinator.idle()
+
+    assert told(server) == {"ada": ["update MUM 7", "end MUM 9"]}
+    assert under_way_at_the_end == [1]
+    assert rings(server) == [(7, None), (9, "Mumbai won by 7 wickets")]
+
+
+async def test_an_end_that_did_not_reach_all_goes_on_when_asked_again(
+    coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
+) -> None:
+    await register(open_store(), "ada", "bob")
+    server.answer = lambda request: Answer(503, "ServiceUnavailable") if request.token == "bob" else Answer()
+
+    partly = await coordinator.end(FINISHED, change(9).states)
+    left = [session.user_id for session in await sessions(open_store())]
+    server.answer = lambda _: Answer()
+    then = await coordinator.end(FINISHED, change(9).states)
+
+    assert (partly.outcomes, left) == ({PushOutcome.DELIVERED: 1, PushOutcome.FAILED: 1}, ["bob"])
+    assert then.outcomes == {PushOutcome.DELIVERED: 1}
+    assert await sessions(open_store()) == []
+
+
+async def test_the_end_of_a_thousand_sessions_that_cannot_be_reached_is_bounded(
+    server: ApnsServer, open_store: Callable[[], Store], clock: Clock
+) -> None:
+    users = [f"user-{number:04}" for number in range(1000)]
+    await open_store().write_all(LIVE_ACTIVITIES, puts=[_item(user, user) for user in users])
+    server.answer = lambda _: Answer(503, "ServiceUnavailable", delay=0.2)
+    limits = ApnsLimits(total_seconds=0.3, backoff=Backoff(initial=0.01, maximum=0.05, attempts=4))
+    delivery = ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust)
+    coordinator = LACoordinator(open_store, delivery, clock, end_seconds=0.3)
+
+    async with asyncio.timeout(5):
+        await coordinator.deliver(change(8))
+        await until(lambda: len(server.requests) >= 100)
+        summary = await coordinator.end(FINISHED, change(9).states)
+
+    assert summary.outcomes == {PushOutcome.FAILED: 1000}
+    assert summary.reasons["NotInTime"] >= 400
+    assert len(told(server)) < 600
+    assert len(await sessions(open_store())) == 1000
+    await delivery.aclose()
+
+
+async def test_two_instances_may_end_a_match_at_once(
+    coordinator: LACoordinator,
+    delivery: ApnsDelivery,
+    server: ApnsServer,
+    open_store: Callable[[], Store],
+    clock: Clock,
+) -> None:
+    users = [f"user-{number:02}" for number in range(30)]
+    await register(open_store(), *users)
+    other = LACoordinator(open_store, delivery, clock)
+
+    await asyncio.gather(*[each.end(FINISHED, change(9).states) for each in (coordinator, other)])
+    reached = len(server.requests)
+    again = await other.end(FINISHED, change(9).states)
+
+    assert told(server).keys() == set(users)
+    assert (again.total, len(server.requests)) == (0, reached)
+    for user in users:
+        assert (await session(open_store(), user))["endReason"] == "match_finished"
+
+
+async def test_without_credentials_the_sessions_live_and_end_all_the_same(
+    open_store: Callable[[], Store], clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    await register(open_store(), "ada", "bob")
+    coordinator = LACoordinator(open_store, LoggedDelivery(), clock)
+
+    await coordinator.deliver(change())
+    await coordinator.idle()
+    alive = len(await sessions(open_store()))
+    await coordinator.end(FINISHED, change(9).states)
+
+    assert (alive, len(await sessions(open_store()))) == (2, 0)
+    would = [record for record in caplog.records if "Would send to 2 devices" in record.getMessage()]
+    assert len(would) == 2
+
+
+async def test_closing_stops_what_takes_too_long(
+    open_store: Callable[[], Store], server: ApnsServer, clock: Clock
+) -> None:
+    await register(open_store(), "ada")
+    server.answer = lambda _: Fault.HANG
+    delivery = ApnsDelivery(credentials(server), clock, verify=server.trust)
+    coordinator = LACoordinator(open_store, delivery, clock)
+    await coordinator.deliver(change())
+    await until(lambda: len(server.requests) == 1)
+
+    async with asyncio.timeout(3):
+        await coordinator.aclose(0.01)
+        await coordinator.idle()
+
+    await delivery.aclose()

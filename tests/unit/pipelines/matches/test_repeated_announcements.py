@@ -1,0 +1,140 @@
+"""Announcements of a provider that changes its mind: breaks, rain, targets, results."""
+
+import pytest
+
+from datastore.matches.active_matches import ActiveMatches
+from datastore.matches.cricket import (
+    CricketEventKind,
+    MatchPhase,
+    MatchSnapshot,
+    Result,
+    ResultKind,
+    Target,
+)
+from datastore.session.store import Store
+from tests.support.cricket_play import list_match
+from tests.support.score_corrections import FIXTURE, OVER, Live, ball, out, told
+from tests.support.served import Served, call_name
+
+
+@pytest.fixture
+async def live(served: Served) -> Live:
+    await list_match(served, FIXTURE)
+    live = Live(served)
+    await live.tick(told(status="NS"))
+    return live
+
+
+async def test_a_break_that_flaps_is_told_once(live: Live) -> None:
+    first = told(*OVER, status="2nd Innings", begun=2)
+    await live.tick(told(*OVER))
+
+    assert await live.texts(told(*OVER, status="Innings Break")) == ["Innings break: reds 11/1"]
+    assert await live.texts(first) == []
+    assert await live.texts(told(*OVER, status="Innings Break", begun=2)) == []
+    assert await live.texts(told(*OVER, ball(1, innings=2), status="2nd Innings")) == ["blues bat: innings 2 begins"]
+
+
+async def test_rain_that_flaps_is_told_once_in_five_minutes(live: Live, served: Served) -> None:
+    stores: list[Store] = []
+    open_store = served.store
+
+    def recorded() -> Store:
+        stores.append(open_store())
+        return stores[-1]
+
+    live.instance.poller._open_store = recorded
+    playing, raining = told(*OVER), told(*OVER, status="Int.")
+    await live.tick(playing)
+
+    stores.clear()
+    assert await live.texts(raining) == ["Play is interrupted (Int.)"]
+    calls = [call_name(call) for store in stores for call in store.meter.calls]
+    assert calls[-4:] == [
+        "UpdateItem cricket-fixtures",
+        "UpdateItem active-matches",
+        "PutItem cricket-fixture-cache",
+        "DeleteItem cricket-locks",
+    ]
+    assert await live.texts(playing) == ["Play resumes"]
+    for _ in range(3):
+        assert await live.texts(raining) == []
+        assert await live.texts(playing) == []
+    assert (await live.state()).live.phase is MatchPhase.LIVE
+
+    live.restart()
+    served.clock.forward(minutes=4, seconds=59)
+    assert await live.texts(raining) == []
+    served.clock.forward(seconds=2)
+    assert await live.texts(playing) == ["Play resumes"]
+    assert await live.texts(raining) == ["Play is interrupted (Int.)"]
+
+
+async def test_a_target_that_is_revised(live: Live) -> None:
+    def chase(runs: int | None, overs: str = "20", method: str | None = None) -> MatchSnapshot:
+        target = Target(runs, overs, method) if runs else None
+        return told(*OVER, status="2nd Innings", begun=2, target=target)
+
+    await live.tick(told(*OVER, status="Innings Break"))
+
+    assert await live.texts(chase(12)) == ["Target 12 from 20 overs"]
+    assert await live.texts(chase(None)) == []
+    assert await live.texts(chase(12)) == []
+    assert await live.texts(chase(10, "15", "D/L")) == ["Target revised to 10 from 15 overs (D/L)"]
+    assert await live.texts(chase(8, "9", "D/L")) == ["Target revised to 8 from 9 overs (D/L)"]
+    assert await live.texts(chase(10, "15", "D/L")) == ["Target revised to 10 from 15 overs (D/L)"]
+
+
+def won(text: str, winner: str) -> Result:
+    return Result(ResultKind.WIN, text, winner)
+
+
+async def test_a_result_that_changes(live: Live) -> None:
+    reds, blues = won("Reds won", "reds"), won("Blues won", "blues")
+    await live.tick(told(*OVER))
+
+    assert await live.texts(told(*OVER, status="Finished", result=reds)) == ["Reds won"]
+    assert await live.texts(told(*OVER, status="Finished")) == []
+    assert await live.texts(told(*OVER, status="Finished", result=reds)) == []
+    assert await live.texts(told(*OVER, status="Finished", result=blues)) == ["Blues won"]
+    assert await live.texts(told(*OVER, status="Finished", result=reds)) == ["Reds won"]
+
+
+async def test_an_abandoned_match_that_goes_on_later(live: Live) -> None:
+    await live.tick(told(*OVER))
+
+    assert await live.texts(told(*OVER, status="Aban.")) == ["Match abandoned"]
+    assert await live.texts(told(*OVER)) == ["Correction: the match goes on (Match abandoned)"]
+    assert await live.kinds(told(*OVER, out(7, "R3"))) == [CricketEventKind.WICKET]
+    assert await live.texts(told(*OVER, out(7, "R3"), status="Aban.")) == ["Match abandoned"]
+
+
+async def test_a_status_nobody_knows_changes_nothing_but_the_status(live: Live) -> None:
+    await live.tick(told(*OVER))
+
+    assert await live.tick(told(*OVER, status="Bad light, umpires confer")) == []
+    assert (await live.state()).live.phase is MatchPhase.UNKNOWN
+    assert await live.kinds(told(*OVER, out(7, "R3"), status="Bad light, umpires confer")) == [CricketEventKind.WICKET]
+
+
+@pytest.mark.parametrize("is_forgotten", [False, True])
+async def test_a_match_listed_again_does_not_tell_again_what_it_told(
+    live: Live, served: Served, is_forgotten: bool
+) -> None:
+    """Its state may be gone: then what was told is known from its fixture."""
+    balls = (*OVER, ball(1, 4, innings=2))
+    end = told(*balls, status="Finished", target=Target(12, "20"), result=won("Reds won", "reds"))
+    await live.tick(told(*OVER, status="Innings Break", target=Target(12, "20")))
+    assert CricketEventKind.RESULT in await live.kinds(end)
+    await live.instance.orchestrator.finish(await live.state())
+    if is_forgotten:
+        await ActiveMatches(served.store(), served.clock()).delete("m")
+    await live.instance.orchestrator.start(end.match)
+    await live.instance.orchestrator._stop_poll("m")
+    live.version = 0
+
+    assert await live.tick(end) == []
+    assert await live.kinds(told(*balls, ball(2, 6, innings=2), status="2nd Innings")) == [
+        CricketEventKind.SIX,
+        CricketEventKind.CORRECTION,
+    ]

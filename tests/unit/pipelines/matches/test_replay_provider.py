@@ -1,0 +1,170 @@
+"""The replay provider: its speed, its order of states, and its lists."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from pipelines.matches.providers.playback import Playback
+from pipelines.matches.providers.provider import Provider, ProviderError
+from tests.support.cricket_samples import (
+    BLUES,
+    REDS,
+    ball,
+    innings,
+    match,
+    over,
+)
+from tests.support.replays import SHORT, recorded, replay, statuses, to_the_end
+from tests.support.served import NOON, Clock
+
+
+async def test_every_status_is_shown_however_many_balls_a_tick_takes() -> None:
+    slowly = await to_the_end(replay(recorded(SHORT)))
+    fast = await to_the_end(replay(recorded(SHORT), balls_per_tick=1000))
+
+    assert statuses(slowly) == ["NS", "1st Innings", "Innings Break", "2nd Innings", "Finished"]
+    assert statuses(fast) == statuses(slowly)
+    assert [len(one.balls) for one in fast] == [0, 0, 9, 9, 9, 13, 13]
+    assert fast[-1] == slowly[-1]
+    assert fast[2].match.innings[0].overs == "1.3"
+    assert fast[3].match.note == "Blues need 1 to win"
+
+
+async def test_the_last_state_stays_and_the_first_call_shows_where_it_stands() -> None:
+    provider = replay(recorded(SHORT))
+    first, second = await provider.match("m"), await provider.match("m")
+    snapshots = await to_the_end(provider)
+
+    assert first is not None
+    assert second is not None
+    assert [first.match.status, second.match.status, len(second.balls)] == ["NS", "1st Innings", 0]
+    assert await provider.match("m") == snapshots[-1]
+
+
+async def test_several_balls_a_tick() -> None:
+    snapshots = await to_the_end(replay(recorded(SHORT), balls_per_tick=4))
+
+    assert [len(one.balls) for one in snapshots] == [0, 0, 4, 8, 9, 9, 9, 13, 13]
+
+
+async def test_at_a_speed_the_clock_decides() -> None:
+    clock = Clock()
+    provider = replay(recorded(SHORT), now=clock, speed=60)
+
+    async def at(seconds: float) -> tuple[str, int]:
+        """The status and the balls so many seconds after the start."""
+        clock.now = NOON + timedelta(seconds=seconds)
+        snapshot = await provider.match("m")
+        assert snapshot is not None
+        return snapshot.match.status, len(snapshot.balls)
+
+    # A minute before play, half a minute a ball, another half between overs, five minutes between innings.
+    assert await at(0.5) == ("NS", 0)
+    assert await at(1) == ("1st Innings", 0)
+    assert await at(1.5) == ("1st Innings", 1)
+    assert await at(4.9) == ("1st Innings", 6)
+    assert await at(5) == ("1st Innings", 7)
+    assert await at(6.4) == ("1st Innings", 9)
+    assert await at(6.5) == ("Innings Break", 9)
+    assert await at(11.4) == ("Innings Break", 9)
+    assert await at(11.5) == ("2nd Innings", 9)
+    assert await at(1) == ("1st Innings", 0)
+    assert await at(14) == ("Finished", 13)
+    assert await at(10_000) == ("Finished", 13)
+
+
+async def test_a_match_begins_at_its_start_time() -> None:
+    clock = Clock()
+    start = NOON + timedelta(hours=1)
+    provider = replay(recorded(SHORT), now=clock, speed=1, start_times={"m": start})
+
+    assert await provider.live() == []
+    clock.forward(minutes=50)
+    [soon] = await provider.live()
+    clock.forward(minutes=11, seconds=30)
+    [playing] = await provider.live()
+
+    assert (soon.status, soon.start_time) == ("NS", start)
+    assert (playing.status, playing.innings[0].legal_balls) == ("1st Innings", 1)
+
+
+async def test_the_list_of_live_matches_does_not_go_on_and_forgets_those_that_are_over() -> None:
+    clock = Clock()
+    other = recorded(SHORT, "other")
+    provider = replay(recorded(SHORT), other, now=clock, linger=timedelta(minutes=5))
+
+    for _ in range(3):
+        assert [one.status for one in await provider.live()] == ["NS", "NS"]
+    await to_the_end(provider)
+    clock.forward(minutes=4)
+    [ended, _] = await provider.live()
+    clock.forward(minutes=2)
+    left = await provider.live()
+
+    assert (ended.match_id, ended.status, ended.scorecards) == ("m", "Finished", None)
+    assert [one.match_id for one in left] == ["other"]
+    assert await provider.match("nobody") is None
+
+
+@pytest.mark.parametrize("speed", [None, 60.0])
+async def test_a_replay_goes_on_after_the_ball_it_is_told(speed: float | None) -> None:
+    clock = Clock()
+    recording = recorded(SHORT)
+    whole = Playback(recording)
+    for place, one in enumerate(recording.balls[:-1], 1):
+        provider = replay(recording, now=clock, speed=speed)
+
+        provider.start_at("m", one.ball_id)
+        snapshot = await provider.match("m")
+
+        assert snapshot is not None
+        assert len(snapshot.balls) == place
+        assert snapshot == whole.at(whole.timeline.after(one.ball_id))
+
+
+async def test_a_replay_told_of_no_ball_or_an_unknown_one() -> None:
+    provider = replay(recorded(SHORT))
+
+    async def start(ball_id: int) -> int:
+        provider.start_at("m", ball_id)
+        snapshot = await provider.match("m")
+        assert snapshot is not None
+        return len(snapshot.balls)
+
+    assert await start(0) == 0
+    assert await start(100_004) == 4
+    assert await start(100_050) == 6
+    assert await start(999_999) == 13
+    with pytest.raises(ProviderError, match="no recording of match nobody"):
+        provider.start_at("nobody", 0)
+
+
+async def test_fixtures_leagues_teams_and_seasons() -> None:
+    drawn = match(innings(REDS, over(0, ball())), outcome={"result": "draw"})
+    tied = match(innings(REDS, over(0, ball())), outcome={"result": "tie", "eliminator": BLUES})
+    provider = replay(recorded(SHORT), recorded(drawn, "drawn"), recorded(tied, "tied"))
+    noon = datetime(2026, 6, 25, 12, tzinfo=UTC)
+    for match_id in ("m", "drawn"):
+        await to_the_end(provider, match_id)
+
+    async def fixtures(league: str, start: datetime, end: datetime) -> list[str]:
+        return [one.match_id async for one in provider.fixtures([league], start, end)]
+
+    assert await fixtures("harbour-cup-t20", noon - timedelta(hours=2), noon) == ["m", "drawn", "tied"]
+    assert await fixtures("harbour-cup-t20", noon, noon + timedelta(days=1)) == []
+    assert await fixtures("other", noon - timedelta(hours=2), noon) == []
+    assert [one.code for one in await provider.leagues()] == ["HC"]
+    assert [one.team_id for one in await provider.teams()] == ["reds", "blues"]
+    reds, second = await provider.team_seasons("harbour-cup-t20-2026")
+    assert (reds.season_name, reds.played, reds.won, reds.lost, reds.drawn, reds.no_result) == ("2026", 2, 1, 0, 1, 0)
+    assert (second.team_id, second.played, second.won, second.lost) == ("blues", 2, 0, 1)
+    assert await provider.team_seasons("unknown") == []
+
+
+def test_a_replay_refuses_what_cannot_be_played() -> None:
+    with pytest.raises(ValueError, match="Two recordings have the id m"):
+        replay(recorded(SHORT), recorded(SHORT))
+    with pytest.raises(ValueError, match="must go forward"):
+        replay(speed=0)
+    provider: Provider = replay()
+    assert provider.name == "replay"

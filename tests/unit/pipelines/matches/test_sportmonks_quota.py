@@ -1,0 +1,188 @@
+"""The quota of SportMonks: pacing, 429, and the log of an outage."""
+
+import logging
+from collections.abc import AsyncIterator
+from datetime import timedelta
+
+import aiohttp
+import pytest
+
+from pipelines.matches.providers.provider import ProviderError, ProviderUnavailable
+from pipelines.matches.providers.sportmonks.provider import SportMonks
+from tests.support.sportmonks_provider import provider_of
+from tests.support.sportmonks_samples import (
+    START,
+    Service,
+    Time,
+    failing,
+    fixture,
+    serving,
+)
+
+HOUR = 3600
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Service]:
+    async with serving() as service:
+        yield service
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> SportMonks:
+    return provider_of(service, session, time)
+
+
+# Quota
+async def test_a_used_up_quota_is_told_and_kept_away_from(provider: SportMonks, service: Service, time: Time) -> None:
+    await provider.live()
+    time.forward(100)
+    service.faults.append(failing(429, Retry_After="120"))
+    with pytest.raises(ProviderUnavailable) as caught:
+        await provider.live()
+    assert caught.value.retry_after == 120
+
+    time.forward(100)
+    with pytest.raises(ProviderUnavailable) as caught:
+        await provider.live()
+    assert caught.value.retry_after == pytest.approx(20)
+    assert service.paths() == ["livescores"] * 2
+
+    service.says["leagues"] = []
+    assert await provider.leagues() == []  # another endpoint has its own quota
+
+    time.forward(20)
+    assert await provider.live() == []
+
+
+async def test_without_the_live_scores_each_match_is_asked_for_by_itself(
+    provider: SportMonks, service: Service, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    numbers = range(501, 506)
+    service.says |= {f"fixtures/{number}": fixture(number, status="2nd Innings") for number in numbers}
+    service.says["livescores"] = [fixture(number) for number in numbers]
+    await provider.live()
+    time.forward(2)
+    service.faults.append(failing(429, Retry_After="3000"))
+
+    ticks = 1200  # forty minutes, a tick every two seconds
+    for _ in range(ticks):
+        found = [await provider.match(str(number)) for number in numbers]
+        assert [snapshot and snapshot.match.status for snapshot in found] == ["2nd Innings"] * 5
+        time.forward(2)
+
+    # One answer each in six intervals: the hour's quota is never used up.
+    asked = [path for path in service.paths() if path.startswith("fixtures/")]
+    assert ticks * 5 / 7 <= len(asked) <= ticks * 5 / 5.5
+    assert time.slept == []
+    assert [record.message for record in caplog.records if "fails" in record.message] == [
+        "SportMonks: livescores fails; further failures of this kind are not logged: "
+        "SportMonks: the quota of livescores is used up for 3000 s."
+    ]
+
+    time.forward(3000)
+    assert await provider.match("501") is not None
+    assert caplog.text.count("SportMonks: livescores answers again") == 1
+
+
+async def test_an_outage_is_logged_once_for_each_change_of_it(
+    provider: SportMonks, service: Service, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    await provider.live()
+    service.faults += [failing(500)] * 9 + [failing(401)]
+    for _ in range(4):
+        time.forward(2)
+        with pytest.raises(ProviderError):
+            await provider.match("501")
+    time.forward(2)
+    await provider.live()
+
+    fails = "SportMonks: livescores fails; further failures of this kind are not logged"
+    logged = [(record.levelname, record.message) for record in caplog.records if "livescores" in record.message]
+    assert logged == [
+        ("WARNING", f"{fails}: SportMonks livescores: HTTP 500."),
+        ("WARNING", f"{fails}: SportMonks livescores: HTTP 401."),
+        ("INFO", "SportMonks: livescores answers again"),
+    ]
+
+
+async def test_without_retry_after_it_is_the_rest_of_the_hour_that_was_used_up(
+    service: Service, session: aiohttp.ClientSession, time: Time
+) -> None:
+    provider = provider_of(service, session, time, calls_per_hour=10)
+    for _ in range(7):
+        await provider.live()
+        time.forward(2)
+    time.forward(1002)
+    service.faults.append(failing(429, Retry_After="soon"))
+    with pytest.raises(ProviderUnavailable) as caught:
+        await provider.live()
+    assert caught.value.retry_after == pytest.approx(HOUR - 1016)
+
+
+async def test_a_429_to_one_who_has_hardly_asked_is_asked_again_soon(provider: SportMonks, service: Service) -> None:
+    service.faults.append(failing(429))
+    with pytest.raises(ProviderUnavailable) as caught:
+        await provider.live()
+    assert caught.value.retry_after == 300
+
+
+async def test_a_poll_every_two_seconds_is_never_slowed_down(
+    service: Service, session: aiohttp.ClientSession, time: Time
+) -> None:
+    provider = provider_of(service, session, time, calls_per_hour=200)
+    for _ in range(400):  # two hours at a tenth of the pace
+        await provider.live()
+        time.forward(20)
+    assert time.slept == []
+    assert len(service.paths()) == 400
+
+
+async def test_calls_slow_down_before_the_quota_is_used_up(
+    service: Service, session: aiohttp.ClientSession, time: Time
+) -> None:
+    provider = provider_of(service, session, time, calls_per_hour=2000, interval=timedelta(0))
+    refused = 0
+    while time.now < START + timedelta(seconds=HOUR - 1):
+        try:
+            await provider.live()
+        except ProviderUnavailable as error:
+            refused += 1
+            time.forward(error.retry_after or 0)
+        time.forward(0.5)
+    assert len(service.paths()) <= 2000
+    assert len(service.paths()) > 1900
+    assert refused > 0
+
+
+async def test_what_others_used_counts(provider: SportMonks, service: Service, time: Time) -> None:
+    service.headers["X-RateLimit-Remaining"] = "0"
+    await provider.live()
+    time.forward(2)
+    with pytest.raises(ProviderUnavailable) as caught:
+        await provider.live()
+    assert caught.value.retry_after == pytest.approx(HOUR - 2)
+
+
+async def test_retries_count(service: Service, session: aiohttp.ClientSession, time: Time) -> None:
+    provider = provider_of(service, session, time, calls_per_hour=4)
+    service.faults += [failing(500)] * 9
+    with pytest.raises(ProviderUnavailable):
+        await provider.live()
+    with pytest.raises(ProviderUnavailable) as caught:
+        await provider.live()
+    assert caught.value.retry_after is not None
+    assert len(service.paths()) <= 4

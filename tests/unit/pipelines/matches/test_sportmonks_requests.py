@@ -1,0 +1,255 @@
+"""The requests of the SportMonks provider: their number, their sharing by callers, and pages."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import aiohttp
+import pytest
+
+from datastore.matches.cricket import Match
+from pipelines.matches.providers.provider import Malformed, ProviderRefused
+from pipelines.matches.providers.sportmonks.provider import SportMonks
+from tests.support.sportmonks_provider import all_of, provider_of
+from tests.support.sportmonks_samples import (
+    START,
+    TOKEN,
+    Service,
+    Time,
+    failing,
+    fixture,
+    page,
+    serving,
+)
+from tests.support.until import until
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Service]:
+    async with serving() as service:
+        yield service
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as session:
+        yield session
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> SportMonks:
+    return provider_of(service, session, time)
+
+
+# What is asked
+async def test_one_call_serves_all_live_matches(provider: SportMonks, service: Service, time: Time) -> None:
+    service.says["livescores"] = [fixture(501), fixture(502)]
+
+    assert [match.match_id for match in await provider.live()] == ["501", "502"]
+    found = [await provider.match(match_id) for match_id in ("501", "502", "501")]
+
+    assert [snapshot and snapshot.match.match_id for snapshot in found] == ["501", "502", "501"]
+    assert service.paths() == ["livescores"]
+    query = service.asked[-1][1]
+    assert query["api_token"] == TOKEN
+    includes = query["include"].split(",")
+    assert {"balls.score", "batting.result", "bowling", "scoreboards", "runs", "lineup", "venue"} <= set(includes)
+    assert len(includes) <= 10
+
+
+async def test_an_answer_is_given_again_until_the_next_tick(provider: SportMonks, service: Service, time: Time) -> None:
+    await provider.live()
+    time.forward(1.8)
+    await provider.live()
+    assert service.paths() == ["livescores"]
+
+    time.forward(0.1)
+    service.says["livescores"] = [fixture(status="1st Innings")]
+    assert [match.status for match in await provider.live()] == ["1st Innings"]
+    assert service.paths() == ["livescores"] * 2
+
+
+async def test_a_match_that_is_not_live_is_asked_for_by_itself(
+    provider: SportMonks, service: Service, time: Time
+) -> None:
+    service.says["fixtures/77"] = fixture(77, status="Finished")
+
+    for _ in range(3):
+        found = await provider.match("77")
+        assert found is not None
+        assert (found.match.match_id, found.match.status) == ("77", "Finished")
+    assert service.paths() == ["livescores", "fixtures/77"]
+
+
+async def test_a_match_that_was_deleted_is_none(provider: SportMonks) -> None:
+    assert await provider.match("404") is None
+
+
+@pytest.mark.parametrize("match_id", ["", "../leagues", "1?x=2", "1/2", "-1", "x", "٣"])
+async def test_what_is_no_id_is_never_asked_for(provider: SportMonks, service: Service, match_id: str) -> None:
+    assert await provider.match(match_id) is None
+    assert await provider.team_seasons(match_id) == []
+    assert service.asked == []
+
+
+@pytest.mark.parametrize("said", [[], {"data": []}, {"data": None}])
+async def test_nothing_under_the_id_is_none(provider: SportMonks, service: Service, said: Any) -> None:
+    service.says["fixtures/77"] = said
+    assert await provider.match("77") is None
+
+
+async def test_a_fixture_that_cannot_be_read_is_no_unknown_fixture(provider: SportMonks, service: Service) -> None:
+    service.says["fixtures/77"] = fixture(77, starting_at="soon")
+    with pytest.raises(Malformed):
+        await provider.match("77")
+
+
+async def test_the_table_of_scores_is_asked_for_once(provider: SportMonks, service: Service, time: Time) -> None:
+    for _ in range(3):
+        await provider.live()
+        time.forward(2)
+    assert [path for path, _ in service.asked].count("scores") == 1
+
+
+async def test_without_the_table_of_scores_matches_are_served(
+    provider: SportMonks, service: Service, time: Time, caplog: pytest.LogCaptureFixture
+) -> None:
+    service.says |= {"scores": b"<html>", "livescores": [fixture()]}
+    assert len(await provider.live()) == 1
+    time.forward(2)
+    assert len(await provider.live()) == 1
+    assert caplog.text.count("table of scores is missing") == 1
+
+
+# Sharing
+async def test_callers_of_one_moment_share_a_request(provider: SportMonks, service: Service) -> None:
+    service.says["livescores"] = [fixture(number) for number in range(1, 21)]
+
+    found = await asyncio.gather(*[provider.match(str(number)) for number in range(1, 21)], provider.live())
+
+    assert len(found) == 21
+    assert service.paths() == ["livescores"]
+
+
+async def test_a_cancelled_caller_does_not_cancel_the_others(provider: SportMonks, service: Service) -> None:
+    service.held = asyncio.Event()
+    callers = [asyncio.create_task(provider.live()) for _ in range(3)]
+    await until(lambda: service.busy == 1)
+
+    callers[0].cancel()
+    await asyncio.wait([callers[0]])
+    service.held.set()
+
+    assert callers[0].cancelled()
+    assert await asyncio.gather(*callers[1:]) == [[], []]
+    assert service.paths() == ["livescores"]
+
+
+async def test_a_request_nobody_waits_for_is_dropped_and_the_next_caller_asks_anew(
+    provider: SportMonks, service: Service
+) -> None:
+    service.held = asyncio.Event()
+    caller = asyncio.create_task(provider.live())
+    await until(lambda: service.busy == 1)
+    caller.cancel()
+    await asyncio.wait([caller])
+
+    service.held = None
+    assert await provider.live() == []
+    assert service.paths() == ["livescores"] * 2
+
+
+async def test_a_failure_reaches_all_who_wait_and_nobody_later(provider: SportMonks, service: Service) -> None:
+    service.faults.append(failing(403))
+    found = await asyncio.gather(*[provider.live() for _ in range(3)], return_exceptions=True)
+    assert [type(error) for error in found] == [ProviderRefused] * 3
+    assert await provider.live() == []
+
+
+# Pages
+def paged(pages: list[list[Any]], last: int | None = None) -> Callable[[Any], Any]:
+    def said(request: Any) -> Any:
+        number = int(request.query["page"])
+        return page(pages[number - 1], number, last or len(pages))
+
+    return said
+
+
+async def test_fixtures_come_page_after_page(provider: SportMonks, service: Service) -> None:
+    numbers = list(range(1, 251))
+    service.says["fixtures"] = paged([[fixture(n) for n in numbers[at : at + 100]] for at in (0, 100, 200)])
+
+    assert [match.match_id for match in await all_of(provider, "7")] == [str(number) for number in numbers]
+
+    queries = [query for path, query in service.asked if path == "fixtures"]
+    assert [query["page"] for query in queries] == ["1", "2", "3"]
+    assert {(query["filter[league_id]"], query["filter[starts_between]"]) for query in queries} == {
+        ("7", "2026-06-17,2026-07-26")
+    }
+
+
+async def test_each_league_is_asked_for_and_what_was_not_asked_for_left_out(
+    provider: SportMonks, service: Service
+) -> None:
+    def said(request: Any) -> Any:
+        league = int(request.query["filter[league_id]"])
+        early, late = "2026-06-18T11:59:59Z", "2026-07-25T12:00:01.000000Z"
+        return page(
+            [
+                fixture(league * 10, league_id=league),
+                fixture(league * 10 + 1, league_id=99),
+                fixture(league * 10 + 2, league_id=league, starting_at=early),
+                fixture(league * 10 + 3, league_id=league, starting_at=late),
+            ]
+        )
+
+    service.says["fixtures"] = said
+    assert [match.match_id for match in await all_of(provider, "7", "8", "7")] == ["70", "80"]
+    assert await all_of(provider) == []
+
+
+async def test_an_empty_page_is_the_end(provider: SportMonks, service: Service) -> None:
+    service.says["fixtures"] = page([])
+    assert await all_of(provider, "7") == []
+    service.says["fixtures"] = paged([[fixture(1)], [], [fixture(2)]])
+    assert len(await all_of(provider, "7")) == 1
+
+
+async def test_pages_without_meta_end_where_no_next_is_linked(provider: SportMonks, service: Service) -> None:
+    def said(request: Any) -> Any:
+        number = int(request.query["page"])
+        return {"data": [fixture(number)], "links": {"next": "https://elsewhere.test/" if number < 3 else None}}
+
+    service.says["fixtures"] = said
+    assert [match.match_id for match in await all_of(provider, "7")] == ["1", "2", "3"]
+    service.says["fixtures"] = [fixture(4)]
+    assert [match.match_id for match in await all_of(provider, "7")] == ["4"]
+
+
+async def test_a_fixture_that_slid_to_the_next_page_comes_once(provider: SportMonks, service: Service) -> None:
+    service.says["fixtures"] = paged([[fixture(1), fixture(2)], [fixture(2), fixture(3)]])
+    assert [match.match_id for match in await all_of(provider, "7")] == ["1", "2", "3"]
+
+
+async def test_a_page_that_repeats_is_not_read_for_ever(provider: SportMonks, service: Service) -> None:
+    service.says["fixtures"] = paged([[fixture(1)]] * 50)
+    found: list[Match] = []
+    with pytest.raises(Malformed, match="page 2 repeats"):
+        found += [match async for match in provider.fixtures(["7"], START, START)]
+    assert len(service.paths()) == 2
+
+
+async def test_pages_without_end_are_not_read_for_ever(provider: SportMonks, service: Service) -> None:
+    def said(request: Any) -> Any:
+        number = int(request.query["page"])
+        return page([fixture(number)], number, number + 1)
+
+    service.says["fixtures"] = said
+    with pytest.raises(Malformed, match="more than 100 pages"):
+        await all_of(provider, "7")
+    assert len(service.paths()) == 100

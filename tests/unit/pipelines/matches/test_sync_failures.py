@@ -1,0 +1,231 @@
+"""Failures and locks of the sync jobs."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+from aiohttp import web
+
+from datastore.database import Database
+from datastore.dynamodb.client import Client
+from datastore.keyspace.matches.locks import job_lock
+from datastore.matches.fixtures import Fixtures
+from datastore.matches.locks import Locks, all_locks
+from datastore.matches.teams import Teams
+from datastore.session.store import Store
+from pipelines.matches.providers.sportmonks.provider import SportMonks
+from pipelines.matches.sync.jobs import FixtureSyncJob, LeagueSyncJob, SyncJob, SyncResult, TeamSyncJob
+from tests.support.fault_proxy import Fault, Proxy, Seen, refuse
+from tests.support.match_sync import LEAGUES, QUICKLY, Stores, put_league, stores_of, team
+from tests.support.sportmonks_samples import (
+    START,
+    TOKEN,
+    Json,
+    Service,
+    Time,
+    failing,
+    fixture,
+    page,
+    serving,
+)
+
+
+@pytest.fixture
+async def service() -> AsyncIterator[Service]:
+    async with serving() as service:
+        yield service
+
+
+@pytest.fixture
+def time() -> Time:
+    return Time()
+
+
+@pytest.fixture
+def opened() -> list[Store]:
+    """The stores that were opened since a test cleared them."""
+    return []
+
+
+@pytest.fixture
+def stores(database: Database, opened: list[Store]) -> Stores:
+    return stores_of(database.client, database, opened)
+
+
+@pytest.fixture
+async def provider(service: Service, time: Time) -> AsyncIterator[SportMonks]:
+    async with aiohttp.ClientSession() as session:
+        yield SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep, retry=QUICKLY)
+
+
+@pytest.fixture
+def leagues_job(provider: SportMonks, stores: Stores, time: Time) -> LeagueSyncJob:
+    return LeagueSyncJob(provider, stores, "i1", time)
+
+
+@pytest.fixture
+def fixtures_job(provider: SportMonks, stores: Stores, time: Time) -> FixtureSyncJob:
+    return FixtureSyncJob(provider, stores, "i1", time)
+
+
+# Failures
+async def test_a_provider_that_fails_ends_the_run_and_what_was_written_stays(
+    fixtures_job: FixtureSyncJob, service: Service, stores: Stores, caplog: pytest.LogCaptureFixture
+) -> None:
+    await put_league(stores)
+
+    def said(request: web.Request) -> Json:
+        number = int(request.query["page"])
+        if number == 2:
+            service.faults += [failing(500)] * 9
+        return page([fixture(n) for n in range(number * 100, number * 100 + 100)], number, 4)
+
+    service.says["fixtures"] = said
+    done = await fixtures_job.run()
+
+    assert done == SyncResult(fetched=200, written=200, error="ProviderUnavailable")
+    assert "Sync of fixtures ended early: SportMonks fixtures: HTTP 500." in caplog.text
+    assert await Fixtures(stores(), START).by_id("299") is not None
+    assert await all_locks(stores()) == []
+
+
+@pytest.mark.parametrize("kind", [LeagueSyncJob, TeamSyncJob])
+@pytest.mark.parametrize(
+    ("status", "error"), [(401, "ProviderRefused"), (429, "ProviderUnavailable"), (200, "Malformed")]
+)
+async def test_every_kind_of_failure_is_told(
+    provider: SportMonks, service: Service, stores: Stores, time: Time, kind: type[SyncJob], status: int, error: str
+) -> None:
+    service.faults.append(failing(status))
+    assert await kind(provider, stores, "i1", time).run() == SyncResult(error=error)
+    assert await all_locks(stores()) == []
+
+
+def leaving(number: int) -> Fault:
+    """The last requests of a batch are not done, and answered as unprocessed."""
+
+    async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if seen.operation != "BatchWriteItem":
+            _, headers, content = await proxy.ask(seen)
+            return web.Response(body=content, headers=headers)
+        ((table, requests),) = seen.body["RequestItems"].items()
+        answered: dict[str, Any] = {}
+        if done := requests[:-number]:
+            seen.body["RequestItems"] = {table: done}
+            answered = orjson.loads((await proxy.ask(seen))[2])
+        return web.Response(body=orjson.dumps(answered | {"UnprocessedItems": {table: requests[-number:]}}))
+
+    return answer
+
+
+async def test_what_stays_unprocessed_is_written_again(
+    provider: SportMonks,
+    service: Service,
+    database: Database,
+    stores: Stores,
+    proxy: Proxy,
+    client: Client,
+    time: Time,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
+    service.says["teams"] = [team(number) for number in range(1, 31)]
+    job = TeamSyncJob(provider, stores_of(client, database, []), "i1", time)
+    proxy.faults += [leaving(7)] * 5  # lock, scan, two batches, one of them again
+
+    assert await job.run() == SyncResult(fetched=30, written=30)
+
+    written = [seen.body["RequestItems"] for seen in proxy.seen if seen.operation == "BatchWriteItem"]
+    assert len(written) == 5
+    assert all(len(requests) <= 25 for items in written for requests in items.values())
+    assert len(await Teams(stores(), START).all()) == 30
+
+
+async def test_what_stays_unprocessed_for_good_ends_the_run_and_the_next_run_writes_it(
+    provider: SportMonks,
+    service: Service,
+    database: Database,
+    stores: Stores,
+    proxy: Proxy,
+    client: Client,
+    time: Time,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
+    service.says["teams"] = [team(number) for number in range(1, 31)]
+    job = TeamSyncJob(provider, stores_of(client, database, []), "i1", time)
+    proxy.always = leaving(1)
+    assert await job.run() == SyncResult(fetched=30, error="Throttled")
+    assert len(await Teams(stores(), START).all()) == 28
+
+    proxy.always = None
+    assert await job.run() == SyncResult(fetched=30, written=2)
+
+
+async def test_a_store_that_fails_ends_the_run(
+    provider: SportMonks, service: Service, database: Database, proxy: Proxy, client: Client, time: Time
+) -> None:
+    service.says["leagues"] = LEAGUES
+    job = LeagueSyncJob(provider, stores_of(client, database, []), "i1", time)
+
+    async def locks_only(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+        if "cricket-locks" not in seen.body.get("TableName", ""):
+            return await refuse(400, "ProvisionedThroughputExceededException")(proxy, seen)
+        _, headers, content = await proxy.ask(seen)
+        return web.Response(body=content, headers=headers)
+
+    proxy.always = locks_only
+    assert await job.run() == SyncResult(fetched=2, error="Throttled")
+
+
+# Locks
+async def test_one_instance_at_a_time_does_a_job(
+    leagues_job: LeagueSyncJob, service: Service, stores: Stores, time: Time
+) -> None:
+    service.says["leagues"] = LEAGUES
+    other = Locks(stores(), "i2", time())
+    assert await other.acquire(job_lock("leagues"), 60)
+
+    assert await leagues_job.run() == SyncResult(locked=True)
+    assert service.asked == []
+
+    assert await other.release(job_lock("leagues"))
+    assert await leagues_job.run() == SyncResult(fetched=2, written=2)
+    assert await all_locks(stores()) == []
+
+
+async def test_a_long_run_extends_its_lock(
+    fixtures_job: FixtureSyncJob, service: Service, stores: Stores, time: Time
+) -> None:
+    await put_league(stores)
+    tried: list[bool] = []
+
+    async def said_slowly(request: web.Request) -> web.StreamResponse:
+        time.forward(100)
+        tried.append(await Locks(stores(), "i2", time()).acquire(job_lock("fixtures"), 60))
+        number = int(request.query["page"])
+        return web.json_response(page([fixture(n) for n in range(number * 100, number * 100 + 100)], number, 6))
+
+    service.faults += [said_slowly] * 6
+    assert await fixtures_job.run() == SyncResult(fetched=600, written=600)
+    assert tried == [False] * 6
+
+
+async def test_a_run_that_lost_its_lock_stops(
+    fixtures_job: FixtureSyncJob, service: Service, stores: Stores, time: Time
+) -> None:
+    await put_league(stores)
+
+    async def said_too_slowly(request: web.Request) -> web.StreamResponse:
+        number = int(request.query["page"])
+        if number == 2:
+            time.forward(300)
+            assert await Locks(stores(), "i2", time()).acquire(job_lock("fixtures"), 60)
+        return web.json_response(page([fixture(n) for n in range(number * 100, number * 100 + 100)], number, 6))
+
+    service.faults += [said_too_slowly] * 6
+    assert await fixtures_job.run() == SyncResult(fetched=100, written=100, error="LockLost")
+    assert [(lock.name, lock.owner) for lock in await all_locks(stores())] == [("job:fixtures", "i2")]
+    assert await Fixtures(stores(), START).by_id("200") is None
