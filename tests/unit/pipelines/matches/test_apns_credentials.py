@@ -44,7 +44,7 @@ def delivery(make: Callable[..., ApnsDelivery]) -> ApnsDelivery:
 
 
 # Who we are
-async def test_the_provider_token_is_ours_and_is_renewed_after_50_minutes(
+async def test_the_provider_token_is_signed_with_the_key_and_renewed_after_50_minutes(
     server: ApnsServer, delivery: ApnsDelivery, clock: Clock
 ) -> None:
     await delivery.send(TOKEN, UPDATE)
@@ -61,7 +61,7 @@ async def test_the_provider_token_is_ours_and_is_renewed_after_50_minutes(
         assert jwt.get_unverified_header(token) == {"alg": "ES256", "kid": "ABCDE12345", "typ": "JWT"}
 
 
-async def test_an_expired_provider_token_is_renewed_once_however_many_sends_hear_of_it(
+async def test_an_expired_provider_token_is_renewed_once_for_all_sends(
     server: ApnsServer, delivery: ApnsDelivery, clock: Clock
 ) -> None:
     await delivery.send(TOKEN, UPDATE)
@@ -75,7 +75,7 @@ async def test_an_expired_provider_token_is_renewed_once_however_many_sends_hear
     assert len({request.bearer for request in server.requests} - {old}) == 1
 
 
-async def test_refused_credentials_are_told_once_and_nothing_more_is_sent_for_a_while(
+async def test_refused_credentials_are_logged_once_and_pause_sending(
     server: ApnsServer, delivery: ApnsDelivery, caplog: pytest.LogCaptureFixture
 ) -> None:
     server.answer = lambda _: Answer(403, "InvalidProviderToken")
@@ -104,7 +104,7 @@ RSA = rsa.generate_private_key(65537, 2048).private_bytes(Encoding.PEM, PrivateF
         ({"url": "http://api.push.apple.com"}, "url"),
     ],
 )
-def test_credentials_that_cannot_be_right_are_refused_by_name(wrong: dict[str, str], named: str) -> None:
+def test_invalid_credentials_are_refused_with_the_name_of_the_field(wrong: dict[str, str], named: str) -> None:
     right = {"key": PEM, "key_id": "ABCDE12345", "team_id": "TEAM123456", "bundle_id": "com.example.cricket"}
 
     with pytest.raises(CredentialsError, match=named) as refusal:

@@ -71,7 +71,7 @@ def first_then(*answers: Answer | Fault) -> Callable[[Request], Answer | Fault]:
         (404, None, PushOutcome.FAILED),
     ],
 )
-async def test_an_answer_that_will_not_change_is_not_asked_for_again(
+async def test_a_final_response_is_not_retried(
     server: ApnsServer, delivery: ApnsDelivery, status: int, reason: str | None, outcome: PushOutcome
 ) -> None:
     server.answer = lambda _: Answer(status, reason)
@@ -95,7 +95,7 @@ async def test_an_answer_that_will_not_change_is_not_asked_for_again(
     ],
     ids=str,
 )
-async def test_what_may_pass_is_tried_again(
+async def test_temporary_failures_are_retried(
     server: ApnsServer, delivery: ApnsDelivery, trouble: list[Answer | Fault]
 ) -> None:
     server.answer = first_then(*trouble)
@@ -107,7 +107,7 @@ async def test_what_may_pass_is_tried_again(
     assert len(trouble) - trouble[1:].count(Fault.GOAWAY) <= sent.retries <= len(trouble)
 
 
-async def test_it_is_not_tried_for_ever(server: ApnsServer, delivery: ApnsDelivery) -> None:
+async def test_the_number_of_retries_is_limited(server: ApnsServer, delivery: ApnsDelivery) -> None:
     server.answer = lambda _: Answer(503, "ServiceUnavailable")
 
     sent = await delivery.send(TOKEN, UPDATE)
@@ -128,9 +128,7 @@ async def test_retry_after_is_waited_for(server: ApnsServer, delivery: ApnsDeliv
     assert asyncio.get_running_loop().time() - began >= 1
 
 
-async def test_a_wait_that_is_longer_than_a_push_lives_is_not_waited_for(
-    server: ApnsServer, delivery: ApnsDelivery
-) -> None:
+async def test_a_retry_after_beyond_the_deadline_fails_at_once(server: ApnsServer, delivery: ApnsDelivery) -> None:
     server.answer = lambda _: Answer(429, "TooManyRequests", {"retry-after": "60"})
 
     sent = await delivery.send(TOKEN, UPDATE)
@@ -138,7 +136,7 @@ async def test_a_wait_that_is_longer_than_a_push_lives_is_not_waited_for(
     assert sent == Sent(PushOutcome.FAILED, "TooManyRequests", 0)
 
 
-async def test_without_a_server_it_fails_and_recovers_with_it(clock: Clock) -> None:
+async def test_without_a_server_a_push_fails(clock: Clock) -> None:
     async with ApnsServer() as server:
         gone = credentials(server)
     delivery = ApnsDelivery(gone, clock, limits=LIMITS)
@@ -150,7 +148,7 @@ async def test_without_a_server_it_fails_and_recovers_with_it(clock: Clock) -> N
 
 
 # Many
-async def test_streams_that_hang_do_not_use_a_connection_up(server: ApnsServer, delivery: ApnsDelivery) -> None:
+async def test_hanging_streams_do_not_exhaust_a_connection(server: ApnsServer, delivery: ApnsDelivery) -> None:
     server.answer = first_then(*[Fault.HANG] * LIMITS.concurrent)
 
     summary = await delivery.send_all(pushes(130))
@@ -184,7 +182,9 @@ async def test_a_thousand_are_sent_over_one_connection_a_hundred_at_a_time(
     assert server.connections == 1
 
 
-async def test_two_batches_share_the_places(server: ApnsServer, make: Callable[..., ApnsDelivery]) -> None:
+async def test_batches_share_the_limit_of_concurrent_pushes(
+    server: ApnsServer, make: Callable[..., ApnsDelivery]
+) -> None:
     delivery = make(ApnsLimits(concurrent=7))
     server.answer = lambda _: Answer(delay=0.005)
 
@@ -203,7 +203,7 @@ async def test_a_server_that_takes_one_stream_at_a_time_is_served(server: ApnsSe
     assert server.peak == 1
 
 
-async def test_a_connection_that_is_closed_now_and_then_costs_retries_and_no_pushes(
+async def test_closed_connections_cost_retries_and_no_pushes(
     server: ApnsServer, make: Callable[..., ApnsDelivery]
 ) -> None:
     answered = 0
@@ -223,7 +223,7 @@ async def test_a_connection_that_is_closed_now_and_then_costs_retries_and_no_pus
     assert set(server.delivered) == {f"{number:064x}" for number in range(400)}
 
 
-async def test_each_push_tells_how_it_ended_and_one_listeners_trouble_stops_nothing(
+async def test_each_push_reports_its_outcome_and_a_failing_callback_affects_no_other(
     server: ApnsServer, delivery: ApnsDelivery, caplog: pytest.LogCaptureFixture
 ) -> None:
     heard: list[Sent] = []
@@ -242,7 +242,9 @@ async def test_each_push_tells_how_it_ended_and_one_listeners_trouble_stops_noth
     assert str(summary) == "7 delivered, 1 rejected, 1 × Unregistered"
 
 
-async def test_if_reading_fails_what_was_read_is_sent(server: ApnsServer, delivery: ApnsDelivery) -> None:
+async def test_pushes_read_before_a_failure_of_the_iterator_are_sent(
+    server: ApnsServer, delivery: ApnsDelivery
+) -> None:
     server.answer = lambda _: Answer(delay=0.05)
 
     async def breaks_off() -> AsyncIterator[Push]:

@@ -50,7 +50,7 @@ def delivery(make: Callable[..., ApnsDelivery]) -> ApnsDelivery:
 
 
 # What is sent
-async def test_a_push_is_sent_as_apns_wants_it(server: ApnsServer, delivery: ApnsDelivery) -> None:
+async def test_the_headers_and_the_payload_of_a_push(server: ApnsServer, delivery: ApnsDelivery) -> None:
     wicket = update(display(), NOON, [event(CricketEventKind.WICKET, "Kishan c Dhoni b Jadeja 4")])
 
     sent = await delivery.send(TOKEN, wicket)
@@ -86,7 +86,9 @@ async def test_a_push_is_sent_as_apns_wants_it(server: ApnsServer, delivery: Apn
         ([CricketEventKind.HUNDRED, CricketEventKind.WICKET], 10, "wicket"),
     ],
 )
-def test_what_matters_goes_at_once_and_rings(kinds: list[CricketEventKind], priority: int, alert: str | None) -> None:
+def test_important_events_have_a_high_priority_and_ring(
+    kinds: list[CricketEventKind], priority: int, alert: str | None
+) -> None:
     notification = update(display(), NOON, [event(kind, kind.value) for kind in kinds])
 
     told = orjson.loads(notification.body)["aps"].get("alert", {}).get("body")
@@ -95,7 +97,7 @@ def test_what_matters_goes_at_once_and_rings(kinds: list[CricketEventKind], prio
     assert (notification.collapse_id is None) == (alert is not None)
 
 
-def test_an_end_says_when_it_leaves_the_screen_and_a_start_what_it_is_about() -> None:
+def test_an_end_has_a_dismissal_date_and_a_start_has_attributes() -> None:
     ended = orjson.loads(end(display(phase=MatchPhase.FINISHED), NOON).body)["aps"]
     started = orjson.loads(start(display(), NOON).body)["aps"]
 
@@ -112,7 +114,7 @@ def test_an_end_says_when_it_leaves_the_screen_and_a_start_what_it_is_about() ->
     assert started["alert"]["title"] == "Mumbai v Chennai"
 
 
-def test_every_key_of_the_content_state_is_there_and_documented() -> None:
+def test_every_key_of_the_content_state_is_present_and_documented() -> None:
     page = (ROOT / "docs" / "live-activities.md").read_text()
     bare = display(batters=(), bowler=None, recent="", target=None, required_runs=None, balls_left=None)
 

@@ -31,7 +31,7 @@ async def live(served: Served) -> Live:
         (replace(ball(2, 4), bowler="B10", bowler_id="B10"), "Correction at 0.2: the bowler is B10, not B11"),
     ],
 )  # fmt: skip
-async def test_an_amended_ball_is_a_correction_and_nothing_else(live: Live, new: Ball, text: str) -> None:
+async def test_an_amended_ball_is_only_a_correction(live: Live, new: Ball, text: str) -> None:
     await live.tick(told(*OVER))
     [event] = await live.tick(told(*amended(2, new)))
 
@@ -40,7 +40,7 @@ async def test_an_amended_ball_is_a_correction_and_nothing_else(live: Live, new:
     assert await live.tick(told(*amended(2, new))) == []
 
 
-async def test_a_wicket_that_is_added_is_told(live: Live) -> None:
+async def test_an_added_wicket_is_reported(live: Live) -> None:
     await live.tick(told(*OVER[:3]))
 
     correction, wicket = await live.tick(told(*OVER[:2], out(3, kind="caught", fielders=("B2",))))
@@ -49,7 +49,7 @@ async def test_a_wicket_that_is_added_is_told(live: Live) -> None:
     assert (wicket.kind, wicket.text, wicket.score) == (CricketEventKind.WICKET, "WICKET! R1 c B2 b B11", "4/1")
 
 
-async def test_a_four_that_becomes_a_six_is_told(live: Live) -> None:
+async def test_a_four_that_becomes_a_six_is_reported(live: Live) -> None:
     await live.tick(told(*OVER[:2]))
 
     assert await live.texts(told(OVER[0], ball(2, 6))) == [
@@ -58,7 +58,7 @@ async def test_a_four_that_becomes_a_six_is_told(live: Live) -> None:
     ]
 
 
-async def test_a_wicket_that_is_taken_away_and_given_again(live: Live) -> None:
+async def test_a_withdrawn_wicket_that_is_given_again(live: Live) -> None:
     await live.tick(told(*OVER))
 
     assert await live.texts(told(*amended(4, ball(4)))) == ["Correction at 0.4: R1 bowled, now no run"]
@@ -86,7 +86,7 @@ async def test_another_batter_out_is_another_wicket(live: Live) -> None:
     ]
 
 
-async def test_the_last_ball_is_taken_back_when_it_is_gone_twice(live: Live) -> None:
+async def test_the_last_ball_is_withdrawn_when_it_is_missing_twice(live: Live) -> None:
     await live.tick(told(*OVER))
     assert await live.tick(told(*OVER[:5])) == []
     assert (await live.state()).live.innings[0].legal_balls == 6
@@ -97,7 +97,7 @@ async def test_the_last_ball_is_taken_back_when_it_is_gone_twice(live: Live) -> 
     assert await live.texts(told(*OVER[:5], replace(again, ball_id=again.ball_id + 1))) == []
 
 
-async def test_an_answer_older_than_the_one_before_is_not_believed_at_once(live: Live) -> None:
+async def test_a_single_stale_response_is_ignored(live: Live) -> None:
     await live.tick(told(*OVER))
     version = (await live.state()).version
 
@@ -107,7 +107,7 @@ async def test_an_answer_older_than_the_one_before_is_not_believed_at_once(live:
     assert (await live.state()).version == version
 
 
-async def test_a_wicket_that_is_back_after_it_was_taken_back(live: Live) -> None:
+async def test_a_withdrawn_wicket_that_returns(live: Live) -> None:
     await live.tick(told(*OVER[:4]))
     await live.tick(told(*OVER[:3]))
     assert await live.texts(told(*OVER[:3])) == ["Correction: the ball at 0.4 (R1 bowled) was taken back"]
@@ -115,7 +115,7 @@ async def test_a_wicket_that_is_back_after_it_was_taken_back(live: Live) -> None
     assert await live.texts(told(*OVER[:4])) == ["Correction: R1 is out after all"]
 
 
-async def test_another_ball_under_the_id_of_one_that_was_taken_back_is_told(live: Live) -> None:
+async def test_another_ball_with_the_id_of_a_withdrawn_ball_is_reported(live: Live) -> None:
     await live.tick(told(*OVER[:3]))
     await live.tick(told(*OVER[:2]))
     await live.tick(told(*OVER[:2]))
@@ -123,7 +123,7 @@ async def test_another_ball_under_the_id_of_one_that_was_taken_back_is_told(live
     assert await live.texts(told(*OVER[:2], out(3))) == ["WICKET! R1 b B11"]
 
 
-async def test_a_ball_in_the_middle_is_taken_back_at_once(live: Live) -> None:
+async def test_a_missing_ball_in_the_middle_is_withdrawn_at_once(live: Live) -> None:
     await live.tick(told(*OVER))
 
     assert await live.texts(told(*OVER[:1], *OVER[2:])) == [
@@ -132,7 +132,7 @@ async def test_a_ball_in_the_middle_is_taken_back_at_once(live: Live) -> None:
     assert (await live.state()).live.innings[0].runs == 7
 
 
-async def test_balls_that_get_other_ids_are_no_news(live: Live) -> None:
+async def test_renumbered_balls_are_not_reported_again(live: Live) -> None:
     await live.tick(told(*OVER))
 
     assert await live.tick(told(*OVER[:3], *[replace(one, ball_id=one.ball_id + 500) for one in OVER[3:]])) == []
@@ -142,7 +142,7 @@ async def test_balls_that_get_other_ids_are_no_news(live: Live) -> None:
     assert await live.kinds(told(*renumbered, *more)) == [CricketEventKind.FOUR] * 2
 
 
-async def test_a_whole_over_is_taken_back(live: Live) -> None:
+async def test_a_withdrawn_over(live: Live) -> None:
     more = [ball(7), ball(8)]
     await live.tick(told(*OVER, *more))
 
@@ -170,7 +170,7 @@ async def test_many_amended_balls_are_summed_up(live: Live) -> None:
         (ball(2, 6), "SIX! R1 off B11"),
     ],
 )
-async def test_a_ball_that_is_inserted_late_is_told(live: Live, late: Ball, text: str) -> None:
+async def test_a_ball_that_is_inserted_late_is_reported(live: Live, late: Ball, text: str) -> None:
     after = [ball(3, batter="R3"), ball(4, 4, batter="R3")]
     await live.tick(told(ball(1), *after))
 
@@ -178,7 +178,7 @@ async def test_a_ball_that_is_inserted_late_is_told(live: Live, late: Ball, text
     assert await live.tick(told(ball(1), late, *after)) == []
 
 
-async def test_a_fifty_that_a_correction_makes_is_told(live: Live) -> None:
+async def test_a_fifty_reached_by_a_correction_is_reported(live: Live) -> None:
     balls = [ball(place, 4) for place in range(1, 13)]
     await live.tick(told(*balls))
 

@@ -23,7 +23,7 @@ from tests.support.cricket_samples import (
 from tests.support.replays import SHORT, recorded
 
 
-def test_facts_of_a_match() -> None:
+def test_the_facts_of_a_match() -> None:
     women = match(
         innings(REDS, over(0, ball())), gender="female", team_type="international", toss={"uncontested": True}
     )
@@ -42,7 +42,7 @@ def test_facts_of_a_match() -> None:
     assert (other.match.toss, other.match.format, other.teams[0].national) == (None, "T20I", True)
 
 
-def test_what_a_file_may_leave_out_and_what_it_may_have_more() -> None:
+def test_missing_optional_parts_and_unknown_keys_of_a_file() -> None:
     document = match(innings(REDS, over(0, ball(out="R1", kind="caught"), ball(batter="R3"))), innings(BLUES))
     for name in ("event", "season", "players", "registry", "venue", "city", "toss", "overs", "outcome", "gender"):
         del document["info"][name]
@@ -90,7 +90,9 @@ def change(path: str, value: Any) -> Callable[[Json], None]:
         (change("info", None), "Expected `object`, got `null`"),
     ],
 )
-def test_a_damaged_file_is_named_with_what_is_wrong(damage: Callable[[Json], None], told: str, tmp_path: Path) -> None:
+def test_the_error_of_a_damaged_file_has_its_name_and_the_reason(
+    damage: Callable[[Json], None], told: str, tmp_path: Path
+) -> None:
     document = json.loads(json.dumps(SHORT))
     damage(document)
     path = tmp_path / "broken.json"
@@ -104,7 +106,7 @@ def test_a_damaged_file_is_named_with_what_is_wrong(damage: Callable[[Json], Non
 @pytest.mark.parametrize(
     "text", [b"", b"{", b"[]", b"\xff\xfe", b'"', b"[" * 100_000, b'{"innings": [' + b'{"a":' * 9999]
 )
-def test_a_file_that_is_no_match_at_all(text: bytes, tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_match(text: bytes, tmp_path: Path) -> None:
     path = tmp_path / "broken.json"
     path.write_bytes(text)
 
@@ -112,7 +114,7 @@ def test_a_file_that_is_no_match_at_all(text: bytes, tmp_path: Path) -> None:
         load(path)
 
 
-def test_a_file_that_is_too_large_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_is_too_large_or_missing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "match.json"
     path.write_text(json.dumps(SHORT))
     assert load(path).match_id == "match"

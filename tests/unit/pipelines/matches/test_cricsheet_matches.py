@@ -168,7 +168,7 @@ def test_a_target_names_the_rule_that_made_it(told: Json | None, outcome: Json, 
     assert final(match(innings(REDS, over(0, ball(6))), chase, outcome=outcome)).target == target
 
 
-def test_a_substitute_is_to_bat_and_who_went_off_is_not() -> None:
+def test_a_substitute_may_bat_and_the_replaced_player_may_not() -> None:
     change = {"match": [{"in": "R12", "out": "R11", "team": REDS, "reason": "impact_player"}]}
     document = match(innings(REDS, over(0, ball(), ball(replacements=change))), innings(BLUES))
     playback = Playback(recorded(document))
@@ -182,7 +182,7 @@ def test_a_substitute_is_to_bat_and_who_went_off_is_not() -> None:
     assert [one.name for one in playback.recording.lineups if one.substitute] == ["R12"]
 
 
-def test_who_was_replaced_in_the_field_does_not_bat_later() -> None:
+def test_a_player_replaced_in_the_field_does_not_bat_later() -> None:
     change = {"match": [{"in": "B12", "out": "B3", "team": BLUES, "reason": "concussion_substitute"}]}
     document = match(innings(REDS, over(0, ball(replacements=change))), innings(BLUES, over(0, blues())))
 

@@ -15,7 +15,7 @@ from tests.support.scorebook import counted, without_hits
 DAY = date(2026, 6, 25)
 
 
-def test_the_demo_match_is_the_same_for_the_same_chance() -> None:
+def test_the_demo_match_is_the_same_for_the_same_seed() -> None:
     one, two, other = (demo_match(random.Random(seed), 3, DAY) for seed in (7, 7, 8))
 
     assert to_json(one) == to_json(two)
@@ -23,7 +23,7 @@ def test_the_demo_match_is_the_same_for_the_same_chance() -> None:
     assert one["info"]["dates"] == ["2026-06-25"]
 
 
-def test_demo_matches_are_believable() -> None:
+def test_demo_matches_are_realistic() -> None:
     documents = [demo_match(random.Random(seed), seed, DAY) for seed in range(100)]
     totals = [one["runs"] for document in documents for one in count(document)]
     wickets = [one["wickets"] for document in documents for one in count(document)]

@@ -7,7 +7,7 @@ from pipelines.demo.matches import DemoProvider
 from tests.support.served import Served
 
 
-async def test_the_demo_plays_the_same_matches_whoever_tells_and_whenever_it_starts(served: Served) -> None:
+async def test_all_demo_providers_play_the_same_matches(served: Served) -> None:
     one, two = DemoProvider(served.clock), DemoProvider(served.clock)
     early = {match.match_id for match in await one.live()}
     served.clock.forward(minutes=4)
@@ -20,7 +20,7 @@ async def test_the_demo_plays_the_same_matches_whoever_tells_and_whenever_it_sta
     assert await one.match("other") is None
 
 
-async def test_the_demo_has_matches_that_were_are_and_will_be(served: Served) -> None:
+async def test_the_demo_has_past_live_and_future_matches(served: Served) -> None:
     provider = DemoProvider(served.clock)
     (league,) = await provider.leagues()
     around = served.clock() - timedelta(days=7), served.clock() + timedelta(days=30)

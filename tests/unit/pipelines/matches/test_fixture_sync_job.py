@@ -119,7 +119,7 @@ async def test_fixtures_are_written_when_they_are_new_or_changed(
     assert (cached.snapshot.match.start_time, cached.version) == (moved.start_time, 0)
 
 
-async def test_without_active_leagues_nothing_is_asked_for(fixtures_job: FixtureSyncJob, service: Service) -> None:
+async def test_without_active_leagues_no_request_is_sent(fixtures_job: FixtureSyncJob, service: Service) -> None:
     assert await fixtures_job.run() == SyncResult()
     assert service.asked == []
 
@@ -162,7 +162,7 @@ async def listed(fixtures_job: FixtureSyncJob, service: Service, stores: Stores)
 
 
 @pytest.mark.usefixtures("listed")
-async def test_a_match_that_was_played_keeps_how_it_stands(
+async def test_a_played_match_keeps_its_state(
     fixtures_job: FixtureSyncJob, service: Service, stores: Stores, opened: list[Store]
 ) -> None:
     await play(stores, status="Finished", phase=MatchPhase.FINISHED, note="Kites won")
@@ -184,7 +184,7 @@ async def test_a_match_that_was_played_keeps_how_it_stands(
 
 
 @pytest.mark.usefixtures("listed")
-async def test_of_a_match_that_is_polled_only_the_facts_are_synced(
+async def test_only_the_facts_of_a_polled_match_are_synced(
     fixtures_job: FixtureSyncJob, service: Service, stores: Stores
 ) -> None:
     played = await play(stores)
@@ -201,7 +201,7 @@ async def test_of_a_match_that_is_polled_only_the_facts_are_synced(
 
 
 @pytest.mark.usefixtures("listed")
-async def test_a_match_that_ended_while_nobody_polled_it_ends(
+async def test_a_match_that_ended_without_a_poller_ends(
     fixtures_job: FixtureSyncJob, service: Service, stores: Stores
 ) -> None:
     card = Scorecard(1, batting=(BattingLine("1101", "Kit Adams", 1, runs=60, balls=40),))
@@ -244,7 +244,7 @@ async def test_a_result_that_is_corrected_later_arrives(
 
 
 @pytest.mark.usefixtures("listed")
-async def test_a_match_that_was_postponed_is_to_be_played_again(
+async def test_a_postponed_match_is_scheduled_again(
     fixtures_job: FixtureSyncJob, service: Service, stores: Stores
 ) -> None:
     await play(stores, status="Postp.", phase=MatchPhase.POSTPONED)
@@ -260,7 +260,7 @@ async def test_a_match_that_was_postponed_is_to_be_played_again(
     assert after.start_time == START + timedelta(days=3)
 
 
-async def test_fixtures_that_are_listed_no_more_are_asked_for(
+async def test_fixtures_that_are_no_longer_listed_are_fetched(
     fixtures_job: FixtureSyncJob,
     service: Service,
     stores: Stores,
@@ -287,7 +287,7 @@ async def test_fixtures_that_are_listed_no_more_are_asked_for(
     assert made == ["GetItem cricket-fixture-cache", "GetItem cricket-fixtures", *LOOKED_UP]
 
 
-async def test_at_most_twenty_are_asked_for_in_a_run(
+async def test_at_most_twenty_are_fetched_in_a_run(
     fixtures_job: FixtureSyncJob, service: Service, stores: Stores
 ) -> None:
     await put_league(stores)
@@ -301,7 +301,7 @@ async def test_at_most_twenty_are_asked_for_in_a_run(
     assert len([path for path in service.paths() if path.startswith("fixtures/")]) == 20
 
 
-async def test_one_fixture_that_cannot_be_stored_leaves_the_others(
+async def test_a_fixture_that_cannot_be_stored_does_not_affect_the_others(
     fixtures_job: FixtureSyncJob, service: Service, stores: Stores, caplog: pytest.LogCaptureFixture
 ) -> None:
     await put_league(stores)

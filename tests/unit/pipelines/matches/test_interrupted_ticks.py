@@ -28,7 +28,7 @@ class CutOff(Exception):
     """A process that dies."""
 
 
-async def test_a_tick_cut_off_before_its_commit_is_found_again(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tick_interrupted_before_its_commit_is_repeated(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
     """Amended balls too: also those that the state alone does not know any more."""
     balls = [ball(1), ball(2), *[ball(place) for place in range(3, 50)]]
     await live.tick(told(*balls))
@@ -49,7 +49,7 @@ async def test_a_tick_cut_off_before_its_commit_is_found_again(live: Live, monke
     ]
 
 
-async def test_events_of_several_versions_are_complete_when_it_is_cut_off_between_them(live: Live) -> None:
+async def test_events_of_several_versions_are_complete_after_interruptions_between_them(live: Live) -> None:
     sixes = [ball(place, 6) for place in range(1, 101)]
     end = told(*sixes, ball(1, innings=2), status="2nd Innings", target=Target(601, "20"))
     whole = MatchWatch("m").compare(initial_state(FIXTURE), end).events

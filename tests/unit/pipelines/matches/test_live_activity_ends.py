@@ -68,7 +68,7 @@ async def sessions(store: Store) -> list[LiveActivity]:
 
 
 # The end
-async def test_at_the_end_every_session_is_told_and_ended(
+async def test_at_the_end_every_session_receives_the_end_and_is_ended(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     await put_in_place(open_store(), FINISHED)
@@ -90,7 +90,7 @@ async def test_at_the_end_every_session_is_told_and_ended(
         }
 
 
-async def test_the_end_waits_for_what_runs_and_takes_the_place_of_what_waits(
+async def test_the_end_waits_for_the_running_delivery_and_replaces_the_pending_change(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     await register(open_store(), "ada")
@@ -114,7 +114,7 @@ async def test_the_end_waits_for_what_runs_and_takes_the_place_of_what_waits(
     assert rings(server) == [(7, None), (9, "Mumbai won by 7 wickets")]
 
 
-async def test_an_end_that_did_not_reach_all_goes_on_when_asked_again(
+async def test_a_second_end_reaches_the_sessions_that_the_first_did_not(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     await register(open_store(), "ada", "bob")
@@ -173,7 +173,7 @@ async def test_two_instances_may_end_a_match_at_once(
         assert (await session(open_store(), user))["endReason"] == "match_finished"
 
 
-async def test_without_credentials_the_sessions_live_and_end_all_the_same(
+async def test_without_credentials_sessions_start_and_end(
     open_store: Callable[[], Store], clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -190,7 +190,7 @@ async def test_without_credentials_the_sessions_live_and_end_all_the_same(
     assert len(would) == 2
 
 
-async def test_closing_stops_what_takes_too_long(
+async def test_closing_cancels_deliveries_that_take_too_long(
     open_store: Callable[[], Store], server: ApnsServer, clock: Clock
 ) -> None:
     await register(open_store(), "ada")

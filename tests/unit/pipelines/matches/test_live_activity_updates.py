@@ -175,7 +175,7 @@ async def test_matches_do_not_wait_for_each_other(
     assert told(server) == {"ada": ["update MUM 7"], "bob": ["update MUM 7"]}
 
 
-async def test_of_the_events_only_those_ring_that_may(
+async def test_only_events_that_may_ring_have_an_alert(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     await register(open_store(), "ada")
@@ -192,7 +192,7 @@ async def test_of_the_events_only_those_ring_that_may(
 
 
 # What came too late, or came before
-async def test_a_push_has_the_moment_of_its_state_whenever_it_is_sent(
+async def test_the_timestamp_of_a_push_is_that_of_its_state(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store], clock: Clock
 ) -> None:
     await register(open_store(), "ada")
@@ -214,7 +214,7 @@ async def _begin_for_a_follower(store: Store) -> None:
     await _device(store, "fan", push_to_start="start-fan")
 
 
-async def test_a_change_that_comes_late_is_not_shown_where_a_newer_one_is_but_its_wicket_rings(
+async def test_a_late_change_shows_the_newer_state_and_its_wicket_rings(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store], clock: Clock, calls: list[Call]
 ) -> None:
     await register(open_store(), "ada")
@@ -245,7 +245,7 @@ async def test_an_older_version_is_not_sent_after_a_newer_one(
     assert rings(server) == [(8, "out 8"), (9, "out 9")]
 
 
-async def test_a_version_that_is_told_again_reaches_those_it_did_not_reach_and_rings_for_nobody(
+async def test_a_repeated_version_is_sent_once_per_instance_and_does_not_ring(
     coordinator: LACoordinator,
     delivery: ApnsDelivery,
     server: ApnsServer,
@@ -266,7 +266,7 @@ async def test_a_version_that_is_told_again_reaches_those_it_did_not_reach_and_r
 
 
 @pytest.mark.parametrize("failures", [2, 100])
-async def test_if_the_tables_cannot_be_read_it_is_tried_again_but_not_for_ever(
+async def test_failed_reads_of_the_tables_are_retried_with_a_limit(
     server: ApnsServer, delivery: ApnsDelivery, open_store: Callable[[], Store], clock: Clock, failures: int
 ) -> None:
     await register(open_store(), "ada")
@@ -306,7 +306,7 @@ async def test_a_rejected_token_suspends_its_session_and_no_other(
     ]
 
 
-async def test_a_session_whose_token_was_renewed_meanwhile_stays(
+async def test_a_session_whose_token_was_renewed_meanwhile_stays_active(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     await register(open_store(), "ada")
@@ -321,7 +321,7 @@ async def test_a_session_whose_token_was_renewed_meanwhile_stays(
 
 
 # The beginning
-async def test_followers_without_a_session_are_asked_in_when_the_match_begins(
+async def test_followers_without_a_session_receive_a_start_when_the_match_begins(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     await register(open_store(), "ada")
@@ -346,7 +346,7 @@ async def test_followers_without_a_session_are_asked_in_when_the_match_begins(
     }
 
 
-async def test_a_push_to_start_token_that_is_rejected_is_forgotten_unless_there_is_a_newer_one(
+async def test_a_rejected_push_to_start_token_is_removed_unless_it_was_renewed(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     for user in ("dead", "well", "renewed"):

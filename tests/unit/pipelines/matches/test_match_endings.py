@@ -38,7 +38,7 @@ async def _polls_nothing(instance: Instance) -> bool:
     return not instance.orchestrator.polled
 
 
-async def test_a_match_that_is_over_is_ended_cleaned_up_archived_and_taken_off(served: Served) -> None:
+async def test_a_match_that_is_over_is_ended_archived_and_unlisted(served: Served) -> None:
     provider = Scripted(served, "m1", balls_per_tick=300)
     one = Instance(served, provider, **FAST)
     await one.orchestrator.reconcile()
@@ -74,7 +74,7 @@ async def _is_ended(served: Served, one: Instance) -> bool:
     return (await state(served, "m1")).status is ActiveStatus.ENDED
 
 
-async def test_an_end_that_is_cut_off_is_done_again(served: Served) -> None:
+async def test_an_interrupted_end_is_repeated(served: Served) -> None:
     provider = Scripted(served, "m1", balls_per_tick=300)
     one = Instance(served, provider, **FAST)
     await one.orchestrator.reconcile()
@@ -115,7 +115,7 @@ async def test_a_match_that_is_started_again_after_its_end_gets_its_correction_b
     await one.orchestrator.aclose()
 
 
-async def test_a_match_that_was_abandoned_and_goes_on_is_polled_again(served: Served) -> None:
+async def test_an_abandoned_match_that_continues_is_polled_again(served: Served) -> None:
     one = Instance(served, Scripted(served, "m1", balls_per_tick=24), **FAST)
     await one.orchestrator.reconcile()
     await until_async(lambda: _told(one, "m1"))
@@ -140,7 +140,7 @@ async def test_a_match_that_was_abandoned_and_goes_on_is_polled_again(served: Se
     await one.orchestrator.aclose()
 
 
-async def test_a_match_stays_ours_and_others_go_on_while_its_sessions_are_ended(served: Served) -> None:
+async def test_a_match_stays_owned_and_others_continue_while_its_sessions_are_ended(served: Served) -> None:
     provider = Scripted(served, "m1", "m2", balls_per_tick=300)
     one, other = (Instance(served, provider, name, **FAST) for name in ("one", "other"))
     reached = asyncio.Event()
@@ -181,7 +181,7 @@ async def _ticked(served: Served) -> bool:
     return (await state(served, "m1")).last_tick_at == served.clock()
 
 
-async def test_who_lost_a_match_while_its_sessions_were_ended_removes_nothing_more(served: Served) -> None:
+async def test_an_instance_that_lost_a_match_at_its_end_removes_nothing_more(served: Served) -> None:
     one = Instance(served, Scripted(served, "m1", balls_per_tick=300), **FAST)
     await one.orchestrator.reconcile()
     await until_async(lambda: _is_over(served))
@@ -202,7 +202,7 @@ async def test_who_lost_a_match_while_its_sessions_were_ended_removes_nothing_mo
     await one.orchestrator.aclose()
 
 
-async def test_a_match_that_ends_while_it_rests_ends_here_too(served: Served) -> None:
+async def test_a_match_that_ends_while_it_is_suspended_is_ended(served: Served) -> None:
     provider = Scripted(served, "m1", balls_per_tick=24)
     one = Instance(served, provider, **FAST)
     await one.orchestrator.reconcile()

@@ -57,7 +57,7 @@ async def test_reconciling_again_changes_nothing(served: Served) -> None:
     await one.orchestrator.aclose()
 
 
-async def test_what_a_dead_instance_left_is_taken_over_once_its_lock_is_free(served: Served) -> None:
+async def test_a_match_of_a_dead_instance_is_taken_over_once_its_lock_is_free(served: Served) -> None:
     provider = Scripted(served, "m1")
     dead = Instance(served, provider, "dead", tick_seconds=60)
     await dead.orchestrator.reconcile()
@@ -80,7 +80,7 @@ async def test_what_a_dead_instance_left_is_taken_over_once_its_lock_is_free(ser
     await other.orchestrator.aclose()
 
 
-async def test_a_match_is_left_to_who_polls_it_however_late_its_clock_is_and_taken_when_it_is_silent(
+async def test_a_match_is_not_taken_from_a_poller_with_a_late_clock_until_it_is_silent(
     served: Served,
 ) -> None:
     """Two clocks are ten seconds apart: by the times alone each tick was a lock's life ago."""
@@ -105,7 +105,7 @@ async def test_a_match_is_left_to_who_polls_it_however_late_its_clock_is_and_tak
     await early.orchestrator.aclose()
 
 
-async def test_an_instance_that_stops_leaves_its_matches_to_others_at_once(served: Served) -> None:
+async def test_an_instance_that_stops_releases_its_matches_at_once(served: Served) -> None:
     provider = Scripted(served, "m1")
     one, other = Instance(served, provider, "one", **FAST), Instance(served, provider, "other", **FAST)
     running = asyncio.create_task(one.orchestrator.run())
@@ -119,7 +119,7 @@ async def test_an_instance_that_stops_leaves_its_matches_to_others_at_once(serve
     await other.orchestrator.aclose()
 
 
-async def test_a_match_that_was_taken_off_by_hand_stays_off(served: Served) -> None:
+async def test_a_deactivated_match_stays_unlisted(served: Served) -> None:
     one = Instance(served, Scripted(served, "m1"), **FAST)
     await one.orchestrator.reconcile()
     await matches(served).deactivate("m1")
@@ -131,7 +131,7 @@ async def test_a_match_that_was_taken_off_by_hand_stays_off(served: Served) -> N
     await one.orchestrator.aclose()
 
 
-async def test_a_match_that_was_ticked_while_the_provider_was_slow_is_not_taken(served: Served) -> None:
+async def test_a_match_that_was_ticked_while_the_provider_was_slow_is_not_taken_over(served: Served) -> None:
     """The other instance sees a list, and by the time it looks at a match it was polled again."""
     provider = Scripted(served, "m1")
     one, other = (Instance(served, provider, name, tick_seconds=60) for name in ("one", "other"))
@@ -148,7 +148,7 @@ async def test_a_match_that_was_ticked_while_the_provider_was_slow_is_not_taken(
     await one.orchestrator.aclose()
 
 
-async def test_between_two_days_a_match_rests_and_goes_on_from_its_state(served: Served) -> None:
+async def test_a_match_is_suspended_between_days_and_continues_from_its_state(served: Served) -> None:
     provider = Scripted(served, "m1", balls_per_tick=24)
     one = Instance(served, provider, tick_seconds=60)
     await one.orchestrator.reconcile()
@@ -174,7 +174,7 @@ async def test_between_two_days_a_match_rests_and_goes_on_from_its_state(served:
     await one.orchestrator.aclose()
 
 
-async def test_a_match_the_provider_does_not_know_rests_and_is_ended_after_a_day(
+async def test_a_match_unknown_to_the_provider_is_suspended_and_ended_after_a_day(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipelines.matches.live.orchestrator.MISSING_TICKS", 3)
@@ -197,7 +197,7 @@ async def test_a_match_the_provider_does_not_know_rests_and_is_ended_after_a_day
     await one.orchestrator.aclose()
 
 
-async def test_while_the_provider_does_not_tell_nothing_begins_and_nothing_ends(served: Served) -> None:
+async def test_while_the_provider_fails_no_match_starts_or_ends(served: Served) -> None:
     provider = Scripted(served, "m1")
     one = Instance(served, provider, tick_seconds=60)
     await one.orchestrator.reconcile()

@@ -75,7 +75,7 @@ class Script:
 
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.sampled_from(EDITS), max_size=40), st.data())
-def test_whatever_scorers_do_no_wicket_is_lost_and_no_event_told_twice(edits: Iterable[str], chance: Any) -> None:
+def test_random_corrections_lose_no_wicket_and_repeat_no_event(edits: Iterable[str], chance: Any) -> None:
     script = Script(chance)
     active = replace(initial_state(FIXTURE), version=1)
     watch = MatchWatch("m")

@@ -69,7 +69,7 @@ def penalties(recording: Recording, snapshot: MatchSnapshot) -> int:
 
 
 @real_data
-def test_the_words_for_real_results() -> None:
+def test_the_texts_of_real_results() -> None:
     texts = {path.stem: load(path).result for path in FILES}
 
     told = {stem: texts[stem].text for stem in texts if texts[stem]}  # type: ignore[union-attr]
@@ -112,7 +112,7 @@ async def test_a_revision_replayed_over_a_finished_match_shows_its_end_at_once()
 
 
 @real_data
-async def test_a_batter_who_leaves_without_a_word_is_retired() -> None:
+async def test_a_batter_who_leaves_without_a_wicket_is_retired() -> None:
     """C Green left for a while in the second over; the file has no wicket for it."""
     playback = Playback(load(RECORDINGS / "1370352.json"))
     gone = playback.timeline.after((2 * 1000 + 1) * 100 + 7)
@@ -129,7 +129,7 @@ async def test_a_batter_who_leaves_without_a_word_is_retired() -> None:
 
 
 @real_data
-def test_who_came_in_for_another_is_a_substitute() -> None:
+def test_a_replacement_is_a_substitute() -> None:
     recording = load(RECORDINGS / "1173070.json")
 
     assert [one.name for one in recording.lineups if one.substitute] == ["RM Ghosh"]

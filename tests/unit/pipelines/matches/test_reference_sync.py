@@ -53,7 +53,7 @@ async def provider(service: Service, time: Time) -> AsyncIterator[SportMonks]:
         yield SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep, retry=QUICKLY)
 
 
-def test_how_a_sync_went_is_told_in_words() -> None:
+def test_the_text_of_a_sync_result() -> None:
     assert str(SyncResult(fetched=1_200, written=3)) == "1,200 fetched, 3 written"
     failed = SyncResult(fetched=2, written=1, rejected=1, error="ProviderError")
     assert str(failed) == "2 fetched, 1 written, 1 rejected, ended early (ProviderError)"

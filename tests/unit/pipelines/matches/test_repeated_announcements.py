@@ -25,7 +25,7 @@ async def live(served: Served) -> Live:
     return live
 
 
-async def test_a_break_that_flaps_is_told_once(live: Live) -> None:
+async def test_a_flapping_break_is_announced_once(live: Live) -> None:
     first = told(*OVER, status="2nd Innings", begun=2)
     await live.tick(told(*OVER))
 
@@ -35,7 +35,7 @@ async def test_a_break_that_flaps_is_told_once(live: Live) -> None:
     assert await live.texts(told(*OVER, ball(1, innings=2), status="2nd Innings")) == ["blues bat: innings 2 begins"]
 
 
-async def test_rain_that_flaps_is_told_once_in_five_minutes(live: Live, served: Served) -> None:
+async def test_flapping_rain_is_announced_once_in_five_minutes(live: Live, served: Served) -> None:
     stores: list[Store] = []
     open_store = served.store
 
@@ -109,7 +109,7 @@ async def test_an_abandoned_match_that_goes_on_later(live: Live) -> None:
     assert await live.texts(told(*OVER, out(7, "R3"), status="Aban.")) == ["Match abandoned"]
 
 
-async def test_a_status_nobody_knows_changes_nothing_but_the_status(live: Live) -> None:
+async def test_an_unknown_status_changes_only_the_status(live: Live) -> None:
     await live.tick(told(*OVER))
 
     assert await live.tick(told(*OVER, status="Bad light, umpires confer")) == []
@@ -118,9 +118,7 @@ async def test_a_status_nobody_knows_changes_nothing_but_the_status(live: Live) 
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
-async def test_a_match_listed_again_does_not_tell_again_what_it_told(
-    live: Live, served: Served, is_forgotten: bool
-) -> None:
+async def test_a_match_that_is_listed_again_repeats_no_event(live: Live, served: Served, is_forgotten: bool) -> None:
     """Its state may be gone: then what was told is known from its fixture."""
     balls = (*OVER, ball(1, 4, innings=2))
     end = told(*balls, status="Finished", target=Target(12, "20"), result=won("Reds won", "reds"))

@@ -30,7 +30,7 @@ async def test_every_status_is_shown_however_many_balls_a_tick_takes() -> None:
     assert fast[3].match.note == "Blues need 1 to win"
 
 
-async def test_the_last_state_stays_and_the_first_call_shows_where_it_stands() -> None:
+async def test_the_first_call_returns_the_current_state_and_the_last_state_stays() -> None:
     provider = replay(recorded(SHORT))
     first, second = await provider.match("m"), await provider.match("m")
     snapshots = await to_the_end(provider)
@@ -88,7 +88,7 @@ async def test_a_match_begins_at_its_start_time() -> None:
     assert (playing.status, playing.innings[0].legal_balls) == ("1st Innings", 1)
 
 
-async def test_the_list_of_live_matches_does_not_go_on_and_forgets_those_that_are_over() -> None:
+async def test_the_list_of_live_matches_does_not_advance_and_drops_ended_matches() -> None:
     clock = Clock()
     other = recorded(SHORT, "other")
     provider = replay(recorded(SHORT), other, now=clock, linger=timedelta(minutes=5))
@@ -107,7 +107,7 @@ async def test_the_list_of_live_matches_does_not_go_on_and_forgets_those_that_ar
 
 
 @pytest.mark.parametrize("speed", [None, 60.0])
-async def test_a_replay_goes_on_after_the_ball_it_is_told(speed: float | None) -> None:
+async def test_a_replay_continues_after_a_given_ball(speed: float | None) -> None:
     clock = Clock()
     recording = recorded(SHORT)
     whole = Playback(recording)
@@ -122,7 +122,7 @@ async def test_a_replay_goes_on_after_the_ball_it_is_told(speed: float | None) -
         assert snapshot == whole.at(whole.timeline.after(one.ball_id))
 
 
-async def test_a_replay_told_of_no_ball_or_an_unknown_one() -> None:
+async def test_a_replay_continues_after_ball_0_or_an_unknown_ball() -> None:
     provider = replay(recorded(SHORT))
 
     async def start(ball_id: int) -> int:
@@ -161,7 +161,7 @@ async def test_fixtures_leagues_teams_and_seasons() -> None:
     assert await provider.team_seasons("unknown") == []
 
 
-def test_a_replay_refuses_what_cannot_be_played() -> None:
+def test_invalid_options_of_a_replay_are_refused() -> None:
     with pytest.raises(ValueError, match="Two recordings have the id m"):
         replay(recorded(SHORT), recorded(SHORT))
     with pytest.raises(ValueError, match="must go forward"):

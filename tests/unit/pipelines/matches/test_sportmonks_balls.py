@@ -69,12 +69,12 @@ def test_an_illegal_ball_without_a_name_is_a_wide() -> None:
     [(0.1, 0, 1), ("0.1", 0, 1), (15.4, 15, 4), ("15.4", 15, 4), ("0.10", 0, 10), (19.6, 19, 6), (3, 3, 0),
      (15.399999999999999, 15, 4), (128.3, 128, 3)],
 )  # fmt: skip
-def test_where_a_ball_is(place: Json, over: int, number: int) -> None:
+def test_the_position_of_a_ball(place: Json, over: int, number: int) -> None:
     found = one_ball("No Run", place)
     assert (found.over, found.number, found.label) == (over, number, f"{over}.{number}")
 
 
-def test_who_is_at_the_crease() -> None:
+def test_the_batters_and_the_bowler_of_a_ball() -> None:
     found = one_ball("1 Run", batsman_id=player_id(KITES, 2))
     assert (found.batter_id, found.batter) == ("1102", "Kit Baker")
     assert (found.non_striker_id, found.non_striker) == ("1101", "Kit Adams")
@@ -98,7 +98,7 @@ def test_balls_are_in_the_order_of_their_ids_whatever_their_numbers() -> None:
     ]
 
 
-def test_of_a_ball_told_twice_the_last_row_counts(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_last_row_of_a_repeated_ball_counts(caplog: pytest.LogCaptureFixture) -> None:
     balls = [ball(1, 0.1, "FOUR"), ball(2, 0.2), ball(1, 0.1, "5 Wides")]
     found = snapshot(status="1st Innings", balls=balls).balls
     assert [(one.ball_id, one.runs) for one in found] == [(1, 5), (2, 0)]
@@ -113,7 +113,7 @@ def test_of_a_ball_told_twice_the_last_row_counts(caplog: pytest.LogCaptureFixtu
      {"scoreboard": "S12"}, {"scoreboard": 1}],
     ids=str,
 )  # fmt: skip
-def test_one_bad_ball_is_left_out_and_logged(changes: Json, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_unreadable_ball_is_left_out_and_logged(changes: Json, caplog: pytest.LogCaptureFixture) -> None:
     balls = [ball(1, 0.1), ball(2, 0.2) | changes, ball(3, 0.3)]
     found = snapshot(status="1st Innings", balls=balls)
     assert [one.ball_id for one in found.balls] == [1, 3]
@@ -121,7 +121,7 @@ def test_one_bad_ball_is_left_out_and_logged(changes: Json, caplog: pytest.LogCa
     assert "is left out" in caplog.text
 
 
-def test_an_unknown_score_tells_only_who_is_out(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_ball_with_an_unknown_score_has_only_its_dismissal(caplog: pytest.LogCaptureFixture) -> None:
     unknown: Json = {"score": None, "score_id": 9999}
     quiet = one_ball("FOUR", **unknown)
     assert (quiet.runs, quiet.legal, quiet.wickets) == (0, True, ())
@@ -164,5 +164,5 @@ def test_a_run_out_at_the_other_end() -> None:
     assert found.batter_runs == 1
 
 
-def test_who_retires_hurt_is_not_out() -> None:
+def test_a_batter_who_retires_hurt_is_not_out() -> None:
     assert one_ball("Retired Hurt", batsmanout_id=player_id(KITES, 1)).wickets == ()

@@ -47,7 +47,9 @@ def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> Sp
 
 # Failures
 @pytest.mark.parametrize("fault", [failing(500), failing(502), failing(503, "{}"), cut, cut_body, hang])
-async def test_what_may_pass_is_tried_again(provider: SportMonks, service: Service, time: Time, fault: Handler) -> None:
+async def test_temporary_failures_are_retried(
+    provider: SportMonks, service: Service, time: Time, fault: Handler
+) -> None:
     service.faults += [fault, fault]
     assert await provider.live() == []
     # aiohttp itself repeats a request whose connection was cut after it had been used.
@@ -56,7 +58,7 @@ async def test_what_may_pass_is_tried_again(provider: SportMonks, service: Servi
 
 
 @pytest.mark.parametrize("fault", [failing(500), failing(599), cut, cut_body, hang])
-async def test_what_does_not_pass_is_unavailable(provider: SportMonks, service: Service, fault: Handler) -> None:
+async def test_a_lasting_failure_is_unavailable(provider: SportMonks, service: Service, fault: Handler) -> None:
     service.faults += [fault] * 9
     with pytest.raises(ProviderUnavailable) as caught:
         await provider.live()
@@ -64,7 +66,7 @@ async def test_what_does_not_pass_is_unavailable(provider: SportMonks, service: 
     assert 1 <= len(service.paths()) <= 2 * 3  # aiohttp itself repeats a request on a reused connection that was cut
 
 
-async def test_a_port_nobody_listens_on_is_unavailable(
+async def test_a_closed_port_is_unavailable(
     provider: SportMonks, service: Service, session: aiohttp.ClientSession, time: Time
 ) -> None:
     nobody = Service(url="http://127.0.0.1:1/")
@@ -73,7 +75,7 @@ async def test_a_port_nobody_listens_on_is_unavailable(
 
 
 @pytest.mark.parametrize("status", [301, 302, 400, 401, 403, 404, 418])
-async def test_a_refusal_is_not_repeated(provider: SportMonks, service: Service, status: int) -> None:
+async def test_a_refusal_is_not_retried(provider: SportMonks, service: Service, status: int) -> None:
     service.faults.append(failing(status, Location="http://127.0.0.1:1/elsewhere"))
     with pytest.raises(ProviderRefused) as caught:
         await provider.live()
@@ -102,7 +104,7 @@ async def test_a_refusal_is_not_repeated(provider: SportMonks, service: Service,
     ],
     ids=lambda body: repr(body[:24]),
 )
-async def test_what_cannot_be_read_is_malformed(provider: SportMonks, service: Service, body: bytes) -> None:
+async def test_an_unreadable_body_is_malformed(provider: SportMonks, service: Service, body: bytes) -> None:
     service.faults.append(saying(body))
     with pytest.raises(Malformed):
         await provider.live()
@@ -115,7 +117,7 @@ async def test_a_body_without_end_is_malformed(provider: SportMonks, service: Se
         await provider.live()
 
 
-async def test_one_fixture_that_cannot_be_read_leaves_the_others(
+async def test_an_unreadable_fixture_does_not_affect_the_others(
     provider: SportMonks, service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = [fixture(666, league_id=None), "fixture", 5, None, fixture("x"), fixture(667, status=None)]
@@ -124,7 +126,7 @@ async def test_one_fixture_that_cannot_be_read_leaves_the_others(
     assert all(sign in caplog.text for sign in ("666", "667", "'x'", "a str", "a int", "a NoneType"))
 
 
-async def test_an_unchanged_fixture_is_not_read_again(
+async def test_an_unchanged_fixture_is_not_decoded_again(
     provider: SportMonks, service: Service, time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
     service.says["livescores"] = [fixture(501, status="Strange"), fixture(502)]

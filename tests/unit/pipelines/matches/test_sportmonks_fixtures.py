@@ -86,7 +86,7 @@ def test_an_unknown_status_is_logged(caplog: pytest.LogCaptureFixture) -> None:
      {"status": " "}],
     ids=str,
 )  # fmt: skip
-def test_without_these_it_is_no_fixture(changes: Json) -> None:
+def test_a_fixture_without_a_required_value_is_unreadable(changes: Json) -> None:
     with pytest.raises(UnreadableRow):
         snapshot_of(fixture(**changes), {}, {})
 
@@ -159,7 +159,7 @@ def test_the_player_of_the_match_is_named() -> None:
     assert match(man_of_match_id=None).player_of_match is None
 
 
-def test_more_than_eleven_are_named() -> None:
+def test_a_lineup_may_have_more_than_eleven_players() -> None:
     extras = [player(KITES, 12, substitution=True), player(KITES, 13, substitution=False)]
     nameless = {"id": 5, "fullname": None, "firstname": "Al", "lastname": "Ott", "lineup": {"team_id": "12"}}
     bad = [{"id": None, "lineup": {"team_id": 11}}, {"id": 6}, 7]

@@ -61,7 +61,7 @@ def test_totals_come_from_runs_and_extras_from_balls_where_there_are_no_scoreboa
     assert found.innings == (InningsScore(1, "11", 127, 9, 15, 4, 94, extras),)
 
 
-def test_totals_that_lag_behind_the_balls_stand() -> None:
+def test_totals_that_lag_behind_the_balls_are_kept() -> None:
     balls = [ball(number, number / 10, "SIX") for number in range(1, 5)]
     found = snapshot(status="1st Innings", runs=[run(1, KITES, 12, 0, 0.2)], balls=balls)
     assert found.match.innings[0].runs == 12
@@ -152,7 +152,7 @@ def test_a_batting_card() -> None:
         ("1st Innings", {"score_id": 9999, "active": True}, "batting"),
     ],
 )
-def test_how_a_batter_stands(status: str, changes: Json, expected: str) -> None:
+def test_the_status_of_a_batter(status: str, changes: Json, expected: str) -> None:
     (line,) = card(status=status, batting=[batter(1, **changes)]).batting
     assert line.status == BatterStatus(expected)
 
@@ -177,7 +177,7 @@ def test_a_batter_at_the_other_end_who_faced_nothing_is_not_out() -> None:
         ("Leg Before the Moon", {}, "leg before the moon"),
     ],
 )
-def test_a_dismissal_in_a_line(name: str, changes: Json, line: str) -> None:
+def test_the_text_of_a_dismissal(name: str, changes: Json, line: str) -> None:
     row = batter(1, score_id=IDS[name], bowling_player_id=player_id(OWLS, 11), **changes)
     assert card(batting=[row]).batting[0].dismissal == line
 
@@ -200,7 +200,7 @@ def test_a_bowling_card() -> None:
      ("1 Run", 0.6, "1101"), ("1 Wide", 0.6, "1101"), ("1 Bye", 0.2, "1102"), ("1 No Ball + 1 Run", 0.6, "1102"),
      ("LBW OUT", 0.1, None)],
 )  # fmt: skip
-def test_who_faces_next(name: str, place: float, striker: str | None) -> None:
+def test_the_striker_of_the_next_ball(name: str, place: float, striker: str | None) -> None:
     batting = [batter(1, active=True), batter(2, active=True)]
     found = [line.player_id for line in card(batting=batting, balls=[ball(1, place, name)]).batting if line.on_strike]
     assert found == ([striker] if striker else [])
@@ -213,6 +213,6 @@ def test_bad_lines_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
     assert "the list of each bowling line is a str" in caplog.text
 
 
-def test_a_list_brings_no_scorecards() -> None:
+def test_a_fixture_of_a_list_has_no_scorecards() -> None:
     assert match_of(fixture(runs=[run(1, KITES, 5, 0, 1)]), {}).scorecards is None
     assert match_of(fixture(runs=[run(1, KITES, 5, 0, 1)]), {}).innings[0].runs == 5

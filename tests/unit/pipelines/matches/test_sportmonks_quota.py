@@ -45,7 +45,7 @@ def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> Sp
 
 
 # Quota
-async def test_a_used_up_quota_is_told_and_kept_away_from(provider: SportMonks, service: Service, time: Time) -> None:
+async def test_a_used_up_quota_is_reported_and_respected(provider: SportMonks, service: Service, time: Time) -> None:
     await provider.live()
     time.forward(100)
     service.faults.append(failing(429, Retry_After="120"))
@@ -66,7 +66,7 @@ async def test_a_used_up_quota_is_told_and_kept_away_from(provider: SportMonks, 
     assert await provider.live() == []
 
 
-async def test_without_the_live_scores_each_match_is_asked_for_by_itself(
+async def test_without_the_live_scores_each_match_is_requested_alone(
     provider: SportMonks, service: Service, time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -97,7 +97,7 @@ async def test_without_the_live_scores_each_match_is_asked_for_by_itself(
     assert caplog.text.count("SportMonks: livescores answers again") == 1
 
 
-async def test_an_outage_is_logged_once_for_each_change_of_it(
+async def test_an_outage_is_logged_once_per_change(
     provider: SportMonks, service: Service, time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -119,7 +119,7 @@ async def test_an_outage_is_logged_once_for_each_change_of_it(
     ]
 
 
-async def test_without_retry_after_it_is_the_rest_of_the_hour_that_was_used_up(
+async def test_without_retry_after_the_quota_is_closed_for_the_rest_of_the_hour(
     service: Service, session: aiohttp.ClientSession, time: Time
 ) -> None:
     provider = provider_of(service, session, time, calls_per_hour=10)
@@ -133,14 +133,14 @@ async def test_without_retry_after_it_is_the_rest_of_the_hour_that_was_used_up(
     assert caught.value.retry_after == pytest.approx(HOUR - 1016)
 
 
-async def test_a_429_to_one_who_has_hardly_asked_is_asked_again_soon(provider: SportMonks, service: Service) -> None:
+async def test_a_429_after_few_own_calls_is_retried_after_five_minutes(provider: SportMonks, service: Service) -> None:
     service.faults.append(failing(429))
     with pytest.raises(ProviderUnavailable) as caught:
         await provider.live()
     assert caught.value.retry_after == 300
 
 
-async def test_a_poll_every_two_seconds_is_never_slowed_down(
+async def test_a_poll_every_two_seconds_is_never_paced(
     service: Service, session: aiohttp.ClientSession, time: Time
 ) -> None:
     provider = provider_of(service, session, time, calls_per_hour=200)
@@ -168,7 +168,7 @@ async def test_calls_slow_down_before_the_quota_is_used_up(
     assert refused > 0
 
 
-async def test_what_others_used_counts(provider: SportMonks, service: Service, time: Time) -> None:
+async def test_calls_of_other_processes_count(provider: SportMonks, service: Service, time: Time) -> None:
     service.headers["X-RateLimit-Remaining"] = "0"
     await provider.live()
     time.forward(2)
@@ -177,7 +177,7 @@ async def test_what_others_used_counts(provider: SportMonks, service: Service, t
     assert caught.value.retry_after == pytest.approx(HOUR - 2)
 
 
-async def test_retries_count(service: Service, session: aiohttp.ClientSession, time: Time) -> None:
+async def test_retries_count_against_the_quota(service: Service, session: aiohttp.ClientSession, time: Time) -> None:
     provider = provider_of(service, session, time, calls_per_hour=4)
     service.faults += [failing(500)] * 9
     with pytest.raises(ProviderUnavailable):

@@ -62,7 +62,7 @@ async def test_one_call_serves_all_live_matches(provider: SportMonks, service: S
     assert len(includes) <= 10
 
 
-async def test_an_answer_is_given_again_until_the_next_tick(provider: SportMonks, service: Service, time: Time) -> None:
+async def test_a_response_is_reused_until_the_next_tick(provider: SportMonks, service: Service, time: Time) -> None:
     await provider.live()
     time.forward(1.8)
     await provider.live()
@@ -74,9 +74,7 @@ async def test_an_answer_is_given_again_until_the_next_tick(provider: SportMonks
     assert service.paths() == ["livescores"] * 2
 
 
-async def test_a_match_that_is_not_live_is_asked_for_by_itself(
-    provider: SportMonks, service: Service, time: Time
-) -> None:
+async def test_a_match_that_is_not_live_is_requested_alone(provider: SportMonks, service: Service, time: Time) -> None:
     service.says["fixtures/77"] = fixture(77, status="Finished")
 
     for _ in range(3):
@@ -91,25 +89,25 @@ async def test_a_match_that_was_deleted_is_none(provider: SportMonks) -> None:
 
 
 @pytest.mark.parametrize("match_id", ["", "../leagues", "1?x=2", "1/2", "-1", "x", "٣"])
-async def test_what_is_no_id_is_never_asked_for(provider: SportMonks, service: Service, match_id: str) -> None:
+async def test_an_invalid_id_sends_no_request(provider: SportMonks, service: Service, match_id: str) -> None:
     assert await provider.match(match_id) is None
     assert await provider.team_seasons(match_id) == []
     assert service.asked == []
 
 
 @pytest.mark.parametrize("said", [[], {"data": []}, {"data": None}])
-async def test_nothing_under_the_id_is_none(provider: SportMonks, service: Service, said: Any) -> None:
+async def test_an_empty_response_for_an_id_is_none(provider: SportMonks, service: Service, said: Any) -> None:
     service.says["fixtures/77"] = said
     assert await provider.match("77") is None
 
 
-async def test_a_fixture_that_cannot_be_read_is_no_unknown_fixture(provider: SportMonks, service: Service) -> None:
+async def test_an_unreadable_fixture_is_malformed_and_not_unknown(provider: SportMonks, service: Service) -> None:
     service.says["fixtures/77"] = fixture(77, starting_at="soon")
     with pytest.raises(Malformed):
         await provider.match("77")
 
 
-async def test_the_table_of_scores_is_asked_for_once(provider: SportMonks, service: Service, time: Time) -> None:
+async def test_the_table_of_scores_is_requested_once(provider: SportMonks, service: Service, time: Time) -> None:
     for _ in range(3):
         await provider.live()
         time.forward(2)
@@ -127,7 +125,7 @@ async def test_without_the_table_of_scores_matches_are_served(
 
 
 # Sharing
-async def test_callers_of_one_moment_share_a_request(provider: SportMonks, service: Service) -> None:
+async def test_concurrent_callers_share_a_request(provider: SportMonks, service: Service) -> None:
     service.says["livescores"] = [fixture(number) for number in range(1, 21)]
 
     found = await asyncio.gather(*[provider.match(str(number)) for number in range(1, 21)], provider.live())
@@ -150,7 +148,7 @@ async def test_a_cancelled_caller_does_not_cancel_the_others(provider: SportMonk
     assert service.paths() == ["livescores"]
 
 
-async def test_a_request_nobody_waits_for_is_dropped_and_the_next_caller_asks_anew(
+async def test_a_request_without_waiters_is_cancelled_and_the_next_caller_sends_another(
     provider: SportMonks, service: Service
 ) -> None:
     service.held = asyncio.Event()
@@ -164,7 +162,7 @@ async def test_a_request_nobody_waits_for_is_dropped_and_the_next_caller_asks_an
     assert service.paths() == ["livescores"] * 2
 
 
-async def test_a_failure_reaches_all_who_wait_and_nobody_later(provider: SportMonks, service: Service) -> None:
+async def test_a_failure_reaches_all_waiters_and_no_later_caller(provider: SportMonks, service: Service) -> None:
     service.faults.append(failing(403))
     found = await asyncio.gather(*[provider.live() for _ in range(3)], return_exceptions=True)
     assert [type(error) for error in found] == [ProviderRefused] * 3
@@ -193,9 +191,7 @@ async def test_fixtures_come_page_after_page(provider: SportMonks, service: Serv
     }
 
 
-async def test_each_league_is_asked_for_and_what_was_not_asked_for_left_out(
-    provider: SportMonks, service: Service
-) -> None:
+async def test_each_league_is_requested_and_other_matches_are_left_out(provider: SportMonks, service: Service) -> None:
     def said(request: Any) -> Any:
         league = int(request.query["filter[league_id]"])
         early, late = "2026-06-18T11:59:59Z", "2026-07-25T12:00:01.000000Z"
@@ -220,7 +216,7 @@ async def test_an_empty_page_is_the_end(provider: SportMonks, service: Service) 
     assert len(await all_of(provider, "7")) == 1
 
 
-async def test_pages_without_meta_end_where_no_next_is_linked(provider: SportMonks, service: Service) -> None:
+async def test_pages_without_meta_end_without_a_next_link(provider: SportMonks, service: Service) -> None:
     def said(request: Any) -> Any:
         number = int(request.query["page"])
         return {"data": [fixture(number)], "links": {"next": "https://elsewhere.test/" if number < 3 else None}}
@@ -231,12 +227,12 @@ async def test_pages_without_meta_end_where_no_next_is_linked(provider: SportMon
     assert [match.match_id for match in await all_of(provider, "7")] == ["4"]
 
 
-async def test_a_fixture_that_slid_to_the_next_page_comes_once(provider: SportMonks, service: Service) -> None:
+async def test_a_fixture_on_two_pages_is_returned_once(provider: SportMonks, service: Service) -> None:
     service.says["fixtures"] = paged([[fixture(1), fixture(2)], [fixture(2), fixture(3)]])
     assert [match.match_id for match in await all_of(provider, "7")] == ["1", "2", "3"]
 
 
-async def test_a_page_that_repeats_is_not_read_for_ever(provider: SportMonks, service: Service) -> None:
+async def test_a_repeated_page_is_malformed(provider: SportMonks, service: Service) -> None:
     service.says["fixtures"] = paged([[fixture(1)]] * 50)
     found: list[Match] = []
     with pytest.raises(Malformed, match="page 2 repeats"):
@@ -244,7 +240,7 @@ async def test_a_page_that_repeats_is_not_read_for_ever(provider: SportMonks, se
     assert len(service.paths()) == 2
 
 
-async def test_pages_without_end_are_not_read_for_ever(provider: SportMonks, service: Service) -> None:
+async def test_more_than_a_hundred_pages_are_malformed(provider: SportMonks, service: Service) -> None:
     def said(request: Any) -> Any:
         number = int(request.query["page"])
         return page([fixture(number)], number, number + 1)

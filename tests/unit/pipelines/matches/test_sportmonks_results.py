@@ -25,7 +25,7 @@ def decided(first: int, second: int, out: int = 4, **changes: Json) -> Match:
     return match(**{"status": "Finished", "runs": runs, **changes})
 
 
-def test_what_is_needed_is_one_more() -> None:
+def test_the_target_is_one_more_than_the_lead() -> None:
     short, first = [run(1, KITES, 150, 6, 19.5)], [run(1, KITES, 150, 6, 20)]
     assert match(status="1st Innings", runs=short).target is None
     assert match(status="Int.", runs=short).target is None
@@ -38,7 +38,7 @@ def test_what_is_needed_is_one_more() -> None:
     assert decided(150, 20, status="2nd Innings").target == Target(151, "20")
 
 
-def test_what_is_needed_over_four_innings() -> None:
+def test_the_target_of_a_match_of_four_innings() -> None:
     runs = [run(1, KITES, 300, 10, 80), run(2, OWLS, 200, 10, 70), run(3, KITES, 150, 9, 40)]
     assert match(type="Test", status="3rd Innings", runs=runs).target is None
     assert match(type="Test", status="Innings Break", runs=runs).target == Target(251)
@@ -61,7 +61,7 @@ def test_what_is_needed_over_four_innings() -> None:
         ({"visitorteam_dl_data": None}, Target(151, "20")),
     ],
 )
-def test_what_rain_makes_of_it(changes: Json, target: Target) -> None:
+def test_a_target_revised_for_rain(changes: Json, target: Target) -> None:
     assert decided(150, 20, status="2nd Innings", **changes).target == target
 
 
@@ -93,7 +93,7 @@ def test_a_win_in_a_super_over_has_no_margin() -> None:
     assert decided(0, 0, runs=more, winner_team_id=OWLS).result == won
 
 
-def test_a_win_of_which_no_totals_are_told() -> None:
+def test_a_win_without_totals() -> None:
     assert decided(0, 0, runs=[], winner_team_id=OWLS).result == Result(ResultKind.WIN, "Match won", "12")
 
 
@@ -103,7 +103,7 @@ def test_a_win_of_which_no_totals_are_told() -> None:
      ("no-result", "no_result"), ("noresult", "no_result"), ("NR", "no_result")],
 )  # fmt: skip
 @pytest.mark.parametrize("status", ["Finished", "Aban."])
-def test_nobody_wins(told: str, kind: str, status: str) -> None:
+def test_draws_ties_and_no_results(told: str, kind: str, status: str) -> None:
     result = match(status=status, draw_noresult=told, note="Rain").result
     assert result == Result(ResultKind(kind), "Rain")
 
@@ -113,7 +113,7 @@ def test_nobody_wins(told: str, kind: str, status: str) -> None:
     [{"winner_team_id": OWLS, "draw_noresult": "draw"}, {"winner_team_id": 99}, {"draw_noresult": "moonrise"}],
     ids=str,
 )
-def test_a_contradiction_costs_the_result_and_nothing_else(changes: Json, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_contradiction_removes_the_result_only(changes: Json, caplog: pytest.LogCaptureFixture) -> None:
     found = decided(150, 120, note="Over", **changes)
     assert found.result is None
     assert (found.phase, found.note, len(found.innings)) == (MatchPhase.FINISHED, "Over", 2)

@@ -148,7 +148,7 @@ async def test_the_token_is_in_no_error_of_a_connection(
         assert caught.value.__context__ is None
 
 
-async def test_a_reason_is_told_without_the_token(provider: SportMonks, service: Service) -> None:
+async def test_a_reason_is_reported_without_the_token(provider: SportMonks, service: Service) -> None:
     service.faults.append(failing(401, json.dumps({"message": f"The token {TOKEN} has expired"})))
     with pytest.raises(ProviderRefused, match="HTTP 401: The token <token> has expired"):
         await provider.live()

@@ -71,7 +71,7 @@ def fixtures_job(provider: SportMonks, stores: Stores, time: Time) -> FixtureSyn
 
 
 # Failures
-async def test_a_provider_that_fails_ends_the_run_and_what_was_written_stays(
+async def test_a_provider_failure_ends_the_run_and_earlier_writes_remain(
     fixtures_job: FixtureSyncJob, service: Service, stores: Stores, caplog: pytest.LogCaptureFixture
 ) -> None:
     await put_league(stores)
@@ -95,7 +95,7 @@ async def test_a_provider_that_fails_ends_the_run_and_what_was_written_stays(
 @pytest.mark.parametrize(
     ("status", "error"), [(401, "ProviderRefused"), (429, "ProviderUnavailable"), (200, "Malformed")]
 )
-async def test_every_kind_of_failure_is_told(
+async def test_every_kind_of_failure_is_in_the_result(
     provider: SportMonks, service: Service, stores: Stores, time: Time, kind: type[SyncJob], status: int, error: str
 ) -> None:
     service.faults.append(failing(status))
@@ -120,7 +120,7 @@ def leaving(number: int) -> Fault:
     return answer
 
 
-async def test_what_stays_unprocessed_is_written_again(
+async def test_unprocessed_items_are_retried(
     provider: SportMonks,
     service: Service,
     database: Database,
@@ -143,7 +143,7 @@ async def test_what_stays_unprocessed_is_written_again(
     assert len(await Teams(stores(), START).all()) == 30
 
 
-async def test_what_stays_unprocessed_for_good_ends_the_run_and_the_next_run_writes_it(
+async def test_lasting_unprocessed_items_end_the_run_and_the_next_run_writes_them(
     provider: SportMonks,
     service: Service,
     database: Database,
@@ -181,7 +181,7 @@ async def test_a_store_that_fails_ends_the_run(
 
 
 # Locks
-async def test_one_instance_at_a_time_does_a_job(
+async def test_one_instance_at_a_time_runs_a_job(
     leagues_job: LeagueSyncJob, service: Service, stores: Stores, time: Time
 ) -> None:
     service.says["leagues"] = LEAGUES

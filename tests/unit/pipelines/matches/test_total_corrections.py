@@ -21,7 +21,7 @@ async def live(served: Served) -> Live:
     return live
 
 
-async def test_runs_taken_back_without_balls(live: Live) -> None:
+async def test_withdrawn_runs_without_balls(live: Live) -> None:
     snapshot = told(*OVER)
     await live.tick(snapshot)
     fewer = totals(snapshot, runs=9)
@@ -46,7 +46,7 @@ async def test_a_batter_is_recalled_without_balls(live: Live) -> None:
     ]
 
 
-async def test_an_innings_is_taken_back(live: Live) -> None:
+async def test_a_withdrawn_innings(live: Live) -> None:
     second = [ball(1, 4, innings=2), ball(2, innings=2)]
     await live.tick(told(*OVER, *second, status="2nd Innings"))
     await live.tick(told(*OVER))
@@ -59,7 +59,7 @@ async def test_an_innings_is_taken_back(live: Live) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_an_answer_without_balls_takes_nothing_back(live: Live, restarts: bool) -> None:
+async def test_a_response_without_balls_withdraws_nothing(live: Live, restarts: bool) -> None:
     await live.tick(told(*OVER))
     balls = (await live.state()).live.recent_balls
     if restarts:
@@ -70,7 +70,7 @@ async def test_an_answer_without_balls_takes_nothing_back(live: Live, restarts: 
     assert await live.kinds(told(*OVER, out(7, "R3"))) == [CricketEventKind.WICKET]
 
 
-async def test_a_stale_answer_right_after_a_takeover_is_doubted(live: Live, served: Served) -> None:
+async def test_a_stale_response_right_after_a_takeover_is_ignored(live: Live, served: Served) -> None:
     await live.tick(told(*OVER))
     before = await live.state()
     live.restart()
@@ -87,7 +87,7 @@ async def test_a_stale_answer_right_after_a_takeover_is_doubted(live: Live, serv
     assert await live.texts(told(*OVER[:5])) == ["Correction: the ball at 0.6 (1 off the bat) was taken back"]
 
 
-async def test_without_cache_and_balls_the_first_whole_answer_is_no_news(live: Live, served: Served) -> None:
+async def test_without_cache_and_balls_the_first_complete_response_has_no_events(live: Live, served: Served) -> None:
     """After a restart only the last 30 balls are known: what lies before them was told."""
     balls = [ball(1, 4), out(2), *[ball(place, batter="R3") for place in range(3, 50)]]
     await live.tick(told(*balls))
