@@ -26,7 +26,7 @@ FINISHED = replace(
 )
 
 
-QUICKLY = Backoff(initial=0.01, maximum=0.05, attempts=4)
+FAST_RETRIES = Backoff(initial=0.01, maximum=0.05, attempts=4)
 
 
 def change(version: int = 7, *events: CricketEvent, at: datetime = NOON) -> MatchChange:
@@ -52,7 +52,7 @@ async def session(store: Store, user: str) -> dict[str, str | None]:
     return {name: item.get(name) for name in ("status", "endReason", "updateToken")}
 
 
-def told(server: ApnsServer) -> dict[str, list[str]]:
+def shown_by_token(server: ApnsServer) -> dict[str, list[str]]:
     """What each token was shown, in order."""
     shown: dict[str, list[str]] = {}
     for request in server.requests:
@@ -69,7 +69,7 @@ def rings(server: ApnsServer) -> list[tuple[int, str | None]]:
     ]
 
 
-def _item(user: str, token: str) -> dict[str, object]:
+def session_item(user: str, token: str) -> dict[str, object]:
     return {
         **key_attributes(LIVE_ACTIVITIES, session_key("m1", user, "phone")),
         "userId": user,

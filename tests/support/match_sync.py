@@ -42,8 +42,8 @@ def stores_of(client: Client, database: Database, opened: list[Store]) -> Stores
 
 def calls(opened: Sequence[Store], *besides: str) -> list[str]:
     """The DynamoDB calls besides those for the lock."""
-    made = [call_name(call) for store in opened for call in store.meter.calls]
-    return sorted(name for name in made if "cricket-locks" not in name and not name.startswith(besides))
+    names = [call_name(call) for store in opened for call in store.meter.calls]
+    return sorted(name for name in names if "cricket-locks" not in name and not name.startswith(besides))
 
 
 async def synced(job: SyncJob, opened: list[Store]) -> tuple[SyncResult, list[str]]:

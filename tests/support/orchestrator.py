@@ -16,7 +16,7 @@ from tests.support.cricket_pipeline import Instance
 from tests.support.served import Served
 
 
-class Scripted(ReplayProvider):
+class ScriptedReplay(ReplayProvider):
     """A replay of some matches whose list of live ones is the test's; None: it does not tell."""
 
     def __init__(self, served: Served, *match_ids: str, balls_per_tick: int = 24) -> None:
@@ -38,7 +38,7 @@ class Scripted(ReplayProvider):
         return None if match_id in self.unknown else await super().match(match_id)
 
 
-FAST: dict[str, Any] = {"tick_seconds": 0.0, "reconcile_seconds": 0.02}
+FAST_INTERVALS: dict[str, Any] = {"tick_seconds": 0.0, "reconcile_seconds": 0.02}
 
 
 def matches(served: Served) -> ActiveMatches:
@@ -57,9 +57,9 @@ async def fixture(served: Served, match_id: str) -> Match:
     return match
 
 
-async def _told(one: Instance, *match_ids: str) -> bool:
-    return {change.match.match_id for change in one.changes} >= set(match_ids)
+async def has_changes(instance: Instance, *match_ids: str) -> bool:
+    return {change.match.match_id for change in instance.changes} >= set(match_ids)
 
 
-async def _has_status(served: Served, status: ActiveStatus) -> bool:
+async def has_status(served: Served, status: ActiveStatus) -> bool:
     return (await state(served, "m1")).status is status

@@ -52,11 +52,11 @@ async def to_the_end(provider: ReplayProvider, match_id: str = "m") -> list[Matc
 
 def statuses(snapshots: list[MatchSnapshot]) -> list[str]:
     """The statuses in order, repetitions left out."""
-    told: list[str] = []
+    result: list[str] = []
     for snapshot in snapshots:
-        if told[-1:] != [snapshot.match.status]:
-            told.append(snapshot.match.status)
-    return told
+        if result[-1:] != [snapshot.match.status]:
+            result.append(snapshot.match.status)
+    return result
 
 
 def names_of(recording: Recording, document: Json) -> dict[str, str]:

@@ -27,11 +27,11 @@ FIXTURE = Match("m", "cup", "CUP", "reds", "blues", NOON, "NS", MatchPhase.UPCOM
 SIDES = {1: "reds", 2: "blues"}
 
 
-def ball(place: int, runs: int = 0, *, innings: int = 1, batter: str = "R1", **more: Any) -> Ball:
-    """The ball at a place of its innings, from 1; ids leave room for balls that come late."""
-    over, number = divmod(place - 1, 6)
+def ball(position: int, runs: int = 0, *, innings: int = 1, batter: str = "R1", **more: Any) -> Ball:
+    """The ball at a position of its innings, from 1; ids leave room for balls that come late."""
+    over, number = divmod(position - 1, 6)
     return Ball(
-        innings * 100_000 + place * 10,
+        innings * 100_000 + position * 10,
         innings,
         over,
         number + 1,
@@ -45,19 +45,21 @@ def ball(place: int, runs: int = 0, *, innings: int = 1, batter: str = "R1", **m
     )
 
 
-def out(place: int, who: str = "R1", kind: str = "bowled", fielders: tuple[str, ...] = (), **more: Any) -> Ball:
-    return ball(place, **{"batter": who, "wickets": (Wicket(who, who, kind, fielders, kind != "run out"),)} | more)
+def out(position: int, player: str = "R1", kind: str = "bowled", fielders: tuple[str, ...] = (), **more: Any) -> Ball:
+    return ball(
+        position, **{"batter": player, "wickets": (Wicket(player, player, kind, fielders, kind != "run out"),)} | more
+    )
 
 
-def told(*balls: Ball, status: str = "1st Innings", begun: int = 0, **facts: Any) -> MatchSnapshot:
+def snapshot_with(*balls: Ball, status: str = "1st Innings", begun: int = 0, **facts: Any) -> MatchSnapshot:
     """A match with these balls, added up; `begun` innings are listed at least."""
     books: dict[int, InningsBook] = {}
-    numbers = {one.innings for one in balls} | set(range(1, begun + 1))
+    numbers = {delivery.innings for delivery in balls} | set(range(1, begun + 1))
     for number in sorted(numbers):
         book = books[number] = InningsBook(number, SIDES[number])
-        for one in balls:
-            if one.innings == number:
-                book.add(one)
+        for delivery in balls:
+            if delivery.innings == number:
+                book.add(delivery)
     match = replace(
         FIXTURE,
         status=status,
@@ -68,41 +70,41 @@ def told(*balls: Ball, status: str = "1st Innings", begun: int = 0, **facts: Any
     return MatchSnapshot(replace(match, **facts), balls)
 
 
-def totals(snapshot: MatchSnapshot, **changes: Any) -> MatchSnapshot:
+def with_total(snapshot: MatchSnapshot, **changes: Any) -> MatchSnapshot:
     """The same balls, with another total of the last innings."""
     *before, last = snapshot.match.innings
     return replace(snapshot, match=replace(snapshot.match, innings=(*before, replace(last, **changes))))
 
 
-class Scripted:
+class ScriptedProvider:
     """A provider that tells what the test says."""
 
     name = "scripted"
 
     def __init__(self) -> None:
-        self.says = told(status="NS")
+        self.snapshot = snapshot_with(status="NS")
 
     async def match(self, match_id: str) -> MatchSnapshot | None:
-        return self.says
+        return self.snapshot
 
 
-class Live:
+class PolledMatch:
     """A match that is polled. `ids` are those of all events so far."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
-        self._provider = Scripted()
+        self._provider = ScriptedProvider()
         self.instance = Instance(served, self._provider)  # type: ignore[arg-type]
         self.ids: list[str] = []
         self.version = 0
 
     async def tick(self, snapshot: MatchSnapshot) -> list[CricketEvent]:
         """The events of a tick. Checks that versions are contiguous, and that no event was told before."""
-        self._provider.says = snapshot
+        self._provider.snapshot = snapshot
         before = len(self.instance.changes)
-        ended = await self.instance.poller.tick("m")
+        outcome = await self.instance.poller.tick("m")
         changes = [change.active for change in self.instance.changes[before:]]
-        assert ended is (Tick.CHANGED if changes else Tick.UNCHANGED)
+        assert outcome is (Tick.CHANGED if changes else Tick.UNCHANGED)
         for active in changes:
             assert active.version == (self.version or active.version - 1) + 1
             self.version = active.version
@@ -129,5 +131,5 @@ OVER = (ball(1), ball(2, 4), ball(3), out(4), ball(5, 6, batter="R3"), ball(6, 1
 
 
 def amended(number: int, new: Ball) -> tuple[Ball, ...]:
-    """The over with another ball at a place."""
+    """The over with another ball at a position."""
     return (*OVER[: number - 1], new, *OVER[number:])

@@ -241,25 +241,25 @@ class Service:
     """What the server says by path, and what it was asked. Before that, `faults` meet the next requests."""
 
     url: str = ""
-    says: dict[str, Json] = field(default_factory=lambda: {"scores": SCORES, "livescores": []})
+    responses: dict[str, Json] = field(default_factory=lambda: {"scores": SCORES, "livescores": []})
     faults: deque[Handler] = field(default_factory=deque)
-    asked: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    requests: list[tuple[str, dict[str, str]]] = field(default_factory=list)
     headers: dict[str, str] = field(default_factory=dict)
     held: asyncio.Event | None = None
     busy: int = 0
 
     def paths(self, besides: str = "scores") -> list[str]:
-        return [path for path, _ in self.asked if path != besides]
+        return [path for path, _ in self.requests if path != besides]
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path.removeprefix("/api/v2.0/")
-        self.asked.append((path, dict(request.query)))
+        self.requests.append((path, dict(request.query)))
         if self.faults and path != "scores":
             return await self.faults.popleft()(request)
         if self.held is not None and path != "scores":
             self.busy += 1
             await self.held.wait()
-        said = self.says.get(path)
+        said = self.responses.get(path)
         said = said(request) if callable(said) else said
         if said is None:
             return web.json_response({"message": "record not found"}, status=404)
@@ -325,7 +325,7 @@ async def hang(_request: web.Request) -> web.StreamResponse:
     return web.Response()
 
 
-def saying(body: bytes) -> Handler:
+def responding(body: bytes) -> Handler:
     async def handler(_request: web.Request) -> web.StreamResponse:
         return web.Response(body=body, content_type="application/json")
 

@@ -27,14 +27,14 @@ async def server() -> AsyncIterator[ApnsServer]:
 
 @pytest.fixture
 async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., ApnsDelivery]]:
-    made: list[ApnsDelivery] = []
+    deliveries: list[ApnsDelivery] = []
 
     def make(limits: ApnsLimits = LIMITS) -> ApnsDelivery:
-        made.append(ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust))
-        return made[-1]
+        deliveries.append(ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust))
+        return deliveries[-1]
 
     yield make
-    for delivery in made:
+    for delivery in deliveries:
         await delivery.aclose()
 
 

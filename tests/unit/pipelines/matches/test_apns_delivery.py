@@ -25,14 +25,14 @@ async def server() -> AsyncIterator[ApnsServer]:
 
 @pytest.fixture
 async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., ApnsDelivery]]:
-    made: list[ApnsDelivery] = []
+    deliveries: list[ApnsDelivery] = []
 
     def make(limits: ApnsLimits = LIMITS) -> ApnsDelivery:
-        made.append(ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust))
-        return made[-1]
+        deliveries.append(ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust))
+        return deliveries[-1]
 
     yield make
-    for delivery in made:
+    for delivery in deliveries:
         await delivery.aclose()
 
 
@@ -48,12 +48,12 @@ def first_then(*answers: Answer | Fault) -> Callable[[Request], Answer | Fault]:
 
     def answer(_: Request) -> Answer | Fault:
         nonlocal hanging
-        given = next(rest, Answer())
-        if given is Fault.HANG:
+        response = next(rest, Answer())
+        if response is Fault.HANG:
             hanging -= 1
             if not hanging:
                 jump(LIMITS.answer_seconds)
-        return given
+        return response
 
     return answer
 
@@ -83,7 +83,7 @@ async def test_a_final_response_is_not_retried(
 
 
 @pytest.mark.parametrize(
-    "trouble",
+    "faults",
     [
         [Answer(500, "InternalServerError")],
         [Answer(503, "ServiceUnavailable"), Answer(503, "Shutdown")],
@@ -96,15 +96,15 @@ async def test_a_final_response_is_not_retried(
     ids=str,
 )
 async def test_temporary_failures_are_retried(
-    server: ApnsServer, delivery: ApnsDelivery, trouble: list[Answer | Fault]
+    server: ApnsServer, delivery: ApnsDelivery, faults: list[Answer | Fault]
 ) -> None:
-    server.answer = first_then(*trouble)
+    server.answer = first_then(*faults)
 
     sent = await delivery.send(TOKEN, UPDATE)
 
     assert sent.outcome is PushOutcome.DELIVERED
     # What a GOAWAY says was not looked at httpx sends again by itself.
-    assert len(trouble) - trouble[1:].count(Fault.GOAWAY) <= sent.retries <= len(trouble)
+    assert len(faults) - faults[1:].count(Fault.GOAWAY) <= sent.retries <= len(faults)
 
 
 async def test_the_number_of_retries_is_limited(server: ApnsServer, delivery: ApnsDelivery) -> None:
@@ -138,8 +138,8 @@ async def test_a_retry_after_beyond_the_deadline_fails_at_once(server: ApnsServe
 
 async def test_without_a_server_a_push_fails(clock: Clock) -> None:
     async with ApnsServer() as server:
-        gone = credentials(server)
-    delivery = ApnsDelivery(gone, clock, limits=LIMITS)
+        unreachable = credentials(server)
+    delivery = ApnsDelivery(unreachable, clock, limits=LIMITS)
 
     sent = await delivery.send(TOKEN, UPDATE)
 
@@ -208,12 +208,12 @@ async def test_closed_connections_cost_retries_and_no_pushes(
 ) -> None:
     answered = 0
 
-    def sometimes(_: Request) -> Answer | Fault:
+    def answer(_: Request) -> Answer | Fault:
         nonlocal answered
         answered += 1
         return {100: Fault.GOAWAY, 200: Fault.CLOSE, 300: Fault.RESET}.get(answered, Answer())
 
-    server.answer = sometimes
+    server.answer = answer
     limits = ApnsLimits(answer_seconds=2, backoff=LIMITS.backoff)
 
     summary = await make(limits).send_all(pushes(400))
@@ -226,18 +226,18 @@ async def test_closed_connections_cost_retries_and_no_pushes(
 async def test_each_push_reports_its_outcome_and_a_failing_callback_affects_no_other(
     server: ApnsServer, delivery: ApnsDelivery, caplog: pytest.LogCaptureFixture
 ) -> None:
-    heard: list[Sent] = []
+    results: list[Sent] = []
     server.answer = lambda request: Answer(410, "Unregistered") if request.token.endswith("3") else Answer()
 
     async def settle(sent: Sent) -> None:
-        heard.append(sent)
+        results.append(sent)
         if sent.outcome is PushOutcome.REJECTED:
             raise ZeroDivisionError
 
     summary = await delivery.send_all(pushes(8, settle))
 
     assert summary.outcomes == {PushOutcome.DELIVERED: 7, PushOutcome.REJECTED: 1}
-    assert len(heard) == 8
+    assert len(results) == 8
     assert "ZeroDivisionError" in caplog.text
     assert str(summary) == "7 delivered, 1 rejected, 1 × Unregistered"
 
@@ -247,13 +247,13 @@ async def test_pushes_read_before_a_failure_of_the_iterator_are_sent(
 ) -> None:
     server.answer = lambda _: Answer(delay=0.05)
 
-    async def breaks_off() -> AsyncIterator[Push]:
+    async def fail() -> AsyncIterator[Push]:
         async for push in pushes(5):
             yield push
         raise LookupError
 
     with pytest.raises(LookupError):
-        await delivery.send_all(breaks_off())
+        await delivery.send_all(fail())
 
     assert len(server.requests) == 5
     assert server.open == 0
@@ -295,15 +295,15 @@ async def test_no_token_is_ever_logged(
 
 async def test_without_credentials_what_would_be_sent_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    heard: list[Sent] = []
+    results: list[Sent] = []
 
     async def settle(sent: Sent) -> None:
-        heard.append(sent)
+        results.append(sent)
 
     summary = await LoggedDelivery().send_all(pushes(1000, settle))
 
     assert summary.outcomes == {PushOutcome.LOGGED: 1000}
-    assert len(heard) == 1000
+    assert len(results) == 1000
     (record,) = caplog.records
     assert "Would send to 1000 devices" in record.getMessage()
     assert "MUM 120/3 (15.4)" in record.getMessage()

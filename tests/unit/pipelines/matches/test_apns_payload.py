@@ -33,14 +33,14 @@ async def server() -> AsyncIterator[ApnsServer]:
 
 @pytest.fixture
 async def make(server: ApnsServer, clock: Clock) -> AsyncIterator[Callable[..., ApnsDelivery]]:
-    made: list[ApnsDelivery] = []
+    deliveries: list[ApnsDelivery] = []
 
     def make(limits: ApnsLimits = LIMITS) -> ApnsDelivery:
-        made.append(ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust))
-        return made[-1]
+        deliveries.append(ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust))
+        return deliveries[-1]
 
     yield make
-    for delivery in made:
+    for delivery in deliveries:
         await delivery.aclose()
 
 
@@ -91,8 +91,8 @@ def test_important_events_have_a_high_priority_and_ring(
 ) -> None:
     notification = update(display(), NOON, [event(kind, kind.value) for kind in kinds])
 
-    told = orjson.loads(notification.body)["aps"].get("alert", {}).get("body")
-    assert (notification.priority, told) == (priority, alert)
+    body = orjson.loads(notification.body)["aps"].get("alert", {}).get("body")
+    assert (notification.priority, body) == (priority, alert)
     # What rings must not be replaced on its way.
     assert (notification.collapse_id is None) == (alert is not None)
 
@@ -185,8 +185,8 @@ def test_every_payload_fits(state: DisplayState, text: str) -> None:
 
 @given(st.text(max_size=200), st.text(max_size=200))
 def test_a_collapse_id_is_a_header_of_64_bytes_at_most(match_id: str, team_id: str) -> None:
-    made = collapse_id(match_id, team_id)
+    deliveries = collapse_id(match_id, team_id)
 
-    assert made.isascii()
-    assert made.isprintable()
-    assert 1 <= len(made) <= 64
+    assert deliveries.isascii()
+    assert deliveries.isprintable()
+    assert 1 <= len(deliveries) <= 64

@@ -72,7 +72,7 @@ def change(path: str, value: Any) -> Callable[[Json], None]:
 
 
 @pytest.mark.parametrize(
-    ("damage", "told"),
+    ("damage", "expected"),
     [
         (change("innings.0.overs.1.over", "two"), r"Expected `int`, got `str` - at `\$.innings\[0\].overs\[1\].over`"),
         (change("innings.0.overs.1.over", 0), "innings 1: over 0 comes after over 0"),
@@ -91,14 +91,14 @@ def change(path: str, value: Any) -> Callable[[Json], None]:
     ],
 )
 def test_the_error_of_a_damaged_file_has_its_name_and_the_reason(
-    damage: Callable[[Json], None], told: str, tmp_path: Path
+    damage: Callable[[Json], None], expected: str, tmp_path: Path
 ) -> None:
     document = json.loads(json.dumps(SHORT))
     damage(document)
     path = tmp_path / "broken.json"
     path.write_text(json.dumps(document))
 
-    with pytest.raises(Malformed, match=told) as caught:
+    with pytest.raises(Malformed, match=expected) as caught:
         load(path)
     assert str(caught.value).startswith("broken.json: ")
 

@@ -42,14 +42,18 @@ async def test_super_overs_one_after_another() -> None:
     start = ["NS", "1st Innings", "Innings Break", "2nd Innings", "Innings Break"]
     assert statuses(snapshots) == [*start, *over_and_break * 3, "Super Over", "Finished"]
     end = snapshots[-1].match
-    assert [one.number for one in end.innings] == [1, 2, 3, 4, 5, 6]
-    assert [one.super_over for one in end.innings] == [False] * 2 + [True] * 4
+    assert [score.number for score in end.innings] == [1, 2, 3, 4, 5, 6]
+    assert [score.super_over for score in end.innings] == [False] * 2 + [True] * 4
     assert end.scorecards is not None
     assert [[line.name for line in card.batting] for card in end.scorecards[4:]] == [["R1", "R2"], ["B1", "B2"]]
     assert end.result is not None
     assert (end.result.kind, end.result.eliminator, end.result.winner_team_id) == (ResultKind.TIE, True, "blues")
     assert end.result.text == "Match tied (Blues won the super over)"
-    targets = {len(one.match.innings): one.match.target for one in snapshots if one.match.phase is MatchPhase.LIVE}
+    targets = {
+        len(snapshot.match.innings): snapshot.match.target
+        for snapshot in snapshots
+        if snapshot.match.phase is MatchPhase.LIVE
+    }
     five, two = Target(5, "1"), Target(2, "1")
     assert targets == {1: None, 2: Target(7), 3: None, 4: five, 5: None, 6: two}
 
@@ -62,9 +66,9 @@ async def test_penalty_runs_before_and_after_an_innings() -> None:
 
     snapshots = await to_the_end(replay(recorded(document)))
 
-    runs = [[one.runs for one in snapshot.match.innings] for snapshot in snapshots]
+    runs = [[snapshot.runs for snapshot in snapshot.match.innings] for snapshot in snapshots]
     assert runs == [[], [0], [1], [6], [6, 10], [6, 12], [6, 12]]
-    assert [one.extras.penalty for one in snapshots[-1].match.innings] == [5, 10]
+    assert [snapshot.extras.penalty for snapshot in snapshots[-1].match.innings] == [5, 10]
     assert [count(document)[number]["runs"] for number in (0, 1)] == [6, 12]
 
 
@@ -83,7 +87,7 @@ async def test_a_follow_on_a_declaration_and_an_innings_forfeited() -> None:
 
     end = snapshots[-1].match
     assert [one.match.follow_on for one in snapshots] == [len(one.match.innings) > 2 for one in snapshots]
-    assert [(one.declared, one.forfeited) for one in end.innings] == [
+    assert [(score.declared, score.forfeited) for score in end.innings] == [
         (True, False),
         (False, False),
         (False, False),
@@ -101,7 +105,7 @@ async def test_a_match_of_several_days_has_lunch_tea_and_stumps() -> None:
 
     day = ["1st Innings", "Lunch", "1st Innings", "Tea Break", "1st Innings"]
     assert statuses(snapshots) == ["NS", *day, "Stump Day 1", *day, "Finished"]
-    phases = {one.match.status: one.match.phase for one in snapshots}
+    phases = {snapshot.match.status: snapshot.match.phase for snapshot in snapshots}
     assert (phases["Lunch"], phases["Stump Day 1"]) == (MatchPhase.BREAK, MatchPhase.STUMPS)
 
 
@@ -153,7 +157,7 @@ async def test_a_match_awarded_without_a_ball() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "outcome", "target"),
+    ("expected", "outcome", "target"),
     [
         ({"runs": 7, "overs": 20}, {"result": "tie"}, Target(7, "20")),
         ({"runs": 5, "overs": 9.2}, {"result": "no result"}, Target(5, "9.2", "D/L")),
@@ -162,8 +166,8 @@ async def test_a_match_awarded_without_a_ball() -> None:
         (None, {"result": "tie"}, Target(7)),
     ],
 )
-def test_a_target_names_the_rule_that_made_it(told: Json | None, outcome: Json, target: Target) -> None:
-    chase = innings(BLUES, over(0, blues(1)), **({"target": told} if told else {}))
+def test_a_target_names_the_rule_that_made_it(expected: Json | None, outcome: Json, target: Target) -> None:
+    chase = innings(BLUES, over(0, blues(1)), **({"target": expected} if expected else {}))
 
     assert final(match(innings(REDS, over(0, ball(6))), chase, outcome=outcome)).target == target
 
@@ -179,7 +183,7 @@ def test_a_substitute_may_bat_and_the_replaced_player_may_not() -> None:
     assert after is not None
     assert [line.name for line in before[0].batting][-1] == "R11"
     assert [line.name for line in after[0].batting][-2:] == ["R10", "R12"]
-    assert [one.name for one in playback.recording.lineups if one.substitute] == ["R12"]
+    assert [player.name for player in playback.recording.lineups if player.substitute] == ["R12"]
 
 
 def test_a_player_replaced_in_the_field_does_not_bat_later() -> None:

@@ -25,8 +25,8 @@ def test_the_demo_match_is_the_same_for_the_same_seed() -> None:
 
 def test_demo_matches_are_realistic() -> None:
     documents = [demo_match(random.Random(seed), seed, DAY) for seed in range(100)]
-    totals = [one["runs"] for document in documents for one in count(document)]
-    wickets = [one["wickets"] for document in documents for one in count(document)]
+    totals = [innings["runs"] for document in documents for innings in count(document)]
+    wickets = [innings["wickets"] for document in documents for innings in count(document)]
     chased = [document for document in documents if "wickets" in document["info"]["outcome"].get("by", {})]
 
     assert 130 <= sum(totals) / len(totals) <= 170
@@ -46,7 +46,7 @@ async def test_a_demo_match_is_cricket(seed: int) -> None:
 
     first, second = count(document)
     assert counted(last, names_of(recording, document)) == without_hits([first, second])
-    assert all(float(line["overs"]) <= 4 for one in (first, second) for line in one["bowling"].values())
+    assert all(float(line["overs"]) <= 4 for innings in (first, second) for line in innings["bowling"].values())
     assert all(len(eleven) == len(set(eleven)) == 11 for eleven in document["info"]["players"].values())
     for one in (first, second):
         assert one["wickets"] == 10 or one["overs"] == "20" or one["runs"] > first["runs"]

@@ -94,22 +94,22 @@ async def test_fixtures_are_written_when_they_are_new_or_changed(
 ) -> None:
     await put_league(stores)
     await put_league(stores, "8", active=False)
-    service.says["fixtures"] = page([fixture(number, starting_at=LATER) for number in range(1, 31)])
+    service.responses["fixtures"] = page([fixture(number, starting_at=LATER) for number in range(1, 31)])
 
-    done, made = await synced(fixtures_job, opened)
-    assert done == SyncResult(fetched=30, written=30)
-    assert made.count("BatchWriteItem cricket-fixtures") == 2
-    assert made.count("BatchWriteItem cricket-fixture-cache") == 2
-    assert not [name for name in made if name.startswith(("UpdateItem", "BatchGetItem cricket-fixture-cache"))]
-    assert [query["filter[league_id]"] for path, query in service.asked if path == "fixtures"] == ["7"]
-    assert service.asked[-1][1]["filter[starts_between]"] == "2026-06-17,2026-07-26"
+    result, calls = await synced(fixtures_job, opened)
+    assert result == SyncResult(fetched=30, written=30)
+    assert calls.count("BatchWriteItem cricket-fixtures") == 2
+    assert calls.count("BatchWriteItem cricket-fixture-cache") == 2
+    assert not [name for name in calls if name.startswith(("UpdateItem", "BatchGetItem cricket-fixture-cache"))]
+    assert [query["filter[league_id]"] for path, query in service.requests if path == "fixtures"] == ["7"]
+    assert service.requests[-1][1]["filter[starts_between]"] == "2026-06-17,2026-07-26"
 
-    done, made = await synced(fixtures_job, opened)
-    assert done == SyncResult(fetched=30)
-    assert made == ["BatchGetItem cricket-fixture-cache", *LOOKED_UP]
+    result, calls = await synced(fixtures_job, opened)
+    assert result == SyncResult(fetched=30)
+    assert calls == ["BatchGetItem cricket-fixture-cache", *LOOKED_UP]
 
-    service.says["fixtures"]["data"][3] = fixture(4, starting_at="2026-06-26T12:00:00Z")
-    service.says["fixtures"]["data"].append(fixture(31, starting_at=LATER))
+    service.responses["fixtures"]["data"][3] = fixture(4, starting_at="2026-06-26T12:00:00Z")
+    service.responses["fixtures"]["data"].append(fixture(31, starting_at=LATER))
     assert await fixtures_job.run() == SyncResult(fetched=31, written=2)
     moved = await Fixtures(stores(), START).by_id("4")
     assert moved is not None
@@ -121,7 +121,7 @@ async def test_fixtures_are_written_when_they_are_new_or_changed(
 
 async def test_without_active_leagues_no_request_is_sent(fixtures_job: FixtureSyncJob, service: Service) -> None:
     assert await fixtures_job.run() == SyncResult()
-    assert service.asked == []
+    assert service.requests == []
 
 
 async def test_more_than_a_hundred_fixtures_are_compared_in_parts(
@@ -129,18 +129,18 @@ async def test_more_than_a_hundred_fixtures_are_compared_in_parts(
 ) -> None:
     await put_league(stores)
     numbers = list(range(1, 251))
-    service.says["fixtures"] = lambda request: page(
+    service.responses["fixtures"] = lambda request: page(
         [fixture(n, starting_at=LATER) for n in numbers[(int(request.query["page"]) - 1) * 100 :][:100]],
         int(request.query["page"]),
         3,
     )
-    done, made = await synced(fixtures_job, opened)
-    assert done == SyncResult(fetched=250, written=250)
-    assert made.count("BatchWriteItem cricket-fixtures") == 10
+    result, calls = await synced(fixtures_job, opened)
+    assert result == SyncResult(fetched=250, written=250)
+    assert calls.count("BatchWriteItem cricket-fixtures") == 10
 
-    done, made = await synced(fixtures_job, opened)
-    assert done == SyncResult(fetched=250)
-    assert made == ["BatchGetItem cricket-fixture-cache"] * 3 + LOOKED_UP
+    result, calls = await synced(fixtures_job, opened)
+    assert result == SyncResult(fetched=250)
+    assert calls == ["BatchGetItem cricket-fixture-cache"] * 3 + LOOKED_UP
 
 
 async def play(stores: Stores, **changes: Any) -> Match:
@@ -157,7 +157,7 @@ async def play(stores: Stores, **changes: Any) -> Match:
 async def listed(fixtures_job: FixtureSyncJob, service: Service, stores: Stores) -> None:
     """Match 501 of an active league, as it was before it was played."""
     await put_league(stores)
-    service.says["fixtures"] = page([fixture(501)])
+    service.responses["fixtures"] = page([fixture(501)])
     assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
 
 
@@ -168,12 +168,12 @@ async def test_a_played_match_keeps_its_state(
     await play(stores, status="Finished", phase=MatchPhase.FINISHED, note="Kites won")
 
     lagging = fixture(501, status="2nd Innings", runs=[run(1, KITES, 5, 0, 1)])
-    service.says["fixtures"] = page([lagging])
-    done, made = await synced(fixtures_job, opened)
-    assert done == SyncResult(fetched=1)
-    assert made == ["GetItem cricket-fixture-cache", *LOOKED_UP]
+    service.responses["fixtures"] = page([lagging])
+    result, calls = await synced(fixtures_job, opened)
+    assert result == SyncResult(fetched=1)
+    assert calls == ["GetItem cricket-fixture-cache", *LOOKED_UP]
 
-    service.says["fixtures"] = page([lagging | {"round": "Final"}])
+    service.responses["fixtures"] = page([lagging | {"round": "Final"}])
     assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
     assert await fixtures_job.run() == SyncResult(fetched=1)
     after = await stored(stores)
@@ -190,7 +190,9 @@ async def test_only_the_facts_of_a_polled_match_are_synced(
     played = await play(stores)
     await ActiveMatches(stores(), START).register(played, instance_id="i1")
 
-    service.says["fixtures"] = page([fixture(501, status="Finished", round="Final", runs=[run(1, KITES, 99, 0, 20)])])
+    service.responses["fixtures"] = page(
+        [fixture(501, status="Finished", round="Final", runs=[run(1, KITES, 99, 0, 20)])]
+    )
     assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
 
     after = await stored(stores)
@@ -209,7 +211,7 @@ async def test_a_match_that_ended_without_a_poller_ends(
     active = await ActiveMatches(stores(), START).register(played, instance_id="i1")
     assert await ActiveMatches(stores(), START).set_idle("501", active.fence)
 
-    service.says["fixtures"] = page(
+    service.responses["fixtures"] = page(
         [fixture(501, status="Finished", note="No result", runs=[run(1, KITES, 90, 3, 12)], man_of_match_id=1101)]
     )
     assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
@@ -232,7 +234,9 @@ async def test_a_result_that_is_corrected_later_arrives(
     await play(stores, status="Finished", phase=MatchPhase.FINISHED, note="Kites won")
     await Fixtures(stores(), START).archive("501")
     told = fixture(501, status="Finished", note="Owls won", winner_team_id=OWLS, runs=[run(1, KITES, 80, 2, 10)])
-    service.says["fixtures"] = page([told | {"manofmatch": player(OWLS, 1), "man_of_match_id": player_id(OWLS, 1)}])
+    service.responses["fixtures"] = page(
+        [told | {"manofmatch": player(OWLS, 1), "man_of_match_id": player_id(OWLS, 1)}]
+    )
 
     assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
 
@@ -249,7 +253,7 @@ async def test_a_postponed_match_is_scheduled_again(
 ) -> None:
     await play(stores, status="Postp.", phase=MatchPhase.POSTPONED)
     await Fixtures(stores(), START).archive("501")
-    service.says["fixtures"] = page([fixture(501, starting_at=LATER)])
+    service.responses["fixtures"] = page([fixture(501, starting_at=LATER)])
 
     assert await fixtures_job.run() == SyncResult(fetched=1, written=1)
     assert await fixtures_job.run() == SyncResult(fetched=1)
@@ -268,12 +272,12 @@ async def test_fixtures_that_are_no_longer_listed_are_fetched(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     await put_league(stores)
-    service.says["fixtures"] = page([fixture(number, starting_at=LATER) for number in (1, 2, 3)])
+    service.responses["fixtures"] = page([fixture(number, starting_at=LATER) for number in (1, 2, 3)])
     assert await fixtures_job.run() == SyncResult(fetched=3, written=3)
 
-    service.says["fixtures"] = page([fixture(1, starting_at=LATER)])
-    service.says["fixtures/2"] = fixture(2, status="Cancl.", starting_at=LATER)
-    service.asked.clear()
+    service.responses["fixtures"] = page([fixture(1, starting_at=LATER)])
+    service.responses["fixtures/2"] = fixture(2, status="Cancl.", starting_at=LATER)
+    service.requests.clear()
     assert await fixtures_job.run() == SyncResult(fetched=2, written=1)
 
     assert [path for path in service.paths() if path.startswith("fixtures/")] == ["fixtures/2", "fixtures/3"]
@@ -282,20 +286,20 @@ async def test_fixtures_that_are_no_longer_listed_are_fetched(
     assert (gone.phase, gone.archived_at) == (MatchPhase.UPCOMING, START)
     assert "match 3" in caplog.text
 
-    done, made = await synced(fixtures_job, opened)
-    assert done == SyncResult(fetched=1)
-    assert made == ["GetItem cricket-fixture-cache", "GetItem cricket-fixtures", *LOOKED_UP]
+    result, calls = await synced(fixtures_job, opened)
+    assert result == SyncResult(fetched=1)
+    assert calls == ["GetItem cricket-fixture-cache", "GetItem cricket-fixtures", *LOOKED_UP]
 
 
 async def test_at_most_twenty_are_fetched_in_a_run(
     fixtures_job: FixtureSyncJob, service: Service, stores: Stores
 ) -> None:
     await put_league(stores)
-    service.says["fixtures"] = page([fixture(number, starting_at=LATER) for number in range(1, 31)])
+    service.responses["fixtures"] = page([fixture(number, starting_at=LATER) for number in range(1, 31)])
     await fixtures_job.run()
 
-    service.says["fixtures"] = page([])
-    service.asked.clear()
+    service.responses["fixtures"] = page([])
+    service.requests.clear()
     assert await fixtures_job.run() == SyncResult()
 
     assert len([path for path in service.paths() if path.startswith("fixtures/")]) == 20
@@ -307,7 +311,7 @@ async def test_a_fixture_that_cannot_be_stored_does_not_affect_the_others(
     await put_league(stores)
     fixtures = [fixture(number) for number in range(1, 31)]
     fixtures[12]["note"] = "x" * 500_000  # an item has 400 KB at most
-    service.says["fixtures"] = page([*fixtures, fixture(666, localteam_id=None)])
+    service.responses["fixtures"] = page([*fixtures, fixture(666, localteam_id=None)])
 
     assert await fixtures_job.run() == SyncResult(fetched=30, written=29, rejected=1)
 

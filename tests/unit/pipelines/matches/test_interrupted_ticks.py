@@ -12,34 +12,36 @@ from datastore.matches.live_state import initial_state
 from datastore.session.store import Store
 from pipelines.matches.live.diff import MatchWatch
 from tests.support.cricket_play import list_match
-from tests.support.score_corrections import FIXTURE, Live, ball, out, told
+from tests.support.score_corrections import FIXTURE, PolledMatch, ball, out, snapshot_with
 from tests.support.served import Served
 
 
 @pytest.fixture
-async def live(served: Served) -> Live:
+async def live(served: Served) -> PolledMatch:
     await list_match(served, FIXTURE)
-    live = Live(served)
-    await live.tick(told(status="NS"))
+    live = PolledMatch(served)
+    await live.tick(snapshot_with(status="NS"))
     return live
 
 
-class CutOff(Exception):
-    """A process that dies."""
+class ProcessDied(Exception):
+    """A process that die."""
 
 
-async def test_a_tick_interrupted_before_its_commit_is_repeated(live: Live, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_tick_interrupted_before_its_commit_is_repeated(
+    live: PolledMatch, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Amended balls too: also those that the state alone does not know any more."""
-    balls = [ball(1), ball(2), *[ball(place) for place in range(3, 50)]]
-    await live.tick(told(*balls))
-    changed = told(balls[0], out(2, kind="caught"), *balls[2:], ball(50, 4))
+    balls = [ball(1), ball(2), *[ball(position) for position in range(3, 50)]]
+    await live.tick(snapshot_with(*balls))
+    changed = snapshot_with(balls[0], out(2, kind="caught"), *balls[2:], ball(50, 4))
 
-    async def dies(*_: object) -> bool:
-        raise CutOff
+    async def die(*_: object) -> bool:
+        raise ProcessDied
 
     with monkeypatch.context() as patch:
-        patch.setattr(ActiveMatches, "commit", dies)
-        with pytest.raises(CutOff):
+        patch.setattr(ActiveMatches, "commit", die)
+        with pytest.raises(ProcessDied):
             await live.tick(changed)
 
     assert await live.texts(changed) == [
@@ -49,25 +51,25 @@ async def test_a_tick_interrupted_before_its_commit_is_repeated(live: Live, monk
     ]
 
 
-async def test_events_of_several_versions_are_complete_after_interruptions_between_them(live: Live) -> None:
-    sixes = [ball(place, 6) for place in range(1, 101)]
-    end = told(*sixes, ball(1, innings=2), status="2nd Innings", target=Target(601, "20"))
+async def test_events_of_several_versions_are_complete_after_interruptions_between_them(live: PolledMatch) -> None:
+    sixes = [ball(position, 6) for position in range(1, 101)]
+    end = snapshot_with(*sixes, ball(1, innings=2), status="2nd Innings", target=Target(601, "20"))
     whole = MatchWatch("m").compare(initial_state(FIXTURE), end).events
     changed = live.instance.poller._on_change
 
-    async def dies(store: Store, change: Any) -> None:
+    async def die(store: Store, change: Any) -> None:
         await changed(store, change)
-        raise CutOff
+        raise ProcessDied
 
-    live.instance.poller._on_change = dies
-    deaths = 0
+    live.instance.poller._on_change = die
+    crashes = 0
     while (await live.state()).previous_ball_id < end.balls[-1].ball_id:
-        with pytest.raises(CutOff):
+        with pytest.raises(ProcessDied):
             await live.tick(end)
-        deaths += 1
+        crashes += 1
     live.instance.poller._on_change = changed
     await live.tick(end)
 
     events = [event for change in live.instance.changes for event in change.active.events]
-    assert deaths > 3
+    assert crashes > 3
     assert sorted(event.event_id for event in events) == sorted(event.event_id for event in whole)

@@ -20,16 +20,16 @@ from tests.support.apns import LIMITS, credentials
 from tests.support.apns_server import Answer, ApnsServer, Fault, Request
 from tests.support.display_states import CHENNAI, put_in_place
 from tests.support.live_activity_pushes import (
+    FAST_RETRIES,
     FINISHED,
     MATCH,
-    QUICKLY,
-    _item,
     change,
     event,
     register,
     rings,
     session,
-    told,
+    session_item,
+    shown_by_token,
 )
 from tests.support.served import NOON, Clock
 from tests.support.until import until
@@ -57,7 +57,7 @@ async def delivery(server: ApnsServer, clock: Clock) -> AsyncIterator[ApnsDelive
 async def coordinator(
     open_store: Callable[[], Store], delivery: ApnsDelivery, clock: Clock
 ) -> AsyncIterator[LACoordinator]:
-    coordinator = LACoordinator(open_store, delivery, clock, backoff=QUICKLY)
+    coordinator = LACoordinator(open_store, delivery, clock, backoff=FAST_RETRIES)
     yield coordinator
     await coordinator.aclose(0)
 
@@ -79,7 +79,7 @@ async def test_at_the_end_every_session_receives_the_end_and_is_ended(
     summary = await coordinator.end(FINISHED)
 
     assert summary.outcomes == {PushOutcome.DELIVERED: 1, PushOutcome.REJECTED: 1}
-    assert told(server) == {"ada": ["end MUM 9"], "bob": ["end CHE 9"]}
+    assert shown_by_token(server) == {"ada": ["end MUM 9"], "bob": ["end CHE 9"]}
     assert server.requests[0].aps["dismissal-date"] == int(NOON.timestamp()) + 3600
     assert server.requests[0].aps["content-state"]["situation"] == "Mumbai won"
     for user in ("ada", "bob"):
@@ -94,11 +94,11 @@ async def test_the_end_waits_for_the_running_delivery_and_replaces_the_pending_c
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
     await register(open_store(), "ada")
-    under_way_at_the_end = []
+    running_at_the_end = []
 
     def slowly(request: Request) -> Answer:
         if request.aps["event"] == "end":
-            under_way_at_the_end.append(server.open)
+            running_at_the_end.append(server.open)
         return Answer(delay=0.1)
 
     server.answer = slowly
@@ -109,8 +109,8 @@ async def test_the_end_waits_for_the_running_delivery_and_replaces_the_pending_c
     await coordinator.end(FINISHED, change(9).states)
     await coordinator.idle()
 
-    assert told(server) == {"ada": ["update MUM 7", "end MUM 9"]}
-    assert under_way_at_the_end == [1]
+    assert shown_by_token(server) == {"ada": ["update MUM 7", "end MUM 9"]}
+    assert running_at_the_end == [1]
     assert rings(server) == [(7, None), (9, "Mumbai won by 7 wickets")]
 
 
@@ -120,13 +120,13 @@ async def test_a_second_end_reaches_the_sessions_that_the_first_did_not(
     await register(open_store(), "ada", "bob")
     server.answer = lambda request: Answer(503, "ServiceUnavailable") if request.token == "bob" else Answer()
 
-    partly = await coordinator.end(FINISHED, change(9).states)
+    first_end = await coordinator.end(FINISHED, change(9).states)
     left = [session.user_id for session in await sessions(open_store())]
     server.answer = lambda _: Answer()
-    then = await coordinator.end(FINISHED, change(9).states)
+    second_end = await coordinator.end(FINISHED, change(9).states)
 
-    assert (partly.outcomes, left) == ({PushOutcome.DELIVERED: 1, PushOutcome.FAILED: 1}, ["bob"])
-    assert then.outcomes == {PushOutcome.DELIVERED: 1}
+    assert (first_end.outcomes, left) == ({PushOutcome.DELIVERED: 1, PushOutcome.FAILED: 1}, ["bob"])
+    assert second_end.outcomes == {PushOutcome.DELIVERED: 1}
     assert await sessions(open_store()) == []
 
 
@@ -134,7 +134,7 @@ async def test_the_end_of_a_thousand_sessions_that_cannot_be_reached_is_bounded(
     server: ApnsServer, open_store: Callable[[], Store], clock: Clock
 ) -> None:
     users = [f"user-{number:04}" for number in range(1000)]
-    await open_store().write_all(LIVE_ACTIVITIES, puts=[_item(user, user) for user in users])
+    await open_store().write_all(LIVE_ACTIVITIES, puts=[session_item(user, user) for user in users])
     server.answer = lambda _: Answer(503, "ServiceUnavailable", delay=0.2)
     limits = ApnsLimits(total_seconds=0.3, backoff=Backoff(initial=0.01, maximum=0.05, attempts=4))
     delivery = ApnsDelivery(credentials(server), clock, limits=limits, verify=server.trust)
@@ -147,7 +147,7 @@ async def test_the_end_of_a_thousand_sessions_that_cannot_be_reached_is_bounded(
 
     assert summary.outcomes == {PushOutcome.FAILED: 1000}
     assert summary.reasons["NotInTime"] >= 400
-    assert len(told(server)) < 600
+    assert len(shown_by_token(server)) < 600
     assert len(await sessions(open_store())) == 1000
     await delivery.aclose()
 
@@ -167,7 +167,7 @@ async def test_two_instances_may_end_a_match_at_once(
     reached = len(server.requests)
     again = await other.end(FINISHED, change(9).states)
 
-    assert told(server).keys() == set(users)
+    assert shown_by_token(server).keys() == set(users)
     assert (again.total, len(server.requests)) == (0, reached)
     for user in users:
         assert (await session(open_store(), user))["endReason"] == "match_finished"
@@ -186,8 +186,8 @@ async def test_without_credentials_sessions_start_and_end(
     await coordinator.end(FINISHED, change(9).states)
 
     assert (alive, len(await sessions(open_store()))) == (2, 0)
-    would = [record for record in caplog.records if "Would send to 2 devices" in record.getMessage()]
-    assert len(would) == 2
+    logged = [record for record in caplog.records if "Would send to 2 devices" in record.getMessage()]
+    assert len(logged) == 2
 
 
 async def test_closing_cancels_deliveries_that_take_too_long(

@@ -24,16 +24,16 @@ from tests.support.apns import LIMITS, credentials
 from tests.support.apns_server import Answer, ApnsServer, Request
 from tests.support.display_states import CHENNAI, MUMBAI, NAMES, first, in_chase, second
 from tests.support.live_activity_pushes import (
+    FAST_RETRIES,
     FINISHED,
     MATCH,
-    QUICKLY,
-    _item,
     change,
     event,
     register,
     rings,
     session,
-    told,
+    session_item,
+    shown_by_token,
 )
 from tests.support.served import NOON, Clock
 from tests.support.until import until
@@ -71,7 +71,7 @@ async def delivery(server: ApnsServer, clock: Clock) -> AsyncIterator[ApnsDelive
 async def coordinator(
     open_store: Callable[[], Store], delivery: ApnsDelivery, clock: Clock
 ) -> AsyncIterator[LACoordinator]:
-    coordinator = LACoordinator(open_store, delivery, clock, backoff=QUICKLY)
+    coordinator = LACoordinator(open_store, delivery, clock, backoff=FAST_RETRIES)
     yield coordinator
     await coordinator.aclose(0)
 
@@ -87,7 +87,7 @@ async def test_each_session_is_shown_the_side_its_user_follows_and_else_the_home
     await coordinator.deliver(change())
     await coordinator.idle()
 
-    assert told(server) == {"ada": ["update MUM 7"], "bob": ["update CHE 7"], "eve": ["update MUM 7"]}
+    assert shown_by_token(server) == {"ada": ["update MUM 7"], "bob": ["update CHE 7"], "eve": ["update MUM 7"]}
 
 
 async def test_a_match_without_sessions_costs_one_query(
@@ -107,7 +107,7 @@ async def test_two_thousand_sessions_over_several_pages_are_served_a_hundred_at_
     tokens = {user: f"{number:0480x}" for number, user in enumerate(users)}
     opened: list[Store] = []
 
-    def hurried() -> Store:
+    def open_expiring() -> Store:
         """Its time is up before the first page is sent."""
         opened.append(open_store())
         return opened[-1]
@@ -120,9 +120,9 @@ async def test_two_thousand_sessions_over_several_pages_are_served_a_hundred_at_
 
     server.answer = answer
 
-    await open_store().write_all(LIVE_ACTIVITIES, puts=[_item(user, tokens[user]) for user in users])
+    await open_store().write_all(LIVE_ACTIVITIES, puts=[session_item(user, tokens[user]) for user in users])
     delivery = ApnsDelivery(credentials(server), clock, limits=ApnsLimits(), verify=server.trust)
-    coordinator = LACoordinator(hurried, delivery, clock)
+    coordinator = LACoordinator(open_expiring, delivery, clock)
     calls.clear()
 
     await coordinator.deliver(change())
@@ -151,7 +151,7 @@ async def test_while_a_delivery_runs_only_the_newest_change_waits_and_no_wicket_
     await coordinator.deliver(change(9))
     await coordinator.idle()
 
-    assert told(server) == {"ada": ["update MUM 7", "update MUM 10"]}
+    assert shown_by_token(server) == {"ada": ["update MUM 7", "update MUM 10"]}
     assert rings(server) == [(7, None), (10, "Kishan is out")]
     assert [request.headers["apns-priority"] for request in server.requests] == ["5", "10"]
 
@@ -172,7 +172,7 @@ async def test_matches_do_not_wait_for_each_other(
 
     assert server.open >= 1
     await coordinator.idle()
-    assert told(server) == {"ada": ["update MUM 7"], "bob": ["update MUM 7"]}
+    assert shown_by_token(server) == {"ada": ["update MUM 7"], "bob": ["update MUM 7"]}
 
 
 async def test_only_events_that_may_ring_have_an_alert(
@@ -257,9 +257,9 @@ async def test_a_repeated_version_is_sent_once_per_instance_and_does_not_ring(
     await coordinator.idle()
     successor = LACoordinator(open_store, delivery, clock)
 
-    for told_again in (successor, successor, coordinator):
-        await told_again.deliver(change(7))
-        await told_again.idle()
+    for instance in (successor, successor, coordinator):
+        await instance.deliver(change(7))
+        await instance.idle()
 
     # Once by each instance: whoever took over cannot know whom the one before reached.
     assert rings(server) == [(7, "Kishan is out"), (7, None)]
@@ -280,7 +280,7 @@ async def test_failed_reads_of_the_tables_are_retried_with_a_limit(
             store.deadline = Deadline(0)
         return store
 
-    coordinator = LACoordinator(late_at_first, delivery, clock, backoff=QUICKLY)
+    coordinator = LACoordinator(late_at_first, delivery, clock, backoff=FAST_RETRIES)
     await coordinator.deliver(change(7, WICKET))
     await coordinator.idle()
 
@@ -339,7 +339,7 @@ async def test_followers_without_a_session_receive_a_start_when_the_match_begins
     await coordinator.deliver(change(9, event(CricketEventKind.INNINGS_START, innings=2)))
     await coordinator.idle()
 
-    assert {token: shown for token, shown in told(server).items() if token != "ada"} == {
+    assert {token: shown for token, shown in shown_by_token(server).items() if token != "ada"} == {
         "start-fan-00": ["start MUM 8"],
         "start-fan-01": ["start CHE 8"],
         "start-fan-38": ["start MUM 8"],

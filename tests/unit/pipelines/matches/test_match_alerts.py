@@ -10,7 +10,7 @@ from datastore.matches.live_activities import LiveActivities
 from pipelines.matches.live.poller import LiveChange
 from pipelines.matches.pipeline import CricketPipeline
 from pipelines.matches.push.push_delivery import LoggedDelivery, Push, PushSummary
-from tests.support.orchestrator import Scripted
+from tests.support.orchestrator import ScriptedReplay
 from tests.support.served import Served
 
 
@@ -31,7 +31,7 @@ class Noted(LoggedDelivery):
 
 async def test_phones_ring_for_what_a_version_lets_ring_and_for_nothing_else(served: Served) -> None:
     changes: list[LiveChange] = []
-    phones, provider = Noted(), Scripted(served, "m1", balls_per_tick=24)
+    phones, provider = Noted(), ScriptedReplay(served, "m1", balls_per_tick=24)
     pipeline = CricketPipeline(
         provider, served.store, phones, instance_id="one", now=served.clock, on_change=changes.append
     )

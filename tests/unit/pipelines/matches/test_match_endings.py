@@ -15,22 +15,22 @@ from pipelines.matches.live.poller import LiveChange
 from pipelines.matches.pipeline import CricketPipeline, PollIntervals
 from pipelines.matches.push.push_delivery import LoggedDelivery
 from tests.support.cricket_pipeline import Instance
-from tests.support.orchestrator import FAST, Scripted, _has_status, _told, fixture, matches, state
+from tests.support.orchestrator import FAST_INTERVALS, ScriptedReplay, fixture, has_changes, has_status, matches, state
 from tests.support.served import Served
 from tests.support.until import until_async
 
 
-class Corrected(Scripted):
+class CorrectedProvider(ScriptedReplay):
     """One whose scorers correct the last innings."""
 
-    runs_taken_back = 0
+    withdrawn_runs = 0
 
     async def match(self, match_id: str) -> MatchSnapshot | None:
         snapshot = await super().match(match_id)
-        if snapshot is None or not self.runs_taken_back:
+        if snapshot is None or not self.withdrawn_runs:
             return snapshot
         *innings, last = snapshot.match.innings
-        corrected = replace(last, runs=last.runs - self.runs_taken_back)
+        corrected = replace(last, runs=last.runs - self.withdrawn_runs)
         return replace(snapshot, match=replace(snapshot.match, innings=(*innings, corrected)))
 
 
@@ -39,9 +39,9 @@ async def _polls_nothing(instance: Instance) -> bool:
 
 
 async def test_a_match_that_is_over_is_ended_archived_and_unlisted(served: Served) -> None:
-    provider = Scripted(served, "m1", balls_per_tick=300)
-    one = Instance(served, provider, **FAST)
-    await one.orchestrator.reconcile()
+    provider = ScriptedReplay(served, "m1", balls_per_tick=300)
+    instance = Instance(served, provider, **FAST_INTERVALS)
+    await instance.orchestrator.reconcile()
     match = await fixture(served, "m1")
     follows = MatchFollows(served.store(), served.clock())
     started = replace(match, start_time=served.clock())
@@ -49,10 +49,10 @@ async def test_a_match_that_is_over_is_ended_archived_and_unlisted(served: Serve
         await follows.follow(started, f"user{number}", match.home_team_id)
     await until_async(lambda: _is_over(served))
 
-    await until_async(lambda: _is_ended(served, one))
-    await until_async(lambda: _polls_nothing(one))  # which is known a moment after the end is written
+    await until_async(lambda: _is_ended(served, instance))
+    await until_async(lambda: _polls_nothing(instance))  # which is known a moment after the end is written
 
-    assert one.ended == ["m1"]
+    assert instance.ended == ["m1"]
     assert [follow async for page in follows.pages_of_match("m1") for follow in page] == []
     final = await fixture(served, "m1")
     assert final.archived_at is not None
@@ -60,8 +60,8 @@ async def test_a_match_that_is_over_is_ended_archived_and_unlisted(served: Serve
     ended = await state(served, "m1")
     assert ended.expires_at is not None
     assert (final.version, final.innings) == (ended.version, ended.live.innings)
-    assert one.orchestrator.polled == set()
-    await one.orchestrator.reconcile()
+    assert instance.orchestrator.polled == set()
+    await instance.orchestrator.reconcile()
     assert (await state(served, "m1")).status is ActiveStatus.ENDED
 
 
@@ -69,112 +69,112 @@ async def _is_over(served: Served) -> bool:
     return (await state(served, "m1")).live.phase is MatchPhase.FINISHED
 
 
-async def _is_ended(served: Served, one: Instance) -> bool:
-    await one.orchestrator.reconcile()
+async def _is_ended(served: Served, instance: Instance) -> bool:
+    await instance.orchestrator.reconcile()
     return (await state(served, "m1")).status is ActiveStatus.ENDED
 
 
 async def test_an_interrupted_end_is_repeated(served: Served) -> None:
-    provider = Scripted(served, "m1", balls_per_tick=300)
-    one = Instance(served, provider, **FAST)
-    await one.orchestrator.reconcile()
+    provider = ScriptedReplay(served, "m1", balls_per_tick=300)
+    instance = Instance(served, provider, **FAST_INTERVALS)
+    await instance.orchestrator.reconcile()
     await until_async(lambda: _is_over(served))
     fails = iter([Unavailable("no"), Unavailable("no")])
 
     async def fail(active: ActiveMatch) -> None:
         if (problem := next(fails, None)) is not None:
             raise problem
-        one.ended.append(active.match_id)
+        instance.ended.append(active.match_id)
 
-    one.orchestrator._on_end = fail
-    await one.orchestrator.reconcile()
+    instance.orchestrator._on_end = fail
+    await instance.orchestrator.reconcile()
     assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
 
-    await until_async(lambda: _is_ended(served, one))
+    await until_async(lambda: _is_ended(served, instance))
 
-    assert one.ended == ["m1"]
+    assert instance.ended == ["m1"]
 
 
 async def test_a_match_that_is_started_again_after_its_end_gets_its_correction_before_it_ends(served: Served) -> None:
     """The correction takes a run back: such an answer is believed when it is told a second time, a tick later."""
-    provider = Corrected(served, "m1", balls_per_tick=300)
-    one = Instance(served, provider, **FAST | {"tick_seconds": 0.05})
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _is_ended(served, one))
+    provider = CorrectedProvider(served, "m1", balls_per_tick=300)
+    instance = Instance(served, provider, **FAST_INTERVALS | {"tick_seconds": 0.05})
+    await instance.orchestrator.reconcile()
+    await until_async(lambda: _is_ended(served, instance))
     before = await state(served, "m1")
-    provider.runs_taken_back = 1
+    provider.withdrawn_runs = 1
 
-    await one.orchestrator.start(await fixture(served, "m1"))
+    await instance.orchestrator.start(await fixture(served, "m1"))
     assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
-    await until_async(lambda: _is_ended(served, one))
+    await until_async(lambda: _is_ended(served, instance))
 
     after = await state(served, "m1")
     assert after.live.innings[-1].runs == before.live.innings[-1].runs - 1
     assert (await fixture(served, "m1")).innings == after.live.innings
-    assert one.ended == ["m1", "m1"]
-    await one.orchestrator.aclose()
+    assert instance.ended == ["m1", "m1"]
+    await instance.orchestrator.aclose()
 
 
 async def test_an_abandoned_match_that_continues_is_polled_again(served: Served) -> None:
-    one = Instance(served, Scripted(served, "m1", balls_per_tick=24), **FAST)
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _told(one, "m1"))
-    await one.orchestrator.aclose()
-    left = await state(served, "m1")
-    abandoned = replace(left.live, phase=MatchPhase.ABANDONED)
-    assert await matches(served).commit(replace(left, live=abandoned, version=left.version + 1))
-    assert await matches(served).finish("m1", left.fence)
+    instance = Instance(served, ScriptedReplay(served, "m1", balls_per_tick=24), **FAST_INTERVALS)
+    await instance.orchestrator.reconcile()
+    await until_async(lambda: has_changes(instance, "m1"))
+    await instance.orchestrator.aclose()
+    before = await state(served, "m1")
+    abandoned = replace(before.live, phase=MatchPhase.ABANDONED)
+    assert await matches(served).commit(replace(before, live=abandoned, version=before.version + 1))
+    assert await matches(served).finish("m1", before.fence)
     ended = await state(served, "m1")
 
-    await one.orchestrator.reconcile()
+    await instance.orchestrator.reconcile()
 
-    again = await state(served, "m1")
-    assert again.status is ActiveStatus.ACTIVE
-    assert again.version >= ended.version
-    assert again.fence > ended.fence
-    assert again.previous_ball_id >= ended.previous_ball_id
-    assert set(again.announced) >= set(ended.announced)
-    assert again.expires_at is None
-    told = [event.event_id for change in one.changes for event in change.active.events]
-    assert len(told) == len(set(told))
-    await one.orchestrator.aclose()
+    restarted = await state(served, "m1")
+    assert restarted.status is ActiveStatus.ACTIVE
+    assert restarted.version >= ended.version
+    assert restarted.fence > ended.fence
+    assert restarted.previous_ball_id >= ended.previous_ball_id
+    assert set(restarted.announced) >= set(ended.announced)
+    assert restarted.expires_at is None
+    event_ids = [event.event_id for change in instance.changes for event in change.active.events]
+    assert len(event_ids) == len(set(event_ids))
+    await instance.orchestrator.aclose()
 
 
 async def test_a_match_stays_owned_and_others_continue_while_its_sessions_are_ended(served: Served) -> None:
-    provider = Scripted(served, "m1", "m2", balls_per_tick=300)
-    one, other = (Instance(served, provider, name, **FAST) for name in ("one", "other"))
+    provider = ScriptedReplay(served, "m1", "m2", balls_per_tick=300)
+    instance, other = (Instance(served, provider, name, **FAST_INTERVALS) for name in ("one", "other"))
     reached = asyncio.Event()
 
-    async def slowly(active: ActiveMatch) -> None:
-        one.ended.append(active.match_id)
+    async def end_slowly(active: ActiveMatch) -> None:
+        instance.ended.append(active.match_id)
         await reached.wait()
 
-    one.orchestrator._on_end = slowly
+    instance.orchestrator._on_end = end_slowly
     provider.listed = {"m1"}
-    await one.orchestrator.reconcile()
+    await instance.orchestrator.reconcile()
     await until_async(lambda: _is_over(served))
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _is_ending(one))
+    await instance.orchestrator.reconcile()
+    await until_async(lambda: _is_ending(instance))
     provider.listed = {"m1", "m2"}
 
     for _ in range(3):
         served.clock.forward(seconds=9)
         await until_async(lambda: _ticked(served))
-        await one.orchestrator.reconcile()
+        await instance.orchestrator.reconcile()
         await other.orchestrator.reconcile()
 
-    assert one.ended.count("m1") == 1
+    assert instance.ended.count("m1") == 1
     assert (await state(served, "m2")).status is ActiveStatus.ACTIVE
     assert (await state(served, "m1")).instance_id == "one"
     assert other.ended == []
     reached.set()
-    await until_async(lambda: _has_status(served, ActiveStatus.ENDED))
-    await one.orchestrator.aclose()
+    await until_async(lambda: has_status(served, ActiveStatus.ENDED))
+    await instance.orchestrator.aclose()
     await other.orchestrator.aclose()
 
 
-async def _is_ending(one: Instance) -> bool:
-    return "m1" in one.ended
+async def _is_ending(instance: Instance) -> bool:
+    return "m1" in instance.ended
 
 
 async def _ticked(served: Served) -> bool:
@@ -182,32 +182,32 @@ async def _ticked(served: Served) -> bool:
 
 
 async def test_an_instance_that_lost_a_match_at_its_end_removes_nothing_more(served: Served) -> None:
-    one = Instance(served, Scripted(served, "m1", balls_per_tick=300), **FAST)
-    await one.orchestrator.reconcile()
+    instance = Instance(served, ScriptedReplay(served, "m1", balls_per_tick=300), **FAST_INTERVALS)
+    await instance.orchestrator.reconcile()
     await until_async(lambda: _is_over(served))
     over = await state(served, "m1")
     match = replace(await fixture(served, "m1"), start_time=served.clock())
     await MatchFollows(served.store(), served.clock()).follow(match, "ada", match.home_team_id)
 
-    async def loses(_: ActiveMatch) -> None:
+    async def lose(_: ActiveMatch) -> None:
         assert await matches(served).claim(over, "other") is not None
 
-    one.orchestrator._on_end = loses
-    await one.orchestrator.finish(over)
+    instance.orchestrator._on_end = lose
+    await instance.orchestrator.finish(over)
 
     assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
     pages = MatchFollows(served.store(), served.clock()).pages_of_match("m1")
     assert [follow.user_id async for page in pages for follow in page] == ["ada"]
     assert (await fixture(served, "m1")).archived_at is None
-    await one.orchestrator.aclose()
+    await instance.orchestrator.aclose()
 
 
 async def test_a_match_that_ends_while_it_is_suspended_is_ended(served: Served) -> None:
-    provider = Scripted(served, "m1", balls_per_tick=24)
-    one = Instance(served, provider, **FAST)
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _told(one, "m1"))
-    await one.orchestrator.aclose()
+    provider = ScriptedReplay(served, "m1", balls_per_tick=24)
+    instance = Instance(served, provider, **FAST_INTERVALS)
+    await instance.orchestrator.reconcile()
+    await until_async(lambda: has_changes(instance, "m1"))
+    await instance.orchestrator.aclose()
     claimed = await matches(served).claim(await state(served, "m1"), "one")
     assert claimed is not None
     assert await matches(served).set_idle("m1", claimed.fence)
@@ -215,11 +215,11 @@ async def test_a_match_that_ends_while_it_is_suspended_is_ended(served: Served) 
     while not provider.is_over("m1"):
         await provider.match("m1")
 
-    await until_async(lambda: _is_ended(served, one))
+    await until_async(lambda: _is_ended(served, instance))
 
     assert (await state(served, "m1")).live.result is not None
-    assert one.ended == ["m1"]
-    await one.orchestrator.aclose()
+    assert instance.ended == ["m1"]
+    await instance.orchestrator.aclose()
 
 
 async def test_sessions_are_ended_with_the_match_through_the_whole_pipeline(served: Served) -> None:
@@ -229,7 +229,7 @@ async def test_sessions_are_ended_with_the_match_through_the_whole_pipeline(serv
         return served.store()
 
     pipeline = CricketPipeline(
-        Scripted(served, "m1", balls_per_tick=300),
+        ScriptedReplay(served, "m1", balls_per_tick=300),
         open_store,
         LoggedDelivery(),
         instance_id="one",

@@ -9,7 +9,7 @@ from datastore.keyspace.matches.locks import match_lock
 from datastore.matches.live_state import ActiveStatus
 from datastore.matches.locks import Locks, all_locks
 from tests.support.cricket_pipeline import Instance
-from tests.support.orchestrator import FAST, Scripted, _has_status, _told, fixture, matches, state
+from tests.support.orchestrator import FAST_INTERVALS, ScriptedReplay, fixture, has_changes, has_status, matches, state
 from tests.support.served import Served
 from tests.support.until import until_async
 
@@ -19,51 +19,51 @@ async def _is_free(served: Served, match_id: str) -> bool:
 
 
 async def test_a_match_that_goes_live_is_stored_and_polled(served: Served) -> None:
-    provider = Scripted(served, "m1", "m2")
-    one = Instance(served, provider, **FAST)
+    provider = ScriptedReplay(served, "m1", "m2")
+    instance = Instance(served, provider, **FAST_INTERVALS)
 
-    await one.orchestrator.reconcile()
+    await instance.orchestrator.reconcile()
 
-    assert one.orchestrator.polled == {"m1", "m2"}
-    await until_async(lambda: _told(one, "m1", "m2"))
+    assert instance.orchestrator.polled == {"m1", "m2"}
+    await until_async(lambda: has_changes(instance, "m1", "m2"))
     assert (await state(served, "m1")).instance_id == "one"
     assert (await fixture(served, "m2")).league_code == "LBL"
-    await one.orchestrator.aclose()
+    await instance.orchestrator.aclose()
 
 
 async def test_many_instances_share_the_matches_and_none_is_polled_twice(served: Served) -> None:
     ids = [f"m{number}" for number in range(12)]
-    provider = Scripted(served, *ids)
+    provider = ScriptedReplay(served, *ids)
     instances = [Instance(served, provider, f"i{number}", tick_seconds=60) for number in range(4)]
 
-    await asyncio.gather(*[one.orchestrator.reconcile() for one in instances])
+    await asyncio.gather(*[instance.orchestrator.reconcile() for instance in instances])
 
-    polled = [match_id for one in instances for match_id in one.orchestrator.polled]
+    polled = [match_id for instance in instances for match_id in instance.orchestrator.polled]
     assert sorted(polled) == sorted(ids)
-    for one in instances:
-        await one.orchestrator.aclose()
+    for instance in instances:
+        await instance.orchestrator.aclose()
 
 
 async def test_reconciling_again_changes_nothing(served: Served) -> None:
-    one = Instance(served, Scripted(served, "m1"), tick_seconds=60)
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _told(one, "m1"))
+    instance = Instance(served, ScriptedReplay(served, "m1"), tick_seconds=60)
+    await instance.orchestrator.reconcile()
+    await until_async(lambda: has_changes(instance, "m1"))
     before = await state(served, "m1")
 
     for _ in range(3):
-        await one.orchestrator.reconcile()
+        await instance.orchestrator.reconcile()
 
     assert await state(served, "m1") == before
-    await one.orchestrator.aclose()
+    await instance.orchestrator.aclose()
 
 
 async def test_a_match_of_a_dead_instance_is_taken_over_once_its_lock_is_free(served: Served) -> None:
-    provider = Scripted(served, "m1")
+    provider = ScriptedReplay(served, "m1")
     dead = Instance(served, provider, "dead", tick_seconds=60)
     await dead.orchestrator.reconcile()
-    await until_async(lambda: _told(dead, "m1"))
+    await until_async(lambda: has_changes(dead, "m1"))
     await until_async(lambda: _is_free(served, "m1"))  # the tick gives its lock back when it has told
-    left = await state(served, "m1")
+    before = await state(served, "m1")
     assert await Locks(served.store(), "dead", served.clock()).acquire(match_lock("m1"), 60)
     other = Instance(served, provider, "other", tick_seconds=60)
 
@@ -74,9 +74,9 @@ async def test_a_match_of_a_dead_instance_is_taken_over_once_its_lock_is_free(se
     await other.orchestrator.reconcile()
 
     assert other.orchestrator.polled == {"m1"}
-    taken = await state(served, "m1")
-    assert (taken.instance_id, taken.fence) == ("other", left.fence + 1)
-    assert taken.version >= left.version
+    claimed = await state(served, "m1")
+    assert (claimed.instance_id, claimed.fence) == ("other", before.fence + 1)
+    assert claimed.version >= before.version
     await other.orchestrator.aclose()
 
 
@@ -84,11 +84,11 @@ async def test_a_match_is_not_taken_from_a_poller_with_a_late_clock_until_it_is_
     served: Served,
 ) -> None:
     """Two clocks are ten seconds apart: by the times alone each tick was a lock's life ago."""
-    provider = Scripted(served, "m1")
+    provider = ScriptedReplay(served, "m1")
     late = Instance(served, provider, "late", now=lambda: served.clock() - timedelta(seconds=5), tick_seconds=60)
     early = Instance(served, provider, "early", now=lambda: served.clock() + timedelta(seconds=5), tick_seconds=60)
     await late.orchestrator.reconcile()
-    await until_async(lambda: _told(late, "m1"))
+    await until_async(lambda: has_changes(late, "m1"))
     await until_async(lambda: _is_free(served, "m1"))
 
     for _ in range(4):
@@ -106,10 +106,13 @@ async def test_a_match_is_not_taken_from_a_poller_with_a_late_clock_until_it_is_
 
 
 async def test_an_instance_that_stops_releases_its_matches_at_once(served: Served) -> None:
-    provider = Scripted(served, "m1")
-    one, other = Instance(served, provider, "one", **FAST), Instance(served, provider, "other", **FAST)
-    running = asyncio.create_task(one.orchestrator.run())
-    await until_async(lambda: _told(one, "m1"))
+    provider = ScriptedReplay(served, "m1")
+    instance, other = (
+        Instance(served, provider, "one", **FAST_INTERVALS),
+        Instance(served, provider, "other", **FAST_INTERVALS),
+    )
+    running = asyncio.create_task(instance.orchestrator.run())
+    await until_async(lambda: has_changes(instance, "m1"))
     running.cancel()
     await asyncio.wait([running])
 
@@ -120,23 +123,23 @@ async def test_an_instance_that_stops_releases_its_matches_at_once(served: Serve
 
 
 async def test_a_deactivated_match_stays_unlisted(served: Served) -> None:
-    one = Instance(served, Scripted(served, "m1"), **FAST)
-    await one.orchestrator.reconcile()
+    instance = Instance(served, ScriptedReplay(served, "m1"), **FAST_INTERVALS)
+    await instance.orchestrator.reconcile()
     await matches(served).deactivate("m1")
 
     for _ in range(3):
-        await one.orchestrator.reconcile()
+        await instance.orchestrator.reconcile()
 
     assert (await state(served, "m1")).status is ActiveStatus.ENDED
-    await one.orchestrator.aclose()
+    await instance.orchestrator.aclose()
 
 
 async def test_a_match_that_was_ticked_while_the_provider_was_slow_is_not_taken_over(served: Served) -> None:
-    """The other instance sees a list, and by the time it looks at a match it was polled again."""
-    provider = Scripted(served, "m1")
-    one, other = (Instance(served, provider, name, tick_seconds=60) for name in ("one", "other"))
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _told(one, "m1"))
+    """The other instance sees a list, and by the time it looks at a match it was polled restarted."""
+    provider = ScriptedReplay(served, "m1")
+    instance, other = (Instance(served, provider, name, tick_seconds=60) for name in ("one", "other"))
+    await instance.orchestrator.reconcile()
+    await until_async(lambda: has_changes(instance, "m1"))
     seen = await state(served, "m1")
     served.clock.forward(seconds=11)
     assert await matches(served).record_tick("m1", seen.fence)
@@ -145,83 +148,83 @@ async def test_a_match_that_was_ticked_while_the_provider_was_slow_is_not_taken_
 
     assert (await state(served, "m1")).instance_id == "one"
     assert other.orchestrator.polled == set()
-    await one.orchestrator.aclose()
+    await instance.orchestrator.aclose()
 
 
 async def test_a_match_is_suspended_between_days_and_continues_from_its_state(served: Served) -> None:
-    provider = Scripted(served, "m1", balls_per_tick=24)
-    one = Instance(served, provider, tick_seconds=60)
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _told(one, "m1"))
+    provider = ScriptedReplay(served, "m1", balls_per_tick=24)
+    instance = Instance(served, provider, tick_seconds=60)
+    await instance.orchestrator.reconcile()
+    await until_async(lambda: has_changes(instance, "m1"))
     listed, provider.listed = provider.listed, set()
-    await one.orchestrator.reconcile()
+    await instance.orchestrator.reconcile()
     assert (await state(served, "m1")).status is ActiveStatus.ACTIVE
     served.clock.forward(minutes=15)
 
-    await one.orchestrator.reconcile()
+    await instance.orchestrator.reconcile()
     resting = await state(served, "m1")
     assert resting.status is ActiveStatus.IDLE
-    assert one.orchestrator.polled == set()
+    assert instance.orchestrator.polled == set()
     provider.listed = listed
-    await one.orchestrator.reconcile()
+    await instance.orchestrator.reconcile()
 
-    again = await state(served, "m1")
-    assert again.status is ActiveStatus.ACTIVE
-    assert again.version >= resting.version
-    assert again.previous_ball_id >= resting.previous_ball_id
-    told = [event.event_id for change in one.changes for event in change.active.events]
-    assert len(told) == len(set(told))
-    await one.orchestrator.aclose()
+    restarted = await state(served, "m1")
+    assert restarted.status is ActiveStatus.ACTIVE
+    assert restarted.version >= resting.version
+    assert restarted.previous_ball_id >= resting.previous_ball_id
+    event_ids = [event.event_id for change in instance.changes for event in change.active.events]
+    assert len(event_ids) == len(set(event_ids))
+    await instance.orchestrator.aclose()
 
 
 async def test_a_match_unknown_to_the_provider_is_suspended_and_ended_after_a_day(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("pipelines.matches.live.orchestrator.MISSING_TICKS", 3)
-    provider = Scripted(served, "m1")
-    one = Instance(served, provider, **FAST)
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _told(one, "m1"))
+    provider = ScriptedReplay(served, "m1")
+    instance = Instance(served, provider, **FAST_INTERVALS)
+    await instance.orchestrator.reconcile()
+    await until_async(lambda: has_changes(instance, "m1"))
     provider.unknown.add("m1")
     provider.listed = set()
-    await until_async(lambda: _has_status(served, ActiveStatus.IDLE))
-    await one.orchestrator.reconcile()
-    assert one.ended == []
+    await until_async(lambda: has_status(served, ActiveStatus.IDLE))
+    await instance.orchestrator.reconcile()
+    assert instance.ended == []
 
     served.clock.forward(days=1)
-    await one.orchestrator.reconcile()
+    await instance.orchestrator.reconcile()
 
-    await until_async(lambda: _has_status(served, ActiveStatus.ENDED))
-    assert one.ended == ["m1"]
+    await until_async(lambda: has_status(served, ActiveStatus.ENDED))
+    assert instance.ended == ["m1"]
     assert (await fixture(served, "m1")).archived_at is not None
-    await one.orchestrator.aclose()
+    await instance.orchestrator.aclose()
 
 
 async def test_while_the_provider_fails_no_match_starts_or_ends(served: Served) -> None:
-    provider = Scripted(served, "m1")
-    one = Instance(served, provider, tick_seconds=60)
-    await one.orchestrator.reconcile()
-    await until_async(lambda: _told(one, "m1"))
+    provider = ScriptedReplay(served, "m1")
+    instance = Instance(served, provider, tick_seconds=60)
+    await instance.orchestrator.reconcile()
+    await until_async(lambda: has_changes(instance, "m1"))
     before = await state(served, "m1")
     provider.listed = None
 
-    await one.orchestrator.reconcile()
+    await instance.orchestrator.reconcile()
 
     assert await state(served, "m1") == before
-    assert one.orchestrator.polled == {"m1"}
-    await one.orchestrator.aclose()
+    assert instance.orchestrator.polled == {"m1"}
+    await instance.orchestrator.aclose()
 
 
 async def test_one_damaged_match_does_not_hold_up_the_others(served: Served) -> None:
-    provider = Scripted(served, "m1", "m2")
-    one = Instance(served, provider, tick_seconds=60)
+    provider = ScriptedReplay(served, "m1", "m2")
+    instance = Instance(served, provider, tick_seconds=60)
     assert served.gateway.database is not None
     item = {"matchId": {"S": "m1"}, "status": {"S": "active"}}
     await served.gateway.database.client.call(
         "PutItem", {"TableName": served.gateway.database.prefix + "active-matches", "Item": item}
     )
 
-    await one.orchestrator.reconcile()
+    await instance.orchestrator.reconcile()
 
-    assert one.orchestrator.polled == {"m2"}
-    await one.orchestrator.aclose()
+    assert instance.orchestrator.polled == {"m2"}
+    await instance.orchestrator.aclose()

@@ -13,7 +13,7 @@ from pipelines.matches.live.metrics import PollMetrics
 from tests.support.command_line import surroundings
 from tests.support.cricket_pipeline import Instance
 from tests.support.forking import Forked
-from tests.support.orchestrator import Scripted
+from tests.support.orchestrator import ScriptedReplay
 from tests.support.served import Clock, Served
 from tests.support.store_engines import free_port
 from tests.support.until import until
@@ -42,9 +42,9 @@ async def test_nothing_is_told_where_nobody_polls(figures: Figures) -> None:
 async def test_matches_that_are_answered_for_and_those_that_are_not(
     served: Served, clock: Clock, figures: Figures
 ) -> None:
-    provider = Scripted(served, "m1", "m2")
-    one = Instance(served, provider, metrics=figures.told, tick_seconds=0.01, reconcile_seconds=0.02)
-    running = asyncio.create_task(one.orchestrator.run())
+    provider = ScriptedReplay(served, "m1", "m2")
+    instance = Instance(served, provider, metrics=figures.told, tick_seconds=0.01, reconcile_seconds=0.02)
+    running = asyncio.create_task(instance.orchestrator.run())
     try:
         await until(
             lambda: figures.of("matches_polled") == 2 and (figures.of("ticks_total", outcome="changed") or 0) > 3
@@ -54,7 +54,7 @@ async def test_matches_that_are_answered_for_and_those_that_are_not(
         provider.unknown = {"m2"}
         await until(lambda: (figures.of("ticks_total", outcome="unknown") or 0) > 0)
         clock.forward(seconds=7)
-        await until(lambda: figures.of("live_age_seconds") == 0)  # it tells of the one, and of what is live
+        await until(lambda: figures.of("live_age_seconds") == 0)  # it tells of the instance, and of what is live
         assert figures.of("tick_age_seconds") == 7
 
         provider.listed = None

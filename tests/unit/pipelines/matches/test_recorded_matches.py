@@ -37,8 +37,8 @@ async def test_a_real_match_ends_as_counted_from_its_file(path: Path) -> None:
     assert last.match.phase is (MatchPhase.ABANDONED if "No result" in str(last.match.note) else MatchPhase.FINISHED)
     result, outcome = last.match.result, document["info"]["outcome"]
     assert result is not None
-    told = names_of(recording, document).get(result.winner_team_id or "")
-    assert told == winner(document)
+    expected = names_of(recording, document).get(result.winner_team_id or "")
+    assert expected == winner(document)
     by = outcome.get("by", {})
     assert (result.by_runs, result.by_wickets) == (by.get("runs"), by.get("wickets"))
     assert (result.by_innings, result.method) == ("innings" in by, outcome.get("method"))
@@ -48,39 +48,39 @@ async def test_a_real_match_ends_as_counted_from_its_file(path: Path) -> None:
 @pytest.mark.parametrize("path", real_files())
 async def test_a_real_match_is_shown_ball_by_ball_without_a_gap(path: Path) -> None:
     recording = load(path)
-    ids = [one.ball_id for one in recording.balls]
+    ids = [delivery.ball_id for delivery in recording.balls]
 
     snapshots = await to_the_end(replay(recording), path.stem)
 
     assert ids == sorted(set(ids))
     assert [len(one.balls) for one in snapshots] == sorted(len(one.balls) for one in snapshots)
-    assert {len(one.balls) for one in snapshots} == set(range(len(ids) + 1))
+    assert {len(snapshot.balls) for snapshot in snapshots} == set(range(len(ids) + 1))
     assert snapshots[0].match.status == "NS"
     for number, snapshot in enumerate(snapshots):
-        runs = sum(one.runs for one in snapshot.match.innings)
-        assert runs == sum(one.runs for one in snapshot.balls) + penalties(recording, snapshot)
+        runs = sum(score.runs for score in snapshot.match.innings)
+        assert runs == sum(delivery.runs for delivery in snapshot.balls) + penalties(recording, snapshot)
         if number % 97 == 0:
             assert Playback(recording).at(number) == snapshot
 
 
 def penalties(recording: Recording, snapshot: MatchSnapshot) -> int:
     """Runs awarded before the innings that have begun; the real files have none after one."""
-    return sum(one.penalty_before for one in recording.innings[: len(snapshot.match.innings)])
+    return sum(score.penalty_before for score in recording.innings[: len(snapshot.match.innings)])
 
 
 @real_data
 def test_the_texts_of_real_results() -> None:
     texts = {path.stem: load(path).result for path in FILES}
 
-    told = {stem: texts[stem].text for stem in texts if texts[stem]}  # type: ignore[union-attr]
-    assert told["1389401"] == "India won by 434 runs"
-    assert told["1187017"] == "India won by an innings and 46 runs"
-    assert told["1152848"] == "England won by 1 wicket"
-    assert told["1345425"] == "Match tied (India won the super over)"
-    assert told["1144530"] == "Match tied (super over tied too, England won on countback)"
-    assert told["1322277"] == "Match tied (D/L)"
-    assert told["1198242"] == "Match drawn"
-    assert told["1298152"] == "No result"
+    expected = {stem: texts[stem].text for stem in texts if texts[stem]}  # type: ignore[union-attr]
+    assert expected["1389401"] == "India won by 434 runs"
+    assert expected["1187017"] == "India won by an innings and 46 runs"
+    assert expected["1152848"] == "England won by 1 wicket"
+    assert expected["1345425"] == "Match tied (India won the super over)"
+    assert expected["1144530"] == "Match tied (super over tied too, England won on countback)"
+    assert expected["1322277"] == "Match tied (D/L)"
+    assert expected["1198242"] == "Match drawn"
+    assert expected["1298152"] == "No result"
 
 
 @real_data
@@ -132,5 +132,5 @@ async def test_a_batter_who_leaves_without_a_wicket_is_retired() -> None:
 def test_a_replacement_is_a_substitute() -> None:
     recording = load(RECORDINGS / "1173070.json")
 
-    assert [one.name for one in recording.lineups if one.substitute] == ["RM Ghosh"]
+    assert [player.name for player in recording.lineups if player.substitute] == ["RM Ghosh"]
     assert len(recording.lineups) == 23

@@ -73,16 +73,16 @@ def teams_job(provider: SportMonks, stores: Stores, time: Time) -> TeamSyncJob:
 async def test_leagues_are_put_when_they_are_new_or_changed(
     leagues_job: LeagueSyncJob, service: Service, stores: Stores, opened: list[Store]
 ) -> None:
-    service.says["leagues"] = LEAGUES
-    done, made = await synced(leagues_job, opened)
-    assert done == SyncResult(fetched=2, written=2)
-    assert made == ["PutItem cricket-leagues"] * 2 + ["Scan cricket-leagues"]
+    service.responses["leagues"] = LEAGUES
+    result, calls = await synced(leagues_job, opened)
+    assert result == SyncResult(fetched=2, written=2)
+    assert calls == ["PutItem cricket-leagues"] * 2 + ["Scan cricket-leagues"]
 
     assert await synced(leagues_job, opened) == (SyncResult(fetched=2), ["Scan cricket-leagues"])
 
-    service.says["leagues"] = [LEAGUES[0], LEAGUES[1] | {"season_id": 81}]
-    done, made = await synced(leagues_job, opened)
-    assert done == SyncResult(fetched=2, written=1)
+    service.responses["leagues"] = [LEAGUES[0], LEAGUES[1] | {"season_id": 81}]
+    result, calls = await synced(leagues_job, opened)
+    assert result == SyncResult(fetched=2, written=1)
     stored = {league.league_id: league for league in await Leagues(stores(), START).all()}
     assert {league.code: league.season_id for league in stored.values()} == {"HL": "70", "DC": "81"}
     assert all(league.active for league in stored.values())
@@ -91,12 +91,12 @@ async def test_leagues_are_put_when_they_are_new_or_changed(
 async def test_an_admins_choice_of_active_leagues_stays(
     leagues_job: LeagueSyncJob, service: Service, stores: Stores
 ) -> None:
-    service.says["leagues"] = LEAGUES
+    service.responses["leagues"] = LEAGUES
     await leagues_job.run()
     await Leagues(stores(), START).update("8", {"active": False})
 
     assert await leagues_job.run() == SyncResult(fetched=2)
-    service.says["leagues"] = [LEAGUES[0], LEAGUES[1] | {"name": "Dale Trophy"}]
+    service.responses["leagues"] = [LEAGUES[0], LEAGUES[1] | {"name": "Dale Trophy"}]
     assert await leagues_job.run() == SyncResult(fetched=2, written=1)
 
     league = await Leagues(stores(), START).by_id("8")
@@ -107,17 +107,17 @@ async def test_an_admins_choice_of_active_leagues_stays(
 async def test_teams_are_written_in_batches_of_25(
     teams_job: TeamSyncJob, service: Service, stores: Stores, opened: list[Store]
 ) -> None:
-    service.says["teams"] = [team(number) for number in range(1, 61)] + [team(0), "team"]
-    done, made = await synced(teams_job, opened)
-    assert done == SyncResult(fetched=60, written=60)
+    service.responses["teams"] = [team(number) for number in range(1, 61)] + [team(0), "team"]
+    result, calls = await synced(teams_job, opened)
+    assert result == SyncResult(fetched=60, written=60)
     batches = ["BatchWriteItem cricket-teams"] * 3
-    assert made == [*batches, "Scan cricket-leagues", "Scan cricket-teams"]
+    assert calls == [*batches, "Scan cricket-leagues", "Scan cricket-teams"]
 
-    service.says["teams"] = [team(number) for number in range(1, 62)]
-    service.says["teams"][4]["name"] = "Team V"
-    done, made = await synced(teams_job, opened)
-    assert done == SyncResult(fetched=61, written=2)
-    assert made.count("BatchWriteItem cricket-teams") == 1
+    service.responses["teams"] = [team(number) for number in range(1, 62)]
+    service.responses["teams"][4]["name"] = "Team V"
+    result, calls = await synced(teams_job, opened)
+    assert result == SyncResult(fetched=61, written=2)
+    assert calls.count("BatchWriteItem cricket-teams") == 1
     stored = await Teams(stores(), START).by_id("5")
     assert stored is not None
     assert stored.name == "Team V"
@@ -130,20 +130,20 @@ async def test_the_current_season_of_active_leagues_is_written(
     await put_league(stores, "8", season_id="80", active=False)
     await put_league(stores, "9", season_id=None)
     standing = {"league_id": 7, "position": 1, "points": 4, "netto_run_rate": 0.125}
-    service.says |= {
+    service.responses |= {
         "teams": [],
         "standings/season/70": [{"team_id": KITES, **standing}, {"team_id": OWLS, **standing}],
     }
-    done, made = await synced(teams_job, opened)
-    assert done == SyncResult(fetched=2, written=2)
-    assert made.count("BatchWriteItem cricket-team-seasons") == 1
+    result, calls = await synced(teams_job, opened)
+    assert result == SyncResult(fetched=2, written=2)
+    assert calls.count("BatchWriteItem cricket-team-seasons") == 1
     assert [path for path in service.paths() if path != "teams"] == ["standings/season/70"]
 
-    done, made = await synced(teams_job, opened)
-    assert done == SyncResult(fetched=2)
-    assert "BatchWriteItem cricket-team-seasons" not in made
+    result, calls = await synced(teams_job, opened)
+    assert result == SyncResult(fetched=2)
+    assert "BatchWriteItem cricket-team-seasons" not in calls
 
-    service.says["standings/season/70"][0]["position"] = 2
+    service.responses["standings/season/70"][0]["position"] = 2
     assert await teams_job.run() == SyncResult(fetched=2, written=1)
     found = await TeamSeasons(stores(), START).of_season("70", Span(10))
     rows = [team_season_from(item) for item in found.items]
@@ -154,6 +154,6 @@ async def test_a_season_without_standings_gives_its_teams(
     teams_job: TeamSyncJob, service: Service, stores: Stores
 ) -> None:
     await put_league(stores)
-    service.says |= {"teams": [], "seasons/70": {"id": 70, "league_id": 7, "name": "2026", "teams": [team(11)]}}
+    service.responses |= {"teams": [], "seasons/70": {"id": 70, "league_id": 7, "name": "2026", "teams": [team(11)]}}
     assert await teams_job.run() == SyncResult(fetched=1, written=1)
     assert service.paths() == ["teams", "standings/season/70", "seasons/70"]

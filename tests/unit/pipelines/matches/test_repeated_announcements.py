@@ -13,29 +13,31 @@ from datastore.matches.cricket import (
 )
 from datastore.session.store import Store
 from tests.support.cricket_play import list_match
-from tests.support.score_corrections import FIXTURE, OVER, Live, ball, out, told
+from tests.support.score_corrections import FIXTURE, OVER, PolledMatch, ball, out, snapshot_with
 from tests.support.served import Served, call_name
 
 
 @pytest.fixture
-async def live(served: Served) -> Live:
+async def live(served: Served) -> PolledMatch:
     await list_match(served, FIXTURE)
-    live = Live(served)
-    await live.tick(told(status="NS"))
+    live = PolledMatch(served)
+    await live.tick(snapshot_with(status="NS"))
     return live
 
 
-async def test_a_flapping_break_is_announced_once(live: Live) -> None:
-    first = told(*OVER, status="2nd Innings", begun=2)
-    await live.tick(told(*OVER))
+async def test_a_flapping_break_is_announced_once(live: PolledMatch) -> None:
+    first = snapshot_with(*OVER, status="2nd Innings", begun=2)
+    await live.tick(snapshot_with(*OVER))
 
-    assert await live.texts(told(*OVER, status="Innings Break")) == ["Innings break: reds 11/1"]
+    assert await live.texts(snapshot_with(*OVER, status="Innings Break")) == ["Innings break: reds 11/1"]
     assert await live.texts(first) == []
-    assert await live.texts(told(*OVER, status="Innings Break", begun=2)) == []
-    assert await live.texts(told(*OVER, ball(1, innings=2), status="2nd Innings")) == ["blues bat: innings 2 begins"]
+    assert await live.texts(snapshot_with(*OVER, status="Innings Break", begun=2)) == []
+    assert await live.texts(snapshot_with(*OVER, ball(1, innings=2), status="2nd Innings")) == [
+        "blues bat: innings 2 begins"
+    ]
 
 
-async def test_flapping_rain_is_announced_once_in_five_minutes(live: Live, served: Served) -> None:
+async def test_flapping_rain_is_announced_once_in_five_minutes(live: PolledMatch, served: Served) -> None:
     stores: list[Store] = []
     open_store = served.store
 
@@ -44,7 +46,7 @@ async def test_flapping_rain_is_announced_once_in_five_minutes(live: Live, serve
         return stores[-1]
 
     live.instance.poller._open_store = recorded
-    playing, raining = told(*OVER), told(*OVER, status="Int.")
+    playing, raining = snapshot_with(*OVER), snapshot_with(*OVER, status="Int.")
     await live.tick(playing)
 
     stores.clear()
@@ -70,12 +72,12 @@ async def test_flapping_rain_is_announced_once_in_five_minutes(live: Live, serve
     assert await live.texts(raining) == ["Play is interrupted (Int.)"]
 
 
-async def test_a_target_that_is_revised(live: Live) -> None:
+async def test_a_target_that_is_revised(live: PolledMatch) -> None:
     def chase(runs: int | None, overs: str = "20", method: str | None = None) -> MatchSnapshot:
         target = Target(runs, overs, method) if runs else None
-        return told(*OVER, status="2nd Innings", begun=2, target=target)
+        return snapshot_with(*OVER, status="2nd Innings", begun=2, target=target)
 
-    await live.tick(told(*OVER, status="Innings Break"))
+    await live.tick(snapshot_with(*OVER, status="Innings Break"))
 
     assert await live.texts(chase(12)) == ["Target 12 from 20 overs"]
     assert await live.texts(chase(None)) == []
@@ -89,40 +91,44 @@ def won(text: str, winner: str) -> Result:
     return Result(ResultKind.WIN, text, winner)
 
 
-async def test_a_result_that_changes(live: Live) -> None:
+async def test_a_result_that_changes(live: PolledMatch) -> None:
     reds, blues = won("Reds won", "reds"), won("Blues won", "blues")
-    await live.tick(told(*OVER))
+    await live.tick(snapshot_with(*OVER))
 
-    assert await live.texts(told(*OVER, status="Finished", result=reds)) == ["Reds won"]
-    assert await live.texts(told(*OVER, status="Finished")) == []
-    assert await live.texts(told(*OVER, status="Finished", result=reds)) == []
-    assert await live.texts(told(*OVER, status="Finished", result=blues)) == ["Blues won"]
-    assert await live.texts(told(*OVER, status="Finished", result=reds)) == ["Reds won"]
-
-
-async def test_an_abandoned_match_that_goes_on_later(live: Live) -> None:
-    await live.tick(told(*OVER))
-
-    assert await live.texts(told(*OVER, status="Aban.")) == ["Match abandoned"]
-    assert await live.texts(told(*OVER)) == ["Correction: the match goes on (Match abandoned)"]
-    assert await live.kinds(told(*OVER, out(7, "R3"))) == [CricketEventKind.WICKET]
-    assert await live.texts(told(*OVER, out(7, "R3"), status="Aban.")) == ["Match abandoned"]
+    assert await live.texts(snapshot_with(*OVER, status="Finished", result=reds)) == ["Reds won"]
+    assert await live.texts(snapshot_with(*OVER, status="Finished")) == []
+    assert await live.texts(snapshot_with(*OVER, status="Finished", result=reds)) == []
+    assert await live.texts(snapshot_with(*OVER, status="Finished", result=blues)) == ["Blues won"]
+    assert await live.texts(snapshot_with(*OVER, status="Finished", result=reds)) == ["Reds won"]
 
 
-async def test_an_unknown_status_changes_only_the_status(live: Live) -> None:
-    await live.tick(told(*OVER))
+async def test_an_abandoned_match_that_goes_on_later(live: PolledMatch) -> None:
+    await live.tick(snapshot_with(*OVER))
 
-    assert await live.tick(told(*OVER, status="Bad light, umpires confer")) == []
+    assert await live.texts(snapshot_with(*OVER, status="Aban.")) == ["Match abandoned"]
+    assert await live.texts(snapshot_with(*OVER)) == ["Correction: the match goes on (Match abandoned)"]
+    assert await live.kinds(snapshot_with(*OVER, out(7, "R3"))) == [CricketEventKind.WICKET]
+    assert await live.texts(snapshot_with(*OVER, out(7, "R3"), status="Aban.")) == ["Match abandoned"]
+
+
+async def test_an_unknown_status_changes_only_the_status(live: PolledMatch) -> None:
+    await live.tick(snapshot_with(*OVER))
+
+    assert await live.tick(snapshot_with(*OVER, status="Bad light, umpires confer")) == []
     assert (await live.state()).live.phase is MatchPhase.UNKNOWN
-    assert await live.kinds(told(*OVER, out(7, "R3"), status="Bad light, umpires confer")) == [CricketEventKind.WICKET]
+    assert await live.kinds(snapshot_with(*OVER, out(7, "R3"), status="Bad light, umpires confer")) == [
+        CricketEventKind.WICKET
+    ]
 
 
 @pytest.mark.parametrize("is_forgotten", [False, True])
-async def test_a_match_that_is_listed_again_repeats_no_event(live: Live, served: Served, is_forgotten: bool) -> None:
+async def test_a_match_that_is_listed_again_repeats_no_event(
+    live: PolledMatch, served: Served, is_forgotten: bool
+) -> None:
     """Its state may be gone: then what was told is known from its fixture."""
     balls = (*OVER, ball(1, 4, innings=2))
-    end = told(*balls, status="Finished", target=Target(12, "20"), result=won("Reds won", "reds"))
-    await live.tick(told(*OVER, status="Innings Break", target=Target(12, "20")))
+    end = snapshot_with(*balls, status="Finished", target=Target(12, "20"), result=won("Reds won", "reds"))
+    await live.tick(snapshot_with(*OVER, status="Innings Break", target=Target(12, "20")))
     assert CricketEventKind.RESULT in await live.kinds(end)
     await live.instance.orchestrator.finish(await live.state())
     if is_forgotten:
@@ -132,7 +138,7 @@ async def test_a_match_that_is_listed_again_repeats_no_event(live: Live, served:
     live.version = 0
 
     assert await live.tick(end) == []
-    assert await live.kinds(told(*balls, ball(2, 6, innings=2), status="2nd Innings")) == [
+    assert await live.kinds(snapshot_with(*balls, ball(2, 6, innings=2), status="2nd Innings")) == [
         CricketEventKind.SIX,
         CricketEventKind.CORRECTION,
     ]

@@ -44,7 +44,7 @@ async def test_the_first_call_returns_the_current_state_and_the_last_state_stays
 async def test_several_balls_a_tick() -> None:
     snapshots = await to_the_end(replay(recorded(SHORT), balls_per_tick=4))
 
-    assert [len(one.balls) for one in snapshots] == [0, 0, 4, 8, 9, 9, 9, 13, 13]
+    assert [len(snapshot.balls) for snapshot in snapshots] == [0, 0, 4, 8, 9, 9, 9, 13, 13]
 
 
 async def test_at_a_speed_the_clock_decides() -> None:
@@ -94,7 +94,7 @@ async def test_the_list_of_live_matches_does_not_advance_and_drops_ended_matches
     provider = replay(recorded(SHORT), other, now=clock, linger=timedelta(minutes=5))
 
     for _ in range(3):
-        assert [one.status for one in await provider.live()] == ["NS", "NS"]
+        assert [match.status for match in await provider.live()] == ["NS", "NS"]
     await to_the_end(provider)
     clock.forward(minutes=4)
     [ended, _] = await provider.live()
@@ -153,8 +153,8 @@ async def test_fixtures_leagues_teams_and_seasons() -> None:
     assert await fixtures("harbour-cup-t20", noon - timedelta(hours=2), noon) == ["m", "drawn", "tied"]
     assert await fixtures("harbour-cup-t20", noon, noon + timedelta(days=1)) == []
     assert await fixtures("other", noon - timedelta(hours=2), noon) == []
-    assert [one.code for one in await provider.leagues()] == ["HC"]
-    assert [one.team_id for one in await provider.teams()] == ["reds", "blues"]
+    assert [league.code for league in await provider.leagues()] == ["HC"]
+    assert [team.team_id for team in await provider.teams()] == ["reds", "blues"]
     reds, second = await provider.team_seasons("harbour-cup-t20-2026")
     assert (reds.season_name, reds.played, reds.won, reds.lost, reds.drawn, reds.no_result) == ("2026", 2, 1, 0, 1, 0)
     assert (second.team_id, second.played, second.won, second.lost) == ("blues", 2, 0, 1)

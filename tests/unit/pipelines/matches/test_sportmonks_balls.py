@@ -18,7 +18,7 @@ from tests.support.sportmonks_samples import (
 )
 
 
-def one_ball(name: str, place: Json = 0.1, **changes: Json) -> Ball:
+def single_ball(name: str, place: Json = 0.1, **changes: Json) -> Ball:
     (found,) = snapshot(status="1st Innings", balls=[ball(1, place, name, **changes)]).balls
     return found
 
@@ -45,23 +45,23 @@ def one_ball(name: str, place: Json = 0.1, **changes: Json) -> Ball:
     ],
 )
 def test_runs_by_kind(name: str, batter_runs: int, extras: Extras, legal: bool) -> None:
-    found = one_ball(name)
+    found = single_ball(name)
     assert (found.batter_runs, found.extras, found.legal) == (batter_runs, extras, legal)
     # The table says the same of a ball that came without its score.
-    assert one_ball(name, score=None) == found
+    assert single_ball(name, score=None) == found
 
 
 def test_boundaries_are_the_batters() -> None:
     names = ("FOUR", "SIX", "1 No Ball + 4 Runs", "4 Byes", "2 Runs")
-    found = [(one_ball(name).four, one_ball(name).six) for name in names]
+    found = [(single_ball(name).four, single_ball(name).six) for name in names]
     assert found == [(True, False), (False, True), (True, False), (False, False), (False, False)]
-    wide = one_ball("5 Wides", score=score("5 Wides") | {"four": True})
+    wide = single_ball("5 Wides", score=score("5 Wides") | {"four": True})
     assert (wide.four, wide.extras.wides) == (False, 5)
 
 
 def test_an_illegal_ball_without_a_name_is_a_wide() -> None:
     told = score("1 Wide") | {"name": None}
-    assert one_ball("1 Wide", score=told).extras == Extras(wides=1)
+    assert single_ball("1 Wide", score=told).extras == Extras(wides=1)
 
 
 @pytest.mark.parametrize(
@@ -70,20 +70,22 @@ def test_an_illegal_ball_without_a_name_is_a_wide() -> None:
      (15.399999999999999, 15, 4), (128.3, 128, 3)],
 )  # fmt: skip
 def test_the_position_of_a_ball(place: Json, over: int, number: int) -> None:
-    found = one_ball("No Run", place)
+    found = single_ball("No Run", place)
     assert (found.over, found.number, found.label) == (over, number, f"{over}.{number}")
 
 
 def test_the_batters_and_the_bowler_of_a_ball() -> None:
-    found = one_ball("1 Run", batsman_id=player_id(KITES, 2))
+    found = single_ball("1 Run", batsman_id=player_id(KITES, 2))
     assert (found.batter_id, found.batter) == ("1102", "Kit Baker")
     assert (found.non_striker_id, found.non_striker) == ("1101", "Kit Adams")
     assert (found.bowler_id, found.bowler) == ("1211", "Olly Kelly")
     assert (found.ball_id, found.innings) == (1, 1)
 
-    alone = one_ball("1 Run", batsman_two_on_creeze_id=None, bowler_id=None, batsman_id=77, batsman_one_on_creeze_id=77)
+    alone = single_ball(
+        "1 Run", batsman_two_on_creeze_id=None, bowler_id=None, batsman_id=77, batsman_one_on_creeze_id=77
+    )
     assert (alone.batter, alone.non_striker_id, alone.non_striker, alone.bowler_id) == ("Player 77", "", "", "")
-    guest = one_ball("1 Run", batsman_id=77, batsman={"data": {"id": 77, "fullname": "Gus Guest"}})
+    guest = single_ball("1 Run", batsman_id=77, batsman={"data": {"id": 77, "fullname": "Gus Guest"}})
     assert guest.batter == "Gus Guest"
 
 
@@ -116,24 +118,24 @@ def test_the_last_row_of_a_repeated_ball_counts(caplog: pytest.LogCaptureFixture
 def test_an_unreadable_ball_is_left_out_and_logged(changes: Json, caplog: pytest.LogCaptureFixture) -> None:
     balls = [ball(1, 0.1), ball(2, 0.2) | changes, ball(3, 0.3)]
     found = snapshot(status="1st Innings", balls=balls)
-    assert [one.ball_id for one in found.balls] == [1, 3]
+    assert [delivery.ball_id for delivery in found.balls] == [1, 3]
     assert "ball" in caplog.text
     assert "is left out" in caplog.text
 
 
 def test_a_ball_with_an_unknown_score_has_only_its_dismissal(caplog: pytest.LogCaptureFixture) -> None:
     unknown: Json = {"score": None, "score_id": 9999}
-    quiet = one_ball("FOUR", **unknown)
+    quiet = single_ball("FOUR", **unknown)
     assert (quiet.runs, quiet.legal, quiet.wickets) == (0, True, ())
     assert "ball 1 has the unknown score 9999" in caplog.text
 
     out = {"batsmanout_id": player_id(KITES, 2), **unknown}
     kinds = [
-        [wicket.kind for wicket in one_ball("FOUR", **out, **more).wickets]
+        [wicket.kind for wicket in single_ball("FOUR", **out, **more).wickets]
         for more in ({}, {"runout_by_id": player_id(OWLS, 4)}, {"catchstump_id": player_id(OWLS, 4)})
     ]
     assert kinds == [["out"], ["run out"], ["caught"]]
-    assert one_ball("FOUR", score={}, score_id=None).runs == 0
+    assert single_ball("FOUR", score={}, score_id=None).runs == 0
 
 
 @pytest.mark.parametrize(
@@ -152,17 +154,17 @@ def test_a_ball_with_an_unknown_score_has_only_its_dismissal(caplog: pytest.LogC
     ],
 )
 def test_a_wicket(name: str, changes: Json, kind: str, fielders: tuple[str, ...], credited: bool) -> None:
-    found = one_ball(name, batsmanout_id=player_id(KITES, 1), **changes)
+    found = single_ball(name, batsmanout_id=player_id(KITES, 1), **changes)
     assert found.wickets == (Wicket("1101", "Kit Adams", kind, fielders, credited),)
 
 
 def test_a_run_out_at_the_other_end() -> None:
     thrower, keeper = player_id(OWLS, 6), player_id(OWLS, 2)
     out = player_id(KITES, 2)
-    found = one_ball("Run Out + 1", batsmanout_id=out, runout_by_id=thrower, catchstump_id=keeper)
+    found = single_ball("Run Out + 1", batsmanout_id=out, runout_by_id=thrower, catchstump_id=keeper)
     assert found.wickets == (Wicket("1102", "Kit Baker", "run out", ("Olly Frost", "Olly Baker"), False),)
     assert found.batter_runs == 1
 
 
 def test_a_batter_who_retires_hurt_is_not_out() -> None:
-    assert one_ball("Retired Hurt", batsmanout_id=player_id(KITES, 1)).wickets == ()
+    assert single_ball("Retired Hurt", batsmanout_id=player_id(KITES, 1)).wickets == ()

@@ -18,7 +18,7 @@ from tests.support.sportmonks_samples import (
     failing,
     fixture,
     hang,
-    saying,
+    responding,
     serving,
 )
 
@@ -105,7 +105,7 @@ async def test_a_refusal_is_not_retried(provider: SportMonks, service: Service, 
     ids=lambda body: repr(body[:24]),
 )
 async def test_an_unreadable_body_is_malformed(provider: SportMonks, service: Service, body: bytes) -> None:
-    service.faults.append(saying(body))
+    service.faults.append(responding(body))
     with pytest.raises(Malformed):
         await provider.live()
     assert service.paths() == ["livescores"]
@@ -121,7 +121,7 @@ async def test_an_unreadable_fixture_does_not_affect_the_others(
     provider: SportMonks, service: Service, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = [fixture(666, league_id=None), "fixture", 5, None, fixture("x"), fixture(667, status=None)]
-    service.says["livescores"] = [fixture(501), *bad, fixture(502)]
+    service.responses["livescores"] = [fixture(501), *bad, fixture(502)]
     assert [match.match_id for match in await provider.live()] == ["501", "502"]
     assert all(sign in caplog.text for sign in ("666", "667", "'x'", "a str", "a int", "a NoneType"))
 
@@ -129,7 +129,7 @@ async def test_an_unreadable_fixture_does_not_affect_the_others(
 async def test_an_unchanged_fixture_is_not_decoded_again(
     provider: SportMonks, service: Service, time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service.says["livescores"] = [fixture(501, status="Strange"), fixture(502)]
+    service.responses["livescores"] = [fixture(501, status="Strange"), fixture(502)]
     first = await provider.live()
     time.forward(2)
     second = await provider.live()

@@ -181,7 +181,7 @@ def test_reference_payloads_are_read() -> None:
 
     finished = read("fixture_28295_finished.edited.json")
     assert finished.match.phase is MatchPhase.FINISHED
-    assert [(one.number, one.runs, one.wickets) for one in finished.match.innings] == [(1, 127, 9), (2, 117, 4)]
+    assert [(score.number, score.runs, score.wickets) for score in finished.match.innings] == [(1, 127, 9), (2, 117, 4)]
     assert [len(found.bowling) for found in finished.match.scorecards or ()] == [7, 6]
     assert len(finished.balls) == 4  # the edited sample repeats ids
     assert read("fixture_28295_1st_innings.edited.json").match.phase is MatchPhase.LIVE

@@ -177,7 +177,7 @@ def _told(status: str, innings: list[Innings], **changes: Json) -> Json:
     return fixture(
         status=status,
         total_overs_played=OVERS,
-        balls=[one for each in innings for one in each.balls],
+        balls=[delivery for each in innings for delivery in each.balls],
         batting=[row for each in innings for row in each.batting(closed(each.number))],
         bowling=[row for each in innings for row in each.bowling()],
         runs=[run(each.number, each.side, each.total, len(each.fallen), each.overs) for each in reversed(innings)],
@@ -200,7 +200,7 @@ async def told() -> list[MatchSnapshot]:
     async with serving() as service, aiohttp.ClientSession() as session:
         provider = SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep)
         for status, payload in story():
-            service.says["livescores"] = [payload]
+            service.responses["livescores"] = [payload]
             snapshot = await provider.match("501")
             assert snapshot is not None
             assert snapshot.match.status == status
@@ -214,7 +214,7 @@ async def test_the_balls_grow_by_one_and_those_told_stay(told: list[MatchSnapsho
     assert [len(snapshot.balls) for snapshot in told] == [0, *range(1, 17), 16, 16, *range(17, 27), 26]
     for before, after in pairwise(told):
         assert after.balls[: len(before.balls)] == before.balls
-        ids = [one.ball_id for one in after.balls]
+        ids = [delivery.ball_id for delivery in after.balls]
         assert ids == sorted(set(ids))
 
 
@@ -222,11 +222,11 @@ async def test_at_every_ball_totals_figures_and_balls_agree(told: list[MatchSnap
     for snapshot in told:
         cards = {card.number: card for card in snapshot.match.scorecards or ()}
         for innings in snapshot.match.innings:
-            balls = [one for one in snapshot.balls if one.innings == innings.number]
-            assert innings.runs == sum(one.runs for one in balls)
-            assert innings.wickets == sum(len(one.wickets) for one in balls)
-            assert innings.legal_balls == sum(one.legal for one in balls)
-            assert innings.extras.total == sum(one.extras.total for one in balls)
+            balls = [delivery for delivery in snapshot.balls if delivery.innings == innings.number]
+            assert innings.runs == sum(delivery.runs for delivery in balls)
+            assert innings.wickets == sum(len(delivery.wickets) for delivery in balls)
+            assert innings.legal_balls == sum(delivery.legal for delivery in balls)
+            assert innings.extras.total == sum(delivery.extras.total for delivery in balls)
             card = cards[innings.number]
             assert sum(line.runs for line in card.batting) + innings.extras.total == innings.runs
             assert sum(line.completed_overs * 6 + line.balls for line in card.bowling) == innings.legal_balls
@@ -258,7 +258,7 @@ async def test_how_it_went(told: list[MatchSnapshot]) -> None:
         MatchPhase.FINISHED,
     ]
     last = told[-1].match
-    assert [(one.team_id, one.runs, one.wickets, one.overs) for one in last.innings] == [
+    assert [(score.team_id, score.runs, score.wickets, score.overs) for score in last.innings] == [
         ("11", 31, 3, "2"),
         ("12", 32, 1, "1.3"),
     ]
@@ -281,12 +281,12 @@ async def test_a_correction_changes_a_ball_and_its_place_stays() -> None:
     *_, (_, before) = (told for told in story() if told[0] == "1st Innings")
     async with serving(service), aiohttp.ClientSession() as session:
         provider = SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep)
-        service.says["livescores"] = [before]
+        service.responses["livescores"] = [before]
         first = await provider.match("501")
         # A four that was five wides after all, and a ball that never was.
         balls = before["balls"]
         amended = [balls[0], balls[1] | {"score": score("5 Wides")}, *balls[2:-1]]
-        service.says["livescores"] = [before | {"balls": amended}]
+        service.responses["livescores"] = [before | {"balls": amended}]
         time.forward(2)
         second = await provider.match("501")
     assert first is not None
@@ -309,8 +309,8 @@ async def test_the_poller_takes_it_from_there(database: Database) -> None:
         provider = SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep)
         poller = ScorePoller(provider, open_store, "i1", time, on_change)
         for _, payload in story():
-            service.says["livescores"] = [payload]
-            if service.asked == []:
+            service.responses["livescores"] = [payload]
+            if service.requests == []:
                 (upcoming,) = await provider.live()
                 await Fixtures(open_store(), time()).sync([upcoming])
                 await ActiveMatches(open_store(), time()).register(upcoming, instance_id="i1")

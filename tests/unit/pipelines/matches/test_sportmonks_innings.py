@@ -51,7 +51,7 @@ def test_totals_come_from_scoreboards() -> None:
         InningsScore(1, "11", 151, 7, 20, 0, 120, Extras(byes=2, leg_byes=3, wides=4, no_balls=1, penalty=5)),
         InningsScore(2, "12", 31, 1, 3, 4, 22, Extras(wides=2)),
     )
-    assert [one.overs for one in found.innings] == ["20", "3.4"]
+    assert [score.overs for score in found.innings] == ["20", "3.4"]
 
 
 def test_totals_come_from_runs_and_extras_from_balls_where_there_are_no_scoreboards() -> None:
@@ -65,7 +65,7 @@ def test_totals_that_lag_behind_the_balls_are_kept() -> None:
     balls = [ball(number, number / 10, "SIX") for number in range(1, 5)]
     found = snapshot(status="1st Innings", runs=[run(1, KITES, 12, 0, 0.2)], balls=balls)
     assert found.match.innings[0].runs == 12
-    assert sum(one.runs for one in found.balls) == 24
+    assert sum(delivery.runs for delivery in found.balls) == 24
 
 
 def test_bad_totals_are_left_out(caplog: pytest.LogCaptureFixture) -> None:
@@ -94,8 +94,8 @@ def test_a_hundred_ball_match_has_overs_of_five() -> None:
 def test_innings_after_the_last_are_a_super_over(kind: str, supers: list[bool]) -> None:
     runs = [run(number, KITES if number % 2 else OWLS, 10, 1, 1) for number in (3, 1, 4, 2)]
     found = match(type=kind, status="4th Innings", runs=runs, super_over=True)
-    assert [one.number for one in found.innings] == [1, 2, 3, 4]
-    assert [one.super_over for one in found.innings] == supers
+    assert [score.number for score in found.innings] == [1, 2, 3, 4]
+    assert [score.super_over for score in found.innings] == supers
 
 
 # Scorecards

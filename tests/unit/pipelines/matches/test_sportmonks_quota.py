@@ -59,7 +59,7 @@ async def test_a_used_up_quota_is_reported_and_respected(provider: SportMonks, s
     assert caught.value.retry_after == pytest.approx(20)
     assert service.paths() == ["livescores"] * 2
 
-    service.says["leagues"] = []
+    service.responses["leagues"] = []
     assert await provider.leagues() == []  # another endpoint has its own quota
 
     time.forward(20)
@@ -71,8 +71,8 @@ async def test_without_the_live_scores_each_match_is_requested_alone(
 ) -> None:
     caplog.set_level(logging.INFO)
     numbers = range(501, 506)
-    service.says |= {f"fixtures/{number}": fixture(number, status="2nd Innings") for number in numbers}
-    service.says["livescores"] = [fixture(number) for number in numbers]
+    service.responses |= {f"fixtures/{number}": fixture(number, status="2nd Innings") for number in numbers}
+    service.responses["livescores"] = [fixture(number) for number in numbers]
     await provider.live()
     time.forward(2)
     service.faults.append(failing(429, Retry_After="3000"))

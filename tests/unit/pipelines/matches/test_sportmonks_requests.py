@@ -48,14 +48,14 @@ def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> Sp
 
 # What is asked
 async def test_one_call_serves_all_live_matches(provider: SportMonks, service: Service, time: Time) -> None:
-    service.says["livescores"] = [fixture(501), fixture(502)]
+    service.responses["livescores"] = [fixture(501), fixture(502)]
 
     assert [match.match_id for match in await provider.live()] == ["501", "502"]
     found = [await provider.match(match_id) for match_id in ("501", "502", "501")]
 
     assert [snapshot and snapshot.match.match_id for snapshot in found] == ["501", "502", "501"]
     assert service.paths() == ["livescores"]
-    query = service.asked[-1][1]
+    query = service.requests[-1][1]
     assert query["api_token"] == TOKEN
     includes = query["include"].split(",")
     assert {"balls.score", "batting.result", "bowling", "scoreboards", "runs", "lineup", "venue"} <= set(includes)
@@ -69,13 +69,13 @@ async def test_a_response_is_reused_until_the_next_tick(provider: SportMonks, se
     assert service.paths() == ["livescores"]
 
     time.forward(0.1)
-    service.says["livescores"] = [fixture(status="1st Innings")]
+    service.responses["livescores"] = [fixture(status="1st Innings")]
     assert [match.status for match in await provider.live()] == ["1st Innings"]
     assert service.paths() == ["livescores"] * 2
 
 
 async def test_a_match_that_is_not_live_is_requested_alone(provider: SportMonks, service: Service, time: Time) -> None:
-    service.says["fixtures/77"] = fixture(77, status="Finished")
+    service.responses["fixtures/77"] = fixture(77, status="Finished")
 
     for _ in range(3):
         found = await provider.match("77")
@@ -92,17 +92,17 @@ async def test_a_match_that_was_deleted_is_none(provider: SportMonks) -> None:
 async def test_an_invalid_id_sends_no_request(provider: SportMonks, service: Service, match_id: str) -> None:
     assert await provider.match(match_id) is None
     assert await provider.team_seasons(match_id) == []
-    assert service.asked == []
+    assert service.requests == []
 
 
-@pytest.mark.parametrize("said", [[], {"data": []}, {"data": None}])
-async def test_an_empty_response_for_an_id_is_none(provider: SportMonks, service: Service, said: Any) -> None:
-    service.says["fixtures/77"] = said
+@pytest.mark.parametrize("respond", [[], {"data": []}, {"data": None}])
+async def test_an_empty_response_for_an_id_is_none(provider: SportMonks, service: Service, respond: Any) -> None:
+    service.responses["fixtures/77"] = respond
     assert await provider.match("77") is None
 
 
 async def test_an_unreadable_fixture_is_malformed_and_not_unknown(provider: SportMonks, service: Service) -> None:
-    service.says["fixtures/77"] = fixture(77, starting_at="soon")
+    service.responses["fixtures/77"] = fixture(77, starting_at="soon")
     with pytest.raises(Malformed):
         await provider.match("77")
 
@@ -111,13 +111,13 @@ async def test_the_table_of_scores_is_requested_once(provider: SportMonks, servi
     for _ in range(3):
         await provider.live()
         time.forward(2)
-    assert [path for path, _ in service.asked].count("scores") == 1
+    assert [path for path, _ in service.requests].count("scores") == 1
 
 
 async def test_without_the_table_of_scores_matches_are_served(
     provider: SportMonks, service: Service, time: Time, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service.says |= {"scores": b"<html>", "livescores": [fixture()]}
+    service.responses |= {"scores": b"<html>", "livescores": [fixture()]}
     assert len(await provider.live()) == 1
     time.forward(2)
     assert len(await provider.live()) == 1
@@ -126,7 +126,7 @@ async def test_without_the_table_of_scores_matches_are_served(
 
 # Sharing
 async def test_concurrent_callers_share_a_request(provider: SportMonks, service: Service) -> None:
-    service.says["livescores"] = [fixture(number) for number in range(1, 21)]
+    service.responses["livescores"] = [fixture(number) for number in range(1, 21)]
 
     found = await asyncio.gather(*[provider.match(str(number)) for number in range(1, 21)], provider.live())
 
@@ -171,20 +171,20 @@ async def test_a_failure_reaches_all_waiters_and_no_later_caller(provider: Sport
 
 # Pages
 def paged(pages: list[list[Any]], last: int | None = None) -> Callable[[Any], Any]:
-    def said(request: Any) -> Any:
+    def respond(request: Any) -> Any:
         number = int(request.query["page"])
         return page(pages[number - 1], number, last or len(pages))
 
-    return said
+    return respond
 
 
 async def test_fixtures_come_page_after_page(provider: SportMonks, service: Service) -> None:
     numbers = list(range(1, 251))
-    service.says["fixtures"] = paged([[fixture(n) for n in numbers[at : at + 100]] for at in (0, 100, 200)])
+    service.responses["fixtures"] = paged([[fixture(n) for n in numbers[at : at + 100]] for at in (0, 100, 200)])
 
     assert [match.match_id for match in await all_of(provider, "7")] == [str(number) for number in numbers]
 
-    queries = [query for path, query in service.asked if path == "fixtures"]
+    queries = [query for path, query in service.requests if path == "fixtures"]
     assert [query["page"] for query in queries] == ["1", "2", "3"]
     assert {(query["filter[league_id]"], query["filter[starts_between]"]) for query in queries} == {
         ("7", "2026-06-17,2026-07-26")
@@ -192,7 +192,7 @@ async def test_fixtures_come_page_after_page(provider: SportMonks, service: Serv
 
 
 async def test_each_league_is_requested_and_other_matches_are_left_out(provider: SportMonks, service: Service) -> None:
-    def said(request: Any) -> Any:
+    def respond(request: Any) -> Any:
         league = int(request.query["filter[league_id]"])
         early, late = "2026-06-18T11:59:59Z", "2026-07-25T12:00:01.000000Z"
         return page(
@@ -204,36 +204,36 @@ async def test_each_league_is_requested_and_other_matches_are_left_out(provider:
             ]
         )
 
-    service.says["fixtures"] = said
+    service.responses["fixtures"] = respond
     assert [match.match_id for match in await all_of(provider, "7", "8", "7")] == ["70", "80"]
     assert await all_of(provider) == []
 
 
 async def test_an_empty_page_is_the_end(provider: SportMonks, service: Service) -> None:
-    service.says["fixtures"] = page([])
+    service.responses["fixtures"] = page([])
     assert await all_of(provider, "7") == []
-    service.says["fixtures"] = paged([[fixture(1)], [], [fixture(2)]])
+    service.responses["fixtures"] = paged([[fixture(1)], [], [fixture(2)]])
     assert len(await all_of(provider, "7")) == 1
 
 
 async def test_pages_without_meta_end_without_a_next_link(provider: SportMonks, service: Service) -> None:
-    def said(request: Any) -> Any:
+    def respond(request: Any) -> Any:
         number = int(request.query["page"])
         return {"data": [fixture(number)], "links": {"next": "https://elsewhere.test/" if number < 3 else None}}
 
-    service.says["fixtures"] = said
+    service.responses["fixtures"] = respond
     assert [match.match_id for match in await all_of(provider, "7")] == ["1", "2", "3"]
-    service.says["fixtures"] = [fixture(4)]
+    service.responses["fixtures"] = [fixture(4)]
     assert [match.match_id for match in await all_of(provider, "7")] == ["4"]
 
 
 async def test_a_fixture_on_two_pages_is_returned_once(provider: SportMonks, service: Service) -> None:
-    service.says["fixtures"] = paged([[fixture(1), fixture(2)], [fixture(2), fixture(3)]])
+    service.responses["fixtures"] = paged([[fixture(1), fixture(2)], [fixture(2), fixture(3)]])
     assert [match.match_id for match in await all_of(provider, "7")] == ["1", "2", "3"]
 
 
 async def test_a_repeated_page_is_malformed(provider: SportMonks, service: Service) -> None:
-    service.says["fixtures"] = paged([[fixture(1)]] * 50)
+    service.responses["fixtures"] = paged([[fixture(1)]] * 50)
     found: list[Match] = []
     with pytest.raises(Malformed, match="page 2 repeats"):
         found += [match async for match in provider.fixtures(["7"], START, START)]
@@ -241,11 +241,11 @@ async def test_a_repeated_page_is_malformed(provider: SportMonks, service: Servi
 
 
 async def test_more_than_a_hundred_pages_are_malformed(provider: SportMonks, service: Service) -> None:
-    def said(request: Any) -> Any:
+    def respond(request: Any) -> Any:
         number = int(request.query["page"])
         return page([fixture(number)], number, number + 1)
 
-    service.says["fixtures"] = said
+    service.responses["fixtures"] = respond
     with pytest.raises(Malformed, match="more than 100 pages"):
         await all_of(provider, "7")
     assert len(service.paths()) == 100

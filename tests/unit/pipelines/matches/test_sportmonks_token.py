@@ -25,7 +25,7 @@ from tests.support.sportmonks_samples import (
     failing,
     fixture,
     hang,
-    saying,
+    responding,
     serving,
 )
 
@@ -105,7 +105,7 @@ async def season(provider: SportMonks) -> object:
         cut_body,
         hang,
         endless,
-        saying(body_of([fixture(note=TOKEN, starting_at=TOKEN)])),
+        responding(body_of([fixture(note=TOKEN, starting_at=TOKEN)])),
     ],
 )
 async def test_the_token_is_in_no_error_and_no_log(
@@ -116,7 +116,7 @@ async def test_the_token_is_in_no_error_and_no_log(
     fault: Handler,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    service.says |= {"livescores": [], "fixtures": [], "leagues": []}
+    service.responses |= {"livescores": [], "fixtures": [], "leagues": []}
     service.faults += [fault] * 9
     error: BaseException | None = None
     try:
@@ -129,7 +129,7 @@ async def test_the_token_is_in_no_error_and_no_log(
     logging.getLogger("caller").error("It failed: %s %r", error, provider, exc_info=error)
     written = [*(texts_of(error) if error else ()), repr(provider), str(provider), caplog.text]
     written += [repr(vars(record)) for record in caplog.records if record.name != "caller"]
-    assert service.asked
+    assert service.requests
     for form in FORMS:
         assert not [text for text in written if form in text]
     if error is not None:

@@ -76,16 +76,16 @@ async def test_a_provider_failure_ends_the_run_and_earlier_writes_remain(
 ) -> None:
     await put_league(stores)
 
-    def said(request: web.Request) -> Json:
+    def respond(request: web.Request) -> Json:
         number = int(request.query["page"])
         if number == 2:
             service.faults += [failing(500)] * 9
         return page([fixture(n) for n in range(number * 100, number * 100 + 100)], number, 4)
 
-    service.says["fixtures"] = said
-    done = await fixtures_job.run()
+    service.responses["fixtures"] = respond
+    result = await fixtures_job.run()
 
-    assert done == SyncResult(fetched=200, written=200, error="ProviderUnavailable")
+    assert result == SyncResult(fetched=200, written=200, error="ProviderUnavailable")
     assert "Sync of fixtures ended early: SportMonks fixtures: HTTP 500." in caplog.text
     assert await Fixtures(stores(), START).by_id("299") is not None
     assert await all_locks(stores()) == []
@@ -131,7 +131,7 @@ async def test_unprocessed_items_are_retried(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
-    service.says["teams"] = [team(number) for number in range(1, 31)]
+    service.responses["teams"] = [team(number) for number in range(1, 31)]
     job = TeamSyncJob(provider, stores_of(client, database, []), "i1", time)
     proxy.faults += [leaving(7)] * 5  # lock, scan, two batches, one of them again
 
@@ -154,7 +154,7 @@ async def test_lasting_unprocessed_items_end_the_run_and_the_next_run_writes_the
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
-    service.says["teams"] = [team(number) for number in range(1, 31)]
+    service.responses["teams"] = [team(number) for number in range(1, 31)]
     job = TeamSyncJob(provider, stores_of(client, database, []), "i1", time)
     proxy.always = leaving(1)
     assert await job.run() == SyncResult(fetched=30, error="Throttled")
@@ -167,7 +167,7 @@ async def test_lasting_unprocessed_items_end_the_run_and_the_next_run_writes_the
 async def test_a_store_that_fails_ends_the_run(
     provider: SportMonks, service: Service, database: Database, proxy: Proxy, client: Client, time: Time
 ) -> None:
-    service.says["leagues"] = LEAGUES
+    service.responses["leagues"] = LEAGUES
     job = LeagueSyncJob(provider, stores_of(client, database, []), "i1", time)
 
     async def locks_only(proxy: Proxy, seen: Seen) -> web.StreamResponse:
@@ -184,12 +184,12 @@ async def test_a_store_that_fails_ends_the_run(
 async def test_one_instance_at_a_time_runs_a_job(
     leagues_job: LeagueSyncJob, service: Service, stores: Stores, time: Time
 ) -> None:
-    service.says["leagues"] = LEAGUES
+    service.responses["leagues"] = LEAGUES
     other = Locks(stores(), "i2", time())
     assert await other.acquire(job_lock("leagues"), 60)
 
     assert await leagues_job.run() == SyncResult(locked=True)
-    assert service.asked == []
+    assert service.requests == []
 
     assert await other.release(job_lock("leagues"))
     assert await leagues_job.run() == SyncResult(fetched=2, written=2)
@@ -202,13 +202,13 @@ async def test_a_long_run_extends_its_lock(
     await put_league(stores)
     tried: list[bool] = []
 
-    async def said_slowly(request: web.Request) -> web.StreamResponse:
+    async def respond_slowly(request: web.Request) -> web.StreamResponse:
         time.forward(100)
         tried.append(await Locks(stores(), "i2", time()).acquire(job_lock("fixtures"), 60))
         number = int(request.query["page"])
         return web.json_response(page([fixture(n) for n in range(number * 100, number * 100 + 100)], number, 6))
 
-    service.faults += [said_slowly] * 6
+    service.faults += [respond_slowly] * 6
     assert await fixtures_job.run() == SyncResult(fetched=600, written=600)
     assert tried == [False] * 6
 
@@ -218,14 +218,14 @@ async def test_a_run_that_lost_its_lock_stops(
 ) -> None:
     await put_league(stores)
 
-    async def said_too_slowly(request: web.Request) -> web.StreamResponse:
+    async def respond_too_slowly(request: web.Request) -> web.StreamResponse:
         number = int(request.query["page"])
         if number == 2:
             time.forward(300)
             assert await Locks(stores(), "i2", time()).acquire(job_lock("fixtures"), 60)
         return web.json_response(page([fixture(n) for n in range(number * 100, number * 100 + 100)], number, 6))
 
-    service.faults += [said_too_slowly] * 6
+    service.faults += [respond_too_slowly] * 6
     assert await fixtures_job.run() == SyncResult(fetched=100, written=100, error="LockLost")
     assert [(lock.name, lock.owner) for lock in await all_locks(stores())] == [("job:fixtures", "i2")]
     assert await Fixtures(stores(), START).by_id("200") is None

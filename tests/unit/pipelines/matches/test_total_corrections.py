@@ -9,22 +9,22 @@ from datastore.matches.cricket import (
 )
 from datastore.matches.fixtures import Fixtures
 from tests.support.cricket_play import list_match
-from tests.support.score_corrections import FIXTURE, OVER, Live, amended, ball, out, told, totals
+from tests.support.score_corrections import FIXTURE, OVER, PolledMatch, amended, ball, out, snapshot_with, with_total
 from tests.support.served import NOON, Served
 
 
 @pytest.fixture
-async def live(served: Served) -> Live:
+async def live(served: Served) -> PolledMatch:
     await list_match(served, FIXTURE)
-    live = Live(served)
-    await live.tick(told(status="NS"))
+    live = PolledMatch(served)
+    await live.tick(snapshot_with(status="NS"))
     return live
 
 
-async def test_withdrawn_runs_without_balls(live: Live) -> None:
-    snapshot = told(*OVER)
+async def test_withdrawn_runs_without_balls(live: PolledMatch) -> None:
+    snapshot = snapshot_with(*OVER)
     await live.tick(snapshot)
-    fewer = totals(snapshot, runs=9)
+    fewer = with_total(snapshot, runs=9)
     assert await live.tick(fewer) == []
     assert await live.tick(snapshot) == []
     assert await live.tick(fewer) == []
@@ -35,8 +35,8 @@ async def test_withdrawn_runs_without_balls(live: Live) -> None:
     assert (await live.state()).live.innings[0].runs == 9
 
 
-async def test_a_batter_is_recalled_without_balls(live: Live) -> None:
-    with_out, without = told(*OVER), told(*amended(4, ball(4)))
+async def test_a_batter_is_recalled_without_balls(live: PolledMatch) -> None:
+    with_out, without = snapshot_with(*OVER), snapshot_with(*amended(4, ball(4)))
     await live.tick(replace(with_out, balls=()))
     await live.tick(replace(without, balls=()))
 
@@ -46,91 +46,95 @@ async def test_a_batter_is_recalled_without_balls(live: Live) -> None:
     ]
 
 
-async def test_a_withdrawn_innings(live: Live) -> None:
+async def test_a_withdrawn_innings(live: PolledMatch) -> None:
     second = [ball(1, 4, innings=2), ball(2, innings=2)]
-    await live.tick(told(*OVER, *second, status="2nd Innings"))
-    await live.tick(told(*OVER))
+    await live.tick(snapshot_with(*OVER, *second, status="2nd Innings"))
+    await live.tick(snapshot_with(*OVER))
 
-    assert await live.texts(told(*OVER)) == ["Correction: innings 2 was taken back"]
+    assert await live.texts(snapshot_with(*OVER)) == ["Correction: innings 2 was taken back"]
     assert [score.number for score in (await live.state()).live.innings] == [1]
-    assert await live.texts(told(*OVER, *second, status="2nd Innings")) == []
-    more = told(*OVER, *second, ball(3, 4, innings=2), status="2nd Innings")
+    assert await live.texts(snapshot_with(*OVER, *second, status="2nd Innings")) == []
+    more = snapshot_with(*OVER, *second, ball(3, 4, innings=2), status="2nd Innings")
     assert await live.kinds(more) == [CricketEventKind.FOUR]
 
 
 @pytest.mark.parametrize("restarts", [False, True])
-async def test_a_response_without_balls_withdraws_nothing(live: Live, restarts: bool) -> None:
-    await live.tick(told(*OVER))
+async def test_a_response_without_balls_withdraws_nothing(live: PolledMatch, restarts: bool) -> None:
+    await live.tick(snapshot_with(*OVER))
     balls = (await live.state()).live.recent_balls
     if restarts:
         live.restart()
 
-    assert await live.tick(replace(told(*OVER), balls=())) == []
+    assert await live.tick(replace(snapshot_with(*OVER), balls=())) == []
     assert (await live.state()).live.recent_balls == balls
-    assert await live.kinds(told(*OVER, out(7, "R3"))) == [CricketEventKind.WICKET]
+    assert await live.kinds(snapshot_with(*OVER, out(7, "R3"))) == [CricketEventKind.WICKET]
 
 
-async def test_a_stale_response_right_after_a_takeover_is_ignored(live: Live, served: Served) -> None:
-    await live.tick(told(*OVER))
+async def test_a_stale_response_right_after_a_takeover_is_ignored(live: PolledMatch, served: Served) -> None:
+    await live.tick(snapshot_with(*OVER))
     before = await live.state()
     live.restart()
 
-    assert await live.tick(told(*OVER[:4])) == []
+    assert await live.tick(snapshot_with(*OVER[:4])) == []
     assert (await live.state()).live == before.live
     fixture = await Fixtures(served.store(), NOON).latest("m")
     assert fixture is not None
-    assert fixture.innings == told(*OVER).match.innings  # nor is the stale answer written as the fixture
-    assert await live.tick(told(*OVER)) == []
+    assert fixture.innings == snapshot_with(*OVER).match.innings  # nor is the stale answer written as the fixture
+    assert await live.tick(snapshot_with(*OVER)) == []
 
     live.restart()
-    assert await live.tick(told(*OVER[:5])) == []
-    assert await live.texts(told(*OVER[:5])) == ["Correction: the ball at 0.6 (1 off the bat) was taken back"]
+    assert await live.tick(snapshot_with(*OVER[:5])) == []
+    assert await live.texts(snapshot_with(*OVER[:5])) == ["Correction: the ball at 0.6 (1 off the bat) was taken back"]
 
 
-async def test_without_cache_and_balls_the_first_complete_response_has_no_events(live: Live, served: Served) -> None:
+async def test_without_cache_and_balls_the_first_complete_response_has_no_events(
+    live: PolledMatch, served: Served
+) -> None:
     """After a restart only the last 30 balls are known: what lies before them was told."""
-    balls = [ball(1, 4), out(2), *[ball(place, batter="R3") for place in range(3, 50)]]
-    await live.tick(told(*balls))
+    balls = [ball(1, 4), out(2), *[ball(position, batter="R3") for position in range(3, 50)]]
+    await live.tick(snapshot_with(*balls))
     await forget_cache(served)
     live.restart()
 
-    assert await live.tick(replace(told(*balls), balls=())) == []
-    assert await live.tick(told(*balls)) == []
-    assert await live.kinds(told(*balls, ball(50, 6))) == [CricketEventKind.SIX]
+    assert await live.tick(replace(snapshot_with(*balls), balls=())) == []
+    assert await live.tick(snapshot_with(*balls)) == []
+    assert await live.kinds(snapshot_with(*balls, ball(50, 6))) == [CricketEventKind.SIX]
 
 
-async def test_without_cache_a_ball_among_the_last_is_corrected(live: Live, served: Served) -> None:
-    balls = [ball(1, 4), *[ball(place) for place in range(2, 50)]]
-    await live.tick(told(*balls))
+async def test_without_cache_a_ball_among_the_last_is_corrected(live: PolledMatch, served: Served) -> None:
+    balls = [ball(1, 4), *[ball(position) for position in range(2, 50)]]
+    await live.tick(snapshot_with(*balls))
     await forget_cache(served)
     live.restart()
 
     changed = [balls[0], *balls[1:44], out(45), *balls[45:]]
-    assert await live.texts(told(*changed)) == ["Correction at 7.3: no run, now R1 bowled", "WICKET! R1 b B11"]
+    assert await live.texts(snapshot_with(*changed)) == ["Correction at 7.3: no run, now R1 bowled", "WICKET! R1 b B11"]
 
 
-async def test_without_cache_a_dismissal_long_ago_is_corrected_by_the_scorecard(live: Live, served: Served) -> None:
-    rest = [ball(place, batter="R3") for place in range(2, 50)]
-    await live.tick(told(out(1, kind="caught"), *rest))
+async def test_without_cache_a_dismissal_long_ago_is_corrected_by_the_scorecard(
+    live: PolledMatch, served: Served
+) -> None:
+    rest = [ball(position, batter="R3") for position in range(2, 50)]
+    await live.tick(snapshot_with(out(1, kind="caught"), *rest))
     await forget_cache(served)
     live.restart()
 
     last = replace(rest[-1], batter_runs=1)
-    assert await live.texts(told(out(1, kind="caught", fielders=("B4",)), *rest[:-1], last)) == [
+    assert await live.texts(snapshot_with(out(1, kind="caught", fielders=("B4",)), *rest[:-1], last)) == [
         "Correction at 8.1: no run, now 1 off the bat",
         "Correction: R1, caught b B11, is now c B4 b B11",
     ]
 
 
-async def test_totals_that_lag_behind_their_balls_or_lead_them(live: Live) -> None:
-    await live.tick(told(*OVER[:3]))
-    lagging = replace(told(*OVER[:3]), balls=OVER[:4])
-    leading = totals(told(*OVER[:4]), runs=10)
+async def test_totals_that_lag_behind_their_balls_or_lead_them(live: PolledMatch) -> None:
+    await live.tick(snapshot_with(*OVER[:3]))
+    lagging = replace(snapshot_with(*OVER[:3]), balls=OVER[:4])
+    leading = with_total(snapshot_with(*OVER[:4]), runs=10)
 
     assert await live.kinds(lagging) == [CricketEventKind.WICKET]
-    assert await live.kinds(told(*OVER[:4])) == []
+    assert await live.kinds(snapshot_with(*OVER[:4])) == []
     assert await live.kinds(leading) == []
-    assert await live.kinds(told(*OVER)) == [CricketEventKind.SIX]
+    assert await live.kinds(snapshot_with(*OVER)) == [CricketEventKind.SIX]
     assert (await live.state()).live.innings[0].runs == 11
 
 
