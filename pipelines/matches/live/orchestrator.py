@@ -160,7 +160,9 @@ class MatchOrchestrator:
     async def _reconcile_active(self, active: ActiveMatch, live_ids: set[str] | None) -> None:
         is_own = active.instance_id == self._instance_id and not active.is_partial
         if is_own and active.match_id not in self._polls:
-            self._start_poll(active.match_id)
+            # A tick between the end of the poll and that of the match would take the fixture out of the archive.
+            if active.match_id not in self._endings:
+                self._start_poll(active.match_id)
         elif not is_own and self._is_abandoned(active):
             await self._take_over(active)
         elif is_own and self._may_finish(active):

@@ -3,10 +3,12 @@
 import asyncio
 from datetime import timedelta
 
+import pytest
 from msgspec.structs import replace
 
 from datastore.errors import Unavailable
 from datastore.matches.cricket import Match, MatchPhase, MatchSnapshot
+from datastore.matches.fixtures import Fixtures
 from datastore.matches.live_activities import LiveActivities
 from datastore.matches.live_state import ActiveMatch, ActiveStatus
 from datastore.matches.match_follows import MatchFollows
@@ -21,7 +23,7 @@ from tests.support.until import until_async
 
 
 class CorrectedProvider(ScriptedReplay):
-    """One whose scorers correct the last innings."""
+    """A replay whose scorer corrects the last innings."""
 
     withdrawn_runs = 0
 
@@ -50,7 +52,7 @@ async def test_a_match_that_is_over_is_ended_archived_and_unlisted(served: Serve
     await until_async(lambda: _is_over(served))
 
     await until_async(lambda: _is_ended(served, instance))
-    await until_async(lambda: _polls_nothing(instance))  # which is known a moment after the end is written
+    await until_async(lambda: _polls_nothing(instance))  # shortly after the end is written
 
     assert instance.ended == ["m1"]
     assert [follow async for page in follows.pages_of_match("m1") for follow in page] == []
@@ -72,6 +74,25 @@ async def _is_over(served: Served) -> bool:
 async def _is_ended(served: Served, instance: Instance) -> bool:
     await instance.orchestrator.reconcile()
     return (await state(served, "m1")).status is ActiveStatus.ENDED
+
+
+async def test_a_match_is_not_polled_again_while_it_is_ended(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tick after the archiving would take the fixture out of the archive."""
+    instance = Instance(served, ScriptedReplay(served, "m1", balls_per_tick=300), **FAST_INTERVALS)
+    await instance.orchestrator.reconcile()
+    await until_async(lambda: _is_over(served))
+    archive = Fixtures.archive
+    polled: list[set[str]] = []
+
+    async def reconcile_and_archive(fixtures: Fixtures, match_id: str) -> Match:
+        await instance.orchestrator.reconcile()
+        polled.append(instance.orchestrator.polled)
+        return await archive(fixtures, match_id)
+
+    monkeypatch.setattr(Fixtures, "archive", reconcile_and_archive)
+    await until_async(lambda: _is_ended(served, instance))
+
+    assert polled == [set()]
 
 
 async def test_an_interrupted_end_is_repeated(served: Served) -> None:
@@ -96,7 +117,7 @@ async def test_an_interrupted_end_is_repeated(served: Served) -> None:
 
 
 async def test_a_match_that_is_started_again_after_its_end_gets_its_correction_before_it_ends(served: Served) -> None:
-    """The correction takes a run back: such an answer is believed when it is told a second time, a tick later."""
+    """The correction withdraws a run: such a response is accepted when the next tick repeats it."""
     provider = CorrectedProvider(served, "m1", balls_per_tick=300)
     instance = Instance(served, provider, **FAST_INTERVALS | {"tick_seconds": 0.05})
     await instance.orchestrator.reconcile()
