@@ -1,4 +1,4 @@
-"""Steps and data of the tests of apns."""
+"""Credentials and limits for the tests of APNs."""
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
@@ -10,7 +10,7 @@ from tests.support.apns_server import ApnsServer
 
 KEY = ec.generate_private_key(ec.SECP256R1())
 PEM = KEY.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
-# Quick where tests wait for another try; an answer may take as long as a busy machine likes.
+# Short delays between retries, and a long time limit for a response on a busy machine.
 LIMITS = ApnsLimits(backoff=Backoff(initial=0.01, maximum=0.05, attempts=4))
 
 

@@ -1,4 +1,4 @@
-"""A server that speaks HTTP/2 over TLS as APNs does, and does what a test tells it to."""
+"""A server with HTTP/2 over TLS, like APNs, whose responses and faults a test sets."""
 
 import asyncio
 import ipaddress
@@ -26,17 +26,17 @@ from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from cryptography.x509.oid import NameOID
 
-# Whether what is logged now is the server's: it sees every token, and says so.
+# Set while the server runs: its logs contain the tokens.
 SERVING: ContextVar[bool] = ContextVar("serving", default=False)
 
 
 class Fault(StrEnum):
-    """What a server may do instead of answering."""
+    """A fault of the server instead of a response."""
 
     HANG = "hang"
     RESET = "reset"  # of the stream
-    GOAWAY = "goaway"  # then the connection is closed
-    CLOSE = "close"  # without a word
+    GOAWAY = "goaway"  # and closes the connection
+    CLOSE = "close"  # without a GOAWAY
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Request:
-    """A push as it came."""
+    """A received push."""
 
     token: str
     headers: dict[str, str]
@@ -66,7 +66,10 @@ class Request:
 
 
 class ApnsServer:
-    """`answer` decides on each request; by default all are delivered. `peak` is the most that were open at once."""
+    """A server like APNs. `answer` returns each response; by default all pushes are delivered.
+
+    `peak` is the maximum of concurrent requests.
+    """
 
     def __init__(self, answer: Callable[[Request], Answer | Fault] = lambda _: Answer()) -> None:
         self.answer = answer
@@ -189,7 +192,7 @@ class _Connection:
 
 
 def _contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
-    """The server's, with a certificate made just now, and one for clients that trusts it."""
+    """Return the contexts of the server, with a new certificate, and of clients that trust it."""
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "APNs of the tests")])
     now = datetime.now(UTC)
@@ -213,7 +216,7 @@ def _contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
 
 
 def _load(context: ssl.SSLContext, chain: str) -> None:
-    """`ssl` takes a certificate and its key from a file only."""
+    """Load a certificate and its key. `ssl` reads them only from a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "chain.pem"
         path.write_text(chain)

@@ -1,4 +1,4 @@
-"""Counts a match straight from its Cricsheet JSON, independently of the product: what tests compare with."""
+"""The figures of a match, counted from its Cricsheet JSON independently of the product."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ BOWLERS = ("bowled", "caught", "caught and bowled", "lbw", "stumped", "hit wicke
 
 
 def count(document: Json) -> list[Json]:
-    """One entry for each innings, super overs included."""
+    """Return an entry for each innings, super overs included."""
     per_over = document["info"].get("balls_per_over", 6)
     return [count_innings(innings, per_over) for innings in document.get("innings", [])]
 
@@ -70,7 +70,7 @@ def overs_text(innings: Json, per_over: int) -> str:
 
 
 def batters(balls: list[Json], innings: Json) -> list[str]:
-    """In the order they came in, and who never came."""
+    """Return the batters in the order they came in, then the players who did not bat."""
     names: dict[str, None] = {}
     for ball in balls:
         names |= dict.fromkeys((ball["batter"], ball["non_striker"]))
@@ -123,13 +123,13 @@ def bowler(name: str, innings: Json, per_over: int) -> Json:
 
 
 def against(ball: Json) -> int:
-    """The runs that count against the bowler."""
+    """Return the runs that count against the bowler."""
     extras = ball.get("extras", {})
     return int(ball["runs"]["batter"] + extras.get("wides", 0) + extras.get("noballs", 0))
 
 
 def falls(innings: Json) -> list[tuple[str, int]]:
-    """Who was out, and the score then."""
+    """Return the dismissed batters with the score at the time."""
     score = innings.get("penalty_runs", {}).get("pre", 0)
     fallen = []
     for over in innings.get("overs", []):
@@ -140,7 +140,7 @@ def falls(innings: Json) -> list[tuple[str, int]]:
 
 
 def milestones(document: Json, step: int = 50) -> list[tuple[int, str, int]]:
-    """Every fifty a batter reached: the innings, who, and 50, 100, 150 …"""
+    """Return every fifty that a batter reached: the innings, the batter, and 50, 100, 150 …"""
     return [
         (number, name, value)
         for number, innings in enumerate(count(document), 1)
@@ -150,6 +150,6 @@ def milestones(document: Json, step: int = 50) -> list[tuple[int, str, int]]:
 
 
 def winner(document: Json) -> str | None:
-    """The team that won, by itself or by a super over or bowl-out."""
+    """Return the team that won the match, or a super over or bowl-out."""
     outcome = document["info"]["outcome"]
     return next((str(outcome[word]) for word in ("winner", "eliminator", "bowl_out") if word in outcome), None)

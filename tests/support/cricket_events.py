@@ -1,6 +1,6 @@
-"""Finds what is worth telling in a match, straight from its Cricsheet JSON, independently of the product.
+"""The events of a match, derived from its Cricsheet JSON independently of the product.
 
-An event is a tuple: its kind, its innings (None for those of the match), and what tells it from others of its kind.
+An event is a tuple: its kind, its innings (None for an event of the match), and the values that identify it.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ FOR_THE_BOWLER = ("bowled", "caught", "caught and bowled", "lbw", "stumped", "hi
 
 
 def events(document: Json) -> Found:
-    """All events of a match, each with how often it is to be told."""
+    """Return all events of a match with the number of their expected reports."""
     played = document.get("innings", [])
     found: Found = Counter()
     for number, innings in enumerate(played, 1):
@@ -40,7 +40,7 @@ def events(document: Json) -> Found:
 
 
 def _deliveries(innings: Json) -> list[tuple[str, Json]]:
-    """Each with the place it has in print, and a place of its own."""
+    """Yield each delivery with its position as shown, and a unique position."""
     return [
         (f"{over['over']}/{place}", ball)
         for over in innings.get("overs", [])
@@ -83,7 +83,7 @@ def _milestones(number: int, deliveries: list[tuple[str, Json]]) -> list[tuple[A
 
 
 def _stands(number: int, deliveries: list[tuple[str, Json]]) -> list[tuple[Any, ...]]:
-    """A stand is of two batters: it ends when either leaves, with a word or without."""
+    """Yield the partnerships. One ends when either batter leaves, with or without a recorded wicket."""
     found: list[tuple[Any, ...]] = []
     total, pair = 0, {""}
     for place, ball in deliveries:
@@ -114,7 +114,7 @@ def _maidens(number: int, innings: Json, per_over: int) -> list[tuple[Any, ...]]
 
 
 def _hat_tricks(played: list[Json]) -> list[tuple[Any, ...]]:
-    """Three wickets in three deliveries of a bowler, across overs and innings; super overs are apart."""
+    """Yield three wickets in three deliveries of a bowler, across overs and innings but not in super overs."""
     by_bowler: dict[str, list[tuple[int, str, bool]]] = {}
     for number, innings in enumerate(played, 1):
         if innings.get("super_over"):
@@ -133,7 +133,7 @@ def _hat_tricks(played: list[Json]) -> list[tuple[Any, ...]]:
 
 
 def _targets(document: Json, played: list[Json]) -> list[int]:
-    """What the side batting last needs, in the match and in each super over, if the file tells or it follows."""
+    """Yield the targets of the match and of each super over, as stated in the file or computed."""
     targets = [
         innings["target"]["runs"]
         for innings in played

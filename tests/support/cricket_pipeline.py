@@ -1,4 +1,4 @@
-"""A pipeline of a test's own: pollers on a gateway's tables, ticked by hand or running."""
+"""A pipeline for tests: pollers on a gateway's tables, ticked by the test or running."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -12,7 +12,10 @@ from tests.support.served import Served
 
 
 class Instance:
-    """One instance of the pipeline, without live activities: `changes` are what it wrote, `repeated` told again."""
+    """An instance of the pipeline without Live Activities.
+
+    `changes` are its written changes, `repeated` those of which only the callback was repeated.
+    """
 
     def __init__(self, served: Served, provider: Provider, name: str = "one", **options: Any) -> None:
         self.name = name

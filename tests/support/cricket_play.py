@@ -1,4 +1,4 @@
-"""Plays matches through the pipeline into a subscriber, for tests."""
+"""The playing of matches through the pipeline into a subscriber, for tests."""
 
 import asyncio
 from collections.abc import Sequence
@@ -74,7 +74,7 @@ query ($id: ID!) {
 
 
 class Subscriber:
-    """Collects what a subscription tells, beside the test."""
+    """A collector of the results of a subscription, which runs beside the test."""
 
     def __init__(self, listener: Listener, snapshot: Json) -> None:
         self.snapshot = snapshot
@@ -87,7 +87,7 @@ class Subscriber:
             self.updates.append((await self._listener.event(timeout=50))["matchUpdates"])
 
     async def at(self, version: int) -> None:
-        """Wait until it was told of a version."""
+        """Wait until the subscriber has received a version."""
         async with asyncio.timeout(20):
             while not self.updates or self.updates[-1]["version"] < version:
                 if self._reading.done():
@@ -110,7 +110,7 @@ class Subscriber:
 
 @asynccontextmanager
 async def subscribed(served: Served, match_id: str) -> Any:
-    """A subscriber that has its snapshot."""
+    """Return a subscriber that has received its snapshot."""
     listener = await served.listen(UPDATES % match_id)
     snapshot = (await listener.event())["matchUpdates"]
     assert snapshot["isSnapshot"]
@@ -123,7 +123,7 @@ async def subscribed(served: Served, match_id: str) -> Any:
 
 
 async def list_match(served: Served, match: Match, teams: Sequence[Team] = (), owner: str = "one") -> ActiveMatch:
-    """Put a match on the active list, in the name of an instance."""
+    """Register a match in the name of an instance."""
     now = served.clock()
     await Teams(served.store(), now).put_all(teams)
     await Fixtures(served.store(), now).sync([match])

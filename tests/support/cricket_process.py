@@ -1,4 +1,4 @@
-"""One instance of the pipeline in a process of its own, for tests that kill it: it plays a match by the clock."""
+"""An instance of the pipeline in its own process, for tests that kill it. It plays a match by the clock."""
 
 import asyncio
 import random
@@ -27,7 +27,7 @@ def utc_now() -> datetime:
 
 
 async def main(engine: str, prefix: str, match_id: str, instance_id: str, *numbers: str) -> None:
-    """The last three numbers are those of the pipeline's clock, if it has one of its own; the provider's is right."""
+    """Run an instance. The last three numbers, if given, set the pipeline's clock; the provider's clock is right."""
     start, speed, lock_seconds = map(float, numbers[:3])
     now = process_clock(*numbers[3:]) if numbers[3:] else utc_now
     starts = {match_id: datetime.fromtimestamp(start, UTC)}

@@ -19,7 +19,7 @@ BLUES_ELEVEN = [f"B{number}" for number in range(1, 12)]
 
 
 def real_files() -> list[Any]:
-    """The real matches as parameters; a test without them is skipped and says so."""
+    """Return the real matches as parameters. Without them a test is skipped."""
     return [pytest.param(path, id=path.stem) for path in FILES] or [
         pytest.param(Path(), marks=pytest.mark.skip(reason="the recorded matches are not here"))
     ]
@@ -38,7 +38,7 @@ def ball(
     replacements: Json | None = None,
     **extras: int,
 ) -> Json:
-    """A delivery; `out` is who was dismissed, `extras` are wides=1, noballs=1, byes=…"""
+    """Return a delivery. `out` is the dismissed batter; `extras` are wides=1, noballs=1, byes=…"""
     more = sum(extras.values())
     delivery: Json = {
         "batter": batter,
@@ -69,12 +69,12 @@ def innings(team: str, *overs: Json, **more: Any) -> Json:
 
 
 def blues(runs: int = 0, **more: Any) -> Json:
-    """A delivery in an innings of the Blues."""
+    """Return a delivery in an innings of the Blues."""
     return ball(runs, **{"by": "R11", "batter": "B1", "partner": "B2"} | more)
 
 
 def match(*played: Json, **info: Any) -> Json:
-    """A match of the Reds and the Blues; `info` overrides its facts."""
+    """Return a match of the Reds and the Blues. `info` overrides its facts."""
     facts = {
         "balls_per_over": 6,
         "city": "Port Alder",

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of display states."""
+"""Steps and data for the tests of display states."""
 
 from typing import Any
 
@@ -56,7 +56,7 @@ def live(match: Match, version: int = 7, **changes: Any) -> ActiveMatch:
 
 
 def in_chase(version: int = 7, **changes: Any) -> ActiveMatch:
-    """Mumbai need 34 from 26 balls."""
+    """Return a state in which Mumbai need 34 from 26 balls."""
     usual = {"innings": (first(), second()), "target": Target(154)}
     return live(fixture(), version, **usual | changes)
 

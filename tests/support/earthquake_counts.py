@@ -1,4 +1,4 @@
-"""The daily statistics of earthquakes for tests: as they are stored, and as plain code counts them."""
+"""The daily statistics of earthquakes for tests, as stored and as counted by simple code."""
 
 import asyncio
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""Earthquakes of our own making for tests: stored as the gateway does it, or raw, as another writer might."""
+"""Invented earthquakes for tests, stored by the gateway or as items of another program."""
 
 import asyncio
 from datetime import datetime, timedelta
@@ -26,7 +26,7 @@ async def store(served: Served, *events: Earthquake) -> None:
 
 
 async def put_raw(served: Served, event_id: str, occurred_at: datetime = NOON, **changes: Any) -> None:
-    """Put an event's item without our own code; a change of None leaves the attribute out."""
+    """Put an event's item without the gateway's code. A change of None omits the attribute."""
     bucket = day_bucket(occurred_at)
     item = {
         "pk": f"EVENT#{event_id}",
@@ -56,7 +56,7 @@ async def put_item(served: Served, item: dict[str, Any]) -> None:
 
 
 async def scan(served: Served, entity: str) -> list[dict[str, Any]]:
-    """Every item of that kind in the table."""
+    """Return every item of that kind in the table."""
     assert served.gateway.database is not None
     request = {
         "TableName": served.gateway.database.prefix + EARTHQUAKES.name,

@@ -30,7 +30,7 @@ FAST_RETRIES = Backoff(initial=0.01, maximum=0.05, attempts=4)
 
 
 def change(version: int = 7, *events: CricketEvent, at: datetime = NOON) -> MatchChange:
-    """All of its events may ring."""
+    """Return a change all of whose events may ring."""
     active = replace(in_chase(version, innings=(first(), second(113 + version))), events=events, updated_at=at)
     states = {team: display_state(MATCH, active, NAMES, team) for team in ("1", "2")}
     return MatchChange(MATCH, states, events, frozenset(event.event_id for event in events))
@@ -41,7 +41,7 @@ def event(kind: CricketEventKind, text: str = "", innings: int = 2) -> CricketEv
 
 
 async def register(store: Store, *users: str) -> None:
-    """A session for each, its token the user's name."""
+    """Register a session for each user. Its token is the user's name."""
     for user in users:
         await LiveActivities(store, NOON).register(MATCH, user, "phone", user)
 
@@ -53,7 +53,7 @@ async def session(store: Store, user: str) -> dict[str, str | None]:
 
 
 def shown_by_token(server: ApnsServer) -> dict[str, list[str]]:
-    """What each token was shown, in order."""
+    """Return the pushes that each token received, in order."""
     shown: dict[str, list[str]] = {}
     for request in server.requests:
         state = request.aps["content-state"]
@@ -62,7 +62,7 @@ def shown_by_token(server: ApnsServer) -> dict[str, list[str]]:
 
 
 def rings(server: ApnsServer) -> list[tuple[int, str | None]]:
-    """The version and the alert of each push."""
+    """Return the version and the alert of each push."""
     return [
         (request.aps["content-state"]["version"], request.aps.get("alert", {}).get("body"))
         for request in server.requests

@@ -41,13 +41,13 @@ def stores_of(client: Client, database: Database, opened: list[Store]) -> Stores
 
 
 def calls(opened: Sequence[Store], *besides: str) -> list[str]:
-    """The DynamoDB calls besides those for the lock."""
+    """Return the DynamoDB calls without those for the lock."""
     names = [call_name(call) for store in opened for call in store.meter.calls]
     return sorted(name for name in names if "cricket-locks" not in name and not name.startswith(besides))
 
 
 async def synced(job: SyncJob, opened: list[Store]) -> tuple[SyncResult, list[str]]:
-    """How a run went, and the calls it made."""
+    """Run a job. Return its result and its calls."""
     opened.clear()
     done = await job.run()
     return done, calls(opened)

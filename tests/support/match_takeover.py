@@ -1,4 +1,4 @@
-"""Steps and data of the tests of match takeover."""
+"""Steps and data for the tests of takeovers."""
 
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.fixtures import Fixtures
@@ -10,7 +10,7 @@ from tests.support.served import Served
 
 
 async def events_of_a_whole_run(served: Served, match_id: str = "m1") -> set[str]:
-    """The ids of all events of the match, from one instance that nobody kills."""
+    """Return the ids of all events of the match, from an instance that is not killed."""
     provider = ReplayProvider([recording("whole")], now=served.clock, balls_per_tick=6)
     one = Instance(served, provider)
     snapshot = await provider.match("whole")

@@ -1,4 +1,4 @@
-"""Steps and data of the tests of orchestrator."""
+"""Steps and data for the tests of the orchestrator."""
 
 import random
 from datetime import date
@@ -17,14 +17,14 @@ from tests.support.served import Served
 
 
 class ScriptedReplay(ReplayProvider):
-    """A replay of some matches whose list of live ones is the test's; None: it does not tell."""
+    """A replay whose list of live matches (`listed`) the test sets; with None the provider fails."""
 
     def __init__(self, served: Served, *match_ids: str, balls_per_tick: int = 24) -> None:
         recordings = [
             read(demo_match(random.Random(match_id), 1, date(2026, 6, 25)), match_id=match_id) for match_id in match_ids
         ]
         super().__init__(recordings, now=served.clock, balls_per_tick=balls_per_tick)
-        for recording in recordings:  # in play, so that the first tick already brings something
+        for recording in recordings:  # in play, so that the first tick already has changes
             self.start_at(recording.match_id, recording.balls[24].ball_id)
         self.listed: set[str] | None = set(match_ids)
         self.unknown: set[str] = set()

@@ -39,7 +39,7 @@ def replay(*recordings: Recording, **options: Any) -> ReplayProvider:
 
 
 async def to_the_end(provider: ReplayProvider, match_id: str = "m") -> list[MatchSnapshot]:
-    """Every snapshot until the match is over."""
+    """Return every snapshot until the match is over."""
     snapshots = []
     for _ in range(10_000):
         snapshot = await provider.match(match_id)
@@ -51,7 +51,7 @@ async def to_the_end(provider: ReplayProvider, match_id: str = "m") -> list[Matc
 
 
 def statuses(snapshots: list[MatchSnapshot]) -> list[str]:
-    """The statuses in order, repetitions left out."""
+    """Return the statuses in order, without repetitions."""
     result: list[str] = []
     for snapshot in snapshots:
         if result[-1:] != [snapshot.match.status]:

@@ -28,7 +28,7 @@ SIDES = {1: "reds", 2: "blues"}
 
 
 def ball(position: int, runs: int = 0, *, innings: int = 1, batter: str = "R1", **more: Any) -> Ball:
-    """The ball at a position of its innings, from 1; ids leave room for balls that come late."""
+    """Return the ball at a position of its innings, from 1. The ids leave room for inserted balls."""
     over, number = divmod(position - 1, 6)
     return Ball(
         innings * 100_000 + position * 10,
@@ -52,7 +52,7 @@ def out(position: int, player: str = "R1", kind: str = "bowled", fielders: tuple
 
 
 def snapshot_with(*balls: Ball, status: str = "1st Innings", begun: int = 0, **facts: Any) -> MatchSnapshot:
-    """A match with these balls, added up; `begun` innings are listed at least."""
+    """Return a match with these balls and their totals. At least `begun` innings are listed."""
     books: dict[int, InningsBook] = {}
     numbers = {delivery.innings for delivery in balls} | set(range(1, begun + 1))
     for number in sorted(numbers):
@@ -71,13 +71,13 @@ def snapshot_with(*balls: Ball, status: str = "1st Innings", begun: int = 0, **f
 
 
 def with_total(snapshot: MatchSnapshot, **changes: Any) -> MatchSnapshot:
-    """The same balls, with another total of the last innings."""
+    """Return the snapshot with another total of the last innings."""
     *before, last = snapshot.match.innings
     return replace(snapshot, match=replace(snapshot.match, innings=(*before, replace(last, **changes))))
 
 
 class ScriptedProvider:
-    """A provider that tells what the test says."""
+    """A provider that returns the snapshot of the test."""
 
     name = "scripted"
 
@@ -89,7 +89,7 @@ class ScriptedProvider:
 
 
 class PolledMatch:
-    """A match that is polled. `ids` are those of all events so far."""
+    """A polled match. `ids` are the ids of all events so far."""
 
     def __init__(self, served: Served) -> None:
         self._served = served
@@ -99,7 +99,7 @@ class PolledMatch:
         self.version = 0
 
     async def tick(self, snapshot: MatchSnapshot) -> list[CricketEvent]:
-        """The events of a tick. Checks that versions are contiguous, and that no event was told before."""
+        """Tick and return the events. Check that versions are contiguous and that no event is repeated."""
         self._provider.snapshot = snapshot
         before = len(self.instance.changes)
         outcome = await self.instance.poller.tick("m")
@@ -123,7 +123,7 @@ class PolledMatch:
         return await state(self._served, "m")
 
     def restart(self) -> None:
-        """Forget all, as after a crash."""
+        """Drop the poller's memory of the match, as a crash does."""
         self.instance.poller.forget("m")
 
 
@@ -131,5 +131,5 @@ OVER = (ball(1), ball(2, 4), ball(3), out(4), ball(5, 6, batter="R3"), ball(6, 1
 
 
 def amended(number: int, new: Ball) -> tuple[Ball, ...]:
-    """The over with another ball at a position."""
+    """Return the over with another ball at a position."""
     return (*OVER[: number - 1], new, *OVER[number:])

@@ -1,11 +1,11 @@
-"""Steps and data of the tests of scorebook."""
+"""Steps and data for the tests of the scorebook."""
 
 from datastore.matches.cricket import BatterStatus, InningsScore, MatchSnapshot, Scorecard
 from tests.support.cricket_count import Json
 
 
 def counted(snapshot: MatchSnapshot, names: dict[str, str]) -> list[Json]:
-    """A match as `cricket_count` writes it."""
+    """Return a match in the form of `cricket_count`."""
     match = snapshot.match
     assert match.scorecards is not None
     return [_counted(score, card, names) for score, card in zip(match.innings, match.scorecards, strict=True)]

@@ -1,4 +1,4 @@
-"""SportMonks payloads for tests: invented players and matches in its shapes, and a server that hands them out."""
+"""SportMonks payloads for tests: invented players and matches in its format, and a server that returns them."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 REAL = REAL_DATA / "sportmonks"
 TOKEN = "s3cr3t/t0ken+of=tests"
-PATIENCE = 10.0  # seconds for an answer, as a test's provider has them
+PATIENCE = 10.0  # the time limit of a test's provider for a response, in seconds
 KITES, OWLS = 11, 12
 NAMES = ("Adams", "Baker", "Clark", "Dixon", "Evans", "Frost", "Grant", "Hayes", "Irwin", "Jones", "Kelly")
 START = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
@@ -71,7 +71,7 @@ SCORES = [score(name) for name in _SCORES]
 
 
 def player_id(team: int, number: int) -> int:
-    """The players of team 11 are 1101 to 1111."""
+    """Return the id of a player: those of team 11 are 1101 to 1111."""
     return team * 100 + number
 
 
@@ -102,7 +102,7 @@ def lineup() -> Json:
 
 
 def fixture(number: Json = 501, **changes: Json) -> Json:
-    """A fixture that has not begun, in the league 7 of the season 70."""
+    """Return a fixture that has not begun, of league 7 and season 70."""
     return {
         "resource": "fixtures",
         "id": number,
@@ -138,7 +138,7 @@ def fixture(number: Json = 501, **changes: Json) -> Json:
 
 
 def ball(number: int, place: Json, name: str = "No Run", **changes: Json) -> Json:
-    """A ball of the Kites' innings: Kit Adams faces Olly Kelly, Kit Baker is at the other end."""
+    """Return a ball of the Kites' innings: Kit Adams faces Olly Kelly, and Kit Baker is at the other end."""
     return {
         "resource": "balls",
         "id": number,
@@ -160,7 +160,7 @@ def ball(number: int, place: Json, name: str = "No Run", **changes: Json) -> Jso
 
 
 def batter(number: int, **changes: Json) -> Json:
-    """A row of the Kites' first innings."""
+    """Return a batting row of the Kites' first innings."""
     return {
         "resource": "battings",
         "id": 9000 + number,
@@ -221,7 +221,7 @@ def extra(scoreboard: str, team: int, **parts: int) -> Json:
 
 
 def page(data: list[Json], number: int = 1, last: int = 1) -> Json:
-    """A page as the service sends it; the addresses it links to hold no token."""
+    """Return a page as the service sends it. The URLs of its links contain no token."""
     address = "https://cricket.sportmonks.com/api/v2.0/fixtures?page="
     return {
         "data": data,
@@ -238,7 +238,7 @@ def page(data: list[Json], number: int = 1, last: int = 1) -> Json:
 
 @dataclass(repr=False)
 class Service:
-    """What the server says by path, and what it was asked. Before that, `faults` meet the next requests."""
+    """The responses of the server by path, and its requests. The `faults` apply to the next requests first."""
 
     url: str = ""
     responses: dict[str, Json] = field(default_factory=lambda: {"scores": SCORES, "livescores": []})
@@ -295,7 +295,7 @@ def failing(status: int, body: str = "<html>Sorry</html>", **headers: str) -> Ha
 
 
 def echoing(status: int) -> Handler:
-    """An error that repeats the address it was asked at, token and all."""
+    """Return an error response that repeats the URL of the request, with the token."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
         asked = f"Bad request: {request.url} {request.query['api_token']} {request.query_string}"
@@ -305,7 +305,7 @@ def echoing(status: int) -> Handler:
 
 
 async def cut(request: web.Request) -> web.StreamResponse:
-    """The connection is lost before an answer."""
+    """Close the connection before a response."""
     assert request.transport is not None
     request.transport.abort()
     return web.Response()
@@ -319,7 +319,7 @@ async def cut_body(request: web.Request) -> web.StreamResponse:
 
 
 async def hang(_request: web.Request) -> web.StreamResponse:
-    """No answer within the time that a provider has (`PATIENCE`), which is over at once."""
+    """Send no response. The clock advances beyond the provider's time limit (`PATIENCE`) at once."""
     jump(2 * PATIENCE)
     await asyncio.sleep(60 * PATIENCE)
     return web.Response()
@@ -333,7 +333,7 @@ def responding(body: bytes) -> Handler:
 
 
 async def endless(request: web.Request) -> web.StreamResponse:
-    """A body that goes on and on, and does not tell how long it is."""
+    """Return a body of 40 MB without a stated length."""
     response = web.StreamResponse()
     await response.prepare(request)
     for _ in range(40):
@@ -342,7 +342,7 @@ async def endless(request: web.Request) -> web.StreamResponse:
 
 
 class Time:
-    """The time of a provider: sleeping moves it."""
+    """The clock of a provider, which sleeping advances."""
 
     def __init__(self) -> None:
         self.now = START

@@ -1,4 +1,4 @@
-"""USGS feeds for tests: features of our own making, a server that hands them out, and where the real ones are."""
+"""USGS feeds for tests: invented features, a server that returns them, and the path of the real feeds."""
 
 import asyncio
 import json
@@ -22,7 +22,7 @@ OTHER = object()
 
 
 def feature(**changes: Json) -> Json:
-    """Return a good feature; OTHER as a change removes the member. `kind` is the property `type`."""
+    """Return a valid feature. The change OTHER removes a member. `kind` is the property `type`."""
     members: dict[str, Json] = {"mag": 4.5, "place": "1 km N of Here", "time": 1_700_000_000_000, "status": "reviewed"}
     members |= {"coordinates": [-116.5, 33.25, 9.75], "id": "us1", "type": "Feature"} | changes
     kept = {name: value for name, value in members.items() if value is not OTHER}
@@ -48,7 +48,7 @@ async def read(body: bytes, size: int = 1 << 16) -> list[Earthquake | Rejection]
 
 
 async def read_until_fault(chunks: AsyncIterator[bytes]) -> tuple[int, FeedError | None]:
-    """How many items came, and what ended them."""
+    """Return the number of items before the fault, and the fault."""
     count = 0
     try:
         async for _ in read_events(chunks, ingested_at_ms=5):
@@ -76,7 +76,7 @@ def needs_real_data() -> None:
 
 @asynccontextmanager
 async def feed_server(*handlers: Handler) -> AsyncIterator[str]:
-    """The address of a server that answers the n-th request with the n-th handler, and goes on with the last."""
+    """Yield the URL of a server that answers the n-th request with the n-th handler, and later ones with the last."""
     left = list(handlers)
 
     async def answer(request: web.Request) -> web.StreamResponse:

@@ -1,4 +1,4 @@
-"""One feature of a USGS feed: what is taken in, what is refused and why."""
+"""The conversion of USGS features: accepted and rejected ones, and the reasons."""
 
 import asyncio
 import math

@@ -1,4 +1,4 @@
-"""Reading USGS feeds: what comes out of a whole one, and how one fails."""
+"""The parser of USGS feeds: complete feeds, and feeds with faults."""
 
 import asyncio
 import gzip
@@ -188,7 +188,7 @@ def ends_of_features(body: bytes) -> Iterator[int]:
         yield end + len(b'"type": "Feature"}')
 
 
-# Real feeds, and the one of our own
+# Real feeds and the sample feed
 
 
 @pytest.fixture
@@ -198,7 +198,7 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 def judged_plainly(document: Json) -> Counter[str]:
-    """The same count by other means: the document is whole in memory, and real feeds only fail in these ways."""
+    """Return the same counts from the whole document, for the reasons of rejection that occur in real feeds."""
     found: Counter[str] = Counter()
     for each in document["features"]:
         members, place = each["properties"], each["geometry"]["coordinates"]

@@ -1,4 +1,4 @@
-"""Fetching USGS feeds: names, files and addresses to bytes."""
+"""The download of USGS feeds by name, file and URL."""
 
 import gzip
 import hashlib
@@ -113,7 +113,7 @@ async def test_a_connection_lost_before_the_body_is_made_again(session: aiohttp.
     async with feed_server(*[cut_before_the_body] * 3, answering(body=feed())) as url:
         async with open_source(url, session=session, retry=QUICK) as source:
             assert await body_of(source) == feed()
-        assert source.retries >= 1  # aiohttp itself may have tried again unseen
+        assert source.retries >= 1  # aiohttp itself may have retried
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def delivery(make: Callable[..., ApnsDelivery]) -> ApnsDelivery:
 
 
 def first_then(*answers: Answer | Fault) -> Callable[[Request], Answer | Fault]:
-    """These answers, one by one, and then delivered. With the last that hangs the time for an answer is over."""
+    """Return these responses in order, then deliveries. The last hanging one advances the clock by the time limit."""
     rest = iter(answers)
     hanging = answers.count(Fault.HANG)
 
@@ -58,7 +58,7 @@ def first_then(*answers: Answer | Fault) -> Callable[[Request], Answer | Fault]:
     return answer
 
 
-# What APNs answers
+# Responses of APNs
 @pytest.mark.parametrize(
     ("status", "reason", "outcome"),
     [
@@ -103,7 +103,7 @@ async def test_temporary_failures_are_retried(
     sent = await delivery.send(TOKEN, UPDATE)
 
     assert sent.outcome is PushOutcome.DELIVERED
-    # What a GOAWAY says was not looked at httpx sends again by itself.
+    # After a GOAWAY, httpx itself sends unprocessed requests again.
     assert len(faults) - faults[1:].count(Fault.GOAWAY) <= sent.retries <= len(faults)
 
 
@@ -147,7 +147,7 @@ async def test_without_a_server_a_push_fails(clock: Clock) -> None:
     await delivery.aclose()
 
 
-# Many
+# Concurrency
 async def test_hanging_streams_do_not_exhaust_a_connection(server: ApnsServer, delivery: ApnsDelivery) -> None:
     server.answer = first_then(*[Fault.HANG] * LIMITS.concurrent)
 
@@ -155,7 +155,7 @@ async def test_hanging_streams_do_not_exhaust_a_connection(server: ApnsServer, d
 
     assert summary.outcomes == {PushOutcome.DELIVERED: 130}
     assert summary.retries >= 100
-    # The one that hung, and another: not one for each.
+    # The connection with the hanging streams, and one more.
     assert server.connections == 2
 
 
@@ -177,7 +177,7 @@ async def test_a_thousand_are_sent_over_one_connection_a_hundred_at_a_time(
     assert summary.outcomes == {PushOutcome.DELIVERED: 1000}
     assert server.delivered == {f"{number:064x}": 1 for number in range(1000)}
     assert 10 < server.peak <= 100
-    # No more is taken from the iterator than is being sent.
+    # The iterator is read only as fast as pushes are sent.
     assert furthest <= 101
     assert server.connections == 1
 
@@ -275,7 +275,7 @@ async def test_a_batch_can_be_cancelled(server: ApnsServer, make: Callable[..., 
     assert (await delivery.send_all(pushes(10))).outcomes == {PushOutcome.DELIVERED: 10}
 
 
-# What logs show
+# Logs
 async def test_no_token_is_ever_logged(
     server: ApnsServer, delivery: ApnsDelivery, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -49,7 +49,7 @@ def delivery(make: Callable[..., ApnsDelivery]) -> ApnsDelivery:
     return make()
 
 
-# What is sent
+# Headers and payloads
 async def test_the_headers_and_the_payload_of_a_push(server: ApnsServer, delivery: ApnsDelivery) -> None:
     wicket = update(display(), NOON, [event(CricketEventKind.WICKET, "Kishan c Dhoni b Jadeja 4")])
 
@@ -93,7 +93,7 @@ def test_important_events_have_a_high_priority_and_ring(
 
     body = orjson.loads(notification.body)["aps"].get("alert", {}).get("body")
     assert (notification.priority, body) == (priority, alert)
-    # What rings must not be replaced on its way.
+    # An alert must not be replaced before it is delivered.
     assert (notification.collapse_id is None) == (alert is not None)
 
 
@@ -125,7 +125,7 @@ def test_every_key_of_the_content_state_is_present_and_documented() -> None:
     assert [kind for kind in MatchPhase if f"`{kind.value}`" not in page] == []
 
 
-# What fits
+# Shortening
 LONG = "Ω" * 400
 
 

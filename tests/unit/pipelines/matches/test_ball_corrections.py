@@ -1,4 +1,4 @@
-"""Corrections of balls: amended, removed, inserted and renumbered ones."""
+"""Corrections of balls that are amended, removed, inserted or renumbered."""
 
 import pytest
 from msgspec.structs import replace

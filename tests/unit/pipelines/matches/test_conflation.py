@@ -1,4 +1,4 @@
-"""Fewer updates for slow clients: what waits, for how long, and that nothing is lost or left behind."""
+"""Conflation of match updates for slow clients: intervals, urgent events, and completeness."""
 
 import asyncio
 import gc
@@ -22,13 +22,13 @@ LONG = 60.0
 
 
 def update(version: int, *kinds: CricketEventKind, match_id: str = "m1", snapshot: bool = False) -> MatchUpdate:
-    """A version with an event of each kind."""
+    """Return a version with an event of each kind."""
     events = tuple(CricketEvent(f"{match_id}:{version}:{kind.value}", kind, kind.value) for kind in kinds)
     return MatchUpdate(match_id, "IPL", version, LIVE, snapshot, (LiveStatePart.SCORE,), events)
 
 
 class Source:
-    """Updates as a test hands them over. `closed` when whoever reads them has closed them."""
+    """A source of the updates that a test puts in. `closed` is set when its reader closes it."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Sequence[MatchUpdate] | Exception | None] = asyncio.Queue()
@@ -52,7 +52,7 @@ class Source:
 
 @pytest.fixture(autouse=True)
 async def tidy() -> AsyncIterator[None]:
-    """Nothing is left behind: no task, and no exception that nobody looked at."""
+    """Check that no task and no unretrieved exception remains."""
     loop = asyncio.get_running_loop()
     wrong: list[dict[str, Any]] = []
     loop.set_debug(True)
@@ -66,12 +66,12 @@ async def tidy() -> AsyncIterator[None]:
 
 
 def versions(batch: Sequence[MatchUpdate]) -> list[tuple[str, int, int]]:
-    """Match, version, and how many versions were left out before it."""
+    """Return the match, the version, and the number of conflated versions of each update."""
     return [(one.match_id, one.version, one.conflated) for one in batch]
 
 
 async def soon(batches: AsyncGenerator[Sequence[MatchUpdate], None]) -> Sequence[MatchUpdate]:
-    """The next batch, which must not wait for a long interval."""
+    """Return the next batch, which must not wait for a long interval."""
     async with asyncio.timeout(LONG / 10):
         return await anext(batches)
 

@@ -46,7 +46,7 @@ LATER = "2026-06-28T12:00:00Z"
 LINEUPS = (LineupPlayer("1101", "Kit Adams", "11"),)
 
 
-# What a run of the fixtures' job reads in any case.
+# The reads of each run of the fixtures' job.
 LOOKED_UP = [
     "Query cricket-fixture-cache.leagueId-startingAt-index",
     "Scan active-matches",
@@ -144,7 +144,7 @@ async def test_more_than_a_hundred_fixtures_are_compared_in_parts(
 
 
 async def play(stores: Stores, **changes: Any) -> Match:
-    """Match 501 as its poller leaves it: in the fixture and in the cache."""
+    """Write match 501 to the fixture and to the cache, as its poller does."""
     total = InningsScore(1, str(KITES), runs=80, wickets=2, completed_overs=10, legal_balls=60)
     state = {"status": "1st Innings", "phase": MatchPhase.LIVE, "innings": (total,), "version": 40, "fence": 3}
     played = replace(await stored(stores), **(state | changes))
@@ -155,7 +155,7 @@ async def play(stores: Stores, **changes: Any) -> Match:
 
 @pytest.fixture
 async def listed(fixtures_job: FixtureSyncJob, service: Service, stores: Stores) -> None:
-    """Match 501 of an active league, as it was before it was played."""
+    """Sync match 501 of an active league before it is played."""
     await put_league(stores)
     service.responses["fixtures"] = page([fixture(501)])
     assert await fixtures_job.run() == SyncResult(fetched=1, written=1)

@@ -25,13 +25,13 @@ async def live(served: Served) -> PolledMatch:
 
 
 class ProcessDied(Exception):
-    """A process that die."""
+    """The process ends."""
 
 
 async def test_a_tick_interrupted_before_its_commit_is_repeated(
     live: PolledMatch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Amended balls too: also those that the state alone does not know any more."""
+    """The next tick also finds amended balls that are older than the balls in the state."""
     balls = [ball(1), ball(2), *[ball(position) for position in range(3, 50)]]
     await live.tick(snapshot_with(*balls))
     changed = snapshot_with(balls[0], out(2, kind="caught"), *balls[2:], ball(50, 4))

@@ -1,4 +1,4 @@
-"""Background jobs that fail are restarted, and their errors logged."""
+"""Failed background jobs are restarted and their errors are logged."""
 
 import asyncio
 import logging

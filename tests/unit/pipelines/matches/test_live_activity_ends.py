@@ -63,7 +63,7 @@ async def coordinator(
 
 
 async def sessions(store: Store) -> list[LiveActivity]:
-    """The active ones."""
+    """Return the active sessions."""
     return [session async for page in LiveActivities(store, NOON).pages_of_match("m1") for session in page]
 
 

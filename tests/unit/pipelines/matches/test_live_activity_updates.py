@@ -48,7 +48,7 @@ def open_store(database: Database) -> Callable[[], Store]:
 
 @pytest.fixture
 def calls(database: Database) -> list[Call]:
-    """Every call that is made to the store."""
+    """Return a list to which every call to the store is added."""
     calls: list[Call] = []
     database.client.add_call_listener(calls.append)
     return calls
@@ -76,7 +76,7 @@ async def coordinator(
     await coordinator.aclose(0)
 
 
-# Whom a change reaches
+# Recipients
 async def test_each_session_is_shown_the_side_its_user_follows_and_else_the_home_team(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
@@ -108,7 +108,7 @@ async def test_two_thousand_sessions_over_several_pages_are_served_a_hundred_at_
     opened: list[Store] = []
 
     def open_expiring() -> Store:
-        """Its time is up before the first page is sent."""
+        """Open a store whose deadline passes before the first page is sent."""
         opened.append(open_store())
         return opened[-1]
 
@@ -136,7 +136,7 @@ async def test_two_thousand_sessions_over_several_pages_are_served_a_hundred_at_
     await delivery.aclose()
 
 
-# What waits
+# Pending changes
 async def test_while_a_delivery_runs_only_the_newest_change_waits_and_no_wicket_is_lost(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
@@ -191,7 +191,7 @@ async def test_only_events_that_may_ring_have_an_alert(
     assert [request.headers["apns-priority"] for request in server.requests] == ["10", "5"]
 
 
-# What came too late, or came before
+# Late and repeated changes
 async def test_the_timestamp_of_a_push_is_that_of_its_state(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store], clock: Clock
 ) -> None:
@@ -261,7 +261,7 @@ async def test_a_repeated_version_is_sent_once_per_instance_and_does_not_ring(
         await instance.deliver(change(7))
         await instance.idle()
 
-    # Once by each instance: whoever took over cannot know whom the one before reached.
+    # Once by each instance: the new owner does not know which devices the previous one reached.
     assert rings(server) == [(7, "Kishan is out"), (7, None)]
 
 
@@ -288,7 +288,7 @@ async def test_failed_reads_of_the_tables_are_retried_with_a_limit(
     assert opened == min(failures + 1, 4)
 
 
-# Tokens that are dead
+# Rejected tokens
 async def test_a_rejected_token_suspends_its_session_and_no_other(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:
@@ -320,7 +320,7 @@ async def test_a_session_whose_token_was_renewed_meanwhile_stays_active(
     assert await session(open_store(), "ada") == {"status": "active", "endReason": None, "updateToken": "new"}
 
 
-# The beginning
+# Starts
 async def test_followers_without_a_session_receive_a_start_when_the_match_begins(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:

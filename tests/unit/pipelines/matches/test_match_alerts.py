@@ -1,4 +1,4 @@
-"""What rings on phones, through the whole pipeline: from the provider to the pushes."""
+"""The alerts of the whole pipeline, from the provider to the pushes."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator
@@ -15,7 +15,7 @@ from tests.support.served import Served
 
 
 class Noted(LoggedDelivery):
-    """Keeps what it would send."""
+    """A delivery that records the pushes."""
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []

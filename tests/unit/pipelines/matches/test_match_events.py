@@ -1,4 +1,4 @@
-"""What is told of a match: which events, in which words, with which score."""
+"""The events of a match: their kinds, their texts and their scores."""
 
 from collections import Counter
 from typing import Any
@@ -21,7 +21,7 @@ DOTS = [DOT] * 6
 
 
 async def heard(recording: Recording, balls_per_tick: int = 1) -> list[CricketEvent]:
-    """All events of a match, from its first ball to its end."""
+    """Return all events of a match, from its first ball to its end."""
     provider = ReplayProvider([recording], now=Clock(), balls_per_tick=balls_per_tick)
     names = {team.team_id: team.name for team in recording.teams}
     watch = MatchWatch(recording.match_id, team_name=names.__getitem__)
@@ -38,7 +38,7 @@ async def heard(recording: Recording, balls_per_tick: int = 1) -> list[CricketEv
 
 
 def written(active: ActiveMatch, found: MatchDiff) -> ActiveMatch:
-    """The state after a tick."""
+    """Return the state after a tick."""
     return replace(
         active,
         live=found.live,
@@ -49,13 +49,13 @@ def written(active: ActiveMatch, found: MatchDiff) -> ActiveMatch:
 
 
 async def lines(document: Json, *kinds: CricketEventKind) -> list[tuple[str, str | None]]:
-    """The events of these kinds, or of all: in words, and the score."""
+    """Return the texts and scores of the events of these kinds, or of all."""
     told = await heard(read(document, match_id="m"))
     return [(event.text, event.score) for event in told if event.kind in kinds or not kinds]
 
 
 async def first(*overs: Json, kinds: tuple[CricketEventKind, ...] = (), **more: Any) -> list[tuple[str, str | None]]:
-    """The same of an innings of the Reds."""
+    """Return the texts and scores for an innings of the Reds."""
     start = () if kinds else (("Reds bat: innings 1 begins", None),)
     end = () if kinds else (("Reds won by 3 runs", None),)
     found = await lines(match(innings(REDS, *overs, **more)), *kinds)
@@ -223,7 +223,7 @@ MAIDEN = ("A maiden over from B11", "0/0")
         (DOTS, True),
         ([*DOTS[:5], ball(legbyes=4)], True),
         ([*DOTS[:5], ball(byes=1)], True),
-        ([*DOTS, ball(wides=1)], True),  # one more than the umpires should have had
+        ([*DOTS, ball(wides=1)], True),  # the umpires allowed one ball too many
         ([ball(wides=1), *DOTS], False),
         ([ball(noballs=1), *DOTS], False),
         ([*DOTS[:5], ball(1)], False),

@@ -1,4 +1,4 @@
-"""Instances that are killed while they work: another takes over, and no ball is lost."""
+"""Instances are killed while they work: another one takes over, and no ball is lost."""
 
 import asyncio
 import random
@@ -29,7 +29,7 @@ UPDATES = """subscription { matchUpdates(matchId: "%s") {
 
 
 class Instances:
-    """Processes of the pipeline: always one that works and one that stands by."""
+    """The processes of the pipeline: one polls, and one is ready to take over."""
 
     def __init__(self, options: StoreOptions, started: float, speed: float, folder: Path) -> None:
         self._arguments = [options.store, options.prefix, "m1"]
@@ -38,7 +38,7 @@ class Instances:
         self._processes: dict[str, Forked] = {}
 
     async def start(self) -> None:
-        """Returns once it is there to take over: how long it took to start is not a takeover's."""
+        """Start an instance and wait until it is ready: its start is not part of the takeover's time."""
         name = f"instance-{time.monotonic_ns()}"
         told = self._folder / name
         self._processes[name] = Forked(
@@ -72,7 +72,7 @@ async def state(served: Served) -> ActiveMatch | None:
 
 
 async def polled_by_another(served: Served, before: str | None) -> ActiveMatch:
-    """The match, once another instance has ticked it."""
+    """Wait until another instance has ticked the match, and return the match."""
     async with asyncio.timeout(30):
         while True:
             active = await state(served)
@@ -95,13 +95,13 @@ async def test_no_ball_is_lost_however_often_the_owner_is_killed(
 ) -> None:
     chance = random.Random(17)
     expected = await events_of_a_whole_run(served)
-    # The match lasts as long as twenty takeovers, and is over soon after the last.
+    # The match lasts as long as twenty takeovers, and ends soon after the last.
     seconds = KILLS * (LOCK_SECONDS + 1.0)
     speed = Timeline(recording("m1")).moments[-1] / seconds
     takeovers = []
     await Fixtures(served.store(), served.clock()).sync([recording("m1").match])
     listener = await served.listen(UPDATES % "m1")
-    # How it stands before it begins: a snapshot that is read later holds what this counts.
+    # The snapshot before the first ball: a later one would contain events that this test counts.
     before = (await listener.event())["matchUpdates"]
     watching = asyncio.create_task(_collect(listener))
     with instances(store_options, time.time(), speed, tmp_path) as running:

@@ -62,7 +62,7 @@ async def test_a_match_of_a_dead_instance_is_taken_over_once_its_lock_is_free(se
     dead = Instance(served, provider, "dead", tick_seconds=60)
     await dead.orchestrator.reconcile()
     await until_async(lambda: has_changes(dead, "m1"))
-    await until_async(lambda: _is_free(served, "m1"))  # the tick gives its lock back when it has told
+    await until_async(lambda: _is_free(served, "m1"))  # the tick releases its lock after its callback
     before = await state(served, "m1")
     assert await Locks(served.store(), "dead", served.clock()).acquire(match_lock("m1"), 60)
     other = Instance(served, provider, "other", tick_seconds=60)
@@ -83,7 +83,7 @@ async def test_a_match_of_a_dead_instance_is_taken_over_once_its_lock_is_free(se
 async def test_a_match_is_not_taken_from_a_poller_with_a_late_clock_until_it_is_silent(
     served: Served,
 ) -> None:
-    """Two clocks are ten seconds apart: by the times alone each tick was a lock's life ago."""
+    """Two clocks differ by ten seconds: by the stored times alone, each tick was one lock lifetime ago."""
     provider = ScriptedReplay(served, "m1")
     late = Instance(served, provider, "late", now=lambda: served.clock() - timedelta(seconds=5), tick_seconds=60)
     early = Instance(served, provider, "early", now=lambda: served.clock() + timedelta(seconds=5), tick_seconds=60)
@@ -135,7 +135,7 @@ async def test_a_deactivated_match_stays_unlisted(served: Served) -> None:
 
 
 async def test_a_match_that_was_ticked_while_the_provider_was_slow_is_not_taken_over(served: Served) -> None:
-    """The other instance sees a list, and by the time it looks at a match it was polled restarted."""
+    """The match is ticked after the other instance read the list, and before it reads the match."""
     provider = ScriptedReplay(served, "m1")
     instance, other = (Instance(served, provider, name, tick_seconds=60) for name in ("one", "other"))
     await instance.orchestrator.reconcile()

@@ -1,4 +1,4 @@
-"""Ticks: who may write, what a tick costs, and that one which is cut off anywhere loses nothing."""
+"""Ticks: their owner, their calls, and their interruption at any point."""
 
 import asyncio
 import random
@@ -65,7 +65,7 @@ async def stored(served: Served) -> Match:
 
 
 async def item(served: Served) -> dict[str, Any]:
-    """The active match as the table has it."""
+    """Return the stored item of the active match."""
     database = served.gateway.database
     assert database is not None
     request = {"TableName": database.prefix + "active-matches", "Key": {"matchId": {"S": "m1"}}}
@@ -74,7 +74,7 @@ async def item(served: Served) -> dict[str, Any]:
 
 
 class Counted:
-    """The calls of the process, and what happens at one of them."""
+    """The calls of the process, and an interruption at one of them."""
 
     def __init__(self, served: Served) -> None:
         assert served.gateway.database is not None
@@ -139,7 +139,7 @@ async def test_a_tick_that_changed_nothing_writes_only_when_it_was(served: Serve
 
 
 class _Still(ReplayProvider):
-    """A provider that says the same again and again, or what it is made to."""
+    """A provider that returns the same snapshot until a test changes it."""
 
     def __init__(self, snapshot: MatchSnapshot | Exception) -> None:
         self.says = snapshot
@@ -181,7 +181,7 @@ async def test_two_that_both_claim_a_match_are_one_in_the_end(served: Served) ->
 
 
 class _Held(ReplayProvider):
-    """A provider that answers when it is let go."""
+    """A provider that responds when the test releases it."""
 
     gate: asyncio.Event
     asked: asyncio.Event
@@ -248,7 +248,7 @@ async def test_a_lock_is_released_whatever_happens(served: Served) -> None:
 
 
 async def test_a_tick_cut_off_at_any_call_loses_nothing_and_repeats_nothing(served: Served) -> None:
-    """Every tick is cut off after one more of its calls than the last one, and another instance goes on."""
+    """Each tick is interrupted one call later than the previous one, and another instance continues."""
     expected = await _events_of_a_whole_run(served)
     provider = recorded(served, balls_per_tick=12)
     await registered(served, "i0", provider)
@@ -286,7 +286,7 @@ def _ids(events: list[CricketEvent]) -> list[str]:
 
 
 async def _events_of_a_whole_run(served: Served) -> list[CricketEvent]:
-    """Of the same match, played without harm under another id, by the ids that it would have as m1."""
+    """Return the events of the same match, played under another id without interruption, with the ids of `m1`."""
     recording = read(demo_match(random.Random(5), 1, date(2026, 6, 25)), match_id="whole")
     provider = ReplayProvider([recording], now=served.clock, balls_per_tick=12)
     one = Instance(served, provider)

@@ -1,4 +1,4 @@
-"""What the poller of live matches tells Prometheus, so that it is noticed when nobody polls."""
+"""The Prometheus metrics of the poller of live matches."""
 
 import asyncio
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ def figures(clock: Clock) -> Figures:
 
 
 async def test_nothing_is_told_where_nobody_polls(figures: Figures) -> None:
-    """The alert is for what is absent."""
+    """The alert is for absent metrics."""
     assert figures.of("live_age_seconds") is None
     assert figures.of("ticks_total", outcome="changed") is None
 
@@ -54,7 +54,7 @@ async def test_matches_that_are_answered_for_and_those_that_are_not(
         provider.unknown = {"m2"}
         await until(lambda: (figures.of("ticks_total", outcome="unknown") or 0) > 0)
         clock.forward(seconds=7)
-        await until(lambda: figures.of("live_age_seconds") == 0)  # it tells of the instance, and of what is live
+        await until(lambda: figures.of("live_age_seconds") == 0)  # it shows the instance and the live matches
         assert figures.of("tick_age_seconds") == 7
 
         provider.listed = None
@@ -69,7 +69,7 @@ async def test_matches_that_are_answered_for_and_those_that_are_not(
 
 @pytest.fixture
 def polling(tmp_path: Path) -> Iterator[str]:
-    """The address of the figures of `pipeline cricket`, with matches that are invented."""
+    """Run `pipeline cricket` with invented matches, and return the URL of its metrics."""
     port = free_port()
     environment = surroundings(GATEWAY_METRICS_PORT=str(port), GATEWAY_DATA_DIR=str(tmp_path))
     log = tmp_path / "log"

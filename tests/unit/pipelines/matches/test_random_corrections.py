@@ -34,7 +34,7 @@ EDITS = (
 
 
 class RandomScorer:
-    """Edits a list of balls as chance has it. Each batter is out once at most, so a wicket has a name."""
+    """Random edits of a list of balls. Each batter is out at most once, so a name identifies a wicket."""
 
     def __init__(self, chance: Any) -> None:
         self._chance = chance

@@ -64,7 +64,7 @@ async def test_a_real_match_is_shown_ball_by_ball_without_a_gap(path: Path) -> N
 
 
 def penalties(recording: Recording, snapshot: MatchSnapshot) -> int:
-    """Runs awarded before the innings that have begun; the real files have none after one."""
+    """Return the runs awarded before the innings that have begun. The real files have none after an innings."""
     return sum(score.penalty_before for score in recording.innings[: len(snapshot.match.innings)])
 
 

@@ -125,7 +125,7 @@ async def test_an_unknown_status_changes_only_the_status(live: PolledMatch) -> N
 async def test_a_match_that_is_listed_again_repeats_no_event(
     live: PolledMatch, served: Served, is_forgotten: bool
 ) -> None:
-    """Its state may be gone: then what was told is known from its fixture."""
+    """If its state was deleted, the announced events are derived from its fixture."""
     balls = (*OVER, ball(1, 4, innings=2))
     end = snapshot_with(*balls, status="Finished", target=Target(12, "20"), result=won("Reds won", "reds"))
     await live.tick(snapshot_with(*OVER, status="Innings Break", target=Target(12, "20")))

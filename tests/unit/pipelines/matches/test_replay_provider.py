@@ -52,13 +52,13 @@ async def test_at_a_speed_the_clock_decides() -> None:
     provider = replay(recorded(SHORT), now=clock, speed=60)
 
     async def at(seconds: float) -> tuple[str, int]:
-        """The status and the balls so many seconds after the start."""
+        """Return the status and the number of balls at a time after the start."""
         clock.now = NOON + timedelta(seconds=seconds)
         snapshot = await provider.match("m")
         assert snapshot is not None
         return snapshot.match.status, len(snapshot.balls)
 
-    # A minute before play, half a minute a ball, another half between overs, five minutes between innings.
+    # A minute before play, half a minute for each ball and between overs, five minutes between innings.
     assert await at(0.5) == ("NS", 0)
     assert await at(1) == ("1st Innings", 0)
     assert await at(1.5) == ("1st Innings", 1)

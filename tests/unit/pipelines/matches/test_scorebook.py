@@ -1,4 +1,4 @@
-"""The scorebook: balls added up, in the order they are bowled."""
+"""The scorebook, which counts balls in the order in which they are bowled."""
 
 from typing import Any
 
@@ -20,20 +20,20 @@ BOWLING = ("overs", "maidens", "runs", "wickets", "wides", "no_balls")
 
 
 def played(document: Json) -> MatchSnapshot:
-    """A match at its end."""
+    """Return a match at its end."""
     playback = Playback(read(document, match_id="m"))
     return playback.at(playback.timeline.last)
 
 
 def first_innings(*overs: Json, **more: Any) -> tuple[InningsScore, Scorecard]:
-    """An innings of the Reds, after which the match ended."""
+    """Return an innings of the Reds after which the match ended."""
     end = played(match(innings(REDS, *overs, **more))).match
     assert end.scorecards is not None
     return end.innings[0], end.scorecards[0]
 
 
 def during(*overs: Json, **more: Any) -> tuple[InningsScore, Scorecard]:
-    """The same, just after its last ball."""
+    """Return an innings of the Reds just after its last ball."""
     recording = read(match(innings(REDS, *overs, **more), innings(BLUES)), match_id="m")
     playback = Playback(recording)
     now = playback.at(len(recording.balls) + 1).match
@@ -284,7 +284,7 @@ def deliveries(draw: st.DrawFn, bowler: str) -> Json:
 
 @st.composite
 def overs(draw: st.DrawFn) -> list[Json]:
-    """Whole overs of six legal balls, then perhaps a part of one."""
+    """Whole overs of six legal balls, optionally followed by a part of an over."""
     made = []
     for index in range(draw(st.integers(1, 4))):
         bowlers = draw(st.sampled_from([["B11"], ["B10"], ["B11", "B10"]]))
@@ -297,7 +297,7 @@ def overs(draw: st.DrawFn) -> list[Json]:
 
 
 def cut(played: list[Json], balls: int) -> list[Json]:
-    """The first balls of these overs."""
+    """Return the first balls of these overs."""
     kept = []
     for one in played:
         if balls > 0:
@@ -322,6 +322,6 @@ def test_after_every_ball_the_state_is_that_of_those_balls_alone(played_overs: l
             [actual] = counted(alone.at(balls + 2), {"reds": REDS, "blues": BLUES})
             for lines in (expected["batting"], actual["batting"]):
                 for line in lines.values():
-                    # A batter who was out and bats again is no cricket: only figures are compared.
+                    # A batter who was out cannot bat again in cricket, so only the figures are compared.
                     del line["status"]
             assert [actual] == without_hits([expected])

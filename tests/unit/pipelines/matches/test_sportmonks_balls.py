@@ -47,7 +47,7 @@ def single_ball(name: str, place: Json = 0.1, **changes: Json) -> Ball:
 def test_runs_by_kind(name: str, batter_runs: int, extras: Extras, legal: bool) -> None:
     found = single_ball(name)
     assert (found.batter_runs, found.extras, found.legal) == (batter_runs, extras, legal)
-    # The table says the same of a ball that came without its score.
+    # For a ball without its score, the table has the same values.
     assert single_ball(name, score=None) == found
 
 

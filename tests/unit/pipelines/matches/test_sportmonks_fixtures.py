@@ -36,7 +36,7 @@ from tests.support.sportmonks_samples import (
 )
 
 
-# A fixture's facts
+# Facts
 def test_a_fixture_before_it_begins() -> None:
     assert snapshot_of(fixture(), {}, TABLE) == MatchSnapshot(
         Match(
@@ -111,7 +111,7 @@ def test_numbers_as_text_and_includes_in_a_wrapper_mean_the_same() -> None:
 
 
 def _texts(value: Json) -> Json:
-    """The same with all numbers as text."""
+    """Return the same value with all numbers as texts."""
     if isinstance(value, dict):
         return {name: _texts(inner) for name, inner in value.items()}
     if isinstance(value, list):
@@ -172,7 +172,7 @@ def test_a_lineup_may_have_more_than_eleven_players() -> None:
     assert (captains, keepers) == (["Kit Adams", "Olly Adams"], ["Kit Baker", "Olly Baker"])
 
 
-# Shapes as the service sent them
+# Payloads of the real service
 @pytest.mark.skipif(not REAL.is_dir(), reason="the reference payloads are not here")
 def test_reference_payloads_are_read() -> None:
     def read(name: str) -> MatchSnapshot:

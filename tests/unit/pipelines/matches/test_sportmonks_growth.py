@@ -1,4 +1,4 @@
-"""A whole small match, served ball by ball as SportMonks would, told by the provider as snapshots that grow."""
+"""A small match, served ball by ball as by SportMonks; the provider returns growing snapshots."""
 
 import json
 import random
@@ -43,7 +43,7 @@ from tests.support.sportmonks_samples import (
 )
 
 OVERS = 2
-# How the scorer in the ground counts: name: batter's runs, wides, no-balls, byes, leg byes.
+# By name: the batter's runs, wides, no-balls, byes and leg byes.
 COUNTS = {
     "No Run": (0, 0, 0, 0, 0),
     "1 Run": (1, 0, 0, 0, 0),
@@ -71,7 +71,7 @@ SECOND = ("SIX", "SIX", "1 Wide", "FOUR", "1 Run", "No Run", "Clean Bowled", "SI
 
 @dataclass
 class Innings:
-    """One innings as the scorer keeps it."""
+    """An innings as a scorer counts it."""
 
     number: int
     side: int
@@ -145,7 +145,7 @@ class Innings:
         return rows
 
     def bowling(self) -> list[Json]:
-        """The tenth bowls the first over, the eleventh the second."""
+        """Return the bowlers: the tenth player bowls the first over, the eleventh the second."""
         first = min(self.legal, 6)
         overs = {10: first // 6 + first % 6 / 10, 11: (self.legal - first) // 6 + (self.legal - first) % 6 / 10}
         rows = [bowler(number, overs=overs[number], runs=self.conceded[number]) for number in (10, 11)]
@@ -153,7 +153,7 @@ class Innings:
 
 
 def story() -> Iterator[tuple[str, Json]]:
-    """The status and the payload after each thing that happens."""
+    """Yield the status and the payload after each step of the match."""
     yield "NS", _told("NS", [])
     toss = {"toss_won_team_id": OWLS, "elected": "bowling", "lineup": lineup()}
     first, second = Innings(1, KITES, OWLS), Innings(2, OWLS, KITES)
@@ -195,7 +195,7 @@ def _told(status: str, innings: list[Innings], **changes: Json) -> Json:
 
 @pytest.fixture
 async def told() -> list[MatchSnapshot]:
-    """What the provider told, poll after poll."""
+    """Return the snapshots of the provider, poll after poll."""
     time, found = Time(), []
     async with serving() as service, aiohttp.ClientSession() as session:
         provider = SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep)
@@ -283,7 +283,7 @@ async def test_a_correction_changes_a_ball_and_its_place_stays() -> None:
         provider = SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep)
         service.responses["livescores"] = [before]
         first = await provider.match("501")
-        # A four that was five wides after all, and a ball that never was.
+        # A four becomes five wides, and a ball is removed.
         balls = before["balls"]
         amended = [balls[0], balls[1] | {"score": score("5 Wides")}, *balls[2:-1]]
         service.responses["livescores"] = [before | {"balls": amended}]
@@ -360,7 +360,7 @@ def test_whatever_is_damaged_the_rest_is_read_or_it_is_no_fixture(seed: int) -> 
 
 
 def _damage(value: Json, chance: random.Random) -> None:
-    """Put junk in the place of something, anywhere."""
+    """Replace a random value by an invalid one."""
     while True:
         key = chance.choice(list(value) if isinstance(value, dict) else range(len(value)))
         if not isinstance(value[key], dict | list) or not value[key] or chance.random() < 0.2:

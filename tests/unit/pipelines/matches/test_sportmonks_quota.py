@@ -83,7 +83,7 @@ async def test_without_the_live_scores_each_match_is_requested_alone(
         assert [snapshot and snapshot.match.status for snapshot in found] == ["2nd Innings"] * 5
         time.forward(2)
 
-    # One answer each in six intervals: the hour's quota is never used up.
+    # One response for each match in six intervals: the quota of the hour is not used up.
     asked = [path for path in service.paths() if path.startswith("fixtures/")]
     assert ticks * 5 / 7 <= len(asked) <= ticks * 5 / 5.5
     assert time.slept == []

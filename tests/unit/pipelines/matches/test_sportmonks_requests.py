@@ -46,7 +46,7 @@ def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> Sp
     return provider_of(service, session, time)
 
 
-# What is asked
+# Number of requests
 async def test_one_call_serves_all_live_matches(provider: SportMonks, service: Service, time: Time) -> None:
     service.responses["livescores"] = [fixture(501), fixture(502)]
 

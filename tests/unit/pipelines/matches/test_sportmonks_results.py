@@ -20,7 +20,7 @@ from tests.support.sportmonks_samples import (
 
 # Targets and results
 def decided(first: int, second: int, out: int = 4, **changes: Json) -> Match:
-    """The Kites bat first."""
+    """Return a match of two innings. The Kites bat first."""
     runs = [run(1, KITES, first, 6, 20), run(2, OWLS, second, out, 19.2)]
     return match(**{"status": "Finished", "runs": runs, **changes})
 
@@ -31,7 +31,7 @@ def test_the_target_is_one_more_than_the_lead() -> None:
     assert match(status="Int.", runs=short).target is None
     assert match(status="Innings Break", runs=short).target == Target(151, "20")
     assert match(status="2nd Innings", runs=short).target == Target(151, "20")
-    # Rain in the break takes no target away.
+    # Rain in the break does not remove the target.
     assert match(status="Int.", runs=first).target == Target(151, "20")
     assert match(status="Int.", runs=[run(1, KITES, 99, 10, 12)]).target == Target(100, "20")
     assert match(status="2nd Innings", runs=first).target == Target(151, "20")

@@ -54,7 +54,7 @@ def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> Sp
 
 # The token
 def texts_of(error: BaseException) -> list[str]:
-    """All that could be written of an error and what it came from."""
+    """Return all texts that a log may contain of an error and its causes."""
     found, seen = [], [error]
     for one in seen:
         found += [str(one), repr(one), repr(one.args), repr(vars(one))]

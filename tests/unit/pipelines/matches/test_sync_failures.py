@@ -104,7 +104,7 @@ async def test_every_kind_of_failure_is_in_the_result(
 
 
 def leaving(number: int) -> Fault:
-    """The last requests of a batch are not done, and answered as unprocessed."""
+    """Return a fault that leaves the last `number` requests of a batch unprocessed."""
 
     async def answer(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         if seen.operation != "BatchWriteItem":
@@ -133,7 +133,7 @@ async def test_unprocessed_items_are_retried(
     monkeypatch.setattr("datastore.session.batch_write.UNPROCESSED", QUICKLY)
     service.responses["teams"] = [team(number) for number in range(1, 31)]
     job = TeamSyncJob(provider, stores_of(client, database, []), "i1", time)
-    proxy.faults += [leaving(7)] * 5  # lock, scan, two batches, one of them again
+    proxy.faults += [leaving(7)] * 5  # lock, scan, two batches, and the retry of one of them
 
     assert await job.run() == SyncResult(fetched=30, written=30)
 

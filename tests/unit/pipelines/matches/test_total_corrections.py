@@ -79,7 +79,9 @@ async def test_a_stale_response_right_after_a_takeover_is_ignored(live: PolledMa
     assert (await live.state()).live == before.live
     fixture = await Fixtures(served.store(), NOON).latest("m")
     assert fixture is not None
-    assert fixture.innings == snapshot_with(*OVER).match.innings  # nor is the stale answer written as the fixture
+    assert (
+        fixture.innings == snapshot_with(*OVER).match.innings
+    )  # the stale response is not written to the fixture either
     assert await live.tick(snapshot_with(*OVER)) == []
 
     live.restart()
@@ -90,7 +92,7 @@ async def test_a_stale_response_right_after_a_takeover_is_ignored(live: PolledMa
 async def test_without_cache_and_balls_the_first_complete_response_has_no_events(
     live: PolledMatch, served: Served
 ) -> None:
-    """After a restart only the last 30 balls are known: what lies before them was told."""
+    """After a restart only the last 30 balls are known. The events before them were reported."""
     balls = [ball(1, 4), out(2), *[ball(position, batter="R3") for position in range(3, 50)]]
     await live.tick(snapshot_with(*balls))
     await forget_cache(served)
