@@ -1,17 +1,17 @@
 """Errors that may reach a client.
 
-graphql-core copies `extensions` onto the error it answers, so nothing here knows GraphQL.
+graphql-core copies `extensions` into the error of the response, so this module does not depend on GraphQL.
 """
 
 from typing import Any, ClassVar
 
 
 class DomainError(Exception):
-    """An error that the caller may see: a message for people, and a stable code for programs."""
+    """An error that the caller may see, with a message for people and a stable code for programs."""
 
     code: ClassVar[str]
     retryable: ClassVar[bool] = False
-    # Whether only the caller's deadline prevented another attempt: a caller with more time may succeed.
+    #: Whether only the caller's deadline prevented another attempt. A caller with more time may succeed.
     out_of_time: bool = False
 
     def __init__(self, message: str, **details: Any) -> None:
@@ -22,7 +22,7 @@ class DomainError(Exception):
 
 
 class BadUserInput(DomainError):
-    """An argument is outside what is accepted; the message names the field and the limit."""
+    """An argument is not accepted. The message names the field and the limit."""
 
     code = "BAD_USER_INPUT"
 
@@ -40,19 +40,19 @@ class Unauthenticated(DomainError):
 
 
 class Forbidden(DomainError):
-    """The caller is known, and may not do this."""
+    """The caller is known, and lacks the permission."""
 
     code = "FORBIDDEN"
 
 
 class NotFound(DomainError):
-    """What the mutation is about does not exist (any more)."""
+    """The item that the mutation names does not exist, or exists no longer."""
 
     code = "NOT_FOUND"
 
 
 class Conflict(DomainError):
-    """Somebody else changed the same thing at the same time, or it exists already."""
+    """Another caller changed the same item concurrently, or the item exists already."""
 
     code = "CONFLICT"
 
@@ -64,47 +64,47 @@ class IdempotencyMismatch(DomainError):
 
 
 class AnswerNotKept(DomainError):
-    """The mutation was executed before under this Idempotency-Key; its answer was too large to be kept."""
+    """The mutation was executed before with this Idempotency-Key, and its response was too large to be stored."""
 
     code = "IDEMPOTENCY_ANSWER_NOT_KEPT"
 
 
 class Throttled(DomainError):
-    """DynamoDB went on throttling until the retries were used up."""
+    """DynamoDB throttled all attempts."""
 
     code = "THROTTLED"
     retryable = True
 
 
 class Timeout(DomainError):
-    """The deadline of the request passed before the store answered."""
+    """The request's deadline passed before the store answered."""
 
     code = "TIMEOUT"
     retryable = True
 
 
 class Unavailable(DomainError):
-    """The store cannot be reached, or goes on failing."""
+    """The store cannot be reached, or keeps failing."""
 
     code = "UNAVAILABLE"
     retryable = True
 
 
 class Internal(DomainError):
-    """The store refused a request of ours: a fault of the gateway, its details are in the log only."""
+    """The store refused a request of the gateway: a defect of the gateway. Only the log has the details."""
 
     code = "INTERNAL"
 
 
 class SlowSubscriber(DomainError):
-    """A subscriber fell further behind than its queue holds, and is disconnected."""
+    """A subscriber fell further behind than its queue allows, and is disconnected."""
 
     code = "SLOW_SUBSCRIBER"
     retryable = True
 
 
 class Resync(DomainError):
-    """The events that a subscriber missed are no longer available: it has to read the present state."""
+    """The events that a subscriber missed are no longer available. It has to read the current state."""
 
     code = "RESYNC"
 
@@ -116,7 +116,12 @@ class TableMissing(DomainError):
 
 
 def possibly_deleted(what: str) -> Unavailable:
-    """For who was to be answered with what a try deleted whose answer was lost: only that it is gone is known."""
-    error = Unavailable(f"{what} is not there, and the store's answer was lost: this deleted it, or others did.")
+    """Return the error of a delete that should return the deleted item, after an ambiguous attempt.
+
+    The item is gone, but it is unknown whether this request deleted it.
+    """
+    error = Unavailable(
+        f"{what} does not exist. A response of the store was lost: this request or another one has deleted it."
+    )
     error.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
     return error

@@ -1,4 +1,4 @@
-"""Directories and files that only their owner may use, whatever the umask is."""
+"""Directories and files with permissions for their owner only, independent of the umask."""
 
 import errno
 import logging
@@ -8,22 +8,24 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 FOLDER_MODE, FILE_MODE = 0o700, 0o600
-OTHERS_PERMISSIONS = 0o077  # the permissions of the group and of everybody else
-# An existing directory that holds one of these is a data directory of ours.
+OTHERS_PERMISSIONS = 0o077  # the permissions of the group and of other users
+# An existing directory with one of these files is a data directory of the gateway.
 OWN_FILES = ("secret", "engine.lock", "memory.lock", "engine.json", "engine.sqlite", "objects", "search")
 
 logger = logging.getLogger(__name__)
 
 
 class FolderUnusable(Exception):
-    """The data directory cannot be used; the message says why, and what to do about it."""
+    """The data directory cannot be used. The message says why, and what to do."""
 
 
 def open_private_folder(folder: Path) -> None:
     """Make sure that a data directory exists and that only its owner may use it.
 
-    A directory of ours that other users may use is closed to them, with all that it holds. Raises `FolderUnusable`
-    when it is another user's, holds other files than ours, or cannot be made.
+    The permissions of other users are removed from a data directory of the gateway and from all of its files.
+
+    Raises `FolderUnusable` if such a directory belongs to another user or has files of other programs, or if the
+    directory cannot be created or used.
     """
     try:
         make_private_folder(folder)
@@ -34,7 +36,7 @@ def open_private_folder(folder: Path) -> None:
 
 
 def unusable_folder(folder: Path, problem: OSError) -> FolderUnusable:
-    """The error that says that the operating system refuses a data directory, and why."""
+    """Return the error for a data directory that the operating system refuses."""
     reason = problem.strerror or str(problem)
     is_full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
     advice = "Make room on its disk" if is_full else "Make it a directory that this user may write to"
@@ -46,7 +48,7 @@ def unusable_folder(folder: Path, problem: OSError) -> FolderUnusable:
 
 
 def make_private_folder(folder: Path) -> None:
-    """Make a directory and those above it that are missing, with mode 0700. Raises `OSError`."""
+    """Create a directory and its missing parents with mode 0700. Raises `OSError`."""
     if folder.is_dir():
         return
     if folder.exists():
@@ -56,7 +58,7 @@ def make_private_folder(folder: Path) -> None:
 
 
 def open_private_file(path: str | os.PathLike[str], flags: int) -> int:
-    """An opener for `open`: a file that is made has mode 0600."""
+    """Open a file as the `opener` of `open`. A new file has mode 0600."""
     return os.open(path, flags, FILE_MODE)
 
 
@@ -75,20 +77,22 @@ def _restrict(folder: Path) -> None:
     folder.chmod(FOLDER_MODE)
     _remove_permissions(_descendants(folder))
     mode = stat.S_IMODE(found.st_mode)
-    logger.warning("Other users could use the data directory %s (mode %o): now its owner alone can.", folder, mode)
+    logger.warning(
+        "The data directory %s was accessible to other users (mode %o); their permissions were removed.", folder, mode
+    )
 
 
 def _check_owned(folder: Path, found: os.stat_result) -> None:
     if found.st_uid != os.geteuid():
         raise FolderUnusable(
-            f"The data directory {folder} is open to other users and belongs to another one (uid {found.st_uid}): "
+            f"The data directory {folder} is open to other users and belongs to another user (uid {found.st_uid}): "
             "run `chmod 700` as its owner, or choose another one with --data-dir."
         )
     names = set(os.listdir(folder))
     if found.st_mode & stat.S_ISVTX or (names and names.isdisjoint(OWN_FILES)):
         raise FolderUnusable(
-            f"The data directory {folder} is open to other users and holds files that are not the gateway's: "
-            "choose one of its own with --data-dir, or run `chmod 700` on it."
+            f"The data directory {folder} is open to other users and has files that are not the gateway's: "
+            "choose a directory of its own with --data-dir, or run `chmod 700` on it."
         )
 
 
@@ -98,12 +102,12 @@ def _descendants(folder: Path) -> Iterator[Path]:
 
 
 def _remove_permissions(paths: Iterable[Path]) -> None:
-    """Take the permissions of others away, from the files and directories of ours among the paths."""
+    """Remove the permissions of other users from the paths that are files or directories of the process's user."""
     for path in paths:
         try:
             found = path.lstat()
-            kept = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
-            if kept and found.st_mode & OTHERS_PERMISSIONS and found.st_uid == os.geteuid():
+            is_plain = stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)
+            if is_plain and found.st_mode & OTHERS_PERMISSIONS and found.st_uid == os.geteuid():
                 path.chmod(stat.S_IMODE(found.st_mode) & ~OTHERS_PERMISSIONS)
         except FileNotFoundError:
-            continue  # removed by another process meanwhile
+            continue  # another process has removed it

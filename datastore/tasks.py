@@ -1,4 +1,4 @@
-"""Work that is done at the same time, of which nothing is still under way when it is over."""
+"""`gather_all`: concurrent work that has ended as a whole when it returns or raises."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -8,10 +8,10 @@ T = TypeVar("T")
 
 
 async def gather_all(pieces: Iterable[Awaitable[T]]) -> list[T]:
-    """What the pieces answer, in their order. The first failure is raised when all have come to their end.
+    """Return the results, in order. When all pieces have ended, raise the first failure.
 
-    A caller that receives a failure may read again: no write of a sibling follows. A cancelled caller cancels
-    all pieces, and waits for them.
+    A caller that receives a failure may read again: no write of another piece follows. Cancelling the caller cancels
+    all pieces and waits for them.
     """
     outcomes = await asyncio.gather(*pieces, return_exceptions=True)
     answers: list[T] = []

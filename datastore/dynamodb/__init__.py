@@ -1,5 +1,6 @@
 """A client of DynamoDB and DynamoDB Streams: signed HTTP/1.1 requests with retries.
 
-`client.Client` is the only way to the data plane. `codec` and `record_decoder` turn attribute values into Python and
-into records, `sigv4` signs, `endpoints` knows AWS's hosts. `http1` and `retry` are packages of their own.
+`client.Client` makes all calls of the data plane. `codec` and `record_decoder` convert attribute values into Python
+values and records, `sigv4` signs requests, `endpoints` finds the hosts in AWS. `http1` is the HTTP client; `retry`
+decides about retries.
 """

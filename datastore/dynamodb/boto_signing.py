@@ -1,4 +1,4 @@
-"""Signing by boto3's clients at the store's time; botocore itself always uses the clock of this machine."""
+"""Signing of boto3 clients at the store's time. botocore itself always uses the clock of this machine."""
 
 import logging
 from datetime import UTC, datetime, timedelta
@@ -10,7 +10,7 @@ from datastore.dynamodb.store_clock import StoreClock
 
 STAMP = "%Y%m%dT%H%M%SZ"
 SIGNED_SKEW = "gateway_signed_skew"
-# The most times that one request is signed again, whatever dates its answers have.
+# The maximum number of attempts of a request that is signed again, whatever dates its responses have.
 MAX_ATTEMPTS = 5
 
 logger = logging.getLogger(__name__)
@@ -30,9 +30,9 @@ class _SigningContext(dict[str, Any]):
 
 
 def sign_at_store_time(client: Any, clock: StoreClock) -> None:
-    """Have a boto3 client sign requests, URLs and forms by the clock, and set the clock by the Date of its answers.
+    """Make a boto3 client sign requests, URLs and forms by the clock, and set the clock by the Date of its responses.
 
-    A request that the store refused for a time four minutes or more from the answer's Date is sent once more.
+    A request that the store refused is sent again if it was signed four minutes or more from the response's Date.
     """
 
     def sign(request: Any, **_: Any) -> None:
@@ -41,7 +41,7 @@ def sign_at_store_time(client: Any, clock: StoreClock) -> None:
         request.context = _SigningContext(request.context, skew)
 
     def answered(response: Any, request_dict: dict[str, Any], attempts: int, **_: Any) -> int | None:
-        if response is None:  # the store sent no answer
+        if response is None:  # the store sent no response
             return None
         http, parsed = response
         refused = parsed.get("Error", {}).get("Code") in SIGNATURE_CODES
@@ -50,8 +50,8 @@ def sign_at_store_time(client: Any, clock: StoreClock) -> None:
         if not refused or attempts >= MAX_ATTEMPTS or abs(clock.skew - signed) < MAX_SKEW_SECONDS:
             return None
         logger.warning(
-            "%s refused a request that was signed %d seconds from its time. It is signed at the store's time from now "
-            "on: synchronize the clock of this machine.",
+            "%s refused a request that was signed %d seconds from its time. Requests are signed at the store's time "
+            "from now on: synchronize the clock of this machine.",
             client.meta.service_model.service_name,
             abs(clock.skew - signed),
         )

@@ -1,4 +1,4 @@
-"""What is recorded of a call to DynamoDB: the request, its retries, what it consumed and the reads that caused it."""
+"""The record of a call to DynamoDB: the request, its retries, the consumed units and the reads that caused it."""
 
 import math
 from collections.abc import Mapping
@@ -19,14 +19,14 @@ WRITE_UNIT_COST = 5
 class TracedRead:
     """A read or write of one operation, recorded while the operation is explained."""
 
-    #: The path of the GraphQL field that caused it first, None outside any field.
+    #: The path of the first GraphQL field that caused it, None outside of all fields.
     field: str | None
     #: The id of the access pattern, or "".
     pattern: str
     table: str
-    #: Whether the read was sent for a field that has not requested it yet.
+    #: Whether the read was enqueued before a field requested it.
     prefetched: bool = False
-    #: Whether a read of another operation answered it.
+    #: Whether a read of another operation returned the item.
     from_other_request: bool = False
 
 
@@ -49,12 +49,12 @@ class CallDetails:
 class Call(Struct, gc=False):
     """One DynamoDB request with all its attempts.
 
-    The client fills it in while the request is in flight. Nothing changes it after it has ended; it is not frozen for
-    speed alone.
+    The client fills it in while the request is in flight, and does not change it afterwards. It is not frozen, for
+    speed.
     """
 
     operation: str
-    #: The request as it was sent last.
+    #: The request of the latest attempt.
     prepared: PreparedRequest
     #: The ids of the access patterns that the call serves.
     patterns: tuple[str, ...] = ()
@@ -69,7 +69,7 @@ class Call(Struct, gc=False):
     failed: bool = False
     #: Whether DynamoDB may have applied the request without confirming it.
     ambiguous: bool = False
-    #: Whether the caller gave up before the response, so that the consumed units are unknown.
+    #: Whether the caller stopped waiting before the response arrived, so that the consumed units are unknown.
     abandoned: bool = False
     #: Write units that DynamoDB bills for a failed condition and does not report.
     unreported_units: float = 0.0

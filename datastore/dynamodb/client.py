@@ -1,6 +1,6 @@
-"""The client of DynamoDB and DynamoDB Streams: one signed HTTP request for each call, with retries.
+"""The client of DynamoDB and DynamoDB Streams: each call is a signed HTTP request with retries.
 
-No other module calls the data plane.
+No other module makes calls of the data plane.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.LowLevelAPI.html
 """
@@ -45,31 +45,31 @@ from datastore.model.access_patterns import WRITES, Operation
 __all__ = ["Client", "ConditionFailed", "Endpoint", "RequestRefused", "TransactionCancelled"]
 
 ITEM_OPERATIONS = frozenset(get_args(Operation))
-# Throttled calls that are not retried here: the shard's reader lowers its rate instead
+# Operations that are not retried after throttling: the reader of the shard lowers its rate instead
 # (datastore/change_streams/shards/read_pace.py).
 UNRETRIED_THROTTLES = {"GetRecords"}
-# Prefixes of the operations that change nothing, and may be retried at once.
+# Prefixes of the operations that change nothing and may be retried at once.
 READ_PREFIXES = ("Get", "BatchGet", "TransactGet", "Query", "Scan", "Describe", "List")
 DEFAULT_SECONDS = 10.0
 LOG_REPEAT_SECONDS = 60.0
-# Retries of one call after a refused signature: its clock or its credentials may be wrong, or both.
+# The number of retries of a call after a refused signature: the clock, the credentials, or both may be wrong.
 SIGNATURE_CORRECTIONS = 2
 
 logger = logging.getLogger(__name__)
 
-DAMAGED_RESPONSE = "The store's answers arrive damaged."
+DAMAGED_RESPONSE = "The store's responses arrive damaged."
 TABLE_MISSING = "The store is not ready: it lacks a table."
 
 CallListener = Callable[[Call], None]
-# Returns the request to send in place of the first one once that may have been applied.
+# Returns the request that replaces the first one in retries, once the first may have been applied.
 RetryRequest = Callable[[], Mapping[str, Any]]
 
 
 class Client:
     """The process's client of one store.
 
-    Failed attempts are retried while the endpoint's retry budget allows it. While an endpoint does not respond, its
-    circuit breaker makes calls wait for a moment, and then fail at once until it responds again.
+    Failed attempts are retried while the endpoint's retry budget allows it. If an endpoint does not respond, its
+    circuit breaker makes calls wait for a moment, and then makes them fail at once until the endpoint responds again.
     """
 
     def __init__(
@@ -88,10 +88,10 @@ class Client:
     ) -> None:
         """Create a client.
 
-        recreates_tables: whether a missing table is about to be created, as after an embedded engine was restarted
-            without its data. Calls are then retried.
+        recreates_tables: whether a missing table will be created soon, as after the restart of an embedded engine that
+            keeps its data in memory. Calls are then retried.
         budget: the retry budget of the tables' endpoint.
-        on_call: receives each call when it has ended, successful or not.
+        on_call: receives each call that has ended, successful or not.
         """
         self._transport = SignedTransport(endpoint, credentials, limits)
         self.store_clock = StoreClock()
@@ -126,7 +126,7 @@ class Client:
         await self._transport.close()
 
     def add_call_listener(self, listener: CallListener) -> Callable[[], None]:
-        """Pass each call that has ended to one more listener. Return a function that removes it."""
+        """Pass each call that has ended to a further listener. Return a function that removes the listener."""
         self._listeners += (listener,)
 
         def remove() -> None:
@@ -152,7 +152,7 @@ class Client:
         seconds. `patterns` and `traced` are recorded with the call.
 
         Raises:
-            ConditionFailed, TransactionCancelled: A condition did not hold.
+            ConditionFailed, TransactionCancelled: A condition of a write failed.
             RequestRefused: DynamoDB refused the request.
             Throttled, Unavailable, Timeout: All attempts failed.
             ReadTooMuch: The meter allows no more reads.
@@ -196,7 +196,7 @@ class Client:
         return response
 
     def now(self) -> datetime:
-        """Return the store's time, which dates the records of streams."""
+        """Return the store's time, by which stream records are dated."""
         return self.store_clock.now()
 
     def reset_breakers(self) -> None:
@@ -226,7 +226,7 @@ class Client:
         problem: Exception,
         retry_request: RetryRequest | None,
     ) -> dict[str, Any]:
-        """Retry a call whose first attempt failed, until it succeeds or fails for good."""
+        """Retry a call after its first attempt failed, until an attempt succeeds or no retry is allowed."""
         delays, corrections = self._backoff.delays(self._uniform), SIGNATURE_CORRECTIONS
         fresh, cost = False, SUCCESS_REFUND
         while True:
@@ -265,12 +265,12 @@ class Client:
     ) -> bool:
         """Wait for the next attempt. Return whether it must open a new connection.
 
-        Raises the failure's error if no attempt, no budget or no time is left, or the client is closed.
+        Raises the failure's error if attempts, budget or time are exhausted, or the client is closed.
         """
         call.ambiguous |= failure.ambiguous
         attempted_at, call.attempted_at = call.attempted_at, math.inf
         if failure.stale_connection and not fresh and call.operation.startswith(READ_PREFIXES):
-            failure.cost = SUCCESS_REFUND  # the retry is free, so that a success refunds no more than the usual amount
+            failure.cost = SUCCESS_REFUND  # the retry takes no tokens, so its success refunds the usual amount only
             return True
         delay = next(delays, None)
         if self._transport.closed:
@@ -280,7 +280,7 @@ class Client:
         if delay is None or (call.operation in UNRETRIED_THROTTLES and isinstance(failure.error, Throttled)):
             raise failure.error from failure
         if breaker.tripped:
-            # A call that waits for the breaker sends nothing meanwhile, and takes nothing from the budget.
+            # A call that waits for the breaker sends nothing, and takes no tokens.
             if not await breaker.wait(deadline):
                 raise _breaker_error(breaker) from failure
             failure.cost = SUCCESS_REFUND
@@ -292,12 +292,12 @@ class Client:
         return fresh
 
     def _record_abandoned(self, call: Call, breaker: CircuitBreaker) -> None:
-        """Record an attempt that was abandoned without a response as failed, if it took long enough."""
+        """Record an abandoned attempt as a failure if it has lasted for `slow_seconds`."""
         if self._clock() - call.attempted_at >= self._slow_seconds:
             breaker.record_failure(call.attempted_at)
 
     async def _is_answered(self, operation: str, seconds: float) -> bool:
-        """Return whether an endpoint responds to a cheap request, with any status."""
+        """Return whether an endpoint responds to a cheap request. Any status is a response."""
         try:
             await self._transport.send(operation, b'{"Limit":1}', self._clock() + seconds, fresh=True)
         except (*RETRIED, DeadlineExceeded, DomainError):
@@ -355,7 +355,7 @@ def _breaker_error(breaker: CircuitBreaker) -> DomainError:
 
 
 def _with_retry_hints(problem: DomainError, call: Call) -> DomainError:
-    """Mark the error of an ambiguous write: the caller must not simply send it again."""
+    """Mark the error of an ambiguous write: the caller must not simply repeat the write."""
     if call.ambiguous and call.operation.startswith(WRITES):
         problem.extensions.pop("retryAfter", None)
         problem.extensions |= {"retryable": False, "mayHaveBeenApplied": True}
@@ -363,7 +363,7 @@ def _with_retry_hints(problem: DomainError, call: Call) -> DomainError:
 
 
 def _prepared(payload: Mapping[str, Any]) -> PreparedRequest:
-    """Serialize a request. Raises `RequestRefused` for a value JSON cannot hold, such as half a surrogate pair."""
+    """Serialize a request. Raises `RequestRefused` for a value that JSON cannot hold, such as a lone surrogate."""
     try:
         return PreparedRequest.of(payload)
     except TypeError as problem:
@@ -371,6 +371,9 @@ def _prepared(payload: Mapping[str, Any]) -> PreparedRequest:
 
 
 def _is_missing_table(operation: str, error: Exception) -> bool:
-    """Whether an item operation failed for want of its table. Operations on tables and streams report it as it is."""
+    """Return whether an item operation failed because its table is missing.
+
+    The error of operations on tables and streams is passed on unchanged.
+    """
     is_missing = isinstance(error, RequestRefused) and error.code == "ResourceNotFoundException"
     return is_missing and operation in ITEM_OPERATIONS

@@ -1,7 +1,7 @@
-"""DynamoDB's attribute values to Python and back.
+"""Conversion between DynamoDB's attribute values and Python values.
 
 S str, N int | float | Decimal, B bytes, BOOL bool, NULL None, L list, M dict, SS/NS/BS set. A number that a float
-cannot hold exactly comes as Decimal, so that writing back what was read never changes it.
+cannot represent exactly is decoded as Decimal, so that writing it back does not change it.
 https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_AttributeValue.html
 """
 
@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 Item = dict[str, Any]
-Raw = Mapping[str, Mapping[str, Any]]  # as DynamoDB answers an item
+Raw = Mapping[str, Mapping[str, Any]]  # an item as DynamoDB returns it
 Number = int | float | Decimal
 
 DIGITS = 38
@@ -21,13 +21,13 @@ OUT_OF_RANGE = "DynamoDB's numbers are 0 or of a magnitude from 1E-130 to 9.99E+
 
 
 def decode_item(item: Mapping[str, Mapping[str, Any]]) -> Item:
-    """An item (or key) as DynamoDB answers it, as a plain dict."""
-    # Most attributes are strings: they are taken here, without a call each.
+    """Return an item or key as a plain dict."""
+    # Most attributes are strings. They are decoded inline, without a call for each.
     return {name: value["S"] if "S" in value and len(value) == 1 else decode(value) for name, value in item.items()}
 
 
 def decode(value: Mapping[str, Any]) -> Any:
-    """One attribute value; raises `ValueError` for what is none."""
+    """Return an attribute value as a Python value. Raises `ValueError` for anything else."""
     if len(value) != 1:
         raise ValueError("An attribute value has exactly one type.")
     ((kind, content),) = value.items()
@@ -44,7 +44,7 @@ def decode_number(text: str) -> Number:
         try:
             return int(text)
         except ValueError:
-            pass  # an exponent
+            pass  # the number has an exponent
     value = float(text)
     if repr(value) == text or Decimal(repr(value)) == Decimal(text):
         return value
@@ -65,7 +65,7 @@ _DECODERS: dict[str, Callable[[Any], Any]] = {
 
 
 def item_bytes(item: Mapping[str, Mapping[str, Any]]) -> int:
-    """About how many bytes an item takes, as DynamoDB answers it: what it bills is rounded up to KB.
+    """Return the approximate size of an item in bytes. DynamoDB rounds the billed size up to whole KB.
 
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/CapacityUnitCalculations.html
     """
@@ -91,12 +91,15 @@ def _value_bytes(value: Mapping[str, Any]) -> int:
 
 
 def encode_item(item: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """A plain dict as DynamoDB takes it; attributes whose value is None are stored as NULL, so leave them out."""
+    """Return a plain dict as an item. None is stored as NULL: callers omit attributes without a value."""
     return {name: encode(value) for name, value in item.items()}
 
 
 def encode(value: Any) -> dict[str, Any]:
-    """One value; raises `ValueError` for numbers, sets and types that DynamoDB does not hold."""
+    """Return a Python value as an attribute value.
+
+    Raises `ValueError` for numbers, sets and types that DynamoDB cannot store.
+    """
     if type(value) is str:
         return {"S": value}
     if value is None:
@@ -132,7 +135,7 @@ def _encode_set(values: set[Any] | frozenset[Any]) -> dict[str, Any]:
 
 
 def _ordered(values: set[Any] | frozenset[Any]) -> list[Any]:
-    """In an order of their own, so that the same set is always the same text."""
+    """Return the elements sorted where possible, so that equal sets have equal encodings."""
     try:
         return sorted(values)
     except (TypeError, ArithmeticError):
@@ -140,7 +143,7 @@ def _ordered(values: set[Any] | frozenset[Any]) -> list[Any]:
 
 
 def _number_text(value: Number) -> str:
-    """The number's text. Raises `ValueError` unless DynamoDB holds it exactly.
+    """Return the text of a number. Raises `ValueError` if DynamoDB cannot store it exactly.
 
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.NamingRulesDataTypes.html
     """
@@ -159,7 +162,10 @@ def _number_text(value: Number) -> str:
 
 
 def _check_exact(value: Decimal) -> None:
-    """Count digits and compare magnitudes without arithmetic: a context would round."""
+    """Raise `ValueError` for a number that DynamoDB cannot store exactly.
+
+    Digits and magnitudes are compared without arithmetic, because a decimal context would round.
+    """
     if not value.is_finite():
         raise ValueError(OUT_OF_RANGE)
     if not -130 <= value.adjusted() <= 125:

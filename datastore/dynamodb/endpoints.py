@@ -1,4 +1,4 @@
-"""DynamoDB's addresses in AWS: which hosts are AWS's own, and where the streams of their tables are.
+"""The addresses of DynamoDB in AWS: which hosts belong to AWS, and which endpoints serve the tables' streams.
 
 Partitions, regions and domains come from botocore's data.
 
@@ -21,21 +21,22 @@ from botocore import UNSIGNED
 STREAMS_VARIABLE = "AWS_ENDPOINT_URL_DYNAMODB_STREAMS"
 TABLES_VARIABLE = "AWS_ENDPOINT_URL_DYNAMODB"
 OPERATIONS = {"dynamodb": "list_tables", "dynamodbstreams": "list_streams"}
-# Labels of hosts. Streams also have the label "streams" before one of the tables'.
+# Labels of hosts. Streams may also have the label "streams" before a label of tables.
 TABLES = frozenset({"dynamodb", "dynamodb-fips", "ddb", "ddb-fips"})
 STREAMS = frozenset({"streams-dynamodb", "streams-dynamodb-fips", "dynamodb-streams", "dynamodb-streams-fips"})
 
 
 class EndpointUnknown(Exception):
-    """An address in AWS cannot be used, or what belongs to it cannot be derived; the message says what to set."""
+    """An address in AWS cannot be used, or that of the streams does not follow from it. The message says what to set."""
 
 
 class AwsHost(NamedTuple):
-    """What the name of a host of DynamoDB says. In a VPC (`private`) it says nothing of the streams' host."""
+    """The properties of a DynamoDB host that its name states."""
 
     region: str
     fips: bool
     dual_stack: bool
+    #: Whether it is an endpoint in a VPC. The streams' host does not follow from its name.
     private: bool
 
 
@@ -47,12 +48,12 @@ class Addresses(NamedTuple):
 
 
 def is_aws(url: str) -> bool:
-    """Whether DynamoDB in AWS is at this URL. Other servers that run in AWS, such as an emulator on EC2, are not it."""
+    """Return whether the URL is one of DynamoDB in AWS, and not of another server there, such as an emulator on EC2."""
     return _split_host(url) is not None
 
 
 def aws_host(url: str) -> AwsHost:
-    """Raises `EndpointUnknown` where the name does not tell the region, or is that of the streams."""
+    """Return the properties of a host. Raises `EndpointUnknown` if it names no region, or is a host of the streams."""
     found = _split_host(url)
     if found is None:
         raise EndpointUnknown(f"{url} is not an address of DynamoDB in AWS.")
@@ -61,33 +62,37 @@ def aws_host(url: str) -> AwsHost:
     region = labels[-2 if private else -1]
     partition = _partition(region)
     if partition is None or suffix not in _suffixes(partition):
-        raise EndpointUnknown(f"The name of the store {url} tells no AWS region of that domain.")
+        raise EndpointUnknown(f"The host name of the store {url} names no AWS region of its domain.")
     if not TABLES.intersection(labels) or "streams" in labels:
         raise EndpointUnknown(
-            f"{url} is the address of DynamoDB Streams: give the store that of DynamoDB, and set {STREAMS_VARIABLE}."
+            f"{url} is the address of DynamoDB Streams: use the address of DynamoDB, and set {STREAMS_VARIABLE}."
         )
     dual_stack = suffix == partition["outputs"]["dualStackDnsSuffix"]
     return AwsHost(region, any(label.endswith("-fips") for label in labels), dual_stack, private)
 
 
 def addresses(session: Any, url: str | None) -> Addresses:
-    """Where DynamoDB and its streams are. `url` is the store's, None where botocore derives it.
+    """Return the addresses of DynamoDB and its streams. `url` is that of the store; if None, botocore derives it.
 
-    The streams' is configured, or botocore derives it. Raises `EndpointUnknown`, and botocore's `NoRegionError`.
+    The streams' address is configured, or botocore derives it.
+
+    Raises:
+        EndpointUnknown: An address cannot be used or derived.
+        botocore.exceptions.NoRegionError: No region is configured.
     """
     if url is None:
         return Addresses(_resolve(session, "dynamodb"), _resolve(session, "dynamodbstreams"))
     host = aws_host(url)
     if host.private and not _streams_are_configured(session):
         raise EndpointUnknown(
-            f"{url} is a VPC endpoint, whose name does not tell that of DynamoDB Streams: "
-            f"set {STREAMS_VARIABLE} to its URL."
+            f"{url} is a VPC endpoint, and the address of DynamoDB Streams does not follow from it: "
+            f"set {STREAMS_VARIABLE}."
         )
     variants = {"use_fips_endpoint": host.fips, "use_dualstack_endpoint": host.dual_stack}
     try:
         return Addresses(url, _resolve(session, "dynamodbstreams", **variants))
     except botocore.exceptions.EndpointVariantError:
-        raise EndpointUnknown(f"botocore knows no DynamoDB Streams for {url}: set {STREAMS_VARIABLE}.") from None
+        raise EndpointUnknown(f"botocore has no DynamoDB Streams for {url}: set {STREAMS_VARIABLE}.") from None
 
 
 def admin_settings(url: str | None) -> tuple[str | None, dict[str, Any]]:
@@ -101,33 +106,38 @@ def admin_settings(url: str | None) -> tuple[str | None, dict[str, Any]]:
     host = aws_host(url)
     if not host.dual_stack:
         return url, {"use_fips_endpoint": False, "use_dualstack_endpoint": False}
-    wish = {"use_fips_endpoint": host.fips, "use_dualstack_endpoint": True, "account_id_endpoint_mode": "disabled"}
-    return None, wish | {"ignore_configured_endpoint_urls": True}
+    address_settings = {
+        "use_fips_endpoint": host.fips,
+        "use_dualstack_endpoint": True,
+        "account_id_endpoint_mode": "disabled",
+    }
+    return None, address_settings | {"ignore_configured_endpoint_urls": True}
 
 
 def partition_of(region: str) -> str:
-    """The part of AWS that a region is in; the one for everybody where it is not known."""
+    """Return the partition of a region, "aws" for an unknown region."""
     found = _partition(region)
     return "aws" if found is None else str(found["id"])
 
 
 def _resolve(session: Any, service: str, **settings: Any) -> str:
-    """Where botocore would send a request. Unsigned, since an address takes no credentials."""
+    """Return the address to which botocore would send a request."""
+    # Unsigned: resolving an address needs no credentials.
     client = session.client(service, config=botocore.config.Config(signature_version=UNSIGNED, **settings))
-    # Not `client.meta.endpoint_url`: that is another for the streams of dual-stack endpoints.
+    # Not `client.meta.endpoint_url`, which differs for the streams of dual-stack endpoints.
     url = client.generate_presigned_url(OPERATIONS[service])
     parts = urlsplit(url)
     if parts.path != "/" or parts.query or "@" in parts.netloc:
         variable = TABLES_VARIABLE if service == "dynamodb" else STREAMS_VARIABLE
         raise EndpointUnknown(
-            f"{variable}, AWS_ENDPOINT_URL or the profile's endpoint_url is {client.meta.endpoint_url!r}, and requests "
-            "to DynamoDB go to no other path than /: set scheme, host and port alone."
+            f"{variable}, AWS_ENDPOINT_URL or the profile's endpoint_url is {client.meta.endpoint_url!r}, but requests "
+            "to DynamoDB go to the path / only: set it to a scheme, a host and a port."
         )
     return f"{parts.scheme}://{parts.netloc}"
 
 
 def _streams_are_configured(session: Any) -> bool:
-    """Whether environment or profile set the streams' endpoint."""
+    """Return whether the environment or the profile sets the streams' endpoint."""
     if STREAMS_VARIABLE in os.environ:
         return True
     derived = _resolve(session, "dynamodbstreams", ignore_configured_endpoint_urls=True)
@@ -136,7 +146,7 @@ def _streams_are_configured(session: Any) -> bool:
 
 @lru_cache(maxsize=64)
 def _split_host(url: str) -> tuple[list[str], str] | None:
-    """The labels before the domain of a partition, and that domain, of a host that serves DynamoDB."""
+    """Return the labels before the domain of a partition, and the domain, or None for a host of another service."""
     try:
         host = (urlsplit(url).hostname or "").rstrip(".")
     except ValueError:  # brackets without an address
@@ -158,10 +168,10 @@ def _suffixes(partition: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _partition(region: str) -> Mapping[str, Any] | None:
-    """That which lists the region, or else has regions called so: new ones come before botocore lists them."""
-    known = (one for one in _partitions() if region in one["regions"])
-    alike = (one for one in _partitions() if re.fullmatch(one["regionRegex"].strip("^$"), region))
-    return next(known, None) or next(alike, None)
+    """Return the partition that lists the region, or has names like it: botocore may not list a new region yet."""
+    listing = (partition for partition in _partitions() if region in partition["regions"])
+    matching = (partition for partition in _partitions() if re.fullmatch(partition["regionRegex"].strip("^$"), region))
+    return next(listing, None) or next(matching, None)
 
 
 @cache

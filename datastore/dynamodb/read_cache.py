@@ -1,8 +1,8 @@
 """Single-flight point reads and a short-lived read cache, shared by the requests of a process.
 
-The request that sends a read owns it: it is billed and may cancel it. If it does, each waiter sends its own read.
-A write by this process invalidates the item when the write is acknowledged, so no later request is served by a read
-that may have missed the write.
+The request that sends a read is its owner: it is billed and may cancel the read. If it does, each waiter sends its own
+read. A write of this process invalidates the item when the write is acknowledged, so no later request is served by a
+read that may have missed the write.
 """
 
 import asyncio
@@ -19,9 +19,9 @@ from datastore.errors import Throttled, Timeout, Unavailable
 from datastore.model.access_patterns import CROWD_MS, Table
 from datastore.model.composite_keys import Key, key_of
 
-# The maximum age of a read that other requests may join, since an older one may hang, and of a cached item.
+# The maximum age of a cached item, and of a flight that other requests may join: an older one may hang.
 MAX_AGE_SECONDS = CROWD_MS / 1000
-# The cache's capacity in read units. Half a unit reads at most 4 KB of one item, so these are 1,000 items or 4 MB.
+# The cache's capacity in read units. Half a unit reads at most 4 KB of one item: these are 1,000 items or 4 MB.
 MAX_CACHED_UNITS = 500.0
 # How long after a write an eventually consistent read may return the previous item: "usually one second or less",
 # https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/HowItWorks.ReadConsistency.html
@@ -35,11 +35,11 @@ WHOLE_ITEMS: Projections = MappingProxyType({})
 
 
 class PointReadFlight(Struct, eq=False):
-    """Point reads that one request has sent, and that other requests may wait for or use from the cache."""
+    """Point reads that one request has sent. Other requests may wait for them, or use them from the cache."""
 
     #: By the cache's clock.
     sent_at: float
-    #: The number of flights sent up to this one.
+    #: The number of flights up to this one.
     number: int
     addresses: Sequence[Address]
     consistent: bool
@@ -47,13 +47,13 @@ class PointReadFlight(Struct, eq=False):
     projections: Projections = WHOLE_ITEMS
     #: The results, kept if they are cached or a request waits for them.
     values: Sequence[Any] | None = None
-    #: Exists once a request waits; done when the results have arrived.
+    #: Created for the first waiter. Done when the results have arrived.
     finished: asyncio.Future[None] | None = None
     #: The results by address, filled in at the first access.
     by_address: dict[Address, Any] | None = None
 
     def join(self) -> None:
-        """Keep the results for a waiter, which calls `wait` later."""
+        """Keep the results for a waiter. It calls `wait` later."""
         if self.finished is None:
             self.finished = asyncio.get_running_loop().create_future()
 
@@ -74,9 +74,9 @@ class PointReadFlight(Struct, eq=False):
         return self.projections.get(address[0])
 
     def result(self, address: Address) -> LazyItem | Exception | None:
-        """Return the item, None if it does not exist, or the store's error.
+        """Return the item, None if it is missing, or the store's error.
 
-        Raises `ReadAbandoned` for a failure that concerns the owner alone, such as too little time for a retry.
+        Raises `ReadAbandoned` for a failure that concerns the owner only, such as too little time for a retry.
         """
         if self.by_address is None:
             assert self.values is not None
@@ -96,12 +96,12 @@ class ReadAbandoned(Exception):
 class ReadCache:
     """The shared point reads of the tables under one prefix.
 
-    The cache is cleared as a whole, every `MAX_AGE_SECONDS` and when it is full: no work is needed for each item.
+    The cache is cleared as a whole, every `MAX_AGE_SECONDS` and when it is full, so that no item needs work of its own.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        # By consistency: flights in flight, and with eventual consistency those whose results are cached.
+        # By consistency: flights without results, and for eventual consistency also cached flights.
         self._flights: dict[bool, dict[Address, PointReadFlight]] = {False: {}, True: {}}
         self._units = 0.0
         self._cleared_at = clock()
@@ -119,7 +119,7 @@ class ReadCache:
         return self.start(addresses, consistent, now)
 
     def start(self, addresses: Sequence[Address], consistent: bool, now: float) -> PointReadFlight:
-        """Register a flight, whatever other flights read."""
+        """Register a flight. It replaces other flights of its addresses."""
         self.flights_sent += 1
         flight = PointReadFlight(now, self.flights_sent, addresses, consistent)
         reads = self._flights[consistent]
@@ -132,7 +132,7 @@ class ReadCache:
         if units is None:
             reads = self._flights[flight.consistent]
             for address in flight.addresses:
-                # If a newer flight has replaced it, no request can join that one: this costs at most one read.
+                # This may delete a newer flight, which no request can join then. It costs at most one read.
                 if address in reads:
                     del reads[address]
         else:
@@ -147,7 +147,7 @@ class ReadCache:
     def now(self) -> float:
         """Return the time, after clearing a cache that is too old."""
         now = self._clock()
-        # A clock that was set back must not prolong an entry's life.
+        # A clock that was set back must not prolong the life of an entry.
         if not 0 <= now - self._cleared_at < MAX_AGE_SECONDS:
             self._cleared_at = now
             self._clear()
@@ -159,7 +159,7 @@ class ReadCache:
     def in_flight(
         self, address: Address, consistent: bool, projection: Projection, after: int
     ) -> PointReadFlight | None:
-        """Return a flight that will read these attributes of an item, and has a greater number than `after`."""
+        """Return a flight in progress that reads the projection of an item and has a number above `after`."""
         flight = self._flights[consistent].get(address)
         if flight is None or flight.values is not None:
             return None
@@ -168,7 +168,7 @@ class ReadCache:
     def cached(
         self, address: Address, seconds: float, projection: Projection, after: int, now: float
     ) -> PointReadFlight | None:
-        """Return a finished flight that read the item at most `seconds` ago, and has a greater number than `after`."""
+        """Return a finished flight that read the projection within `seconds` and has a number above `after`."""
         flight = self._flights[False].get(address)
         if flight is None or flight.values is None or now - flight.sent_at >= seconds:
             return None
@@ -182,7 +182,7 @@ class ReadCache:
     def invalidate_written(self, address: Address) -> None:
         """Drop an item that this process wrote, or may have written.
 
-        Reads that are in flight or sent within `REPLICATION_SECONDS` are not cached: they may have missed the write.
+        Its reads that are in flight, or are sent within `REPLICATION_SECONDS`, are not cached: they may miss the write.
         """
         self._written_at[address] = self.now()
         self._drop(address)
@@ -193,7 +193,7 @@ class ReadCache:
         self._drop((table, key_of(table, keys)))
 
     def advance_watermark(self) -> None:
-        """Require later events to be served by reads that are sent from now on."""
+        """Make later events use only reads that are sent from now on."""
         self.watermark = self.flights_sent
 
     def _drop(self, address: Address) -> None:
@@ -206,7 +206,7 @@ class ReadCache:
 
 
 class ReadCaches:
-    """The read caches of a client, one for each table prefix. When not `enabled` there are none."""
+    """The read caches of a client, one for each table prefix, or none if not `enabled`."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, *, enabled: bool = True) -> None:
         self._clock = clock

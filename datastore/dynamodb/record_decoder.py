@@ -1,7 +1,7 @@
-"""Items to records by functions that are written for each kind of record, once, from what is declared of it.
+"""Decoders of items into records: functions that are generated once per kind of record, from its declaration.
 
-A `RecordDecoder` makes records of plain items (as `attributes.decode_item` has them) and of items as DynamoDB answers
-them (`raw`), the same ones: a raw item's attributes are taken where they stand, and no plain item is made in between.
+A `RecordDecoder` returns equal records for plain items (see `codec.decode_item`) and for items as DynamoDB returns them
+(`raw`). The attributes of a raw item are decoded in place, without a plain item in between.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,7 +17,7 @@ from datastore.model.composite_keys import second_part
 from datastore.model.timestamps import from_iso, in_utc
 
 T = TypeVar("T")
-# Which values are left out is up to what clients select.
+# The number of variants of a decoder (see `without`). The selections of clients decide which ones there are.
 VARIANT_CACHE_SIZE = 256
 Kind = Literal["S", "N", "BOOL", "L"]
 
@@ -30,14 +30,14 @@ def _not_negative(value: Any) -> int:
     return max(int(value), 0)
 
 
-# What is taken without a call, of the attribute value `{v}`; another type than the usual, as NULL, `decode` takes.
+# Source that decodes the attribute value `{v}` of the usual type inline. `decode` handles other types, such as NULL.
 _DECODE_SOURCE: Mapping[Kind, str] = {
     "S": 'v["S"] if "S" in {v} else decode(v)',
     "N": '(int(n) if (n := v["N"]).isdigit() else number(n)) if "N" in {v} else decode(v)',
     "BOOL": 'v["BOOL"] if "BOOL" in {v} else decode(v)',
     "L": '[e["S"] if "S" in e else decode(e) for e in v["L"]] if "L" in {v} else decode(v)',
 }
-# What functions do that nearly all records are made by, of `{}`, where they need not be called.
+# Source that replaces the call of a frequent function with the value `{}` in its common case.
 _INLINE_SOURCE: Mapping[Any, str] = {
     second_part: '(part if "%" not in (part := {}.split("#")[1]) else unquote(part))',
     from_iso: "(at if (at := fromisoformat({})).tzinfo is UTC else in_utc(at))",
@@ -56,17 +56,17 @@ _GLOBALS: Mapping[str, Any] = {
 
 @dataclass(frozen=True, slots=True)
 class RecordAttribute:
-    """Where a value of a record comes from: the attribute `name`, as a rule of that kind, through `make`.
+    """The declaration of a record's value that comes from an attribute."""
 
-    `make` is a function, or says what each word stands for.
-    Where it is missing the value is `default`, or what another attribute says; without one the item is damaged. With
-    `given`, the name of another attribute, the value is None in an item without that.
-    """
-
+    #: The name of the attribute.
     name: str
+    #: Its usual type.
     kind: Kind
+    #: A function of the decoded value, or a mapping of the values that may occur.
     convert: Convert | None
+    #: The value if the attribute is missing, or another attribute that has it. If `REQUIRED`, the item is damaged.
     default: Any
+    #: The name of another attribute. The value is None in an item without that attribute.
     requires: str | None
 
 
@@ -83,7 +83,7 @@ def number(
 
 
 def count(name: str, *, default: Any = REQUIRED, requires: str | None = None) -> RecordAttribute:
-    """What others count: not below 0, also where what was taken back is still to be counted."""
+    """Declare a counter, which is at least 0. A stored counter may be negative while increments are outstanding."""
     return RecordAttribute(name, "N", _not_negative, default, requires)
 
 
@@ -94,13 +94,13 @@ def flag(name: str, convert: Callable[[Any], Any] | None = None, *, default: Any
 def texts(
     name: str, convert: Callable[[Any], Any] = tuple, *, default: Any = REQUIRED, requires: str | None = None
 ) -> RecordAttribute:
-    """A list of texts."""
+    """Declare a list of texts."""
     return RecordAttribute(name, "L", convert, default, requires)
 
 
 @dataclass(frozen=True, slots=True)
 class Derived:
-    """A value that follows from others, by their names."""
+    """The declaration of a value that is computed from other values."""
 
     compute: Callable[..., Any]
     names: tuple[str, ...]
@@ -111,11 +111,13 @@ def derived(compute: Callable[..., Any], *names: str) -> Derived:
 
 
 class RecordDecoder(Generic[T]):
-    """Makes records of items: `build` is called with the values by name, but those whose names begin with `_`.
+    """A function from items to records. It passes the declared values to `build`, by the names of its parameters.
 
-    Those are there for others to be derived from, which come after them. Raises `TypeError` at once where a value is
-    missing that `build` needs, and later what `records.DAMAGE` names for an item that is not as it should be. Damage in
-    what is not read does not show: neither in attributes that no value is made of, nor in what `without` leaves out.
+    Values without such a parameter serve derived values, which are declared after them. Damage is found only in
+    attributes that are read: not in those that no value needs, nor in those of values that `without` leaves out.
+
+    Raises `TypeError` at once if a value that `build` requires is not declared. A damaged item raises one of
+    `records.DAMAGE_ERRORS`.
     """
 
     def __init__(self, build: Callable[..., T], **values: RecordAttribute | Derived) -> None:
@@ -140,11 +142,11 @@ class RecordDecoder(Generic[T]):
         return self._compile(raw=True)
 
     def replacing(self, **values: RecordAttribute | Derived) -> "RecordDecoder[T]":
-        """One with other values in the place of these."""
+        """Return a decoder with other declarations of these values."""
         return RecordDecoder(self._build, **{**self._values, **values})
 
     def without(self, names: frozenset[str]) -> "RecordDecoder[T]":
-        """One that leaves these values as they are by default, for readers that do not look at them."""
+        """Return a decoder that leaves these values at the defaults of `build`, for readers that do not need them."""
         if names not in self._variants:
             if len(self._variants) >= VARIANT_CACHE_SIZE:
                 self._variants.clear()
@@ -154,7 +156,7 @@ class RecordDecoder(Generic[T]):
 
     @cached_property
     def attributes(self) -> tuple[str, ...]:
-        """The attributes of an item that it looks at."""
+        """The attributes that the decoder reads."""
         return tuple(sorted(set(_attribute_names(self._values.values()))))
 
     def _compile(self, *, raw: bool) -> Callable[[Any], T]:
@@ -166,7 +168,10 @@ class RecordDecoder(Generic[T]):
         return decoded
 
     def _arguments(self, scope: dict[str, Any]) -> Iterator[str]:
-        """The arguments of `build`: by position is faster than by name, and so are defaults than to leave them out."""
+        """Yield the arguments of `build`.
+
+        Positional arguments are faster than keywords, and passing a default is faster than omitting it.
+        """
         for name, parameter in self._parameters.items():
             yield f"value_{name}" if name in self._values else _bind(parameter.default, scope)
 
@@ -180,12 +185,12 @@ def _attribute_names(values: Iterable[object]) -> Iterator[str]:
 
 
 def _value_source(value: RecordAttribute | Derived, raw: bool, scope: dict[str, Any]) -> str:
-    """An expression for the value in `item`; what it calls and answers is put into the scope."""
+    """Return an expression of a value of `item`. The objects that it uses are added to the scope."""
     if isinstance(value, Derived):
         return f"{_bind(value.compute, scope)}({', '.join(f'value_{name}' for name in value.names)})"
-    there = f"item[{value.name!r}]"
+    attribute = f"item[{value.name!r}]"
     source = _converted_source(
-        value.convert, _DECODE_SOURCE[value.kind].format(v=f"(v := {there})") if raw else there, scope
+        value.convert, _DECODE_SOURCE[value.kind].format(v=f"(v := {attribute})") if raw else attribute, scope
     )
     if value.default is not REQUIRED:
         default = value.default
@@ -197,16 +202,17 @@ def _value_source(value: RecordAttribute | Derived, raw: bool, scope: dict[str, 
 
 
 def _converted_source(convert: Convert | None, source: str, scope: dict[str, Any]) -> str:
-    """An expression for what is made of the value of another."""
+    """Return an expression of the converted value of another expression."""
     if convert is None:
         return source
     if isinstance(convert, Mapping):
         return f"{_bind(convert, scope)}[{source}]"
-    written = _INLINE_SOURCE.get(convert)
-    return written.format(f"({source})") if written else f"{_bind(convert, scope)}({source})"
+    inline = _INLINE_SOURCE.get(convert)
+    return inline.format(f"({source})") if inline else f"{_bind(convert, scope)}({source})"
 
 
 def _bind(value: object, scope: dict[str, Any]) -> str:
+    """Add an object to the scope. Return its name there."""
     name = f"_{len(scope)}"
     scope[name] = value
     return name

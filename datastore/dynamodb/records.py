@@ -1,4 +1,4 @@
-"""Items to records, one by one: a damaged item is a damaged record, not a damaged page."""
+"""Conversion of items into records. A damaged item fails alone, not the page that contains it."""
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -11,9 +11,9 @@ from datastore.model.log_redaction import redact_emails
 
 Record = TypeVar("Record")
 
-# The attributes that tell which item it is, in the log.
+# The attributes that identify an item in the log.
 LOGGED_KEYS = frozenset({"pk", "sk", "matchid", "teamid", "seasonid", "leagueid"})
-# What an item that is not as it should be makes of reading it.
+# The errors of converting a damaged item.
 DAMAGE_ERRORS = (LookupError, ValueError, TypeError, AttributeError, ArithmeticError)
 
 DAMAGED_RECORD = "A stored record is damaged."
@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 def record_or_error(convert: Callable[[Mapping[str, Any]], Record], item: Mapping[str, Any]) -> Record | Internal:
-    """The record, or the error that stands in its place in a list; the log says which item it is."""
+    """Return the record, or the error for its place in a list. The log names the damaged item."""
     try:
         return convert(item)
     except DAMAGE_ERRORS as problem:
@@ -31,7 +31,7 @@ def record_or_error(convert: Callable[[Mapping[str, Any]], Record], item: Mappin
 
 
 def record(convert: Callable[[Mapping[str, Any]], Record], item: Mapping[str, Any] | None) -> Record | None:
-    """The record of a point read, or None. Raises `Internal` when the item is damaged."""
+    """Return the record of a point read, or None. Raises `Internal` if the item is damaged."""
     found = None if item is None else record_or_error(convert, item)
     if isinstance(found, Internal):
         raise found
@@ -39,15 +39,15 @@ def record(convert: Callable[[Mapping[str, Any]], Record], item: Mapping[str, An
 
 
 def raw_record_or_error(convert: RecordDecoder[Record], raw: Raw) -> Record | Internal:
-    """The same of an item as DynamoDB answered it."""
+    """Return the record of an item as DynamoDB returned it, or the error for its place in a list."""
     try:
         return convert.raw(raw)
     except DAMAGE_ERRORS:
-        return record_or_error(convert, decode_item(raw))  # which tells what is wrong
+        return record_or_error(convert, decode_item(raw))  # logs the damage
 
 
 def raw_records(convert: RecordDecoder[Record], items: Iterable[Raw]) -> list[Record | Internal]:
-    """The same of each item, in their order."""
+    """Return the record or error of each item, in their order."""
     read = convert.raw
     found: list[Record | Internal] = []
     for raw in items:
@@ -60,7 +60,7 @@ def raw_records(convert: RecordDecoder[Record], items: Iterable[Raw]) -> list[Re
 
 
 def raw_record(convert: RecordDecoder[Record], raw: Raw) -> Record:
-    """The record. Raises `Internal` when the item is damaged."""
+    """Return the record of an item as DynamoDB returned it. Raises `Internal` if the item is damaged."""
     found = raw_record_or_error(convert, raw)
     if isinstance(found, Internal):
         raise found
@@ -70,12 +70,12 @@ def raw_record(convert: RecordDecoder[Record], raw: Raw) -> Record:
 def readable_records(
     convert: Callable[[Mapping[str, Any]], Record], items: Iterable[Mapping[str, Any]]
 ) -> list[Record]:
-    """The records that can be read; for lists in which nothing may stand in the place of one that cannot."""
+    """Return the records of the items that are not damaged, for lists that cannot contain errors."""
     return [record for item in items if not isinstance(record := record_or_error(convert, item), Internal)]
 
 
 def logged_keys(item: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that tell which item it is, as logs may show them."""
+    """Return the attributes that identify an item, with emails redacted for the log."""
     return {name: redact_emails(value) for name, value in item.items() if name.lower() in LOGGED_KEYS}
 
 
@@ -97,7 +97,7 @@ class LazyItem:
         return self._item
 
     def record(self, convert: RecordDecoder[Record]) -> Record:
-        """Return the item as a record. Raises `Internal` when it is damaged."""
+        """Return the item as a record. Raises `Internal` if the item is damaged."""
         converted = self._converted
         if converted is None or converted[0] is not convert:
             converted = self._converted = convert, raw_record(convert, self.raw)

@@ -42,7 +42,7 @@ class PreparedRequest:
         """Serialize a request.
 
         Raises:
-            TypeError: JSON cannot hold a value, such as half a surrogate pair.
+            TypeError: JSON cannot hold a value, such as a lone surrogate.
         """
         prepared = cls(orjson.dumps(payload), _tables(payload), payload.get("IndexName"))
         prepared._payload = payload
@@ -85,10 +85,7 @@ class PointRequests:
         return PreparedRequest(self._get % texts, self._tables)
 
     def entry(self, keys: Sequence[Key], attributes: tuple[str, ...] | None = None) -> bytes:
-        """Return this table's part of a BatchGetItem.
-
-        With `attributes` it requests those and the key, otherwise whole items.
-        """
+        """Return this table's part of a BatchGetItem: for the `attributes` and the key, or for whole items."""
         text = self._key
         if self._has_sort:
             texts = [text % (_json(partition), _json(sort)) for partition, sort in keys]
@@ -122,10 +119,7 @@ def batch_get_item(entries: Mapping[str, bytes]) -> PreparedRequest:
 
 
 class QueryRequest:
-    """A template of a Query: its JSON up to the values, and the names of the values that it needs.
-
-    A limit and a start key may follow the values.
-    """
+    """A template of a Query: its JSON up to the values, and the names of the values that it needs."""
 
     __slots__ = ("_head", "_index", "_placeholders", "_tables")
 
@@ -138,7 +132,7 @@ class QueryRequest:
     def prepared(
         self, values: Mapping[str, Any], limit: int | None, start: Mapping[str, Any] | None
     ) -> PreparedRequest:
-        """Return the request with these values. `start` is a decoded key.
+        """Return the request with values, a limit and a decoded start key.
 
         Raises:
             KeyError: A value is missing.
@@ -161,7 +155,7 @@ def filtered(
 ) -> tuple[dict[str, Any], frozenset[str]]:
     """Return the part that a Query and a Scan share, and the names of the values that the request needs.
 
-    A clause of the filter applies if all its values are `given`. `expressions` are the request's other expressions.
+    A clause of the filter is sent if all of its values are `given`. `expressions` are the request's other expressions.
     """
     clauses = [clause for clause in pattern.filter if values_in(clause) <= set(given)]
     request: dict[str, Any] = {"TableName": prefix + pattern.table.name, "ReturnConsumedCapacity": "TOTAL"}
@@ -181,9 +175,9 @@ def query_request(
     backward: bool | None,
     attributes: tuple[str, ...] | None,
 ) -> QueryRequest:
-    """Return the template of a pattern's Query for the `given` values.
+    """Return the template of a pattern's Query for the names of the `given` values.
 
-    `backward` reverses the pattern's order; None counts the items instead of returning them.
+    `backward` reverses the pattern's order. None counts the items instead of returning them.
     """
     request, used = filtered(pattern, prefix, given, pattern.key)
     request |= {"KeyConditionExpression": pattern.key}

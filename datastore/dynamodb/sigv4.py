@@ -1,4 +1,4 @@
-"""AWS Signature Version 4 for DynamoDB's one kind of request: POST / with a JSON body.
+"""AWS Signature Version 4 for DynamoDB requests, which are all POST / with a JSON body.
 
 https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv-create-signed-request.html
 """
@@ -20,7 +20,7 @@ from datastore.model.prehashed_hmac import PrehashedHmac
 CONTENT_TYPE = "application/x-amz-json-1.0"
 RECHECK_SECONDS = 60.0
 RETRY_SECONDS = 5.0
-# Services take five minutes, and SDKs correct their clocks from four on.
+# Services accept five minutes. The AWS SDKs correct their clocks from four minutes on.
 MAX_SKEW_SECONDS = 240.0
 
 logger = logging.getLogger(__name__)
@@ -38,13 +38,13 @@ class FrozenCredentials(Protocol):
 
 
 class CredentialSource:
-    """Credentials that botocore found (environment, profile, role, container …), kept fresh.
+    """The credentials that botocore found (environment, profile, role, container …), refreshed in time.
 
-    botocore refreshes temporary ones 15 minutes before they expire when asked for them; asking can block on the
-    network, so it is done in a thread, at most once a minute, and once for all calls that wait for it.
+    botocore refreshes temporary credentials on access, from 15 minutes before they expire. This may block on the
+    network, so it is done in a thread, at most once a minute, and once for all waiting calls.
 
-    `find` loads them again from their source: refused credentials may have been replaced there before they
-    expired. It runs in a thread, too.
+    `find` loads the credentials from their source again, in a thread, too: credentials that were refused may have been
+    replaced there before they expired.
     """
 
     def __init__(self, credentials: Any, find: Callable[[], Any] | None = None) -> None:
@@ -58,29 +58,32 @@ class CredentialSource:
 
     @property
     def cached(self) -> FrozenCredentials | None:
-        """The credentials to sign with now; None where they must be asked for with `current`."""
+        """The current credentials, None if the caller must await `current`."""
         return self._frozen if time.monotonic() < self._check_at else None
 
     async def current(self, seconds: float | None = None) -> FrozenCredentials:
-        """The credentials to sign with now. Raises `Unavailable` if there are none to be had, `TimeoutError` if they
-        have not arrived within `seconds`.
+        """Return the current credentials.
+
+        Raises:
+            Unavailable: There are no credentials.
+            TimeoutError: They have not arrived within `seconds`.
         """
         frozen = self.cached
         if frozen is None:
             refresh = self._start_refresh()
-            # A caller that leaves, or gives up, leaves the refresh to the others.
+            # A caller that is cancelled or times out does not cancel the refresh for the others.
             await asyncio.wait([refresh], timeout=seconds)
             if not refresh.done():
                 raise TimeoutError
             frozen = refresh.result()
         if frozen is None:
-            raise Unavailable("The store's credentials cannot be had at the moment; try again.")
+            raise Unavailable("The store's credentials are not available at the moment; try again.")
         return frozen
 
     @property
     def expires_at(self) -> datetime | None:
-        """When the newest credentials expire; None where they last, or do not tell."""
-        # botocore has no other name for it: `refresh_needed` tells only whether it is near.
+        """The expiry of the latest credentials, None if they have none or do not state it."""
+        # botocore has no public attribute for it: `refresh_needed` says only whether it is near.
         expires_at: datetime | None = getattr(self._credentials, "_expiry_time", None)
         return expires_at
 
@@ -105,10 +108,10 @@ class CredentialSource:
                 self._credentials = await asyncio.to_thread(self._find)
             self._set(await asyncio.to_thread(self._credentials.get_frozen_credentials))
             if self._changed_at >= self._found_at:
-                logger.info("Credentials were refused, and others were found.")
+                logger.info("The store refused the credentials, and others were found.")
         except Exception as problem:
-            # Providers raise whatever their source does: botocore's errors, the network's, a helper program's.
-            logger.warning("Credentials were refused, and could not be found again: %s", problem)
+            # Providers raise the errors of their sources: of botocore, the network, or a helper program.
+            logger.warning("The store refused the credentials, and loading them again failed: %s", problem)
 
     def _set(self, frozen: FrozenCredentials) -> None:
         if self._frozen is not None and _values(frozen) != _values(self._frozen):
@@ -121,12 +124,12 @@ class CredentialSource:
         return self._refresh_task
 
     async def _refresh_credentials(self) -> FrozenCredentials | None:
-        """Fresh credentials; if that fails the old ones, which are good for some minutes more."""
+        """Return fresh credentials, or the old ones if that fails: they are valid for some minutes more."""
         try:
             self._set(await asyncio.to_thread(self._credentials.get_frozen_credentials))
         except Exception as problem:
-            # Providers raise whatever their source does: botocore's errors, the network's, a helper program's.
-            logger.warning("Credentials cannot be refreshed: %s", problem)
+            # Providers raise the errors of their sources: of botocore, the network, or a helper program.
+            logger.warning("The credentials of the store cannot be refreshed: %s", problem)
             self._check_at = time.monotonic() + RETRY_SECONDS
         return self._frozen
 
@@ -136,12 +139,10 @@ def _values(frozen: FrozenCredentials) -> tuple[str, str, str | None]:
 
 
 class Signer:
-    """Signs requests. What is the same for all of a second, or of a day, is made once.
-
-    `skew` is by how many seconds the service's clock is ahead of this machine's, as far as that matters.
-    """
+    """The signing of requests. The parts that are equal within a second, or within a day, are computed once."""
 
     def __init__(self, region: str) -> None:
+        #: The seconds by which the service's clock is ahead of this machine's, 0 below `MAX_SKEW_SECONDS`.
         self.skew = 0.0
         self._corrected_at = -math.inf
         self._region = region
@@ -153,7 +154,7 @@ class Signer:
     def request_head(
         self, credentials: FrozenCredentials, host: str, target: str, body: bytes, now: float | None = None
     ) -> bytes:
-        """The head of the request, with all its headers; `now` in epoch seconds."""
+        """Return the head of the request with all headers. `now` is in epoch seconds."""
         second = int(time.time() + self.skew if now is None else now)
         if second != self._second or credentials is not self._credentials:
             self._second, self._credentials = second, credentials
@@ -167,9 +168,9 @@ class Signer:
         return b"%b%b\r\ncontent-length: %d\r\n\r\n" % (template.head, signature, len(body))
 
     def correct_clock(self, date: bytes | None) -> bool:
-        """Sign at the service's time from now on, if it is far from what is signed now: whether it is.
+        """Sign at the service's time from now on if it differs enough from the time of signing.
 
-        `date` is the Date header of its answer.
+        Return whether it does. `date` is the Date header of the service's response.
         """
         try:
             service_time = parsedate_to_datetime((date or b"").decode("latin-1")).timestamp()
@@ -189,7 +190,7 @@ class Signer:
 
     @property
     def was_corrected_recently(self) -> bool:
-        """Whether a request that is refused now may have been signed before the correction."""
+        """Whether a refused request may have been signed before the latest correction."""
         return time.monotonic() < self._corrected_at + RETRY_SECONDS
 
     def _template(self, credentials: FrozenCredentials, host: str, target: str, second: int) -> "_HeadTemplate":
@@ -206,7 +207,7 @@ class Signer:
             f"AWS4-HMAC-SHA256 Credential={credentials.access_key}/{scope}, SignedHeaders={names}, Signature="
         )
         if any(sign in value for value in (*signed.values(), authorization) for sign in "\r\n\0"):
-            raise ValueError("A header of a request would hold more than one line.")
+            raise ValueError("A header of the request would contain a line break or NUL.")
         if not self._signing_key.matches(credentials.secret_key, stamp[:8]):
             self._signing_key = _SigningKey(credentials.secret_key, stamp[:8], self._region)
         return _HeadTemplate(
@@ -231,9 +232,10 @@ class _SigningKey:
 
 
 class _HeadTemplate:
-    """What the requests of one second, host and target share, up to where they differ.
+    """The common beginning of the requests of one second, host and target.
 
-    `canonical` is a hash of the canonical request, `mac` signs its end: both have taken up what is the same.
+    `canonical` has hashed the beginning of the canonical request, and `mac` that of the string to sign. `head` is the
+    request head up to the signature.
     """
 
     __slots__ = ("canonical", "head", "mac")

@@ -1,6 +1,6 @@
-"""The time of a store, from the Date header of its answers, independent of this machine's clock.
+"""The time of a store, from the Date header of its responses, independent of this machine's clock.
 
-Times of records in streams, signatures and presigned URLs go by the store's clock.
+The times of stream records, signatures and presigned URLs are those of the store's clock.
 """
 
 import time
@@ -11,10 +11,10 @@ OBSERVE_SECONDS = 1.0
 
 
 class StoreClock:
-    """The clock of a store. Its answers have whole seconds, so this clock is at most about a second behind.
+    """The clock of a store. Its Date headers have whole seconds, so this clock is at most about a second behind.
 
-    Until the store has answered, this is the clock `until_known`, by default this machine's. Between answers the
-    monotonic clock advances it, so setting this machine's clock does not change it. Any thread may call `note`.
+    Before the first response it is the clock `until_known`, by default this machine's. Between responses the monotonic
+    clock advances it, so setting this machine's clock does not change it. Any thread may call `observe`.
     """
 
     def __init__(self, until_known: "StoreClock | None" = None) -> None:
@@ -23,7 +23,10 @@ class StoreClock:
         self._observe_at = float("-inf")
 
     def observe(self, date: bytes | str | None, *, at_once: bool = False) -> None:
-        """Take the Date header of an answer: one a second, or each with `at_once`. A malformed date is ignored."""
+        """Set the clock by the Date header of a response: once a second, or at each call with `at_once`.
+
+        A malformed date is ignored.
+        """
         now = time.monotonic()
         if date is None or (now < self._observe_at and not at_once):
             return

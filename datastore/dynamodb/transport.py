@@ -1,4 +1,4 @@
-"""One signed attempt of a request: the store's endpoints, the credentials, the signature and the connections."""
+"""One attempt of a request, signed: the store's endpoints, its credentials, the signature and the connections."""
 
 import asyncio
 import time
@@ -15,7 +15,7 @@ STREAM_OPERATIONS = {"DescribeStream", "GetShardIterator", "GetRecords", "ListSt
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """The URLs of a store. They are read at every call: the embedded engine may move to another port."""
+    """The URLs of a store. They are read at every attempt, because the embedded engine may move to another port."""
 
     tables: Callable[[], str]
     streams: Callable[[], str]
@@ -23,7 +23,7 @@ class Endpoint:
 
 
 class SignedTransport:
-    """Sends signed requests to a store. It is opened before the first request and closed after the last."""
+    """The sending of signed requests to a store. It is opened before the first request and closed after the last."""
 
     def __init__(self, endpoint: Endpoint, credentials: CredentialSource, limits: HttpLimits) -> None:
         self._endpoint = endpoint
@@ -48,7 +48,7 @@ class SignedTransport:
     def send(self, operation: str, body: bytes, deadline: float, fresh: bool = False) -> Awaitable[HttpResponse]:
         """Send a request once. `fresh` opens a new connection, `deadline` is in the event loop's time.
 
-        Raises what `Pool.send` raises, `DeadlineExceeded` for any wait that is too long.
+        Raises the errors of `Pool.send`, and `DeadlineExceeded` also while waiting for credentials.
         """
         credentials = self._credentials.cached
         if credentials is None:

@@ -1,4 +1,4 @@
-"""Explanations of operations: which field caused which call, and what it consumed.
+"""The report of an explained operation: which field caused which call, and the units that the call consumed.
 
-`trace` notes the fields that ask, `report` makes the report that `X-Explain` returns.
+`datastore.session.read_trace` records the fields while the operation is executed.
 """

@@ -1,8 +1,8 @@
-"""What an operation did to DynamoDB, in words that its author understands: by call and by field.
+"""The report of an explained operation: its calls to DynamoDB, and the units of each call and field.
 
-Nothing is estimated: units, counts and times are those of the calls. Where one call answers several fields, DynamoDB
-tells what it cost by table and not by key; its units are then dealt out to the keys evenly, in halves, so that the
-fields' shares add up to exactly what was reported.
+Units, counts and times are measured, not estimated. DynamoDB reports the units of a call by table and not by key. If
+one call serves several fields, its units are divided evenly among the keys, in halves of a unit, so that the shares of
+the fields add up to the reported sum.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -23,11 +23,11 @@ MAX_TOTAL_KEYS = 2000
 MAX_FIELDS = 500
 MAX_CHARACTERS = 200
 
-# What differs between the pages of one Query.
+# The parameters that differ between the pages of one Query.
 _PAGE_PARAMETERS = ("ExclusiveStartKey", "Limit")
 
 Units = tuple[float, float]
-Hide = Callable[[str], str]
+Redact = Callable[[str], str]
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class _CallGroup:
     """Calls that belong together: the pages of a Query or a Scan, or the rounds of a batch."""
 
     calls: list[Call]
-    asks: tuple[TracedRead, ...]
+    traced: tuple[TracedRead, ...]
 
     @property
     def first(self) -> Call:
@@ -46,12 +46,12 @@ class _CallGroup:
         return (call.details for call in self.calls if call.details is not None)
 
     def shares(self, prefix: str) -> list[Units]:
-        """What each ask has cost, in their order."""
-        shares = [(0.0, 0.0)] * len(self.asks)
+        """Return the units of each traced read, in their order."""
+        shares = [(0.0, 0.0)] * len(self.traced)
         for table, units in _units_by_table(self.details).items():
             name = (table or "").removeprefix(prefix)
-            # A transaction is one ask, whatever tables it writes to.
-            own = [at for at, ask in enumerate(self.asks) if ask.table == name] or [0]
+            # A transaction is traced as one write, although it may write to several tables.
+            own = [at for at, read in enumerate(self.traced) if read.table == name] or [0]
             parts = zip(_split_evenly(units[0], len(own)), _split_evenly(units[1], len(own)), strict=True)
             for at, part in zip(own, parts, strict=True):
                 shares[at] = _sum(shares[at], part)
@@ -60,7 +60,7 @@ class _CallGroup:
 
 @dataclass(slots=True)
 class _FieldRow:
-    """A field, and what it asked for."""
+    """The reads and writes of one field. `patterns` and `calls` are ordered sets."""
 
     patterns: dict[str, None] = field(default_factory=dict)
     calls: dict[int, None] = field(default_factory=dict)
@@ -71,55 +71,55 @@ class _FieldRow:
     units: Units = (0.0, 0.0)
 
 
-def explanation_of(taken: Meter, *, prefix: str, estimate: float, source: str | None, hide: Hide) -> dict[str, Any]:
-    """The explanation as JSON: see docs/observability.md.
+def explanation_of(meter: Meter, *, prefix: str, estimate: float, source: str | None, redact: Redact) -> dict[str, Any]:
+    """Return the report as JSON: see docs/observability.md.
 
-    `prefix` is what tables' names begin with, `source` the field on whose behalf is done what no field asked for (that
-    of a subscription), `hide` makes texts of keys fit for the reader.
+    `prefix` is removed from the names of tables. `source` is the field to which calls outside of all fields are
+    attributed: the field of a subscription. `redact` is applied to the texts of keys.
     """
-    calls = sorted(taken.calls, key=lambda call: call.started_at)
-    entries = list(_call_groups(calls))
-    call_objects = _call_objects(entries, prefix, source, hide)
-    rows = _field_rows(entries, taken, prefix, source)
+    calls = sorted(meter.calls, key=lambda call: call.started_at)
+    groups = list(_call_groups(calls))
+    call_objects = _call_objects(groups, prefix, source, redact)
+    rows = _field_rows(groups, meter, prefix, source)
     explanation: dict[str, Any] = {
         "estimate": estimate,
-        "units": _units(_total(_group_units(entry) for entry in entries)),
+        "units": _units(_total(_group_units(group) for group in groups)),
         "requests": len(calls),
         "retries": sum(call.attempts - 1 for call in calls),
         "ms": _milliseconds(max((call.started_at + call.seconds for call in calls), default=0.0) - _start_of(calls)),
         "calls": call_objects,
         "fields": [_field_object(path, row) for path, row in list(rows.items())[:MAX_FIELDS]],
     }
-    omitted = {"calls": len(entries) - len(call_objects), "fields": max(len(rows) - MAX_FIELDS, 0)}
+    omitted = {"calls": len(groups) - len(call_objects), "fields": max(len(rows) - MAX_FIELDS, 0)}
     if any(omitted.values()):
         explanation["omitted"] = omitted
     return explanation
 
 
 def _call_groups(calls: Iterable[Call]) -> Iterator[_CallGroup]:
-    """The calls as they belong together, in the order of their beginnings."""
+    """Yield groups of calls, in the order of their first calls."""
     found: list[_CallGroup] = []
-    open_entries: dict[Any, _CallGroup] = {}
+    open_groups: dict[Any, _CallGroup] = {}
     for call in calls:
-        asks = call.details.traced if call.details is not None else ()
-        place = _grouping_key(call, asks)
-        entry = open_entries.get(place)
-        if entry is not None and _is_continuation(call):
-            entry.calls.append(call)
+        traced = call.details.traced if call.details is not None else ()
+        place = _grouping_key(call, traced)
+        group = open_groups.get(place)
+        if group is not None and _is_continuation(call):
+            group.calls.append(call)
             continue
-        open_entries[place] = entry = _CallGroup([call], asks or (TracedRead(None, "", ""),))
-        found.append(entry)
+        open_groups[place] = group = _CallGroup([call], traced or (TracedRead(None, "", ""),))
+        found.append(group)
     yield from found
 
 
-def _grouping_key(call: Call, asks: tuple[TracedRead, ...]) -> Any:
-    """What all pages or rounds of one question have in common, and others do not."""
+def _grouping_key(call: Call, traced: tuple[TracedRead, ...]) -> Any:
+    """Return a key that all pages of one Query or Scan, or all rounds of one batch, share."""
     if call.operation == "BatchGetItem":
-        return id(asks)
+        return id(traced)
     if call.operation not in ("Query", "Scan"):
         return id(call)
     rest = {name: value for name, value in call.request.items() if name not in _PAGE_PARAMETERS}
-    field_of = asks[0].field if asks else None
+    field_of = traced[0].field if traced else None
     return call.operation, field_of, orjson.dumps(rest, option=orjson.OPT_SORT_KEYS)
 
 
@@ -127,46 +127,48 @@ def _is_continuation(call: Call) -> bool:
     return call.operation == "BatchGetItem" or "ExclusiveStartKey" in call.request
 
 
-def _call_objects(entries: Sequence[_CallGroup], prefix: str, source: str | None, hide: Hide) -> list[dict[str, Any]]:
+def _call_objects(
+    groups: Sequence[_CallGroup], prefix: str, source: str | None, redact: Redact
+) -> list[dict[str, Any]]:
     objects, room = list[dict[str, Any]](), MAX_TOTAL_KEYS
-    start = _start_of([entry.first for entry in entries])
-    for number, entry in enumerate(entries[:MAX_CALLS], 1):
-        call = _call_object(number, entry, prefix, source, hide, min(room, MAX_KEYS), start)
+    start = _start_of([group.first for group in groups])
+    for number, group in enumerate(groups[:MAX_CALLS], 1):
+        call = _call_object(number, group, prefix, source, redact, min(room, MAX_KEYS), start)
         room -= len(call.get("keys", ()))
         objects.append(call)
     return objects
 
 
 def _call_object(
-    number: int, entry: _CallGroup, prefix: str, source: str | None, hide: Hide, room: int, start: float
+    number: int, group: _CallGroup, prefix: str, source: str | None, redact: Redact, room: int, start: float
 ) -> dict[str, Any]:
-    call, details = entry.first, list(entry.details)
-    entry_object: dict[str, Any] = {
+    call, details = group.first, list(group.details)
+    call_object: dict[str, Any] = {
         "id": number,
         "operation": call.operation,
         "tables": [name.removeprefix(prefix) for name in call.tables],
     }
     if call.index is not None:
-        entry_object["index"] = call.index
-    entry_object["patterns"] = list(dict.fromkeys(pattern for part in entry.calls for pattern in part.patterns))
-    entry_object |= _request_object(call, prefix, hide, room)
-    entry_object["pages"] = len(entry.calls)
+        call_object["index"] = call.index
+    call_object["patterns"] = list(dict.fromkeys(pattern for part in group.calls for pattern in part.patterns))
+    call_object |= _request_object(call, prefix, redact, room)
+    call_object["pages"] = len(group.calls)
     if call.operation.startswith(WRITES):
-        entry_object["written"] = sum(part.written for part in details)
+        call_object["written"] = sum(part.written for part in details)
     else:
-        entry_object["read"] = sum(part.scanned for part in details)
-        entry_object["returned"] = sum(part.returned for part in details)
-    entry_object["units"] = _units(_group_units(entry))
-    entry_object["retries"] = sum(part.attempts - 1 for part in entry.calls)
-    entry_object["at"] = _milliseconds(call.started_at - start)
-    entry_object["ms"] = _milliseconds(sum(part.seconds for part in entry.calls))
-    if entry.calls[-1].failed:
-        entry_object["failed"] = True
-    entry_object["fields"] = list(dict.fromkeys(ask.field or source for ask in entry.asks))
-    return entry_object
+        call_object["read"] = sum(part.scanned for part in details)
+        call_object["returned"] = sum(part.returned for part in details)
+    call_object["units"] = _units(_group_units(group))
+    call_object["retries"] = sum(part.attempts - 1 for part in group.calls)
+    call_object["at"] = _milliseconds(call.started_at - start)
+    call_object["ms"] = _milliseconds(sum(part.seconds for part in group.calls))
+    if group.calls[-1].failed:
+        call_object["failed"] = True
+    call_object["fields"] = list(dict.fromkeys(read.field or source for read in group.traced))
+    return call_object
 
 
-def _request_object(call: Call, prefix: str, hide: Hide, room: int) -> dict[str, Any]:
+def _request_object(call: Call, prefix: str, redact: Redact, room: int) -> dict[str, Any]:
     """Return the request: a condition with its values, or keys, of which `room` are listed."""
     request = call.request
     if call.operation in ("Query", "Scan"):
@@ -175,24 +177,24 @@ def _request_object(call: Call, prefix: str, hide: Hide, room: int) -> dict[str,
         values = request.get("ExpressionAttributeValues") or {}
         if values:
             request_object["values"] = {
-                name.removeprefix(":"): _value(value, hide) for name, value in sorted(values.items())
+                name.removeprefix(":"): _value(value, redact) for name, value in sorted(values.items())
             }
         return request_object
     keys = list(_keys(call, prefix))
-    request_object = {"keys": [{name: _value(value, hide) for name, value in key.items()} for key in keys[:room]]}
+    request_object = {"keys": [{name: _value(value, redact) for name, value in key.items()} for key in keys[:room]]}
     return request_object | ({"omittedKeys": len(keys) - room} if len(keys) > room else {})
 
 
 def _keys(call: Call, prefix: str) -> Iterator[Item]:
-    """The keys of what is read or written by point, undecoded."""
+    """Yield the keys of a point read or a write, undecoded."""
     request = call.request
     if "TableName" in request:
         yield _key(request, request["TableName"], prefix)
-    for table, wanted in (request.get("RequestItems") or {}).items():
-        if isinstance(wanted, Mapping):
-            yield from wanted["Keys"]
+    for table, writes_or_keys in (request.get("RequestItems") or {}).items():
+        if isinstance(writes_or_keys, Mapping):
+            yield from writes_or_keys["Keys"]
             continue
-        for write in wanted:
+        for write in writes_or_keys:
             yield from (_key(body, table, prefix) for body in write.values())
     for action in request.get("TransactItems") or ():
         yield from (_key(body, body["TableName"], prefix) for body in action.values())
@@ -205,33 +207,33 @@ def _key(body: Mapping[str, Any], table: str, prefix: str) -> Item:
     return {name: body["Item"][name] for name in names}
 
 
-def _value(raw: Any, hide: Hide) -> Any:
+def _value(raw: Any, redact: Redact) -> Any:
     """Return a value for JSON: long texts are shortened, and values other than texts and numbers become texts."""
     value = decode_item({"value": raw})["value"]
     if isinstance(value, bool) or value is None:
         return value
     if isinstance(value, int | float) and abs(value) < 2**53:
         return value
-    text = hide(value if isinstance(value, str) else str(value))
+    text = redact(value if isinstance(value, str) else str(value))
     return text if len(text) <= MAX_CHARACTERS else text[:MAX_CHARACTERS] + "…"
 
 
 def _field_rows(
-    entries: Sequence[_CallGroup], taken: Meter, prefix: str, source: str | None
+    groups: Sequence[_CallGroup], meter: Meter, prefix: str, source: str | None
 ) -> dict[str | None, _FieldRow]:
     rows: dict[str | None, _FieldRow] = {}
     numbers: dict[int, int] = {}
-    for number, entry in enumerate(entries, 1):
-        writes = entry.first.operation.startswith(WRITES)
-        for ask, share in zip(entry.asks, entry.shares(prefix), strict=True):
-            row = rows.setdefault(ask.field or source, _FieldRow())
-            row.patterns |= {ask.pattern: None} if ask.pattern else {}
+    for number, group in enumerate(groups, 1):
+        writes = group.first.operation.startswith(WRITES)
+        for read, share in zip(group.traced, group.shares(prefix), strict=True):
+            row = rows.setdefault(read.field or source, _FieldRow())
+            row.patterns |= {read.pattern: None} if read.pattern else {}
             row.calls[number] = None
             row.reads += not writes
             row.writes += writes
             row.units = _sum(row.units, share)
-            numbers[id(ask)] = number
-    for hit in taken.hits:
+            numbers[id(read)] = number
+    for hit in meter.hits:
         row = rows.setdefault(hit.field or source, _FieldRow())
         row.patterns[hit.pattern] = None
         row.hits += 1
@@ -257,12 +259,12 @@ def _start_of(calls: Sequence[Call]) -> float:
     return calls[0].started_at if calls else 0.0
 
 
-def _group_units(entry: _CallGroup) -> Units:
-    return _total(_units_by_table(entry.details).values())
+def _group_units(group: _CallGroup) -> Units:
+    return _total(_units_by_table(group.details).values())
 
 
 def _units_by_table(details: Iterable[CallDetails]) -> dict[str | None, Units]:
-    """The units of several calls, by table."""
+    """Return the units of several calls, by table."""
     found: dict[str | None, Units] = {}
     for part in details:
         for table, units in part.units.items():
@@ -282,7 +284,7 @@ def _sum(one: Units, other: Units) -> Units:
 
 
 def _split_evenly(units: float, parts: int) -> list[float]:
-    """So many units in parts, of halves as equal as can be; what is no half goes to the first."""
+    """Divide units into parts, as evenly as halves of a unit allow. A remainder below a half goes to the first part."""
     halves = int(units * 2)
     shares = [(halves * (at + 1) // parts - halves * at // parts) / 2 for at in range(parts)]
     shares[0] += units - halves / 2

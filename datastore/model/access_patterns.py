@@ -1,4 +1,4 @@
-"""What a table, an index and an access pattern are: frozen values that drive code, documentation and tests."""
+"""The declarations of tables, indexes and access patterns: frozen values that drive code, documentation and tests."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -25,20 +25,20 @@ Operation = Literal[
 ]
 ActionKind = Literal["Put", "Update", "Delete", "ConditionCheck"]
 
-# How long an item that a crowd looks at serves them all: who asks again and again has four reads made in a second.
+# `shared_ms` of items that many callers read at once: DynamoDB gets at most four reads of one per second and process.
 CROWD_MS = 250
-# Updates are made of what clients give: there are as many expressions as combinations of attributes.
+# Clients choose the attributes of updates, so there are as many expressions as combinations of attributes.
 EXPRESSION_CACHE_SIZE = 4096
 
 WRITES = ("Put", "Update", "Delete", "BatchWrite", "TransactWrite")
 
-# Items on a page of a list: without a size in the request, and at most.
+# The number of items on a page of a list: by default, and at most.
 DEFAULT_PAGE = 25
 LARGEST_PAGE = 100
 
 
 class Who(StrEnum):
-    """Who may use an access pattern. Admin and system may read what a user may."""
+    """The callers that may use an access pattern. The roles admin and system may read everything that a user may."""
 
     ANY = "any"
     USER = "user"
@@ -49,9 +49,9 @@ class Who(StrEnum):
 
 @lru_cache(EXPRESSION_CACHE_SIZE)
 def aliases_in(*expressions: str) -> Mapping[str, str]:
-    """ExpressionAttributeNames for the `#name`s in the expressions: an alias is the attribute's own name.
+    """Return the ExpressionAttributeNames for the aliases (`#name`) in the expressions.
 
-    An alias cannot hold a `#`: for the one in an attribute's name it has `__`.
+    An alias is the attribute's own name. It cannot contain a `#`, so `__` stands for that in an attribute's name.
     """
     return {
         f"#{name}": name.replace("__", "#") for expression in expressions for name in re.findall(r"#(\w+)", expression)
@@ -60,49 +60,47 @@ def aliases_in(*expressions: str) -> Mapping[str, str]:
 
 @lru_cache(EXPRESSION_CACHE_SIZE)
 def values_in(*expressions: str) -> frozenset[str]:
-    """The names of the `:name` values in the expressions."""
+    """Return the names of the values (`:name`) in the expressions."""
     return frozenset(name for expression in expressions for name in re.findall(r":(\w+)", expression))
 
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A global secondary index. `projection` is "ALL", "KEYS_ONLY", or the attributes it includes besides the keys.
-
-    `item_bytes` is about what an item takes in the index, where that is much less than in the table.
-    """
+    """A global secondary index."""
 
     name: str
     partition: str
     sort: str | None = None
     sort_type: AttributeType = "S"
+    #: "ALL", "KEYS_ONLY", or the attributes that the index includes besides the keys.
     projection: Literal["ALL", "KEYS_ONLY"] | tuple[str, ...] = "ALL"
+    #: The approximate size of an item in the index, if it is much smaller than in the table.
     item_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Table:
-    """A table by its documented name; the store adds its prefix. `ttl` names the attribute of epoch seconds.
+    """A table. Each table is declared once: tables are compared and hashed by identity."""
 
-    `item_bytes` is about what an item takes that lists are made of, measured in the demo's data: costs are estimated
-    by it. `shown_in` is in how many of its indexes an item is, as a rule: it is written again in each.
-    Without `sort` the partition attribute alone is the key. There is one of each: a table is compared, and found in
-    dicts, by identity.
-    """
-
+    #: The documented name. The store adds its prefix.
     name: str
     partition: str
+    #: The sort attribute, None if the partition attribute alone is the key.
     sort: str | None = None
     indexes: tuple[Index, ...] = ()
+    #: The TTL attribute, in epoch seconds.
     ttl: str | None = None
     stream: Literal["NEW_AND_OLD_IMAGES", None] = None
+    #: The approximate size of the items that lists consist of, measured in the demo data, for the estimates of costs.
     item_bytes: int = 500
+    #: The number of indexes that usually contain an item. A write of the item is repeated in each.
     index_copies: int = 1
 
     def index(self, name: str) -> Index:
         return next(index for index in self.indexes if index.name == name)
 
     def key_attributes(self, index: str | None = None) -> tuple[str, ...]:
-        """The attributes of a start key: the table's own keys, and the index's when there is one."""
+        """Return the attributes of a start key: the table's keys, and those of the index if one is given."""
         names = [self.partition, self.sort]
         if index is not None:
             names += [self.index(index).partition, self.index(index).sort]
@@ -111,49 +109,56 @@ class Table:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class AccessPattern:
-    """One question the tables can be asked, as it is asked.
+    """One documented way to read or write a table.
 
-    `key`, `filter`, `condition` and `update` are the expressions sent to DynamoDB: `:name` is a value given by the
-    caller, `#name` an attribute whose name DynamoDB reserves. A clause of `filter` counts if all its values are given,
-    one of `guard` too: it is asked of an update besides `condition`.
-    `projection` is what a Query brings: whole items, their count (items too where they are selected), or the attributes
-    of the fields that are selected. `consistent` marks reads of base tables that must see the latest write.
-    `operations` is all that a field of this pattern may issue; `fields` are its names in the API. `transacts` are the
-    kinds of actions in its transactions, with the table where that is another than the pattern's. `who` may use it, and
-    `also` those. The keys of a `personal` list tell of people (by their email): its cursors are encrypted.
-    `max_age` are the seconds for which an answer that was found may be shown again; 0 for none at all.
-    `shared_ms` are the milliseconds for which an item that a point read brought serves other requests of the process,
-    too: where anybody may be shown it, or who may is decided after the read.
-    `when_slow` is what happens to a subscriber that does not keep up, unless it asks for something else: None for what
-    is no subscription. `chooses` tells whether it may ask.
+    `key`, `filter`, `condition`, `guard` and `update` are the expressions that are sent to DynamoDB. In them `:name` is
+    a value of the caller, and `#name` an attribute whose name DynamoDB reserves.
     """
 
     id: str
+    #: The question that the pattern answers, in one sentence.
     question: str
     table: Table
+    #: All operations that a field of this pattern may issue.
     operations: tuple[Operation, ...]
+    #: The callers that may use the pattern.
     who: Who
+    #: Further callers that may use it.
     also: tuple[Who, ...] = ()
+    #: The fields of the API that use it.
     fields: tuple[str, ...] = ()
+    #: The kinds of actions in its transactions, with the table if it is not the pattern's own.
     transacts: tuple["ActionKind | tuple[ActionKind, Table]", ...] = ()
     index: str | None = None
+    #: The KeyConditionExpression.
     key: str = ""
+    #: Clauses of the FilterExpression. A clause is sent if the caller gives all of its values.
     filter: tuple[str, ...] = ()
     condition: str = ""
+    #: Clauses that an update adds to `condition`. A clause is sent if the caller gives all of its values.
     guard: tuple[str, ...] = ()
     update: str = ""
     descending: bool = False
+    #: What a Query returns: whole items, their count (and items where they are selected), or the attributes of the
+    #: selected fields.
     projection: Literal["ALL", "COUNT", "SELECTED"] = "ALL"
+    #: Whether reads of the base table must see the latest write.
     consistent: bool = False
+    #: Whether the keys of the list identify people (by their email). Its cursors are then encrypted.
     personal: bool = False
+    #: The seconds for which a client may cache a response with data, 0 for not at all.
     max_age: int = 0
+    #: The milliseconds for which the result of a point read serves other requests of the process, for items that
+    #: everybody may see, or whose visibility is decided after the read.
     shared_ms: int = 0
+    #: The default overflow policy of a subscription, None for other fields.
     when_slow: OverflowPolicy | None = None
+    #: Whether a subscriber may choose another overflow policy.
     client_may_choose: bool = True
 
     @property
     def default_policy(self) -> OverflowPolicy:
-        """Of a subscription: what happens to a subscriber that does not keep up, if nothing else is asked for."""
+        """The overflow policy of a subscription whose client chooses none."""
         assert self.when_slow is not None, self.id
         return self.when_slow
 
@@ -172,9 +177,9 @@ class AccessPattern:
 
     @property
     def summary(self) -> str:
-        """The pattern in a few words, as the schema's descriptions show it: id, operations, table and index.
+        """The pattern as the descriptions of the schema show it: id, operations, table and index.
 
-        Of a subscription it says what becomes of who is slow, too.
+        The summary of a subscription ends with its overflow policy.
         """
         where = self.table.name if self.index is None else f"{self.table.name}.{self.index}"
         slow = "" if self.when_slow is None else f", when slow {self.when_slow.name}"
@@ -186,46 +191,45 @@ Arguments = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The extent of a field's reads and writes, by which its cost is estimated beside its access patterns.
+    """The extent of a field's reads and writes, from which its cost is estimated together with its access patterns.
 
-    Functions of the arguments receive them as they came, of any type.
-
-    size: the entries of the field's list, the argument that states their number, or a function of the arguments and the
-        moment. For a field that is no list, the factor for the cost of its selection.
-    each: whether there is a point read for each of the `size` entries.
-    reads: the point reads for one entry.
-    partitions: the number of Queries, or a function of the arguments and the moment.
-    scanned: the items read for each item that passes the filter, or in all for a field that is no list.
-    written: the items that a mutation writes; by default the length of the list among its arguments.
-    deferred: write units that are consumed after the response.
-    from_parent: subfields that the parent's item answers. The field reads nothing where only these are selected.
-    model: the name of the cost model that replaces all of these, where the process has it.
-    searched: read units that a search of the index costs.
+    Functions receive the arguments as the client sent them, with values of any type.
     """
 
+    #: The number of entries of the field's list, the name of the argument that states it, or a function of the
+    #: arguments and the moment. For a field that is not a list, the factor of the cost of its selection.
     size: int | str | Callable[[Arguments, datetime], float] | None = None
+    #: Whether the field issues point reads for each of the `size` entries.
     per_entry: bool = False
+    #: The number of point reads for one entry.
     reads: int = 1
+    #: The number of Queries, or a function of the arguments and the moment.
     partitions: Callable[[Arguments, datetime], float] | float = 1
+    #: The number of items read for each item that passes the filter; in total for a field that is not a list.
     scanned: Callable[[Arguments], float] | float = 1
+    #: The number of items that a mutation writes. By default the length of the list among its arguments.
     written: Callable[[Arguments], float] | float | None = None
+    #: Write units that are consumed after the response.
     deferred: float = 0
+    #: Subfields that the parent's item answers. The field reads nothing if only these are selected.
     from_parent: frozenset[str] = frozenset()
+    #: The name of the cost model that replaces all other attributes if the process has it.
     model: str = ""
+    #: The read units of a search in the index.
     searched: float = 0
 
 
 class CostModel(Protocol):
     """A model that estimates the reads of a field from statistics of the stored items.
 
-    Arguments are not validated yet: a value may be of any type. No estimate exceeds `most`, in read units, also without
-    statistics.
+    Arguments are not validated yet: a value may be of any type.
     """
 
+    #: The upper bound of every estimate, in read units, also without statistics.
     max_units: float
 
     async def load(self, arguments: Arguments, now: datetime) -> None:
-        """Read the statistics that `units` needs, unless they are cached. An unavailable store raises nothing."""
+        """Read the statistics that `units` needs unless they are cached. An unavailable store raises nothing."""
 
     def units(self, arguments: Arguments, now: datetime) -> float | None:
         """Return the read units, or None without statistics for these arguments."""

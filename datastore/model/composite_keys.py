@@ -1,4 +1,4 @@
-"""Key strings are parts joined by `#`; what a user gives can never break out of its part."""
+"""Composite keys: parts joined by `#`. Parts are escaped, so that input of a user stays within its part."""
 
 import re
 from collections.abc import Mapping
@@ -14,14 +14,14 @@ _UNSAFE = re.compile(r"[#%\x00-\x1f\x7f]")
 
 
 class Key(NamedTuple):
-    """A primary key: the values of the partition and the sort attribute, empty in a table without one."""
+    """A primary key: the values of the partition and the sort attribute. `sort` is empty for a table without one."""
 
     partition: str
     sort: str = ""
 
 
 def join(*parts: str) -> str:
-    """The parts with `#` between them; `#`, `%` and control characters inside a part are percent-encoded."""
+    """Join the parts with `#`. Inside a part `#`, `%` and control characters are percent-encoded."""
     for text in parts:
         if not text or _UNSAFE.search(text):
             return "#".join([escape_part(text) for text in parts])
@@ -29,18 +29,18 @@ def join(*parts: str) -> str:
 
 
 def split(key: str) -> list[str]:
-    """The parts that `join` was given."""
+    """Return the parts of a key that `join` returned."""
     return [unquote(text) for text in key.split("#")] if "%" in key else key.split("#")
 
 
 def second_part(key: str) -> str:
-    """The second part of a key: the id behind the word that tells what it is of."""
+    """Return the second part of a key: the id after the word for its kind."""
     text = key.split("#")[1]
     return unquote(text) if "%" in text else text
 
 
 def escape_part(text: str) -> str:
-    """One part of a key. Raises `BadUserInput` for an empty one: DynamoDB has no empty key, and `A#` is no id."""
+    """Return a part of a key, escaped. Raises `BadUserInput` for an empty part, which would not be an id."""
     if not text:
         raise BadUserInput("An id must not be empty.")
     return _UNSAFE.sub(_escape, text) if _UNSAFE.search(text) else text
@@ -51,13 +51,14 @@ def _escape(match: re.Match[str]) -> str:
 
 
 def check_key(key: Key, *, has_sort: bool = True) -> Key:
-    """The key, or `BadUserInput` for what DynamoDB refuses: an empty value, no Unicode text, one that is too long.
+    """Return the key. Raises `BadUserInput` for a key that DynamoDB would refuse.
 
-    `sorts`: whether its table has a sort attribute. A partition has 1 to 2048 bytes, a sort value 1 to 1024.
+    Values must be Unicode text of 1 to 2048 bytes for the partition and 1 to 1024 for the sort attribute. `has_sort`
+    says whether the table has a sort attribute.
     """
     partition, sort = key
-    ascii_alone = partition.isascii() and sort.isascii()  # as nearly all are: a byte is a character
-    if ascii_alone and 0 < len(partition) <= PARTITION_BYTES and (0 < len(sort) <= SORT_BYTES or not has_sort):
+    is_ascii = partition.isascii() and sort.isascii()  # nearly always; each character is then one byte
+    if is_ascii and 0 < len(partition) <= PARTITION_BYTES and (0 < len(sort) <= SORT_BYTES or not has_sort):
         return key
     try:
         sizes = [len(value.encode()) for value in (key if has_sort else key[:1])]
@@ -71,10 +72,10 @@ def check_key(key: Key, *, has_sort: bool = True) -> Key:
 
 
 def key_of(table: Table, item: Mapping[str, Any]) -> Key:
-    """The primary key of an item of the table."""
+    """Return the primary key of an item of the table."""
     return Key(item[table.partition], item[table.sort] if table.sort else "")
 
 
 def key_attributes(table: Table, key: Key) -> dict[str, str]:
-    """The key as the attributes that hold it."""
+    """Return the key as attributes."""
     return {table.partition: key.partition} | ({table.sort: key.sort} if table.sort else {})

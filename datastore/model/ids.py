@@ -1,4 +1,4 @@
-"""Ids that sort by time, and where the ids of a mutation that may be executed twice come from."""
+"""UUIDs that sort by time, and reproducible ids for mutations that may be executed twice."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -14,25 +14,24 @@ NAMESPACE = UUID("3f0c1d6e-58b4-4b0b-9a57-0d6d3c1e7a42")
 
 @dataclass(frozen=True, slots=True)
 class IdSource:
-    """The source of a mutation's ids and keys, so that every execution of it derives the same ones.
+    """The source of a mutation's ids and keys, so that every execution of the mutation derives the same ones."""
 
-    `moment` is when it was first asked for, to the millisecond, and `seed` any text that comes once. `again` tells that
-    another process may have executed it before, in part or to its end.
-    """
-
+    #: When the mutation was requested first, to the millisecond.
     requested_at: datetime
+    #: A unique text.
     seed: str
+    #: Whether another process may have executed the mutation before, in part or completely.
     is_retry: bool = False
 
     def id(self, name: str) -> str:
-        """The id that is made at that place of the mutation, and nowhere else."""
+        """Return the id for a name. Each id of a mutation needs its own name."""
         return str(uuid5(NAMESPACE, f"{self.seed} {name}"))
 
 
 def uuid7(now: datetime, new_id: str) -> str:
-    """A UUID of version 7 (RFC 9562, section 5.7): of the moment, to the millisecond.
+    """Return a UUID of version 7 (RFC 9562, section 5.7) for the moment, to the millisecond.
 
-    Its 74 bits of chance come from `new_id`, any text that comes once.
+    Its 74 random bits are a hash of `new_id`, which is any unique text.
     """
     random_bits = int.from_bytes(sha256(new_id.encode()).digest()[:16])
     middle = (random_bits >> 64 & RANDOM_A) << 64
@@ -40,10 +39,10 @@ def uuid7(now: datetime, new_id: str) -> str:
 
 
 def uuid7_moment(text: str) -> datetime | None:
-    """The moment of a UUID of version 7 as it is written: lower case, with hyphens. None for any other text."""
+    """Return the moment of a UUID of version 7 in lower case with hyphens. Return None for any other text."""
     try:
         given = UUID(text)
-        # Of an id in two spellings there would be two things.
+        # Only one spelling is accepted: two spellings of one id would name two items.
         return from_epoch_ms(given.int >> 80) if given.version == 7 and str(given) == text else None
     except (ValueError, OverflowError):
         return None

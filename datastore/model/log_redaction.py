@@ -1,8 +1,7 @@
-"""Replaces emails in logs and explanations, which must not hold personal data.
+"""Redaction of emails in logs and explanations, which must not contain personal data.
 
-In logs a keyed hash replaces an email. The key is made at the start of the process and never leaves it, so a reader of
-the log cannot test which email a hash stands for. Within a process equal emails have equal hashes; in another process
-they have others.
+A keyed hash replaces an email in logs. The key is random, and never leaves the process, so a reader of the log cannot
+test which email a hash belongs to. Equal emails have equal hashes within a process, and other ones in other processes.
 """
 
 import hmac
@@ -15,22 +14,22 @@ from datastore.model.identifiers import ascii_lower
 HIDDEN = "<email>"
 _KEY = secrets.token_bytes(32)
 
-# Between these signs emails stand in keys, which have neither in their parts, and in messages. It is looked for once
-# between each two of them: from every letter on it would take a long text without any seconds.
+# White space and `#` separate emails in keys and messages. The lookbehind starts the search only after a separator:
+# from every character on, it would take seconds in a long text without an email.
 _EMAIL = re.compile(r"(?<![^\s#])[^\s#]+@[^\s#]+")
-# In a message it may stand in quotation marks.
+# A message may quote an email, or have it at the end of a sentence.
 _PUNCTUATION = "'\"(),.:;"
 
 
 def redact_emails(value: Any) -> Any:
-    """A text in whose place of each email a hash stands, the same within this process; other values as they are."""
+    """Return a text with each email replaced by its hash. Other values are returned unchanged."""
     return _EMAIL.sub(_hashed, value) if isinstance(value, str) else value
 
 
 def hide_emails(text: str) -> str:
-    """Return the text for a client that may see no email: with `HIDDEN` in the place of each.
+    """Return the text with `HIDDEN` in the place of each email, for a client that may see none.
 
-    A hash would let the client tell whether an email that it guesses is the one of somebody it knows by another id.
+    A hash would let the client test whether an email that it guesses belongs to a user that it knows by another id.
     """
     return _EMAIL.sub(HIDDEN, text)
 

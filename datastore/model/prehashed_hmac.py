@@ -6,7 +6,7 @@ BLOCK_BYTES = 64
 
 
 class PrehashedHmac:
-    """`hmac.digest` hashes its key for each text, which takes longer than the text; here the key is hashed once."""
+    """An HMAC that hashes its key once. `hmac.digest` hashes it for each text, which takes longer than the text."""
 
     __slots__ = ("_inner", "_outer")
 
@@ -16,21 +16,21 @@ class PrehashedHmac:
         self._outer = sha256(bytes([byte ^ 0x5C for byte in padded]))
 
     def digest(self, text: bytes) -> bytes:
-        """The 32 bytes for a text."""
+        """Return the HMAC of a text: 32 bytes."""
         inner, outer = self._inner.copy(), self._outer.copy()
         inner.update(text)
         outer.update(inner.digest())
         return outer.digest()
 
     def hexdigest(self, text: bytes) -> str:
-        """The same in hexadecimal."""
+        """Return the HMAC of a text in hexadecimal."""
         inner, outer = self._inner.copy(), self._outer.copy()
         inner.update(text)
         outer.update(inner.digest())
         return outer.hexdigest()
 
     def after(self, beginning: bytes) -> "PrehashedHmac":
-        """One for texts that begin so, and are given without it: it has taken that up, too."""
+        """Return an HMAC for texts with a common beginning. They are passed to it without this beginning."""
         mac = PrehashedHmac.__new__(PrehashedHmac)
         mac._inner, mac._outer = self._inner.copy(), self._outer
         mac._inner.update(beginning)

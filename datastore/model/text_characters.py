@@ -1,4 +1,4 @@
-"""Characters that text and identifiers must not hold: those that show nothing, and piles of marks.
+"""Characters that text and identifiers must not contain: invisible ones, and piles of marks.
 
 The tables are Unicode 17.0's, which the standard library lacks: the property Default_Ignorable_Code_Point of
 https://www.unicode.org/Public/17.0.0/ucd/DerivedCoreProperties.txt, and the characters with Emoji and without
@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterator
 from unicodedata import category, normalize
 
-# Stream-Safe Text, https://www.unicode.org/reports/tr15/#Stream_Safe_Text_Format: to put more of them in order takes
-# the square of their number.
+# The limit of the Stream-Safe Text Format, https://www.unicode.org/reports/tr15/#Stream_Safe_Text_Format: the time to
+# order a run of marks grows with the square of its length.
 MAX_MARKS = 30
 
 # In hexadecimal. Both tables are in the order of the code points, the reserved ones included.
 _IGNORABLE = """ad 34f 61c 115f-1160 17b4-17b5 180b-180f 200b-200f 202a-202e 2060-206f 3164 fe00-fe0f feff ffa0
 fff0-fff8 1bca0-1bca3 1d173-1d17a e0000-e0fff"""
-# Without `#`, `*` and the digits. U+FE0F makes these characters emoji in color, and shows nothing after others.
+# Without `#`, `*` and the digits. U+FE0F makes these characters colored emoji, and is invisible after others.
 _TEXT_EMOJI = """a9 ae 203c 2049 2122 2139 2194-2199 21a9-21aa 2328 23cf 23ed-23ef 23f1-23f2 23f8-23fa 24c2 25aa-25ab
 25b6 25c0 25fb-25fc 2600-2604 260e 2611 2618 261d 2620 2622-2623 2626 262a 262e-262f 2638-263a 2640 2642 265f-2660 2663
 2665-2666 2668 267b 267e 2692 2694-2697 2699 269b-269c 26a0 26a7 26b0-26b1 26c8 26cf 26d1 26d3 26e9 26f0-26f1 26f4
@@ -50,13 +50,13 @@ _BIDIRECTIONAL = "\u202a-\u202e\u2066-\u2069"
 _DECEIVING = f"{_CONTROLS}{_BIDIRECTIONAL}\ud800-\udfff\U000e0000-\U000e007f{_NONCHARACTERS}"
 
 NOT_IN_PROSE = re.compile(f"[{_DECEIVING}]")
-# Of the characters that show nothing ZWNJ and ZWJ are taken, and U+FE0F where it makes an emoji or a keycap. Of
-# Unicode's category Cf these are formats, too: U+FFF9 to U+FFFB, and the controls of Egyptian hieroglyphs.
+# ZWNJ, ZWJ, and U+FE0F in an emoji or a keycap are the only invisible characters that are allowed. U+FFF9 to U+FFFB and
+# the controls of Egyptian hieroglyphs are format characters (category Cf), too.
 NOT_IN_A_LINE = re.compile(
     f"[{_DECEIVING}\t\n\r\u2028\u2029\ufff9-\ufffb\U00013430-\U0001343f{_IGNORABLE_CLASS}]"
     f"(?<![\u200c\u200d])(?<![{_class(_TEXT_EMOJI)}]\ufe0f)(?<![#*0-9]\ufe0f(?=\u20e3))"
 )
-# The empty pattern of Braille shows nothing, but is a letter among others.
+# U+2800, the blank Braille pattern, is invisible but no ignorable code point.
 BLANK = re.compile(f"[{_IGNORABLE_CLASS}\u2800]")
 # Unicode's categories of controls, formats, surrogates, line and paragraph separators.
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -65,12 +65,12 @@ _NEVER_IN_AN_ID = re.compile(f"[{_IGNORABLE_CLASS}\u2800{_NONCHARACTERS}]")
 
 
 def is_ignorable(character: str) -> bool:
-    """Whether the character has the property Default_Ignorable_Code_Point: it shows nothing by itself."""
+    """Return whether the character has the property Default_Ignorable_Code_Point: it is invisible by itself."""
     return character in _IGNORABLES
 
 
 def has_hidden(text: str) -> bool:
-    """Whether the text holds a character that no identifier may hold, or a pile of marks."""
+    """Return whether the text has a character that is not allowed in identifiers, or a pile of marks."""
     if text.isascii():
         return not text.isprintable()
     if not _HIDDEN.isdisjoint(map(category, text)) or _NEVER_IN_AN_ID.search(text):
@@ -79,7 +79,7 @@ def has_hidden(text: str) -> bool:
 
 
 def has_mark_pile(text: str) -> bool:
-    """Whether more than `MOST_MARKS` marks (Mn, Mc, Me) and ignorable characters follow each other."""
+    """Return whether more than `MAX_MARKS` marks (Mn, Mc, Me) and ignorable characters follow each other."""
     if len(text) <= MAX_MARKS:
         return False
     marks = 0
@@ -91,9 +91,9 @@ def has_mark_pile(text: str) -> bool:
 
 
 def cleaned_line(text: str) -> str:
-    """Return a text of a file as a line that input may have: NFC, single spaces, no characters that are refused.
+    """Return a text from a file as a line of valid input: in NFC, with single spaces, without refused characters.
 
-    Marks beyond `MOST_MARKS` in a row are left out. The text is short: to order marks takes the square of their number.
+    Marks beyond `MAX_MARKS` in a row are left out. The text must be short: the time to order marks is quadratic.
     """
     kept, marks = [], 0
     for character in normalize("NFC", text):

@@ -1,18 +1,18 @@
-"""The few forms of time that items hold."""
+"""Conversions between datetimes and the forms of time in items: ISO 8601 texts, milliseconds, days and seconds."""
 
 from datetime import UTC, datetime
 
-# The years that a stated moment may lie in, in UTC: a window around it consists of moments, too.
+# The years of moments that are accepted as input, in UTC: the ends of a window around a moment must be moments, too.
 FIRST_YEAR, LAST_YEAR = 1000, 9000
 
 
 def iso(moment: datetime) -> str:
-    """UTC with milliseconds at a fixed width, so that text order is time order: 2026-06-25T14:30:00.000Z."""
+    """Return the moment in UTC with milliseconds, so that text order is time order: 2026-06-25T14:30:00.000Z."""
     return moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def to_millisecond(moment: datetime) -> datetime:
-    """The moment as items hold it: without what is smaller than a millisecond."""
+    """Return the moment without microseconds, as items hold it."""
     return moment.replace(microsecond=moment.microsecond // 1000 * 1000)
 
 
@@ -31,27 +31,27 @@ def in_utc(moment: datetime) -> datetime:
 
 
 def epoch_ms(moment: datetime) -> int:
-    """Whole milliseconds since 1970, exact (no float in between)."""
+    """Return the whole milliseconds since 1970, computed without floats and so exact."""
     delta = moment - datetime(1970, 1, 1, tzinfo=UTC)
     return (delta.days * 86_400 + delta.seconds) * 1000 + delta.microseconds // 1000
 
 
 def from_epoch_ms(milliseconds: int) -> datetime:
-    """The moment that many milliseconds after 1970; negative before."""
+    """Return the moment of milliseconds since 1970, which are negative before."""
     seconds, rest = divmod(milliseconds, 1000)
     return datetime.fromtimestamp(seconds, UTC).replace(microsecond=rest * 1000)
 
 
 def day_bucket(moment: datetime) -> str:
-    """The UTC day as YYYYMMDD."""
+    """Return the UTC day as YYYYMMDD."""
     return moment.astimezone(UTC).strftime("%Y%m%d")
 
 
 def from_seconds(seconds: float) -> datetime:
-    """The moment that many epoch seconds after 1970, as TTL attributes hold it."""
+    """Return the moment of epoch seconds, the form of TTL attributes."""
     return datetime.fromtimestamp(float(seconds), UTC)
 
 
 def to_seconds(moment: datetime) -> int:
-    """Epoch seconds as TTL attributes hold them, rounded up, so that nothing expires early."""
+    """Return epoch seconds for a TTL attribute, rounded up, so that nothing expires early."""
     return -int(-moment.timestamp() // 1)

@@ -5,14 +5,15 @@ from functools import cache
 from typing import Final
 
 VERSION: Final = "version"
-# A match's `version` is that of its live state.
+# The version of a fixture: the attribute `version` of a match is the version of its live state.
 REVISION: Final = "revision"
 
 
 def guard(attribute: str = VERSION) -> tuple[str, str]:
-    """That an item is at the `:expected` version. One without the attribute is at version 0, which `:never` is.
+    """Return two clauses that an item has the expected version: the first for version 1 and later, the second for 0.
 
-    Others write an attribute that is not there as null, too: `:nothing` is the type of that.
+    An item has version 0 if the attribute is missing, is NULL (as other programs store it) or is 0. The values are
+    `:expected`, or `:nothing`, the type NULL, and `:never`, which is 0.
     """
     return f"#{attribute} = :expected", (
         f"(attribute_not_exists(#{attribute}) OR attribute_type(#{attribute}, :nothing) OR #{attribute} = :never)"
@@ -20,31 +21,36 @@ def guard(attribute: str = VERSION) -> tuple[str, str]:
 
 
 def increment(attribute: str = VERSION) -> str:
-    """What an update ends with that makes a new version; `:one` is 1."""
+    """Return the clause at the end of an update that increments the version. `:one` is 1."""
     return f"ADD #{attribute} :one"
 
 
-# The same in the SET of an update that may make the item: of one that was there before, no version comes again.
+# The assignment in the SET of an update that may create the item. The version begins after `:begun`, so that an item
+# that was deleted before and is created again repeats no version.
 INITIALIZE_OR_INCREMENT: Final = "#version = if_not_exists(#version, :begun) + :one"
 
 
-# What an update sets to a value, as it is, and the names of what it takes away.
+# The attributes that an update sets to a plain value, and the names of those that it removes.
 _SET = re.compile(r"(#?\w+) = :(\w+)(?=,| REMOVE | ADD |$)")
 _REMOVED = re.compile(r" ?REMOVE ([^:]+?)(?: ADD |$)")
 
 
 @cache
 def assignments(update: str) -> tuple[tuple[tuple[str, str], ...], tuple[str, ...]]:
-    """The attributes that an update sets, each with the name of its value, and those that it takes away."""
+    """Return the attributes that an update sets, each with the name of its value, and the attributes that it removes.
+
+    Assignments of other expressions, such as `if_not_exists`, are left out.
+    """
     removed = _REMOVED.search(update)
     return tuple(_SET.findall(update)), tuple(removed[1].split(", ")) if removed else ()
 
 
 @cache
 def not_applied_condition(update: str) -> str:
-    """The condition that an item is not as an update leaves it; empty where it counts nothing, and may be repeated.
+    """Return the condition that an item is not yet as an update leaves it.
 
-    What it counts, and what it sets but once, tells nothing.
+    It is empty for an update that increments no attribute: repeating it is harmless. Attributes that the update
+    increments, or sets with `if_not_exists`, are not compared.
     """
     sets, removes = assignments(update)
     clauses = [f"{name} = :{value}" for name, value in sets] + [f"attribute_not_exists({name})" for name in removes]
@@ -52,7 +58,7 @@ def not_applied_condition(update: str) -> str:
 
 
 def incremented_attribute(update: str) -> str | None:
-    """The attribute that an update counts, if it does."""
+    """Return the version attribute that an update increments, or None."""
     if INITIALIZE_OR_INCREMENT in update:
         return VERSION
     return next((attribute for attribute in (VERSION, REVISION) if increment(attribute) in update), None)

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from datastore.dynamodb.codec import Item
-from datastore.explain.trace import ReadTrace, current_field
 from datastore.model.access_patterns import AccessPattern
 from datastore.session.dataloader import CancellableDataLoader
+from datastore.session.read_trace import ReadTrace, current_field
 from datastore.session.store import Store
 
 CONCURRENCY = 8

@@ -1,4 +1,4 @@
-"""BatchWriteItem: any number of puts and deletes, 25 a call. Unprocessed ones are retried.
+"""BatchWriteItem: any number of puts and deletes, 25 per call. Unprocessed requests are retried.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchWriteItem.html
 """
@@ -34,7 +34,9 @@ async def write_batches(call: Call, deadline: Deadline, table: str, requests: Se
     batches = [requests[start : start + BATCH_WRITES] for start in range(0, len(requests), BATCH_WRITES)]
     unwritten = sum(await gather_all([write(batch) for batch in batches]))
     if unwritten:
-        raise Throttled(f"The store is busy: {unwritten} of {len(requests)} were not written; try again in a moment.")
+        raise Throttled(
+            f"The store is busy: {unwritten} of {len(requests)} items were not written; try again in a moment."
+        )
 
 
 async def _write(call: Call, deadline: Deadline, table: str, batch: Sequence[Mapping[str, Any]]) -> int:

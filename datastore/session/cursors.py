@@ -1,6 +1,6 @@
-"""Cursors: DynamoDB's start key in base64url, signed, and bound to the field and arguments that made it.
+"""Cursors: DynamoDB's start key in base64url, signed, and bound to a field and its arguments.
 
-Those of personal lists are padded and encrypted besides (AES-SIV, RFC 5297): their keys hold emails.
+Cursors of personal lists are padded and encrypted (AES-SIV, RFC 5297), because their keys contain emails.
 """
 
 import hmac
@@ -26,7 +26,7 @@ REFUSAL = "This cursor was not made by this field with these arguments."
 
 
 class _CursorKeys:
-    """What is made of a secret."""
+    """The keys derived from a secret: of the signature, and of the encryption of personal cursors."""
 
     def __init__(self, secret: bytes) -> None:
         self.mac = PrehashedHmac(hmac.digest(secret, b"cursor", "sha256"))
@@ -34,9 +34,9 @@ class _CursorKeys:
 
 
 class Cursors:
-    """Seals and opens cursors. All processes that answer for one another share the secret.
+    """The sealing and opening of cursors. All processes of one API share the secret.
 
-    Those made with one of the `others` are opened too, and none are made with them.
+    Cursors that were sealed with one of the `other_secrets` are opened, too. New ones are sealed with `secret` only.
     """
 
     def __init__(self, secret: bytes, other_secrets: Iterable[bytes] = ()) -> None:
@@ -44,13 +44,13 @@ class Cursors:
         self._accepted = (self._keys, *map(_CursorKeys, other_secrets))
 
     def seal(self, key: Item, binding: bytes, *, personal: bool = False) -> str:
-        """A cursor for the position just at `key`."""
+        """Return a cursor for the position of an item, by its key."""
         return self.sealer(key, binding, personal=personal)(encode_item(key))
 
     def sealer(self, names: Iterable[str], binding: bytes, *, personal: bool = False) -> Callable[[Raw], str]:
-        """What makes cursors for the positions of items as DynamoDB answers them: their key has these attributes.
+        """Return a function that seals cursors of items as DynamoDB returns them. `names` are their key attributes.
 
-        All that the cursors of one list have in common is done once.
+        The work that all cursors of one list share is done once.
         """
         ordered = sorted(names)
         if personal:
@@ -65,7 +65,7 @@ class Cursors:
         return seal
 
     def open(self, cursor: str, binding: bytes, *, personal: bool = False) -> Item:
-        """The key a cursor stands for. Raises `BadCursor` if it was altered or belongs elsewhere."""
+        """Return the key of a cursor. Raises `BadCursor` if it was altered or has another binding."""
         if len(cursor) > MAX_CHARACTERS:
             raise BadCursor(REFUSAL)
         try:
@@ -90,12 +90,12 @@ class Cursors:
 
 
 def _length_prefixed(binding: bytes) -> bytes:
-    """What stands before the key in what is signed."""
+    """Return the binding as the prefix of the signed content."""
     return len(binding).to_bytes(4, "big") + binding
 
 
 def binding(field: str, arguments: Mapping[str, Any]) -> bytes:
-    """What a cursor is bound to: the field it came from and its arguments other than the paging ones."""
+    """Return the binding of a cursor: its field, and the arguments of the field except those for paging."""
     return field.encode() + b"?" + orjson.dumps(dict(arguments), option=orjson.OPT_SORT_KEYS)
 
 
@@ -106,8 +106,8 @@ def padded(content: bytes) -> bytes:
 
 
 def unpadded(raw: bytes) -> bytes:
-    """Return what was padded. Raises `ValueError` for bytes that `padded` does not return."""
+    """Return the content of padded bytes. Raises `ValueError` for bytes that `padded` does not return."""
     content = raw.rstrip(b"\0")[:-1]
     if padded(content) != raw:
-        raise ValueError("This is not padded.")
+        raise ValueError("The padding is missing.")
     return content

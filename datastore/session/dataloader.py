@@ -1,4 +1,4 @@
-"""A dataloader whose batches can be cancelled, queued or sent, when no caller waits for them any more."""
+"""A dataloader with batches that can be cancelled, queued or in flight, when no caller waits for them."""
 
 import asyncio
 from collections.abc import Coroutine, Hashable, Iterable
@@ -12,7 +12,7 @@ ReturnT = TypeVar("ReturnT")
 
 
 class Failure:
-    """The error of a read. Each waiter raises it with the original traceback, without those of other waiters."""
+    """The error of a read. Each waiter raises it with its original traceback, without the frames of other waiters."""
 
     __slots__ = ("_traceback", "error")
 
@@ -84,7 +84,7 @@ class CancellableDataLoader(DataLoader[KeyT, ReturnT]):
         return self
 
     def has(self, key: KeyT) -> bool:
-        """Whether the key was read or primed, or its read is in flight."""
+        """Return whether the key was read or primed, or its read is queued or in flight."""
         return key in self._reads
 
     def _read_for(self, key: KeyT) -> Read[KeyT, ReturnT]:

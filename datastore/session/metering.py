@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from datastore.dynamodb.calls import WRITE_UNIT_COST, Call
 from datastore.errors import BadUserInput, Timeout
-from datastore.explain.trace import SharedRead
 from datastore.model.access_patterns import WRITES
+from datastore.session.read_trace import SharedRead
 
 
 class ReadTooMuch(BadUserInput):
@@ -45,7 +45,7 @@ class Meter:
         self.detailed = False
         #: The number of calls that have begun and not ended.
         self.open_calls = 0
-        #: Units that are charged and consumed by no call of this request.
+        #: Units that are charged although no call of this request consumed them.
         self.deferred = 0.0
         #: The request may not read once it has consumed this amount.
         self.limit = float("inf")
@@ -54,7 +54,8 @@ class Meter:
         self.spent = 0.0
         #: The error that stopped the request at its limit.
         self.stop_error: ReadTooMuch | None = None
-        #: Items that are missing or hidden from the caller. They are billed alike, so that the cost reveals neither.
+        #: The number of items that are missing or hidden from the caller. Both are billed alike, so that the cost does
+        #: not reveal whether a hidden item exists.
         self.withheld = 0
 
     def record(self, call: Call) -> None:
@@ -76,7 +77,7 @@ class Meter:
 
     @property
     def is_complete(self) -> bool:
-        """Whether no billed call is missing: none is in flight, and none was abandoned."""
+        """Whether all calls are billed: none is in flight, and none was abandoned."""
         return self.open_calls == 0 and not any(call.abandoned for call in self.calls)
 
     @property
@@ -119,7 +120,7 @@ class Meter:
 
 
 class Deadline:
-    """The time by which a request must have finished."""
+    """The moment at which a request is abandoned."""
 
     __slots__ = ("_at", "_clock", "_seconds")
 

@@ -1,7 +1,7 @@
-"""Versions: an item's number that grows with every change of what updates change, so that no change is lost unseen.
+"""Optimistic locking: each item has a version that grows with every update, so that no update is lost unseen.
 
-An update may say which version it goes by: it is written only while the item has that. An item without one, which
-another program wrote, or that was never updated, has version 0.
+An update may name the version that its caller read. It is applied only while the item has that version. An item
+without a version has version 0: it was never updated, or another program wrote it.
 """
 
 from collections import OrderedDict
@@ -21,23 +21,20 @@ T = TypeVar("T")
 # The name of a table and a key in it.
 ItemAddress = tuple[str, Key]
 
-# Versions of puts are seconds since then, which a GraphQL Int holds until 2094.
+# The versions of puts are seconds since this moment. A GraphQL Int holds them until 2094.
 VERSION_EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-# More than as many updates as are on their way to one item at once.
+# The minimum distance of the versions of two puts of one item: more than the updates of it that are in flight at once.
 STRIDE = 8
-# Only what was put twice, or deleted and made again, within about a second needs to be known.
+# Only keys that are put twice, or deleted and put again, within about a second need an entry.
 PUT_VERSION_CAPACITY = 10_000
 
 
 class Outdated(Conflict):
-    """The item is at another version than the update expects. `current` is its record as it is now.
-
-    `attribute` is the item's attribute that was compared.
-    """
+    """The item has another version than the update expects. `current` is its record, `attribute` holds its version."""
 
     def __init__(self, expected: int, version: int, current: object, attribute: str = VERSION) -> None:
-        # The gateway never answered a version that is ahead of the item's: no change of the item explains that.
-        how = "this was changed meanwhile: it is" if version > expected else "it is"
+        # An expected version above the item's never came from the gateway, so the item need not have changed.
+        how = "the item was changed meanwhile: it is" if version > expected else "the item is"
         super().__init__(
             f"`expectedVersion` is {expected}, but {how} at {attribute} {version}.",
             expectedVersion=expected,
@@ -47,36 +44,36 @@ class Outdated(Conflict):
 
 
 def version_of(item: Mapping[str, Any], attribute: str = VERSION) -> int:
-    """Others write an attribute that is not there as null, too."""
+    """Return the version of an item. Other programs may store a missing version as NULL."""
     return version(item.get(attribute))
 
 
 def version(value: int | None) -> int:
-    """The version that an attribute tells."""
+    """Return the version that the value of an attribute means."""
     return int(value or 0)
 
 
 def versioned_update(changes: Mapping[str, Any], attribute: str = VERSION) -> tuple[str, dict[str, Any]]:
-    """The UpdateExpression for changes that make a new version, and its values."""
+    """Return the UpdateExpression of changes that also increments the version, and its values."""
     expression, values = set_or_remove(changes)
     return f"{expression} {increment(attribute)}", {**values, "one": 1}
 
 
 def version_values(expected: int | None) -> dict[str, Any]:
-    """The values for the clauses of a `guard`; none where any version will do."""
+    """Return the values for the clauses of a `guard`. None are needed if any version will do."""
     if expected is None:
         return {}
     return {"expected": expected} if expected else {"never": 0, "nothing": "NULL"}
 
 
 def check_version(item: Item, expected: int | None, convert: Callable[[Mapping[str, Any]], object]) -> None:
-    """Raise `Outdated` where the item as it was just read is at another version."""
+    """Raise `Outdated` if an item that was just read has another version."""
     if expected is not None and version_of(item) != expected:
         raise Outdated(expected, version_of(item), record(convert, item))
 
 
 def may_be_applied(item: Item, expected: int | None, changes: Mapping[str, Any]) -> bool:
-    """Whether an update that went by that version may have left the item as it is."""
+    """Return whether an update of the expected version may have left the item as it is."""
     return expected is not None and version_of(item) == expected + 1 and has_values(item, changes)
 
 
@@ -88,10 +85,14 @@ def updated_record(
     missing: Callable[[], Exception],
     attribute: str = VERSION,
 ) -> T:
-    """The record as an update left it. Raises what `missing` makes when there is no such item, and `Outdated`.
+    """Return the record as an update left it.
 
-    `changes` are the attributes that were to be set; None takes one away. Where the answer to an earlier try was lost,
-    the item may be as that try left it: then the update was done. If that is undecidable, the error says so.
+    `changes` are the new values of attributes, None for a removed one. After an ambiguous attempt the item may be as
+    that attempt left it: the update was then applied. If this is undecidable, the error has `mayHaveBeenApplied`.
+
+    Raises:
+        Outdated: The item has another version.
+        The error of `missing`: There is no such item, or another part of the condition failed.
     """
     if written.item is None:
         raise missing()
@@ -101,7 +102,7 @@ def updated_record(
         return found
     version = version_of(written.item, attribute)
     if expected is None or version == expected:
-        raise missing()  # something else of the condition did not hold
+        raise missing()  # another part of the condition failed
     if written.is_retry and version == expected + 1 and has_values(written.item, changes):
         return found
     outdated = Outdated(expected, version, found, attribute)
@@ -111,15 +112,15 @@ def updated_record(
 
 
 def has_values(item: Mapping[str, Any], changes: Mapping[str, Any]) -> bool:
-    """Whether the item has the values that changes give it."""
+    """Return whether the item has the values of the changes."""
     return all(item.get(name) == value for name, value in changes.items())
 
 
 class PutVersions:
-    """Versions for items that are put, each greater than those that this process put or saw at its key before.
+    """The versions of items that are put. Each is greater than all that this process put or read at its key before.
 
-    They are the seconds since `BEGAN`, so that they are greater than those that others put or changed there, too: more
-    than that many changes of one item do not happen. Each key is counted by itself, and `most` are kept, the last ones.
+    A version is the number of seconds since `VERSION_EPOCH`, so it also exceeds the versions of other processes, unless
+    an item is changed more than once a second on average. The latest `capacity` keys are remembered, each by itself.
     """
 
     def __init__(self, capacity: int = PUT_VERSION_CAPACITY) -> None:
@@ -127,18 +128,18 @@ class PutVersions:
         self._last: OrderedDict[ItemAddress, int] = OrderedDict()
 
     def next(self, now: datetime, address: ItemAddress, above: int = 0) -> int:
-        """The version of what is put now, where there may be an item of the version `above`."""
+        """Return the version of an item that is put now. `above` is the version of the item that it may replace."""
         last = max(above, self._last.get(address, -STRIDE))
         version = max(_seconds(now), last + STRIDE)
         self.observe(address, version)
         return version
 
     def initial(self, now: datetime, address: ItemAddress) -> int:
-        """What the version of an item that an update makes is counted from; one that is there goes on with its own."""
+        """Return the start of the versions of an item that an update creates. An existing item keeps its own."""
         return max(_seconds(now), self._last.get(address, 0))
 
     def observe(self, address: ItemAddress, version: int) -> None:
-        """What is there, or was deleted there, has that version."""
+        """Record the version of an item that is stored, or was deleted."""
         self._last[address] = max(version, self._last.pop(address, 0))
         if len(self._last) > self._capacity:
             self._last.popitem(last=False)
@@ -148,5 +149,5 @@ def _seconds(now: datetime) -> int:
     return int((now - VERSION_EPOCH).total_seconds())
 
 
-# One per process: what the gateway and the jobs in it put and saw counts for both.
+# One per process, for the puts and reads of the gateway and of the jobs in its process.
 PUT_VERSIONS = PutVersions()

@@ -1,4 +1,4 @@
-"""Connections over a Query: forward or backward, filtered and still full, over one partition or many in a row."""
+"""Pages of a list over one or more partitions, each read by a Query: forward or backward, full also with a filter."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,28 +17,31 @@ from datastore.session.store import Store
 
 
 class SortOrder(StrEnum):
-    """Which end of a list comes first, by its sort key."""
+    """The order of a list by its sort key."""
 
     ASCENDING = "ascending"
     DESCENDING = "descending"
 
 
+# The maximum number of partitions that are read concurrently.
 MAX_WAVE = 16
-# After this number of partitions a list counts as sparse: from then on empty partitions are skipped.
+# A list counts as sparse if a page needs more partitions than this number. Empty partitions are skipped from then on.
 SPARSE_AFTER = 4
+# The number of partitions that the first call of `narrow` receives; each further call receives twice as many.
 FIRST_CHUNK = 366
+# The maximum `Limit` of a Query.
 MAX_LIMIT = 2000
 NOT_DEFERRED = nullcontext()
 
 Values = Mapping[str, Any]
-# Of the items that were read those that belong in the list, in the same order: what no filter expression can tell.
+# Returns the items that belong in the list, in the same order, for conditions that no filter expression can state.
 SelectItems = Callable[[list[Raw]], Awaitable[list[Raw]]]
-# Returns those of the partitions that may hold items of the list, in the same order.
+# Returns the partitions that may hold items of the list, in the same order.
 NarrowPartitions = Callable[[Sequence[Values]], Awaitable[Sequence[Values]]]
 
 
 class Span(Struct, frozen=True):
-    """Which part of a list is wanted: `size` items after (or before, when `backward`) the position `start`."""
+    """The requested part of a list: `size` items after the position `start`, or before it if `backward`."""
 
     size: int
     backward: bool = False
@@ -46,10 +49,7 @@ class Span(Struct, frozen=True):
 
 
 class Page:
-    """Items in the list's order, of which `raw` is what DynamoDB answered, None where they were made otherwise.
-
-    `partitions` counts the partitions that were read for it.
-    """
+    """Items of a list, in its order. Either `items` or `raw` is given."""
 
     __slots__ = ("_items", "has_next", "has_previous", "partitions", "raw")
 
@@ -64,7 +64,9 @@ class Page:
         self._items = items
         self.has_next = has_next
         self.has_previous = has_previous
+        #: The number of partitions that were read.
         self.partitions = partitions
+        #: The items as DynamoDB returned them, None for items from another source.
         self.raw = raw
 
     @property
@@ -88,15 +90,15 @@ async def read_page(
     has_child_reads: bool = False,
     narrow: NarrowPartitions | None = None,
 ) -> Page:
-    """A page of the list that the partitions make one after another, each given as the values of its Query.
+    """Return a page of a list that consists of partitions, one after another, each given as the values of its Query.
 
-    Reads until `size` items and one more are found or the last partition is done, so a page is short only at the
-    end. Partitions are read ahead side by side, but at most twice as many as the page takes (see `_width`).
+    Partitions are read until `size` + 1 items are found or the last partition ends, so a page is short only at the end
+    of the list. Partitions are read ahead concurrently, but at most twice as many as the page needs (see `_wave_size`).
 
-    `leads_on`: point reads follow, by `keep` or for each item. Those of several lists go out together (see
-    `Store.leading_on`).
+    `has_child_reads` says that point reads follow, by `select` or for each item. Those of several lists are batched
+    (see `Store.defer_dispatch`).
 
-    `narrow` leaves out partitions without items of the list. It is called once a list proves to be sparse, for more
+    `narrow` removes partitions without items of the list. It is called once a list proves to be sparse, for more
     partitions with each call.
     """
     reader = _KeysetReader(store, pattern, span.backward, attributes, select, has_child_reads)
@@ -114,7 +116,8 @@ async def read_page(
             reader.read(values, wanted - len(found), start if at + offset == first else None)
             for offset, values in enumerate(wave)
         ]
-        # A single one begins at once, not in a task of its own: what it is to hold up may be on its way by then.
+        # Await a single read directly: a task would start a turn of the event loop later, when the point reads that
+        # its dispatch hold is for may have been sent.
         batches = await asyncio.gather(*reads) if len(reads) > 1 else [await reads[0]]
         for batch in batches:
             found += batch
@@ -125,17 +128,17 @@ async def read_page(
 
 @cache
 def ordered(pattern: AccessPattern, order: SortOrder) -> AccessPattern:
-    """The pattern with its list in that order."""
+    """Return the pattern with its list in the given order."""
     return replace(pattern, descending=order is SortOrder.DESCENDING)
 
 
 def empty_page(span: Span) -> Page:
-    """What `read_page` answers where there is nothing."""
+    """Return the page of an empty list."""
     return page_of([], span, 0)
 
 
 def page_of(found: list[Raw], span: Span, partitions: int) -> Page:
-    """The page, of the items in the order of reading, of which one more may have been found than it takes."""
+    """Return the page of the items found, in reading order. One more than its size shows that the list continues."""
     more = len(found) > span.size
     raw = found[: span.size]
     if span.backward:
@@ -144,10 +147,10 @@ def page_of(found: list[Raw], span: Span, partitions: int) -> Page:
 
 
 def _wave_size(missing: int, fullest: int, read: int) -> int:
-    """How many partitions to read at once: as many as it takes if none is fuller than the fullest so far.
+    """Return the number of partitions to read concurrently: enough if each is as full as the fullest one so far.
 
-    But no more than were read already: what they hold may say little (a cursor or a window cuts the first one short),
-    and so at most twice as many are read as it takes in the end.
+    The number is at most that of the partitions read so far, because their sizes may mislead: a cursor or a window cuts
+    the first one short. So at most twice as many partitions are read as the page needs.
     """
     if read == 0:
         return 1
@@ -156,7 +159,10 @@ def _wave_size(missing: int, fullest: int, read: int) -> int:
 
 
 def _position(pattern: AccessPattern, ordered: Sequence[Values], start: Item | None) -> tuple[int, Item | None]:
-    """The partition a start key lies in. A cursor is signed, but a range that moved may not hold its partition."""
+    """Return the position of the partition that holds the start key, and the key.
+
+    Raises `BadCursor`: a signed cursor may name a partition that a moving range no longer includes.
+    """
     if start is None:
         return 0, None
     attribute = pattern.table.index(pattern.index).partition if pattern.index else pattern.table.partition
@@ -177,7 +183,7 @@ class _Narrowing:
         self.until = first + SPARSE_AFTER if is_long else len(ordered)
 
     async def leaves_any(self, at: int) -> bool:
-        """Return whether a partition is left at this position or after it; narrow further if needed."""
+        """Return whether a partition remains at this position or after it. Narrow more partitions first if needed."""
         while self._narrow is not None and at == self.until < len(self._ordered):
             chunk = slice(at, at + self._chunk)
             narrowed = await self._narrow(self._ordered[chunk])
@@ -188,7 +194,7 @@ class _Narrowing:
 
 
 class _KeysetReader:
-    """Reads partitions until enough items passed the filter, and learns from each page how many pass."""
+    """A reader of partitions that estimates each `Limit` from the share of items that passed the filter so far."""
 
     def __init__(
         self,
@@ -209,11 +215,11 @@ class _KeysetReader:
         self._passed = 0
 
     async def read(self, values: Values, count: int, start: Item | None) -> list[Raw]:
-        """Up to `wanted` items of one partition, in reading order, after `start`."""
+        """Return up to `count` items of one partition, in reading order, after `start`."""
         found: list[Raw] = []
         limit = _limit(count, self._scanned, self._passed)
         while True:
-            # Around the Query alone: what `keep` asks for would wait for itself.
+            # Hold dispatch during the Query only: the point reads of `select` would wait for their own end.
             with self._store.defer_dispatch() if self._has_child_reads else NOT_DEFERRED:
                 page = await self._store.query(
                     self._pattern,
@@ -232,14 +238,14 @@ class _KeysetReader:
             start = page.next_start
             if start is None:
                 return found
-            # By the last page alone: behind the last living item there may be thousands of expired ones.
+            # From the latest page alone: thousands of expired items may follow the last valid one.
             limit = _limit(count - len(found), page.scanned, len(passed))
 
 
 def _limit(missing: int, scanned: int, passed: int) -> int:
-    """Look at as many items as the share that passed suggests: few round trips, little read for nothing.
+    """Return the `Limit` of the next Query, from the share of the scanned items that passed the filter.
 
-    Four times as many as before while none passes.
+    It is four times the number of scanned items while none has passed. This balances round trips against unused reads.
     """
     suggested = -(-missing * scanned // passed) if passed else 4 * scanned
     return min(max(missing, suggested), MAX_LIMIT)

@@ -13,22 +13,22 @@ from datastore.dynamodb.records import LazyItem
 from datastore.dynamodb.requests import PreparedRequest, batch_get_item, point_requests
 from datastore.dynamodb.retry.backoff import Backoff
 from datastore.errors import BadUserInput, DomainError, Throttled, Timeout
-from datastore.explain.trace import ReadTrace
 from datastore.model.access_patterns import AccessPattern, Table
 from datastore.model.composite_keys import Key, check_key, key_of
 from datastore.session.dataloader import CancellableDataLoader, Failure, Read
 from datastore.session.metering import Deadline, Meter
+from datastore.session.read_trace import ReadTrace
 from datastore.session.request_reads import ReadFreshness, RequestReads
 
 BATCH_KEYS = 100
 UNPROCESSED = Backoff(initial=0.05, maximum=1.0, attempts=10)
-# Turns of the event loop without another read after which a held batch is sent. From the arrival of a list to the reads
-# of its nodes graphql-core's executor takes about five turns.
+# A held batch is sent after this number of turns of the event loop without another read. graphql-core's executor takes
+# about five turns from the arrival of a list to the reads of its nodes.
 QUIET_TURNS = 12
-# Compiled execution takes none: it resolves the nodes at once when the list has arrived. One turn is for resolvers that
-# filter a list in tasks (`asyncio.gather`), whose reads begin a turn later. The holder's task shows the executor:
-# graphql-core resolves fields in tasks, compiled execution in coroutine drivers, which are no `asyncio.Task`. A wrong
-# number costs one more batch or idle turns; the results are the same.
+# Compiled execution takes none: it resolves the nodes as soon as the list has arrived. The one turn is for resolvers
+# that filter a list in tasks (`asyncio.gather`) and so read a turn later. The task that holds shows the executor:
+# graphql-core resolves fields in tasks, compiled execution in coroutine drivers, which are not `asyncio.Task`. A wrong
+# number costs another batch or idle turns; the results are the same.
 COMPILED_TURNS = 1
 
 
@@ -48,7 +48,7 @@ class _DispatchHold:
 
 
 class PointReads(CancellableDataLoader[Address, LazyItem | None]):
-    """A loader of one request: GetItem for a single key, concurrent BatchGetItem calls of at most 100 keys for more.
+    """The point reads of one request: GetItem for a single key, concurrent BatchGetItem calls of at most 100 keys.
 
     A missing item is None. A key that stays unprocessed until the deadline is `Throttled`, never None. The loader keeps
     its results for its own request. `freshness` decides which reads of other requests it uses (see `request_reads`).
@@ -87,9 +87,9 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         return _DispatchHold(self)
 
     def hold(self) -> None:
-        """Hold back reads until `release`, to send them together with those that follow just after it.
+        """Hold back reads until `release`, to send them together with the reads that follow the release.
 
-        For lists whose items cause point reads. No caller may wait for a held read before the release.
+        It is for lists with items that cause point reads. No caller may wait for a held read before the release.
         """
         self._holds += 1
         if isinstance(asyncio.current_task(), asyncio.Task):
@@ -105,8 +105,8 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
             self._released.set()
 
     async def dispatch(self) -> None:
-        """Send the queued batches once no hold is left."""
-        # Also after a hold that ended before this ran: the reads that its list causes may not be queued yet.
+        """Send the queued batches when the last hold has ended."""
+        # Wait also after a hold that ended before this ran: the reads that its list causes may not be queued yet.
         while self._released is not None and (self._holds or self._just_released):
             await self._released.wait()
             self._just_released = False
@@ -126,15 +126,16 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         return sum(len(batch.reads) for batch in self._queued)
 
     def read(self, pattern: AccessPattern, key: Key) -> Awaitable[LazyItem | None]:
-        """Read one item. Raises `BadUserInput` at once for a key that DynamoDB would refuse."""
+        """Return one item. Raises `BadUserInput` at once for a key that DynamoDB would refuse."""
         return self._result(self._register(pattern, key))
 
     async def read_all(
         self, pattern: AccessPattern, keys: Sequence[Key], attributes: tuple[str, ...] | None = None
     ) -> list[LazyItem | Exception | None]:
-        """Read many items. Return for each the item, None, or its error.
+        """Return for each key its item, None, or its error.
 
-        With `attributes` only those and the keys are needed. A later read of more attributes is sent again.
+        `attributes` is the projection that the caller needs besides the keys. A later read of more attributes is sent
+        again.
         """
         reads: list[Read[Address, LazyItem | None]] = []
         for key in keys:
@@ -148,7 +149,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         return [_error_value(read.value) if read.value.__class__ is Failure else read.value for read in reads]
 
     def prefetch(self, pattern: AccessPattern, key: Key) -> None:
-        """Enqueue a read that a caller will request soon. That caller receives its error, if any."""
+        """Enqueue a read that a caller will request soon. That caller receives the error of the read."""
         self._register(pattern, key, ahead=True)
 
     def _register(
@@ -184,13 +185,13 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         return self._enqueue(address) if read is None else read
 
     def _covers(self, read: Read[Address, LazyItem | None], attributes: tuple[str, ...] | None) -> bool:
-        """Return whether an earlier read covers the attributes. One that is still queued is widened to whole items."""
+        """Return whether an earlier read covers the attributes. Widen a queued read to the whole item."""
         table, key = read.key
         projections = self._projections[table]
         if projections.get(key, attributes) == attributes:
             return True
         if read.batch is None:
-            return read.value is None  # there is no such item
+            return read.value is None  # a missing item covers every projection
         if read.batch not in self._queued:
             return False
         del projections[key]
@@ -214,7 +215,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         return self._fetch_as_flight(flight, request_reads)
 
     async def _fetch_as_flight(self, flight: PointReadFlight, request_reads: RequestReads) -> list[Any]:
-        """Fetch a flight of this request, which other requests may wait for."""
+        """Fetch a flight of this request. Other requests may wait for it."""
         addresses = flight.addresses
         flight.projections = projections = self._batch_projections(addresses)
         units = self._units
@@ -246,7 +247,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
             self._trace.mark_shared(address)
 
     def _batch_projections(self, addresses: Sequence[Address]) -> Projections:
-        """Return the attributes to read, by table, for tables of which all items of a batch need the same ones."""
+        """Return the projections of a batch, for each table whose items all need the same attributes."""
         if not self._projections:
             return WHOLE_ITEMS
         if len(addresses) == 1:
@@ -287,7 +288,7 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         while True:
             try:
                 answer = await self._call("BatchGetItem", request, addresses, traced)
-            except DomainError as problem:  # the items of earlier rounds are still returned
+            except DomainError as problem:  # the items of earlier rounds are returned nevertheless
                 for address in addresses if unprocessed is None else _addresses(tables, unprocessed):
                     found[address] = problem
                 break
@@ -307,11 +308,11 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
         return [found.get(address) for address in addresses]
 
     def _common_projection(self, table: Table, keys: Sequence[Key]) -> Projection:
-        """Return the attributes that all these items need, or None to read them whole where the needs differ."""
+        """Return the attributes that all these items need, or None to read them whole if the needs differ."""
         projections = self._projections[table]
-        unprocessed = set(map(projections.get, keys))
-        if len(unprocessed) == 1:
-            return unprocessed.pop()
+        needs = set(map(projections.get, keys))
+        if len(needs) == 1:
+            return needs.pop()
         for key in keys:
             projections.pop(key, None)
         return None
@@ -346,14 +347,14 @@ class PointReads(CancellableDataLoader[Address, LazyItem | None]):
 
 
 def _error_value(failure: Failure) -> Exception:
-    """Return an error as the value of its item. Raises a cancellation."""
+    """Return the error as a value. Raises a cancellation."""
     if isinstance(failure.error, Exception):
         return failure.error
     raise failure.exception()
 
 
 def _store_items(table: Table, items: Sequence[Raw], found: dict[tuple[Table, tuple[str, str]], Any]) -> None:
-    """Store the items of a table by their addresses. A `Key` equals the plain tuple, which is faster to make."""
+    """Store the items of a table by their addresses. A plain tuple equals a `Key` and is faster to make."""
     partition, sort = table.partition, table.sort
     for raw in items:
         found[table, (raw[partition]["S"], raw[sort]["S"] if sort else "")] = LazyItem(raw)

@@ -13,20 +13,19 @@ Value = LazyItem | BaseException | None
 
 
 class ReadFreshness(Enum):
-    """Which reads of other requests may serve a request.
+    """The reads of other requests that may serve a request."""
 
-    OWN: reads that were sent after the request issued its own, and no cached item. AFTER_LAST_EVENT: reads that were
-    sent after the process received its latest change; for events, which must not show older data than they announce.
-    CACHED: any recent read.
-    """
-
+    #: Reads that were sent after the request issued its own. No cached item.
     OWN = "own"
+    #: Reads that were sent after the process received its latest change. For events, which must not show older data
+    #: than the change that they announce.
     AFTER_LAST_EVENT = "after last event"
+    #: Any recent read.
     CACHED = "cached"
 
 
 class RequestReads:
-    """The shared reads as one loader uses them."""
+    """The view that one loader has of the shared reads."""
 
     def __init__(self, cache: ReadCache, consistent: bool, freshness: ReadFreshness, deadline: Deadline) -> None:
         self._consistent = consistent
@@ -44,7 +43,7 @@ class RequestReads:
     def is_usable_uncached(self, address: Address) -> bool:
         """Return whether an earlier read of the request serves a pattern that accepts no cached item.
 
-        A read that is not sent yet will bypass the cache.
+        A read of the address that is still queued bypasses the cache from now on.
         """
         self.ttl_by_address.pop(address, None)
         if address not in self._served_from_cache:
@@ -61,8 +60,8 @@ class RequestReads:
     ) -> list[Value]:
         """Return the values at the addresses, from the cache, from flights of other requests, and from `fetch`.
 
-        `projection_of` returns the attributes that are needed of an item. `on_shared_hit` receives the attributes that
-        another request read of it.
+        `projection_of` returns the attributes that this request needs of an item. `on_shared_hit` receives the
+        attributes that another request has read of it.
         """
         values: dict[Address, Value] = {}
         remaining = addresses
@@ -113,7 +112,7 @@ class RequestReads:
         return self.cache.watermark if self._freshness is ReadFreshness.AFTER_LAST_EVENT else 0
 
     async def _result(self, address: Address, other: PointReadFlight) -> Value:
-        # A finished flight is used even if the request's own read has taken until the deadline.
+        # A finished flight is used even if the deadline has passed during the request's own read.
         if not other.is_finished:
             try:
                 await other.wait(self._deadline.remaining())
@@ -123,7 +122,7 @@ class RequestReads:
 
 
 async def _errors_as_values(reading: Awaitable[list[Any]], count: int) -> list[Any]:
-    """Return the error in the place of each value: it must not fail the reads of other flights."""
+    """Return the values, or the error in the place of each, so that it does not fail the reads of other flights."""
     try:
         return await reading
     except Exception as problem:

@@ -1,4 +1,4 @@
-"""What Scans of small tables and lists for everybody found, kept for all requests of the process for a short while."""
+"""A cache of the Scans of small tables and of shared lists, for all requests of the process."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -8,8 +8,8 @@ from typing import Any, TypeVar
 
 from datastore.dynamodb.codec import Item
 from datastore.errors import Timeout, Unavailable
-from datastore.explain.trace import SharedRead, current_field
 from datastore.model.access_patterns import AccessPattern, Table
+from datastore.session.read_trace import SharedRead, current_field
 from datastore.session.store import Store
 
 Value = TypeVar("Value")
@@ -23,7 +23,7 @@ def _lifetime(pattern: AccessPattern) -> timedelta:
 
 @dataclass(frozen=True, slots=True)
 class _CachedScan:
-    """A Scan that was begun at a moment, and in the end what it found."""
+    """A Scan that is in flight or has finished."""
 
     started_at: datetime
     task: asyncio.Task[Any]
@@ -39,7 +39,7 @@ class ScanCache:
     def __init__(self, open_store: Callable[[], Store], now: Callable[[], datetime]) -> None:
         self._open_store = open_store
         self._now = now
-        # Patterns whose index could not be read, and when.
+        #: The time of the latest failure to read the index, by the pattern that reads it.
         self.refused_at: dict[AccessPattern, datetime] = {}
         self._scans: dict[AccessPattern, _CachedScan] = {}
         self._running: set[asyncio.Task[Any]] = set()
@@ -47,7 +47,7 @@ class ScanCache:
     async def scan(
         self, caller: Store, pattern: AccessPattern, convert: Callable[[list[Item]], Value], **values: Any
     ) -> Value:
-        """Return what `convert` makes of the pattern's items; a pattern is always asked with the same values."""
+        """Return the pattern's items, converted. Calls for one pattern must pass the same `values` and `convert`."""
 
         async def fetch(store: Store) -> Value:
             return convert(await store.scan(pattern, **values))
@@ -55,17 +55,18 @@ class ScanCache:
         return await self.read(caller, pattern, fetch)
 
     async def read(self, caller: Store, pattern: AccessPattern, fetch: Callable[[Store], Awaitable[Value]]) -> Value:
-        """Return what `ask` reads for the pattern: always the same.
+        """Return the result of `fetch`, from the cache or from a Scan.
 
-        It is metered as a call of the `asker` that began it. Raises what the Scan raised, or `Timeout` when the
-        asker's deadline passes first; neither is remembered.
+        Calls for one pattern must pass the same `fetch`. The meter of the caller that starts the Scan is charged.
+
+        Raises the error of the Scan, or `Timeout` if the caller's deadline passes first. Errors are not cached.
         """
         scan = self._scans.get(pattern)
         if scan is None or not timedelta(0) <= self._now() - scan.started_at < _lifetime(pattern):
             scan = self._scans[pattern] = self._start(caller, pattern, fetch)
         elif caller.meter.detailed:
             caller.meter.hits.append(SharedRead(current_field.get(), pattern.id, None))
-        # Not by awaiting the task itself: an asker's cancellation is not the others'.
+        # Awaiting the task itself would cancel it with its caller, while other callers wait for it.
         done, _ = await asyncio.wait({scan.task}, timeout=caller.deadline.remaining())
         if not done:
             raise Timeout("The store did not answer in time.")
@@ -75,20 +76,19 @@ class ScanCache:
         return found
 
     def invalidate(self, table: Table) -> None:
-        """Drop what is remembered of the table, because it was just written; a Scan on its way is not kept either."""
+        """Drop the table's Scans, because it was just written. A Scan in flight is not cached either."""
         for pattern in [pattern for pattern in self._scans if pattern.table is table]:
             del self._scans[pattern]
 
     async def aclose(self) -> None:
-        """End the Scans that are on their way."""
+        """Cancel the Scans in flight, and wait for their end."""
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
 
     def _start(self, caller: Store, pattern: AccessPattern, fetch: Callable[[Store], Awaitable[Value]]) -> _CachedScan:
-        caller.meter.check_limit(
-            pattern.operations[0]
-        )  # otherwise the waiting callers would get the error of this request
+        # Here, not in the Scan: its waiters would receive the error of this caller.
+        caller.meter.check_limit(pattern.operations[0])
 
         async def read_all() -> Value:
             store = self._open_store()

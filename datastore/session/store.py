@@ -11,13 +11,13 @@ from datastore.dynamodb.codec import Item, Raw, decode_item, encode_item
 from datastore.dynamodb.read_cache import Address
 from datastore.dynamodb.records import LazyItem
 from datastore.dynamodb.requests import PreparedRequest, QueryRequest, filtered, query_request, value_placeholders
-from datastore.explain.trace import current_field
 from datastore.model.access_patterns import AccessPattern, Table, values_in
 from datastore.model.composite_keys import Key
 from datastore.model.versioning import incremented_attribute, not_applied_condition
 from datastore.session.batch_write import write_batches
 from datastore.session.metering import Deadline, Meter
 from datastore.session.point_reads import PointReads
+from datastore.session.read_trace import current_field
 from datastore.session.request_reads import ReadFreshness
 from datastore.session.writes import (
     Action,
@@ -59,7 +59,7 @@ class QueryPage:
 
 
 class Store:
-    """A request's session. Point reads of one turn of the event loop become one BatchGetItem (see `point_reads`)."""
+    """The session of one request. Point reads of one turn of the event loop are batched (see `point_reads`)."""
 
     def __init__(
         self,
@@ -72,9 +72,9 @@ class Store:
     ) -> None:
         self.meter = Meter() if meter is None else meter
         self.deadline = deadline
-        #: Which reads of other requests serve this one. It may be set before the first read.
+        #: The reads of other requests that may serve this one. It may be set before the first read.
         self.freshness = ReadFreshness.OWN
-        #: Whether another process, which has ended, may have made the same writes before.
+        #: Whether another process may have made the same writes before it ended.
         self.is_retry = False
         self._client = client
         self._prefix = prefix
@@ -110,18 +110,21 @@ class Store:
     def find_all(
         self, pattern: AccessPattern, keys: Sequence[Key], attributes: tuple[str, ...] | None = None
     ) -> Awaitable[list[LazyItem | Exception | None]]:
-        """Return the items of many keys, in their order, each with None or its error in its place.
+        """Return for each key its item, None, or its error, in the order of the keys.
 
-        With `attributes` only those are needed of the items.
+        `attributes` is the projection that the caller needs.
         """
         return self._reads(pattern.consistent).read_all(pattern, keys, attributes)
 
     def prefetch(self, pattern: AccessPattern, key: Key) -> None:
-        """Enqueue a read that a caller will request soon, together with those of this turn."""
+        """Enqueue a read that a caller will request soon, to batch it with the reads of this turn."""
         self._reads(pattern.consistent).prefetch(pattern, key)
 
     def defer_dispatch(self) -> AbstractContextManager[None]:
-        """Hold back point reads while a list is read, to batch them with the reads that its items cause."""
+        """Return a context that holds back point reads while a list is read.
+
+        They are then batched with the reads that the list's items cause.
+        """
         return self._reads(False).dispatch_hold
 
     def invalidate(self, table: Table, key: Key) -> None:
@@ -147,7 +150,7 @@ class Store:
         backward: bool = False,
         attributes: Sequence[str] | None = None,
     ) -> QueryPage:
-        """Return one page of the pattern's Query. `backward` reverses its order; `attributes` is the projection."""
+        """Return one page of the pattern's Query. `backward` reverses its order. `attributes` is the projection."""
         projected = None if attributes is None else tuple(attributes)
         template = query_request(pattern, self._prefix, tuple(values), backward, projected)
         answer = await self._call(pattern, "Query", _fill(template, values, limit, start))
@@ -166,7 +169,7 @@ class Store:
     async def query_pages(
         self, pattern: AccessPattern, values: Mapping[str, Any], *, attributes: Sequence[str] | None = None
     ) -> AsyncIterator[list[Item]]:
-        """Yield the items a page at a time, up to a megabyte each, also empty pages: for lists too long for memory."""
+        """Yield the items by pages of up to one megabyte, also empty ones, for lists that do not fit into memory."""
         start: Item | None = None
         while True:
             page = await self.query(pattern, values, start=start, attributes=attributes)
@@ -179,7 +182,7 @@ class Store:
         return [item async for page in self.scan_pages(pattern, **values) for item in page]
 
     async def scan_pages(self, pattern: AccessPattern, **values: Any) -> AsyncIterator[list[Item]]:
-        """Yield the items a page at a time, up to a megabyte each, for tables that do not fit into memory."""
+        """Yield the items by pages of up to one megabyte, for tables that do not fit into memory."""
         start: Item | None = None
         while True:
             page = await self.scan_page(pattern, values, start=start)
@@ -190,7 +193,7 @@ class Store:
     async def scan_page(
         self, pattern: AccessPattern, values: Mapping[str, Any], *, start: Item | None = None
     ) -> QueryPage:
-        """Return one page of the Scan, of up to a megabyte read, for scans that take longer than a deadline."""
+        """Return one page of the Scan, of up to one megabyte read, for Scans that take longer than a deadline."""
         request, used = filtered(pattern, self._prefix, values)
         request |= value_placeholders(used, values)
         request |= {} if start is None else {"ExclusiveStartKey": encode_item(start)}
@@ -220,8 +223,8 @@ class Store:
     async def update(self, pattern: AccessPattern, key: Key, *, update: str = "", **values: Any) -> WriteResult:
         """Update the item if the pattern's condition holds. `update` is the expression if the pattern has none.
 
-        An update that increments an attribute is retried only while the item is not as the update leaves it, so that
-        no ambiguous attempt is counted twice.
+        The retry of an update that increments an attribute has the condition that the item is not yet as the update
+        leaves it, so that an ambiguous attempt is not counted twice.
         """
         clauses = [clause for clause in pattern.guard if values_in(clause) <= values.keys()]
         condition = " AND ".join(([f"({pattern.condition})"] if clauses else [pattern.condition]) + clauses)
@@ -244,7 +247,7 @@ class Store:
         )
 
     async def _remove_null(self, pattern: AccessPattern, key: Key, attribute: str) -> None:
-        """Remove a version that another program stored as NULL, which cannot be incremented. It means version 0."""
+        """Remove a version that another program stored as NULL, for version 0. NULL cannot be incremented."""
         condition, update = f"attribute_type(#{attribute}, :nothing)", f"REMOVE #{attribute}"
         request = write_request(self._prefix, pattern.table, condition, update, {"nothing": "NULL"})
         request |= {"Key": encoded_key(pattern.table, key), "ReturnValues": "ALL_NEW"}
@@ -253,7 +256,10 @@ class Store:
     async def write_all(
         self, where: AccessPattern | Table, *, puts: Sequence[Mapping[str, Any]] = (), deletes: Sequence[Key] = ()
     ) -> None:
-        """Put and delete any number of items unconditionally (see `batch_write`). The last one of equal keys wins."""
+        """Put and delete any number of items unconditionally (see `batch_write`).
+
+        The last write of a key wins. Deletes come after puts.
+        """
         table = _table(where)
         requests = {checked_key(table, item): {"PutRequest": {"Item": encode_item(item)}} for item in puts}
         requests |= {key: {"DeleteRequest": {"Key": encoded_key(table, key)}} for key in deletes}
@@ -266,9 +272,9 @@ class Store:
                 self.invalidate(table, key)
 
     async def delete(self, pattern: AccessPattern, key: Key, **values: Any) -> WriteResult:
-        """Delete the item if the pattern's condition holds. The result has the deleted item, None if there was none.
+        """Delete the item if the pattern's condition holds. The result has the deleted item, or None if it was missing.
 
-        It is a retry if an ambiguous attempt may have deleted the item.
+        `is_retry` is set if an ambiguous attempt may have deleted the item.
         """
         request = write_request(self._prefix, pattern.table, pattern.condition, "", values)
         request |= {"Key": encoded_key(pattern.table, key), "ReturnValues": "ALL_OLD"}
@@ -281,9 +287,9 @@ class Store:
     async def transact(self, where: AccessPattern | Table, actions: Sequence[Action]) -> None:
         """Apply all of the actions or none. Raises `TransactionCancelled`.
 
-        The request carries a token, so that a retry after a lost response is applied once. DynamoDB remembers the token
-        for ten minutes, the embedded engine until its process ends. A transaction that was applied just before the
-        engine was killed is recognised by the items that it put.
+        The request has a client token, so that a retry after a lost response is applied once. DynamoDB remembers the
+        token for ten minutes, the embedded engine until its process ends. A transaction that was applied just before
+        the engine was killed is recognised by the items that it put.
         """
         table = _table(where)
         bodies = [action_request(self._prefix, action.table or table, action) for action in actions]
@@ -322,7 +328,7 @@ class Store:
         except ConditionFailed as failed:
             return WriteResult(False, failed.item, is_retry=failed.is_retry or self.is_retry)
         finally:
-            self.invalidate(pattern.table, key)  # after a failed write too: the read before it is out of date
+            self.invalidate(pattern.table, key)  # after a failed write, too: an earlier read of the item is stale
         item = result(answer)
         self._prime_loaders(pattern.table, key, None if operation == "DeleteItem" else item)
         return WriteResult(True, None if item is None else decode_item(item))
@@ -355,7 +361,7 @@ def _fill(
 ) -> PreparedRequest:
     try:
         return template.prepared(values, limit, start)
-    except TypeError as problem:  # half a surrogate pair
+    except TypeError as problem:  # a lone surrogate
         raise RequestRefused("SerializationException", str(problem)) from problem
 
 

@@ -1,6 +1,6 @@
 """Conditional writes: their actions and results, and the test whether an ambiguous write was applied.
 
-DynamoDB may have applied a write whose response was lost. The retry then fails its condition, and the item shows
+DynamoDB may have applied a write although its response was lost. The retry then fails its condition, and the item shows
 whether the first attempt was applied.
 """
 
@@ -24,7 +24,7 @@ class WriteResult:
     ok: bool
     #: The item after the write, or the item that failed the condition.
     item: Item | None
-    #: Whether an earlier attempt may have been applied, so that `item` may be its result: its response was lost, or
+    #: Whether an earlier attempt may have been applied, so that `item` may be its result: the response was lost, or
     #: the process that executed the mutation before has ended.
     is_retry: bool = False
 
@@ -66,17 +66,17 @@ def action_request(prefix: str, table: Table, action: Action) -> dict[str, Any]:
 
 
 def encoded_key(table: Table, key: Key) -> dict[str, Any]:
-    """Return the key as DynamoDB expects it. Raises `BadUserInput` for one that DynamoDB would refuse."""
+    """Return the key as DynamoDB expects it. Raises `BadUserInput` for a key that DynamoDB would refuse."""
     return encode_item(key_attributes(table, check_key(key, has_sort=table.sort is not None)))
 
 
 def checked_key(table: Table, item: Mapping[str, Any]) -> Key:
-    """Return the item's key. Raises `BadUserInput` for one that DynamoDB would refuse."""
+    """Return the item's key. Raises `BadUserInput` for a key that DynamoDB would refuse."""
     return check_key(key_of(table, item), has_sort=table.sort is not None)
 
 
 def with_condition(request: Mapping[str, Any], condition: str) -> Mapping[str, Any]:
-    """Return the request with one more condition. A refusal returns the item that failed it."""
+    """Return the request with an added condition. If the condition fails, the response has the item."""
     given = request.get("ConditionExpression")
     return {
         **request,
@@ -86,7 +86,7 @@ def with_condition(request: Mapping[str, Any], condition: str) -> Mapping[str, A
 
 
 def is_already_applied(update: str, values: Mapping[str, Any], item: Item | None) -> bool:
-    """Return whether the item is as the update leaves it, apart from what the update increments."""
+    """Return whether the item is as the update leaves it. Incremented attributes are ignored."""
     if item is None:
         return False
     sets, removes = assignments(update)
@@ -96,7 +96,10 @@ def is_already_applied(update: str, values: Mapping[str, Any], item: Item | None
 
 
 def puts_were_applied(actions: Sequence[Action], cancelled: TransactionCancelled) -> bool:
-    """Return whether each conditional put failed because its item is already stored. All are applied, or none."""
+    """Return whether each conditional put failed because its item is already stored.
+
+    Then the transaction was applied: it is applied as a whole.
+    """
     puts = [
         (action, reason, stored)
         for action, reason, stored in zip(actions, cancelled.reasons, cancelled.items, strict=True)

@@ -10,10 +10,10 @@ from graphql.pyutils import AwaitableOrValue, Path
 
 from datastore.errors import Forbidden, Unauthenticated
 from datastore.explain.report import explanation_of
-from datastore.explain.trace import current_field
 from datastore.model.identity import Role
 from datastore.model.log_redaction import hide_emails
 from datastore.session.metering import Meter
+from datastore.session.read_trace import current_field
 from server.admission.callers import Caller
 from server.documents.document_cache import PreparedOperation
 
@@ -57,7 +57,7 @@ class Explanations:
             prefix=self.prefix,
             estimate=estimate,
             source=_source(operation),
-            hide=str if privileged else hide_emails,
+            redact=str if privileged else hide_emails,
         )
 
 

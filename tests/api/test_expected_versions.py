@@ -119,7 +119,7 @@ async def test_a_version_that_was_never_there_is_told_as_that(world: Served) -> 
     answer = await BY_NAME["User"].change(world, "Ada", 99)
 
     (error,) = answer.errors or []
-    assert error["message"] == "`expectedVersion` is 99, but it is at version 0."
+    assert error["message"] == "`expectedVersion` is 99, but the item is at version 0."
 
 
 async def test_a_conflict_is_told_whole(world: Served) -> None:
@@ -130,7 +130,7 @@ async def test_a_conflict_is_told_whole(world: Served) -> None:
     assert answer.data is None
     assert answer.errors == [
         {
-            "message": "`expectedVersion` is 0, but this was changed meanwhile: it is at version 1.",
+            "message": "`expectedVersion` is 0, but the item was changed meanwhile: it is at version 1.",
             "locations": [{"line": 2, "column": 7}],
             "path": ["it"],
             "extensions": {

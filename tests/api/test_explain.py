@@ -13,7 +13,6 @@ from datastore.database import StoreOptions
 from datastore.dynamodb.calls import Call, CallDetails, TracedRead
 from datastore.dynamodb.requests import PreparedRequest
 from datastore.explain.report import MAX_CALLS, MAX_KEYS, explanation_of
-from datastore.explain.trace import SharedRead
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.sightings import BLIP
@@ -22,6 +21,7 @@ from datastore.matches.fixtures import Fixtures
 from datastore.model.access_patterns import WRITES
 from datastore.model.identity import Role
 from datastore.session.metering import Meter
+from datastore.session.read_trace import SharedRead
 from server.documents.request import Stage
 from server.settings import Settings
 from tests.support import contract as contract
@@ -377,7 +377,7 @@ def test_the_shares_of_the_fields_are_the_whole(
         meter.calls.append(call_of("BatchGetItem", asks, {"feed": feed, "blip": blip}))
     meter.hits = [SharedRead(path, "P-1", None) for path in hits]
 
-    told = explanation_of(meter, prefix="x-", estimate=0.0, source=None, hide=str)
+    told = explanation_of(meter, prefix="x-", estimate=0.0, source=None, redact=str)
 
     assert told["units"]["read"] == meter.units
     assert sum(row["units"]["read"] for row in told["fields"]) == meter.units
@@ -392,7 +392,7 @@ def test_what_is_told_of_very_much_is_bounded_and_says_so() -> None:
         asks = [TracedRead(f"field{number}", "P-1", "feed") for _ in range(MAX_KEYS + 3)]
         meter.calls.append(call_of("BatchGetItem", asks, {"feed": 51.5}, began=number))
 
-    told = explanation_of(meter, prefix="x-", estimate=0.0, source=None, hide=str)
+    told = explanation_of(meter, prefix="x-", estimate=0.0, source=None, redact=str)
 
     assert len(told["calls"]) == MAX_CALLS
     assert told["omitted"] == {"calls": 7, "fields": 0}

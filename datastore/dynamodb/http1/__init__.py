@@ -1,7 +1,7 @@
 """An HTTP/1.1 client for DynamoDB: POST requests over a small pool of kept connections.
 
-`pool.Pool` hands out connections and queues callers. `connection` is one connection, which `connector` opens, with TLS
-where needed. `proxies` tunnels through an HTTP proxy.
+`pool.Pool` keeps the connections and queues callers. `connection` is one connection. `connector` opens it, with TLS
+where needed. `proxies` opens tunnels through an HTTP proxy.
 """
 
 from datastore.dynamodb.http1.connector import HttpOrigin

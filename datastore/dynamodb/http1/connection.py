@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection: one request at a time, and its answer (RFC 9112)."""
+"""One HTTP/1.1 connection, which sends one request at a time and receives its response (RFC 9112)."""
 
 import asyncio
 from typing import Protocol, cast
@@ -14,7 +14,7 @@ from datastore.dynamodb.http1.exchange_types import (
     ResponseTimeout,
 )
 
-# What is written at once; a transport takes as much before it asks to wait.
+# The size of a write: a transport buffers as much before it pauses the writer.
 CHUNK_BYTES = 2**16
 FRAMING_HEADERS = (b"content-length", b"transfer-encoding")
 CHECKSUM_HEADER = b"x-amz-crc32"
@@ -27,16 +27,16 @@ class ConnectionOwner(Protocol):
     """The owner of a connection between requests."""
 
     def release(self, connection: "HttpConnection", /) -> None:
-        """Its answer is there, whole, and the next request may be sent."""
+        """Take back a connection that has received its whole response and may send the next request."""
 
     def discard(self, connection: "HttpConnection", /) -> None:
-        """It is closed."""
+        """Forget a connection that is closed."""
 
 
 class HttpConnection(asyncio.Protocol):
-    """It notifies its `keeper` when it is free after a response, and when it is lost.
+    """A connection that notifies its owner when it is free after a response, and when it is lost.
 
-    A response goes only to the caller of its request. A caller that stops waiting closes the connection.
+    Only the caller of a request receives its response. A caller that stops waiting closes the connection.
     """
 
     def __init__(self, origin: HttpOrigin, limits: HttpLimits, owner: ConnectionOwner) -> None:
@@ -53,7 +53,7 @@ class HttpConnection(asyncio.Protocol):
         self._drained: asyncio.Future[None] | None = None
         self._paused = False
         self._was_used = False
-        # Of the request that is under way:
+        # The state of the request in flight:
         self._waiter: ResponseFuture | None = None
         self._deadline = 0.0
         self._active_at = 0.0
@@ -68,19 +68,19 @@ class HttpConnection(asyncio.Protocol):
         self._date: bytes | None = None
         self._content: list[bytes] = []
 
-    # --- What the pool does with it -----------------------------------------------------------------------------------
+    # --- Methods of the pool ------------------------------------------------------------------------------------------
 
     def send(self, head: bytes, body: bytes, deadline: float) -> ResponseFuture:
-        """Send a request. `deadline` is in the loop's time.
+        """Send a request. Return a future of its response.
 
-        The future raises `ConnectionLost`, `ResponseTimeout` or `DeadlineExceeded`.
-        A body of more than a piece is not sent whole: see `write`.
+        `deadline` is in the event loop's time. The future raises `ConnectionLost`, `ResponseTimeout` or
+        `DeadlineExceeded`. A body of more than `CHUNK_BYTES` is not sent: the caller awaits `send_body`.
         """
         loop = self._loop
         waiter = self._waiter = loop.create_future()
         self._deadline = deadline
         self._active_at = now = loop.time()
-        # One timer for many requests: when it goes off, it looks when the one that is under way would be late.
+        # One timer serves many requests: when it fires, it checks the deadline of the request in flight.
         if self._timer is None or self._timer_at > deadline:
             self._set_timer(min(deadline, now + self._limits.silence_seconds))
         assert self._transport is not None
@@ -92,7 +92,7 @@ class HttpConnection(asyncio.Protocol):
         return waiter
 
     async def send_body(self, body: bytes, waiter: ResponseFuture) -> None:
-        """Send a large body as fast as the server takes it, unless it answers before it has heard everything."""
+        """Send a large body as fast as the server reads it. Stop if the response arrives before the end of the body."""
         pieces = memoryview(body)
         for start in range(0, len(body), CHUNK_BYTES):
             if waiter.done():
@@ -107,50 +107,50 @@ class HttpConnection(asyncio.Protocol):
             self._writing = False
 
     def abandon(self, waiter: ResponseFuture) -> None:
-        """Close after the caller has left: no other caller may receive the rest of the response."""
+        """Close the connection of a caller that stopped waiting: no other may receive the rest of the response."""
         if not waiter.cancel() and not waiter.cancelled():
             waiter.exception()
         if self._waiter is waiter:
             self.close()
 
     def close(self) -> None:
-        """At once: nothing that is worth sending waits to be sent."""
+        """Close the connection at once. Unsent bytes are not needed any more."""
         if not self.closing and self._transport is not None:
             self._transport.abort()
         self.closing = True
 
-    # --- What the transport tells -------------------------------------------------------------------------------------
+    # --- Callbacks of the transport -----------------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's is none by its class
+        self._transport = cast(asyncio.Transport, transport)  # that of uvloop is not a subclass
 
     def data_received(self, data: bytes) -> None:
         if self._waiter is None or self.closing:
-            self.close()  # No request was sent.
+            self.close()  # no request was sent
             return
         self._received += len(data)
         if self._received > self._limits.response_bytes:
-            self._fail_request(ConnectionLost("the answer is too large"))
+            self._fail_request(ConnectionLost("the response is too large"))
             return
         try:
             self._parser.feed_data(data)
         except (HttpParserError, HttpParserUpgrade) as problem:
             if not self._complete:
-                self._fail_request(ConnectionLost(f"what came is no answer: {problem}"))
+                self._fail_request(ConnectionLost(f"the response is malformed: {problem}"))
                 return
             self._must_close = True
         if self._complete:
             self._complete_request()
         elif not self._head_complete and self._received > self._limits.head_bytes:
-            self._fail_request(ConnectionLost("the answer's head is too large"))
+            self._fail_request(ConnectionLost("the head of the response is too large"))
         else:
             self._active_at = self._loop.time()
 
     def eof_received(self) -> bool:
-        """The server sends no more: what it has not answered by now it will not, and it is asked no more."""
+        """Complete a response that the end of the connection delimits, or fail the request. Close the connection."""
         if self._waiter is not None and self._head_complete and not self._has_framing:
             self._must_close = True
-            self._complete_request()  # which its end delimits
+            self._complete_request()
         else:
             self._fail_request(self._connection_lost_error())
         return False
@@ -161,7 +161,7 @@ class HttpConnection(asyncio.Protocol):
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        del self._parser  # which knows this connection
+        del self._parser  # breaks the reference cycle with this connection
         self._owner.discard(self)
 
     def pause_writing(self) -> None:
@@ -171,11 +171,11 @@ class HttpConnection(asyncio.Protocol):
         self._paused = False
         self._wake_writer()
 
-    # --- What the parser tells ----------------------------------------------------------------------------------------
+    # --- Callbacks of the parser --------------------------------------------------------------------------------------
 
     def on_message_begin(self) -> None:
         if self._complete:
-            self._must_close = True  # a second answer to one request
+            self._must_close = True  # a second response to one request
 
     def on_header(self, name: bytes, value: bytes) -> None:
         size = len(name)
@@ -200,7 +200,7 @@ class HttpConnection(asyncio.Protocol):
         if self._complete:
             return
         if status < 200:
-            self._head_complete = self._has_framing = False  # "Continue", and the like: the answer is still to come
+            self._head_complete = self._has_framing = False  # an interim response, such as 100 Continue
             self._checksum = self._date = None
         else:
             self._complete = True
@@ -252,7 +252,7 @@ class HttpConnection(asyncio.Protocol):
         self._timer = self._loop.call_at(at, self._check_timeouts)
 
     def _check_timeouts(self) -> None:
-        """Whether the request that is under way is late; if none is, the next one sets the timer."""
+        """Fail the request in flight if it is late, else set the timer again. Without one, the next request sets it."""
         self._timer = None
         if self._waiter is None:
             return

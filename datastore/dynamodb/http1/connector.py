@@ -1,4 +1,4 @@
-"""From an address to a connection that is open, with TLS where the address says so."""
+"""The opening of connections to an origin, with TLS for https:// and through a proxy if one is configured."""
 
 import asyncio
 import functools
@@ -16,35 +16,37 @@ from aiohappyeyeballs import AddrInfoType
 
 from datastore.dynamodb.http1.proxies import Proxy, open_tunnel, proxy_for
 
-# RFC 8305: how long one address is given before the next is tried beside it.
+# The connection attempt delay of RFC 8305, after which the next address is tried concurrently.
 NEXT_ADDRESS_SECONDS = 0.25
-# What `openssl rehash` calls a certificate.
+# The names that `openssl rehash` gives to certificates.
 HASHED_NAME = re.compile(r"[0-9a-f]{8}\.\d+")
 
 P = TypeVar("P", bound=asyncio.Protocol)
 
 
 class HttpOrigin(NamedTuple):
-    """Where requests go; `authority` is what their Host header says. With a `proxy` they go through a tunnel."""
+    """The destination of requests."""
 
     tls: bool
     host: str
     port: int
+    #: The value of the Host header.
     authority: str
+    #: The proxy through which a tunnel is opened, if any.
     proxy: Proxy | None = None
 
     @classmethod
     def of(cls, url: str) -> "HttpOrigin":
-        """Raises `ProxyUnusable`."""
+        """Return the origin of a URL. Raises `ProxyUnusable`."""
         parts = urlsplit(url)
         tls = parts.scheme == "https"
         return cls(tls, parts.hostname or "", parts.port or (443 if tls else 80), parts.netloc, proxy_for(url))
 
 
 async def connect(origin: HttpOrigin, seconds: float, protocol: Callable[[], P]) -> P:
-    """Open a connection. Raises `OSError` (`TimeoutError` among them), and cuts off the current task to do so.
+    """Open a connection. Raises `OSError`, also `TimeoutError`. The timeout cancels the current task.
 
-    The time is for connecting and for TLS, and as much again for a tunnel. Names are looked up without it: a resolver
+    `seconds` is for connecting and TLS, and as much again for a tunnel. The lookup of names is not included: a resolver
     has limits of its own.
     """
     loop = asyncio.get_running_loop()
@@ -53,7 +55,7 @@ async def connect(origin: HttpOrigin, seconds: float, protocol: Callable[[], P])
     target = origin if proxy is None else proxy
     addresses = await _addresses(target.host, target.port)
     async with asyncio.timeout(seconds if proxy is None else 2 * seconds):
-        # Not create_connection's own race: uvloop has none.
+        # Not the Happy Eyeballs of `create_connection`, which uvloop lacks.
         sock = await aiohappyeyeballs.start_connection(
             addresses, happy_eyeballs_delay=NEXT_ADDRESS_SECONDS, interleave=1, loop=loop
         )
@@ -72,18 +74,21 @@ async def connect(origin: HttpOrigin, seconds: float, protocol: Callable[[], P])
 
 async def _addresses(host: str, port: int) -> Sequence[AddrInfoType]:
     try:
-        # An address as it is needs no thread to be looked up in.
+        # A numeric address needs no lookup in a thread.
         return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
     except socket.gaierror:
         return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except UnicodeError as problem:
-        raise OSError(f"{host} is no name of a host") from problem
+        raise OSError(f"{host} is not a valid host name") from problem
 
 
 @functools.cache
 def tls_context() -> ssl.SSLContext:
-    """The system's roots, which SSL_CERT_FILE and SSL_CERT_DIR may replace; Mozilla's where a system has none."""
-    context = ssl.create_default_context()  # on Windows these are those of its store
+    """Return a context with the system's root certificates, or with Mozilla's if the system has none.
+
+    SSL_CERT_FILE and SSL_CERT_DIR may replace the system's.
+    """
+    context = ssl.create_default_context()  # on Windows with the roots of its certificate store
     if not context.cert_store_stats()["x509"] and not _folder_holds_certificates():
         context.load_verify_locations(certifi.where())
     context.set_alpn_protocols(["http/1.1"])
@@ -91,7 +96,7 @@ def tls_context() -> ssl.SSLContext:
 
 
 def _folder_holds_certificates() -> bool:
-    """Whether OpenSSL has a folder to look into, which it does by hashes of names and only when it needs one."""
+    """Return whether OpenSSL has a folder of certificates. It reads them on demand, by hashes of their names."""
     paths = ssl.get_default_verify_paths()
     folders = os.environ.get(paths.openssl_capath_env, paths.openssl_capath).split(os.pathsep)
     return any(

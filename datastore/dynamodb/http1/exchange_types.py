@@ -1,4 +1,4 @@
-"""What a request is answered, what it may take, and how it fails."""
+"""The response of a request, the limits of the HTTP client, and its errors."""
 
 from dataclasses import dataclass
 
@@ -6,31 +6,33 @@ from msgspec import Struct
 
 
 class HttpResponse(Struct, gc=False):
-    """`checksum` is the `x-amz-crc32` header as it was sent, and `date` the `date` header; None without one."""
+    """A response."""
 
     status: int
+    #: The `x-amz-crc32` header, None if it is missing.
     checksum: bytes | None
     content: bytes
+    #: The `date` header, None if it is missing.
     date: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HttpLimits:
-    """Times in seconds. `silence` is for how long a server may neither take nor send a byte while it is to answer.
-
-    An answer has at most 16 MB of items, as they are stored; small values take several times that as JSON.
-    """
+    """The limits of the HTTP client."""
 
     connections: int = 128
     connect_seconds: float = 1.0
+    #: The time that a server may neither read nor send a byte while a request is in flight.
     silence_seconds: float = 5.0
+    #: The time that an idle connection is kept.
     idle_seconds: float = 60.0
     head_bytes: int = 2**16
+    #: A response has at most 16 MB of items by their stored size. Small values take several times as much in JSON.
     response_bytes: int = 2**27
 
 
 class NotConnected(Exception):
-    """No connection came about, so nothing was sent. `late` tells that it was given up."""
+    """No connection was opened, so nothing was sent. With `timed_out` the attempt took too long."""
 
     def __init__(self, *, timed_out: bool = False) -> None:
         super().__init__("no connection")
@@ -38,10 +40,10 @@ class NotConnected(Exception):
 
 
 class ConnectionLost(Exception):
-    """The connection was lost, or what came over it is no answer. The request may have been served.
+    """The connection was lost, or the response is malformed. The server may have processed the request.
 
-    `stale` tells that it had been kept from an earlier answer, and that not a byte of this one came: most likely the
-    server had just closed it.
+    `stale` means that the connection had been used before, and that no byte of the response arrived: most likely the
+    server had just closed the idle connection.
     """
 
     def __init__(self, why: str, *, stale: bool = False) -> None:
@@ -50,12 +52,12 @@ class ConnectionLost(Exception):
 
 
 class ResponseTimeout(Exception):
-    """Nothing was heard for too long. The request may have been served."""
+    """The server was silent for too long. It may have processed the request."""
 
 
 class DeadlineExceeded(Exception):
-    """The caller's deadline has passed. The request may have been served, unless it was never `sent`."""
+    """The caller's deadline has passed. If the request was `sent`, the server may have processed it."""
 
     def __init__(self, *, sent: bool = True) -> None:
-        super().__init__("too late")
+        super().__init__("the deadline has passed")
         self.sent = sent

@@ -17,19 +17,19 @@ logger = logging.getLogger(__name__)
 
 
 class Pool:
-    """At most `limits.connections` at a time, wherever they lead. Who waits longest is served first.
+    """A pool of at most `limits.connections` connections, over all origins. Waiting callers are served in order.
 
-    Nothing here depends on the current task or its cancellation, so that any driver of coroutines may call.
+    The pool does not depend on the current task or its cancellation, so that any driver of coroutines may call it.
     """
 
     def __init__(self, limits: HttpLimits) -> None:
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self.closed = False
-        # Every connection has a place, from before it is opened until it is lost.
+        # A connection occupies a slot from before it is opened until it is lost.
         self._free_slots = limits.connections
         self._open: set[HttpConnection] = set()
-        # By how long they have been idle.
+        # The connection that has been idle for longest comes first.
         self._idle: list[HttpConnection] = []
         self._waiting: deque[_PoolWaiter] = deque()
         self._connecting: set[asyncio.Task[HttpConnection]] = set()
@@ -43,9 +43,10 @@ class Pool:
     async def send(
         self, origin: HttpOrigin, head: bytes, body: bytes, deadline: float, *, fresh: bool = False
     ) -> HttpResponse:
-        """The answer to one request. `deadline` is in the loop's time; a `fresh` connection was not kept.
+        """Send a request and return its response. `fresh` opens a new connection.
 
-        Raises `NotConnected`, `Lost`, `Silent` or `DeadlineExceeded`.
+        `deadline` is in the event loop's time. Raises `NotConnected`, `ConnectionLost`, `ResponseTimeout` or
+        `DeadlineExceeded`.
         """
         connection = self._idle_connection(origin) if self._idle and not fresh else None
         if connection is None:
@@ -70,24 +71,24 @@ class Pool:
             self._waiting.popleft().fail(NotConnected())
         for connection in tuple(self._open):
             connection.close()
-        leaving: set[asyncio.Future[Any]] = {*self._connecting}
+        pending: set[asyncio.Future[Any]] = {*self._connecting}
         if self._open:
             self._all_closed = self._loop.create_future()
-            leaving.add(self._all_closed)
-        if leaving:
-            await asyncio.wait(leaving, timeout=CLOSING_SECONDS)
+            pending.add(self._all_closed)
+        if pending:
+            await asyncio.wait(pending, timeout=CLOSING_SECONDS)
 
     # --- Getting a connection -----------------------------------------------------------------------------------------
 
     def _idle_connection(self, origin: HttpOrigin) -> HttpConnection | None:
-        """The one that was used last: so those that are too many stay idle, and go."""
+        """Return the connection that was used last, so that surplus connections stay idle and expire."""
         idle = self._idle
         at = len(idle)
         while at:
             at -= 1
             connection = idle[at]
             if connection.closing:
-                del idle[at]  # The server has closed it: it is lost in a moment, and would lose a request with it.
+                del idle[at]  # the server has closed it: a request would be lost
             elif connection.origin == origin:
                 del idle[at]
                 if connection.idle_since > self._loop.time() - self._limits.idle_seconds:
@@ -96,7 +97,7 @@ class Pool:
         return None
 
     async def _acquire(self, origin: HttpOrigin, deadline: float) -> HttpConnection:
-        """A new connection, or whichever is free when it is this caller's turn."""
+        """Return a new connection, or one that another caller released."""
         while not self.closed:
             if self._loop.time() >= deadline:
                 raise DeadlineExceeded(sent=False)
@@ -108,15 +109,15 @@ class Pool:
                 return await self._connect(origin, deadline)
             if not connection.closing:
                 return connection
-            # It was lost on the way, and its place is for the next in line.
+            # The connection was lost before this caller resumed. Its slot goes to the next waiter.
         raise NotConnected
 
     async def _wait_for_connection(self, origin: HttpOrigin, deadline: float) -> HttpConnection | None:
-        """Wait in line for a connection that is free, or (None) for the place of a new one."""
+        """Wait for a connection. Return None for the slot of a new one."""
         waiter = _PoolWaiter(origin, self._loop.create_future())
         self._waiting.append(waiter)
         if self._idle:
-            # It leads elsewhere, or is not fresh: its place is free in a moment.
+            # An idle connection has another origin or is not fresh. Closing it frees its slot.
             self._idle.pop(0).close()
         timer = self._loop.call_at(deadline, waiter.fail, DeadlineExceeded(sent=False))
         try:
@@ -130,7 +131,7 @@ class Pool:
             timer.cancel()
 
     async def _connect(self, origin: HttpOrigin, deadline: float) -> HttpConnection:
-        """Connect, at a place that was taken, in a task of its own, which can be cut off."""
+        """Open a connection in a slot that was taken. A task of its own does it, so that it can be cancelled."""
         task = self._loop.create_task(self._open_connection(origin))
         self._connecting.add(task)
         task.add_done_callback(self._connect_finished)
@@ -162,20 +163,20 @@ class Pool:
             raise
         self._proxy_outages.record_success()
         if connection.closing:
-            raise ConnectionError("lost as soon as it was opened")
+            raise ConnectionError("the connection was lost right after it was opened")
         self._open.add(connection)
         return connection
 
     def _connect_finished(self, task: asyncio.Task[HttpConnection]) -> None:
-        """Give its place back if nothing came of it: also of one that was cancelled before it began."""
+        """Free the slot of a connection that was not opened, also if the task was cancelled before it began."""
         self._connecting.discard(task)
         if task.cancelled() or task.exception() is not None:
             self._hand_over(None)
 
-    # --- Giving one back ----------------------------------------------------------------------------------------------
+    # --- Returning a connection ---------------------------------------------------------------------------------------
 
     def release(self, connection: HttpConnection) -> None:
-        """It has answered, and is for the next in line."""
+        """Pass a free connection to the next waiter, or keep it idle."""
         waiter = self._next_waiter() if self._waiting else None
         if waiter is not None:
             if waiter.origin == connection.origin:
@@ -192,7 +193,7 @@ class Pool:
                 self._sweep_timer = self._loop.call_later(self._limits.idle_seconds, self._sweep)
 
     def discard(self, connection: HttpConnection) -> None:
-        """Its place is free. One that was lost before it was open has its place given back by who was opening it."""
+        """Free the slot of a lost connection. `_connect_finished` frees it if the connection was never open."""
         if connection not in self._open:
             return
         self._open.discard(connection)
@@ -222,7 +223,7 @@ class Pool:
         return None
 
     def _sweep(self) -> None:
-        """Close what has been idle for too long, and look again when the next one will have been."""
+        """Close the connections that were idle for too long. Set the timer for the next one."""
         self._sweep_timer = None
         now = self._loop.time()
         while self._idle and self._idle[0].idle_since <= now - self._limits.idle_seconds:
@@ -232,7 +233,7 @@ class Pool:
 
 
 class _PoolWaiter:
-    """One who waits in line."""
+    """A caller that waits for a connection or a slot."""
 
     __slots__ = ("future", "origin")
 

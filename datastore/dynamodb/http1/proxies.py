@@ -1,6 +1,6 @@
-"""Tunnels through an HTTP proxy, as HTTPS_PROXY and NO_PROXY ask for them (RFC 9110, 9.3.6).
+"""Tunnels through an HTTP proxy, configured by HTTPS_PROXY and NO_PROXY (RFC 9110, section 9.3.6).
 
-Which addresses go through which proxy is botocore's to say, so that all requests to AWS take the same way.
+botocore decides which addresses use which proxy, so that all requests to AWS take the same route.
 """
 
 import asyncio
@@ -16,25 +16,26 @@ END_OF_HEAD = b"\r\n\r\n"
 
 
 class ProxyUnusable(Exception):
-    """HTTPS_PROXY cannot be used as it is set; the message says why."""
+    """The value of HTTPS_PROXY cannot be used. The message says why."""
 
 
 class ProxyRefused(OSError):
-    """The proxy opens no tunnel; the message says what it answers."""
+    """The proxy opens no tunnel. The message has its response."""
 
 
 class Proxy(NamedTuple):
-    """`authorization` is what its Proxy-Authorization header says, if it is sent one."""
+    """A proxy."""
 
     host: str
     port: int
+    #: The value of the Proxy-Authorization header, if any.
     authorization: str | None = None
 
 
 def proxy_for(url: str) -> Proxy | None:
-    """The proxy that requests to an https:// URL go through, by the environment. Raises `ProxyUnusable`.
+    """Return the proxy for an https:// URL, from the environment. Raises `ProxyUnusable`.
 
-    Plain http:// leads to engines nearby, and through no proxy.
+    A URL of http:// belongs to a local engine and uses no proxy.
     """
     found = get_environ_proxies(url).get("https") if url.startswith("https://") else None
     return _proxy(found) if found else None
@@ -44,10 +45,10 @@ def _proxy(url: str) -> Proxy:
     try:
         parts = urlsplit(url if "://" in url else f"http://{url.removeprefix('//')}")
         host, port = parts.hostname, parts.port or 80
-    except ValueError:  # brackets without an address, or a port that is no number
+    except ValueError:  # brackets without an address, or a port that is not a number
         host = None
     if not host or parts.scheme != "http":
-        raise ProxyUnusable("HTTPS_PROXY must be the URL of a proxy that is spoken to by http://: http://HOST:PORT.")
+        raise ProxyUnusable("HTTPS_PROXY must be the http:// URL of a proxy: http://HOST:PORT.")
     if parts.username is None:
         return Proxy(host, port)
     words = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
@@ -55,7 +56,7 @@ def _proxy(url: str) -> Proxy:
 
 
 async def open_tunnel(sock: socket.socket, proxy: Proxy, host: str, port: int) -> None:
-    """Ask the proxy that `sock` is connected to for a tunnel. Raises `OSError`, `ProxyRefused` among them."""
+    """Open a tunnel through the proxy that `sock` is connected to. Raises `OSError`, also `ProxyRefused`."""
     authority = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
     lines = [f"CONNECT {authority} HTTP/1.1", f"Host: {authority}"]
     if proxy.authorization is not None:
@@ -67,9 +68,9 @@ async def open_tunnel(sock: socket.socket, proxy: Proxy, host: str, port: int) -
         more = await loop.sock_recv(sock, 4096)
         head += more
         if not more or len(head) > MAX_HEAD_BYTES:
-            raise ProxyRefused(f"The proxy {proxy.host}:{proxy.port} gives no answer to CONNECT {authority}.")
+            raise ProxyRefused(f"The proxy {proxy.host}:{proxy.port} does not respond to CONNECT {authority}.")
     version, status, *_ = [*head.split(b"\r\n", 1)[0].split(b" ", 2), b""]
-    # Until the tunnel's other end is asked, nothing comes through it.
+    # The other end of the tunnel sends nothing before the first request.
     if not version.startswith(b"HTTP/1.") or not status.startswith(b"2") or not head.endswith(END_OF_HEAD):
-        answered = head.split(b"\r\n", 1)[0].decode(errors="replace")[:100]
-        raise ProxyRefused(f"The proxy {proxy.host}:{proxy.port} refuses CONNECT {authority}: it answers {answered!r}.")
+        response = head.split(b"\r\n", 1)[0].decode(errors="replace")[:100]
+        raise ProxyRefused(f"The proxy {proxy.host}:{proxy.port} refuses CONNECT {authority}: it sent {response!r}.")

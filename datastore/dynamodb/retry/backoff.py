@@ -1,4 +1,4 @@
-"""Waiting as data."""
+"""The delays between the attempts of a call."""
 
 import random
 from collections.abc import Callable, Iterator
@@ -7,14 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Exponential back-off with full jitter: up to `first` seconds, then twice that, never above `most`.
+    """Exponential backoff with full jitter.
 
-    `tries` counts the first try, so there are `tries - 1` delays.
     https://aws.amazon.com/builders-library/timeouts-retries-and-backoff-with-jitter/
     """
 
+    #: The upper bound of the first delay in seconds. It doubles with each delay.
     initial: float = 0.025
+    #: The upper bound of all delays, in seconds.
     maximum: float = 1.0
+    #: The number of attempts with the first one, so that there are `attempts - 1` delays.
     attempts: int = 8
 
     def delays(self, uniform: Callable[[], float] = random.random) -> Iterator[float]:

@@ -1,26 +1,25 @@
-"""How many tries may be repeated: a store that fails is not asked ever more because it fails.
+"""The retry budget: it bounds the retries of a store that fails, so that they do not add to its load.
 
-The tokens and their prices are those of the AWS SDKs' standard mode.
+Capacity and costs are those of the AWS SDKs' standard retry mode.
 https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html
 """
 
 CAPACITY = 500
-RETRY_COST = 5  # what a try costs that is repeated
-TIMEOUT_RETRY_COST = 10  # after one that was not answered in time: it may still be worked on
-SUCCESS_REFUND = 1  # what a call gives back that was answered at its first try
+RETRY_COST = 5
+TIMEOUT_RETRY_COST = 10  # more, because the store may still work on the attempt that timed out
+SUCCESS_REFUND = 1  # for a call that succeeds at its first attempt
 
 
 class RetryBudget:
-    """The tokens of one endpoint, at most `capacity`: retries take some, successful calls refund some.
-
-    `spent` is the number of tokens taken, `refused` the number of retries that the budget did not allow.
-    """
+    """The retry budget of one endpoint, at most `capacity` tokens: retries take some, successful calls refund some."""
 
     __slots__ = ("capacity", "refused", "spent")
 
     def __init__(self, capacity: int = CAPACITY) -> None:
         self.capacity = capacity
+        #: The number of tokens taken and not refunded.
         self.spent = 0
+        #: The number of retries that the budget did not allow.
         self.refused = 0
 
     @property
@@ -28,7 +27,7 @@ class RetryBudget:
         return self.capacity - self.spent
 
     def take(self, cost: int) -> bool:
-        """Take tokens, if there are enough."""
+        """Take tokens for a retry. Return whether there were enough."""
         if self.spent + cost > self.capacity:
             self.refused += 1
             return False

@@ -1,4 +1,4 @@
-"""Whether an endpoint is asked at all: while it is away nothing is sent but one probe at a time."""
+"""The circuit breaker of an endpoint: while the endpoint does not respond, only one probe at a time is sent."""
 
 import asyncio
 import logging
@@ -17,32 +17,37 @@ logger = logging.getLogger(__name__)
 
 
 class BreakerState(IntEnum):
-    """CLOSED: all is sent. WAITING: it may be back in a moment, and calls wait for that. OPEN: calls fail at once."""
+    """The state of a circuit breaker."""
 
+    #: Calls are sent.
     CLOSED = 0
+    #: Calls wait for a moment, because the endpoint may respond again soon.
     WAITING = 1
+    #: Calls fail at once.
     OPEN = 2
 
 
 @dataclass(frozen=True, slots=True)
 class BreakerConfig:
-    """After `failures` in a row without a response, calls wait for `wait_seconds`. Then it opens, and they fail.
+    """The settings of a circuit breaker. All times are in seconds."""
 
-    Probes begin `first_probe_seconds` apart, later up to `probe_interval`; each may take `probe_timeout` seconds.
-    Clients may retry after `retry_after` seconds. An attempt abandoned after `slow_seconds` counts as a failure.
-    """
-
+    #: The number of failures in a row after which calls wait.
     failures: int = 5
+    #: The time that calls wait. After it the breaker opens, and calls fail.
     wait_seconds: float = 0.6
+    #: The delay before the first probe. It doubles up to `probe_interval`.
     first_probe_seconds: float = 0.05
     probe_interval: float = 0.25
+    #: The time that a probe may take.
     probe_timeout: float = 1.0
+    #: The time after which clients may retry.
     retry_after: int = 1
+    #: An attempt that was abandoned after this time counts as a failure.
     slow_seconds: float = 1.0
 
 
 class CircuitBreaker:
-    """The circuit breaker of one endpoint. Only lost connections and timeouts count as failures, no error response.
+    """The circuit breaker of one endpoint. Lost connections and timeouts count as failures, error responses do not.
 
     The client records responses (`record_answer`) and failures (`record_failure`). While the breaker is `tripped`, the
     client sends a call only after `wait` has returned true. `budget` is the endpoint's retry budget. `probe` sends a
@@ -68,7 +73,7 @@ class CircuitBreaker:
         self._reset_at = -math.inf
         self._probe_task: asyncio.Task[None] | None = None
         self._open_timer: asyncio.TimerHandle | None = None
-        # Done once it is known whether who waits may go on.
+        # The result that waiting calls receive: whether they may be sent.
         self._recovery: asyncio.Future[bool] | None = None
 
     @property
@@ -78,16 +83,16 @@ class CircuitBreaker:
         return BreakerState.OPEN if self._recovery is None else BreakerState.WAITING
 
     def record_answer(self) -> None:
-        """A try was answered, whatever it was: while it is thought to be away that shows that it is not."""
+        """Record a response of any status. It closes a tripped breaker: the endpoint responds again."""
         self.answers += 1
         if self.tripped:
             self.reset()
 
     def record_failure(self, sent_at: float, *, timed_out: bool = False) -> None:
-        """A try came to nothing for want of a connection. One that was `silent` took so long that it is enough alone.
+        """Record an attempt without a response. An attempt that `timed_out` trips the breaker alone.
 
-        It was `sent` then, in the loop's time: one from before the endpoint was known to be back tells nothing new.
-        To wait for nothing costs who else asks no more than a probe that is answered at once.
+        `sent_at` is the time of sending by the event loop's clock. An attempt from before the latest reset is ignored,
+        because the endpoint has responded since. Tripping by mistake is cheap: the first probe closes the breaker.
         """
         if self.tripped or sent_at < self._reset_at:
             return
@@ -98,26 +103,29 @@ class CircuitBreaker:
             self._trip()
 
     async def wait(self, deadline: float) -> bool:
-        """While it is away: whether it is back, by the deadline in the loop's time."""
+        """Wait while the breaker is in state WAITING. Return whether the call may be sent.
+
+        `deadline` is by the event loop's clock.
+        """
         if self._recovery is None:
             return not self.tripped
-        over, seconds = self._recovery, deadline - asyncio.get_running_loop().time()
-        await asyncio.wait([over], timeout=max(0.0, seconds))
-        return over.done() and over.result()
+        recovery, seconds = self._recovery, deadline - asyncio.get_running_loop().time()
+        await asyncio.wait([recovery], timeout=max(0.0, seconds))
+        return recovery.done() and recovery.result()
 
     def error(self) -> Unavailable:
         """Return the error for callers while the breaker is open."""
         return Unavailable(UNREACHABLE, retryAfter=self._config.retry_after)
 
     def reset(self) -> None:
-        """It is known to be back: all goes on."""
+        """Close the breaker, because the endpoint responds again. Waiting calls are sent."""
         self._failures = 0
         if self.tripped:
             self._reset_at = asyncio.get_running_loop().time()
         self._untrip(recovered=True)
 
     def stop(self) -> None:
-        """Stop. Waiting callers receive the error of an open breaker."""
+        """Stop probing. Waiting calls receive the error of an open breaker."""
         self._untrip(recovered=False)
 
     def _trip(self) -> None:
@@ -128,7 +136,7 @@ class CircuitBreaker:
         self._probe_task = loop.create_task(self._probe_until_answered())
 
     def _open(self) -> None:
-        """It stays away: who waits has waited enough."""
+        """Change from WAITING to OPEN: waiting calls fail."""
         self.times_opened += 1
         self._release_waiters(recovered=False)
 
@@ -159,7 +167,7 @@ class CircuitBreaker:
         self.reset()
 
     def _probe_delays(self) -> Iterator[float]:
-        """Jittered, so that many processes do not all ask at one moment."""
+        """Yield the delays of probes, with jitter, so that many processes do not probe at one moment."""
         pause = self._config.first_probe_seconds
         while True:
             yield pause * (0.5 + self._uniform() / 2)

@@ -1,4 +1,4 @@
-"""What became of a try: what DynamoDB's refusals mean, and what is worth another one.
+"""The classification of failed attempts: the meaning of DynamoDB's error responses, and which failures are retried.
 
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Programming.Errors.html
 """
@@ -15,7 +15,7 @@ from datastore.dynamodb.retry.budget import RETRY_COST, TIMEOUT_RETRY_COST
 from datastore.dynamodb.retry.circuit_breaker import UNREACHABLE
 from datastore.errors import DomainError, Throttled, Timeout, Unavailable
 
-# What botocore retries, too, as throttling and as passing.
+# Codes of throttling and transient errors, which botocore retries, too.
 # https://docs.aws.amazon.com/sdkref/latest/guide/feature-retry-behavior.html
 THROTTLING_CODES = {
     "Throttling",
@@ -34,9 +34,9 @@ THROTTLING_CODES = {
     "TransactionConflictException",
     "TransactionInProgressException",
 }
-# The service did not hear the whole request in time.
+# The service did not receive the whole request in time.
 REQUEST_TIMEOUT_CODES = {"RequestTimeout", "RequestTimeoutException"}
-# It was signed with credentials that are not good, or not any more, or at a time that is not the service's.
+# The credentials are invalid or have expired, or the time of signing is not the service's.
 SIGNATURE_CODES = {
     "AuthFailure",
     "ExpiredToken",
@@ -52,10 +52,10 @@ SIGNATURE_CODES = {
     "TokenRefreshRequired",
     "UnrecognizedClientException",
 }
-# A cancelled transaction is tried again when this is all that stood in its way.
+# A cancelled transaction that has only these reasons is retried.
 TRANSIENT_REASONS = {"None", "TransactionConflict", "ThrottlingError", "ProvisionedThroughputExceeded"}
-# What the embedded engine says when its disk is full or read-only. It has written nothing of the request then, and
-# another try a moment later would come to the same.
+# Messages of the embedded engine if its disk is full or read-only. It has written nothing, and an immediate retry would
+# fail in the same way.
 DISK_FULL_MESSAGES = ("database or disk is full", "attempt to write a readonly database")
 DISK_FULL = "The store has no room left to write; nothing was written. Try again later."
 DISK_FULL_RETRY_SECONDS = 5
@@ -63,7 +63,7 @@ NO_ANSWER_IN_TIME = "The store did not answer in time."
 
 
 class RequestRefused(Exception):
-    """DynamoDB refused a request for what it says: a fault of ours, never retried. `code` is DynamoDB's own."""
+    """DynamoDB refused the content of a request: a defect of the gateway. It is not retried. `code` is DynamoDB's."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(f"{code}: {message}")
@@ -72,48 +72,45 @@ class RequestRefused(Exception):
 
 
 class SignatureRefused(RequestRefused):
-    """A request was refused for how it was signed: with other credentials or at another time it may not be.
+    """DynamoDB refused the signature of a request. It may accept one with other credentials or at another time."""
 
-    `date` is the service's time as it sent it.
-    """
-
+    #: The Date header of the response.
     date: bytes | None = None
 
 
 class ConditionFailed(Exception):
-    """A condition did not hold; `item` is the item as it stands, when it was asked for and exists.
-
-    `repeated` means that the answer to an earlier try was lost, so that the try itself may have put the item there.
-    `units` are the write units that it is billed.
-    """
+    """The condition of a write failed."""
 
     def __init__(self, item: Item | None, units: int) -> None:
         super().__init__("The conditional request failed")
+        #: The stored item, if it exists and the request asked for it.
         self.item = item
+        #: The billed write units.
         self.units = units
+        #: Whether the response of an earlier attempt was lost, so that `item` may be the result of that attempt.
         self.is_retry = False
 
 
 class TransactionCancelled(Exception):
-    """A transaction was cancelled; one reason and one item (or None) for each of its actions, in order.
-
-    `units` are the write units that it is billed. `repeated` means that the answer to an earlier try was lost.
-    """
+    """A transaction was cancelled. `reasons` and `items` have an entry for each of its actions, in order."""
 
     def __init__(self, reasons: list[str], items: list[Item | None], units: int) -> None:
         super().__init__(f"Transaction cancelled: {', '.join(reasons)}")
         self.reasons = reasons
         self.items = items
+        #: The billed write units.
         self.units = units
+        #: Whether the response of an earlier attempt was lost.
         self.is_retry = False
 
 
 class RetryableFailure(Exception):
-    """A failed attempt that may be retried. `error` is raised when no retry is left.
+    """A failed attempt that may be retried. `error` is raised if no retry is allowed.
 
     ambiguous: DynamoDB may have applied the request.
-    stale_connection: the server had closed a kept connection; a read is retried at once.
-    unanswered: no response arrived; with `timed_out`, after a long wait.
+    stale_connection: the server had closed an idle connection. A read is retried at once.
+    unanswered: no response arrived.
+    timed_out: no response arrived in time.
     cost: the tokens that a retry takes from the budget.
     """
 
@@ -136,14 +133,14 @@ class RetryableFailure(Exception):
         self.cost = TIMEOUT_RETRY_COST if timed_out else cost
 
 
-# What a try may come to that another one need not.
+# Failures that another attempt may not have.
 RETRYABLE = (RetryableFailure, NotConnected, ResponseTimeout, ConnectionLost)
-# The outcomes of a try after which another one is made: the same request, or the same signed again.
+# Failures after which the client sends the request again, after a refused signature with a new one.
 RETRIED = (*RETRYABLE, SignatureRefused)
 
 
 def as_retryable(problem: Exception) -> RetryableFailure:
-    """What became of a try, by how it failed."""
+    """Return the failure of an attempt in terms of retries."""
     match problem:
         case RetryableFailure():
             return problem
@@ -159,7 +156,7 @@ def as_retryable(problem: Exception) -> RetryableFailure:
 
 
 def error_of_response(status: int, content: bytes) -> Exception:
-    """What an answer other than 200 means."""
+    """Return the error of a response with a status other than 200."""
     try:
         problem = orjson.loads(content)
         code = str(problem.get("__type", "")).rpartition("#")[2]
@@ -170,7 +167,7 @@ def error_of_response(status: int, content: bytes) -> Exception:
     if status >= 500 and any(words in str(problem.get("message")) for words in DISK_FULL_MESSAGES):
         return Unavailable(DISK_FULL, retryAfter=DISK_FULL_RETRY_SECONDS)
     if status >= 500 or code in REQUEST_TIMEOUT_CODES:
-        return RetryableFailure(Unavailable("The store fails at the moment; try again."))
+        return RetryableFailure(Unavailable("The store reports an error at the moment; try again."))
     if code == "ConditionalCheckFailedException":
         return ConditionFailed(_item_in_error(problem), _write_units(problem))
     if code == "TransactionCanceledException":
@@ -183,15 +180,15 @@ def _cancelled_transaction(reasons: list[dict[str, Any]]) -> Exception:
     codes = [str(reason.get("Code", "None")) for reason in reasons]
     if codes and set(codes) <= TRANSIENT_REASONS:
         return RetryableFailure(
-            Throttled("Others are changing the same items; try again in a moment."), ambiguous=False
+            Throttled("Other requests are changing the same items; try again in a moment."), ambiguous=False
         )
     return TransactionCancelled(codes, [_item_in_error(reason) for reason in reasons], sum(map(_write_units, reasons)))
 
 
 def _write_units(problem: Mapping[str, Any]) -> int:
-    """Write units for a condition that did not hold: the size of the item that is there, at least one.
+    """Return the write units of a failed condition: the size of the stored item in KB, at least one.
 
-    DynamoDB reports none. Of a cancelled transaction's other items nothing is reported: they count for one each.
+    DynamoDB bills but does not report them. Items of a cancelled transaction that it does not return count as one each.
     https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html
     """
     return max(1, math.ceil(item_bytes(problem.get("Item") or {}) / 1024))

@@ -1,17 +1,17 @@
-"""Tells of an outage without filling the log: when it begins, now and then while it lasts, and when it has ended."""
+"""A log of outages that does not fill the log: it reports the beginning, the duration at intervals, and the end."""
 
 import time
 from collections.abc import Callable
 
 REPEAT_SECONDS = 60.0
-# A failure that returns sooner after it was logged is logged when it lasts.
+# The minimum time between a logged failure and the next outage in the log. A longer outage is logged after it.
 QUIET_SECONDS = 10.0
 
 
 class OutageLog:
     """The log of one kind of outage.
 
-    `log_failure` is called at the first failure and every `REPEAT_SECONDS` while it lasts, `log_recovery` at its end.
+    `log_failure` is called at the first failure and every `REPEAT_SECONDS` of the outage, `log_recovery` at its end.
     `clock` is monotonic, in seconds.
     """
 
@@ -28,13 +28,13 @@ class OutageLog:
         self._is_logged = False
 
     def record_failure(self, problem: Exception) -> None:
-        """To be called as often as something fails."""
+        """Record a failure. The caller calls this at every failure."""
         if self._clock() - self._logged_at >= (REPEAT_SECONDS if self._is_logged else QUIET_SECONDS):
             self._logged_at, self._is_logged = self._clock(), True
             self._log_failure(problem)
 
     def record_success(self) -> None:
-        """To be called when it works again; what was not told to have begun is not told to have ended."""
+        """Record a success. The end of an outage is logged only if its beginning was."""
         if self._is_logged:
             self._is_logged = False
             self._log_recovery()

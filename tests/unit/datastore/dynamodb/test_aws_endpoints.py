@@ -171,10 +171,10 @@ async def test_a_vpc_endpoint_in_china_has_the_domain_of_china(monkeypatch: pyte
 @pytest.mark.parametrize(
     ("host", "words"),
     [
-        ("dynamodb.amazonaws.com", "tells no AWS region"),
-        ("dynamodb.mars-1.amazonaws.com", "tells no AWS region"),
-        ("dynamodb.eu-central-1.amazonaws.com.cn", "tells no AWS region"),
-        ("dynamodb.vpce.amazonaws.com", "tells no AWS region"),
+        ("dynamodb.amazonaws.com", "names no AWS region"),
+        ("dynamodb.mars-1.amazonaws.com", "names no AWS region"),
+        ("dynamodb.eu-central-1.amazonaws.com.cn", "names no AWS region"),
+        ("dynamodb.vpce.amazonaws.com", "names no AWS region"),
         ("streams.dynamodb.eu-central-1.amazonaws.com", f"set {STREAMS_VARIABLE}"),
         ("streams-dynamodb.eu-central-1.api.aws", f"set {STREAMS_VARIABLE}"),
         ("vpce-1.dynamodb-streams.eu-central-1.vpce.amazonaws.com", f"set {STREAMS_VARIABLE}"),
@@ -196,7 +196,7 @@ async def test_a_dual_stack_address_that_botocore_has_no_streams_for_is_refused(
 @pytest.mark.parametrize("rest", ["/dynamodb", "/?a=b"])
 async def test_an_address_with_a_path_is_refused(variable: str, rest: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(variable, f"http://127.0.0.1:8000{rest}")
-    with pytest.raises(StoreMisconfigured, match=f"{variable}.*set scheme, host and port alone"):
+    with pytest.raises(StoreMisconfigured, match=f"{variable}.*set it to a scheme, a host and a port"):
         async with open_database(StoreOptions("aws", region="eu-west-1")):
             pass
 

@@ -87,9 +87,9 @@ def test_a_folder_that_others_could_use_is_closed_to_them_and_it_is_told_once(tm
 
     with serving(folder, "--no-demo") as gateway:
         assert open_to_others(folder) == []
-        assert gateway.told.count("Other users could use the data directory") == 1
+        assert gateway.told.count("was accessible to other users") == 1
     with serving(folder, "--no-demo") as gateway:
-        assert "Other users" not in gateway.told
+        assert "was accessible to other users" not in gateway.told
 
 
 def test_a_folder_of_other_things_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
@@ -97,9 +97,9 @@ def test_a_folder_of_other_things_is_refused_and_left_as_it_is(tmp_path: Path) -
     folder.mkdir(mode=0o755)
     (folder / "notes.txt").write_text("mine")
     done = run("tables", "describe", GATEWAY_DATA_DIR=str(folder))
-    refused_in_a_line(done, 1, "is open to other users and holds files that are not the gateway's: choose")
+    refused_in_a_line(done, 1, "is open to other users and has files that are not the gateway's: choose")
     done = run("token", GATEWAY_DATA_DIR=str(folder))
-    refused_in_a_line(done, 2, "is open to other users and holds files that are not the gateway's: choose")
+    refused_in_a_line(done, 2, "is open to other users and has files that are not the gateway's: choose")
     assert stat.S_IMODE(folder.stat().st_mode) == 0o755
 
 
@@ -107,7 +107,7 @@ def test_a_shared_folder_such_as_tmp_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "tmp"
     folder.mkdir()
     folder.chmod(0o1777)
-    with pytest.raises(FolderUnusable, match="choose one of its own with --data-dir"):
+    with pytest.raises(FolderUnusable, match="choose a directory of its own with --data-dir"):
         open_private_folder(folder)
     assert stat.S_IMODE(folder.stat().st_mode) == 0o1777
 
@@ -118,7 +118,9 @@ async def test_an_open_folder_of_another_user_is_refused(tmp_path: Path) -> None
     folder.mkdir(mode=0o755)
     nobody = pwd.getpwnam("nobody")
     os.chown(folder, nobody.pw_uid, nobody.pw_gid)
-    with pytest.raises(EngineFailed, match=rf"is open to other users and belongs to another one \(uid {nobody.pw_uid}"):
+    with pytest.raises(
+        EngineFailed, match=rf"is open to other users and belongs to another user \(uid {nobody.pw_uid}"
+    ):
         async with Engine(find_program(ROOT), folder):
             pass
     assert list(folder.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The trace of an explained operation: which field caused which call (see `report`)."""
+"""The trace of an explained operation: which field caused which call (see `datastore.explain.report`)."""
 
 from collections.abc import Hashable, Iterable
 from contextvars import ContextVar
@@ -17,7 +17,7 @@ class SharedRead:
 
     field: str | None
     pattern: str
-    #: The read whose result was used, None for the result of a write or of another operation.
+    #: The read that fetched the result, None for the result of a write or of another operation.
     traced: TracedRead | None
 
 
@@ -30,7 +30,10 @@ class ReadTrace:
         self._written: set[Hashable] = set()
 
     def record(self, address: Hashable, pattern: AccessPattern, *, is_loaded: bool, prefetched: bool = False) -> None:
-        """Record a read by the current field. `is_loaded`: the loader has the result, or the read is in flight."""
+        """Record a read by the current field.
+
+        `is_loaded` says that the loader has the result or that the read is in flight.
+        """
         if not is_loaded:
             self._written.discard(address)
             self._reads[address] = TracedRead(current_field.get(), pattern.id, pattern.table.name, prefetched)
@@ -46,15 +49,16 @@ class ReadTrace:
             self._hits.append(SharedRead(current_field.get(), pattern.id, None if address in self._written else read))
 
     def traced(self, addresses: Iterable[Hashable]) -> tuple[TracedRead, ...]:
+        """Return the recorded reads of the addresses, in their order."""
         return tuple(self._reads[address] for address in addresses)
 
     def mark_shared(self, address: Hashable) -> None:
-        """Record that another operation's read returned the item."""
+        """Record that a read of another operation returned the item."""
         read = self._reads[address]
         read.from_other_request = True
         if not read.prefetched:
             self._hits.append(SharedRead(read.field, read.pattern, read))
 
     def mark_written(self, address: Hashable) -> None:
-        """Record that the item is known from a write from now on."""
+        """Record that later hits of the address use the result of a write."""
         self._written.add(address)
