@@ -1,4 +1,4 @@
-"""Opens the chosen store: the embedded engine, AWS, or any endpoint that speaks DynamoDB's API."""
+"""The opening of the configured store: the embedded engine, AWS, or another endpoint with DynamoDB's API."""
 
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -34,18 +34,21 @@ LOCAL_REGION = LOCAL_SECRET = "local"
 
 @dataclass(frozen=True, slots=True)
 class StoreOptions:
-    """Which store: `store` is "embedded", "aws" or a URL, which may be one of AWS's.
+    """The choice of a store."""
 
-    The embedded engine keeps its data in `data_dir`, or in memory with `memory`. Processes with one folder share it.
-    Without a folder it is in memory and private. With `listen`, a host and a port, other machines reach it there.
-    """
-
+    #: "embedded", "aws" or a URL, also one of AWS.
     store: str = "embedded"
+    #: The data directory of the embedded engine. Processes with the same directory share one engine. Without a
+    #: directory the engine is private and keeps its data in memory.
     data_dir: Path | None = None
+    #: Whether the embedded engine keeps its data in memory.
     memory: bool = False
+    #: The prefix of the tables' names.
     prefix: str = ""
     region: str | None = None
+    #: The host and port at which other machines reach the embedded engine.
     listen: tuple[str, int] | None = None
+    #: The folder in which the engine's program is looked for.
     root: Path = Path(__file__).resolve().parent.parent
 
     @property
@@ -54,13 +57,14 @@ class StoreOptions:
 
     @property
     def aws(self) -> bool:
-        """Whether the tables are in AWS: what it limits and bills is up to nothing else."""
+        """Whether the tables are in AWS, which then limits and bills the requests."""
         return self.store == "aws" or is_aws(self.store)
 
     @property
     def named_region(self) -> str | None:
-        """The region of the tables as far as the options name it: the host's, which requests are signed for, or
-        `region`. Raises `StoreMisconfigured` for a host of AWS that names none.
+        """The region that the options name: that of the host in AWS, for which requests are signed, or `region`.
+
+        Raises `StoreMisconfigured` for a host of AWS that names no region.
         """
         if self.store == "aws" or not self.aws:
             return self.region
@@ -71,7 +75,7 @@ class StoreOptions:
 
 
 class StoreMisconfigured(Exception):
-    """The store cannot be opened as configured; the message says what to set."""
+    """The store cannot be opened as configured. The message says what to set."""
 
 
 class Database:
@@ -89,10 +93,10 @@ class Database:
         self._session = session
 
     def admin(self) -> Any:
-        """A boto3 client for table administration, which signs at the store's time as the wire client does."""
+        """Return a boto3 client for the administration of tables. It signs at the store's time, as `Client` does."""
         session = self._session if self.engine is None else _local_session(self._session.region_name, self.engine.key)
         address = self.endpoint.tables()
-        # Engines nearby are reached by no proxy, as by the wire client.
+        # Local engines are reached without a proxy, as by `Client`.
         proxies: dict[str, str] | None = {} if address.startswith("http://") else None
         url: str | None = address
         settings: dict[str, Any] = {}
@@ -103,27 +107,28 @@ class Database:
         return client
 
     async def create_tables(self) -> list[str]:
-        """Create the declared tables that are missing; their names. In AWS they are protected from being lost.
+        """Create the declared tables that are missing. Return their names.
 
-        An embedded engine has no administrator: tables of an earlier version get what is declared since.
+        In AWS the new tables get deletion protection and point-in-time recovery. In an embedded engine, which has no
+        administrator, the existing tables are updated to their declarations.
         """
         admin = self.admin()
-        made = await tables.create(admin, TABLES, self.prefix, protected=self.in_aws)
+        created = await tables.create(admin, TABLES, self.prefix, protected=self.in_aws)
         if self.in_aws:
-            for name in made:
+            for name in created:
                 await table_updates.recover(admin, name)
         if self.engine is not None:
-            earlier = [table for table in TABLES if self.prefix + table.name not in made]
-            for left in await table_updates.update(admin, earlier, self.prefix, in_aws=False):
-                logger.warning("The table %s.", left)
-        return made
+            existing = [table for table in TABLES if self.prefix + table.name not in created]
+            for difference in await table_updates.update(admin, existing, self.prefix, in_aws=False):
+                logger.warning("The table %s.", difference)
+        return created
 
     async def compare_tables(self) -> list[Difference]:
-        """How the tables that are there differ from what is declared."""
+        """Return the differences between the existing tables and their declarations."""
         return await table_updates.compare(self.admin(), TABLES, self.prefix, in_aws=self.in_aws)
 
     async def update_tables(self, on_change: Callable[[Difference], None]) -> list[Difference]:
-        """Apply the possible changes; return the remaining differences. `on_change` is called before each change."""
+        """Apply the possible changes. Return the remaining differences. `on_change` is called before each change."""
         return await table_updates.update(self.admin(), TABLES, self.prefix, in_aws=self.in_aws, on_change=on_change)
 
     async def describe_tables(self) -> list[dict[str, Any]]:
@@ -140,7 +145,7 @@ async def open_database(
 ) -> AsyncIterator[Database]:
     """Open the store for the duration of the context.
 
-    `on_restart` is called after the embedded engine was restarted, `on_call` after each call of the client.
+    `on_restart` is called after a restart of the embedded engine, `on_call` after each call of the client.
 
     Raises:
         StoreMisconfigured: The options cannot be used.
@@ -175,7 +180,7 @@ async def open_database(
 
 
 class _EngineCredentials:
-    """The access key of an engine that may come to have another owner, in the place of botocore's credentials."""
+    """Credentials with the current access key of the engine, which changes with its owner."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -185,7 +190,7 @@ class _EngineCredentials:
 
 
 def _session(options: StoreOptions) -> Any:
-    """Engines on this machine check nothing but an access key, so no other credentials are looked for."""
+    """Return a boto3 session. For engines on this machine it has their access key, and finds no other credentials."""
     if options.embedded:
         return _local_session(options.region or LOCAL_REGION)
     if options.aws:
@@ -229,7 +234,7 @@ def _endpoint(options: StoreOptions, session: Any, engine: Engine | None) -> End
 
 
 def _check_proxies(endpoint: Endpoint) -> None:
-    """What is wrong with the environment's proxies is reported before the first request."""
+    """Raise `StoreMisconfigured` for an unusable proxy in the environment, before the first request."""
     try:
         for url in (endpoint.tables(), endpoint.streams()):
             HttpOrigin.of(url)
@@ -238,7 +243,10 @@ def _check_proxies(endpoint: Endpoint) -> None:
 
 
 def _checked_url(store: str) -> str:
-    """Scheme, host and port: DynamoDB's requests all go to `/`, and a host is signed as it is written."""
+    """Return scheme, host and port of the store. Raises `StoreMisconfigured` for anything else, such as a path.
+
+    All requests of DynamoDB go to `/`. The host is not normalized, because its spelling is signed.
+    """
     try:
         url = urlsplit(store)
     except ValueError:  # brackets without an address
@@ -249,7 +257,7 @@ def _checked_url(store: str) -> str:
 
 
 def credentials_of(session: Any) -> Any:
-    """Those that botocore finds. Raises `StoreMisconfigured` when there are none."""
+    """Return the credentials that botocore finds. Raises `StoreMisconfigured` if there are none."""
     credentials = session.get_credentials()
     if credentials is None:
         raise StoreMisconfigured(

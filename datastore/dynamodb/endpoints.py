@@ -27,7 +27,7 @@ STREAMS = frozenset({"streams-dynamodb", "streams-dynamodb-fips", "dynamodb-stre
 
 
 class EndpointUnknown(Exception):
-    """An address in AWS cannot be used, or that of the streams does not follow from it. The message says what to set."""
+    """An address in AWS cannot be used, or the streams' address not be derived. The message says what to set."""
 
 
 class AwsHost(NamedTuple):
@@ -86,7 +86,7 @@ def addresses(session: Any, url: str | None) -> Addresses:
     if host.private and not _streams_are_configured(session):
         raise EndpointUnknown(
             f"{url} is a VPC endpoint, and the address of DynamoDB Streams does not follow from it: "
-            f"set {STREAMS_VARIABLE}."
+            f"set {STREAMS_VARIABLE} to its URL."
         )
     variants = {"use_fips_endpoint": host.fips, "use_dualstack_endpoint": host.dual_stack}
     try:

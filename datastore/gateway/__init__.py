@@ -1,1 +1,1 @@
-"""What the gateway stores for itself: responses under Idempotency-Keys, and persisted documents."""
+"""The gateway's own items: idempotency records and persisted documents."""

@@ -1,8 +1,8 @@
-"""Answers of mutations, kept under Idempotency-Keys for a day (GW-I1…I5).
+"""Idempotency records: the responses of mutations by their Idempotency-Key, for a day (GW-I1 to GW-I5).
 
-Who claims a key executes its mutation, and keeps the answer under that claim. A claim is held by its fence and owner:
-what a former holder does after another took over fails. The mutation's `IdSource` goes with the claim: who takes it
-over makes the ids that its former holder made.
+A request claims a key, executes the mutation and stores its response under the claim. A claim has a fencing token and
+an owner: writes of a former owner fail after another request took the claim over. The claim contains the `IdSource` of
+the mutation, so that the next owner derives the same ids.
 """
 
 import zlib
@@ -18,42 +18,47 @@ from datastore.session.store import Store
 from datastore.session.writes import WriteResult
 
 LIFETIME = timedelta(hours=24)
-# An item holds 400 KB: the rest is for the key and for what stands beside the answer.
-LARGEST_ANSWER = 350_000
-# A write costs a unit for each KB that is stored.
-COMPRESSED_FROM = 1024
+# An item has at most 400 KB. The rest is for its other attributes.
+MAX_RESPONSE_BYTES = 350_000
+# Smaller responses are not compressed: a write consumes a unit for each KB.
+MIN_COMPRESSED_BYTES = 1024
 PLAIN, DEFLATED = "plain", "zlib"
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The right to execute the mutation of a key and to store its answer. Each claim has its own `owner`."""
+    """The right to execute the mutation of an idempotency key and to store its response."""
 
     user_id: str
     key: str
+    #: A hash of the mutation and its variables.
     fingerprint: str
+    #: A text that is unique to the claim.
     owner: str
+    #: The fencing token.
     fence: int
     origin: IdSource
 
     def taken_over(self, seen: "IdempotencyRecord") -> "Claim":
-        """The claim that comes after the one that was seen. Earlier versions kept no origin."""
+        """Return the claim that replaces the one that was read. Earlier versions stored no origin."""
         origin = replace(seen.origin or self.origin, is_retry=True)
         return replace(self, fence=seen.fence + 1, origin=origin)
 
 
 @dataclass(frozen=True, slots=True)
 class IdempotencyRecord:
-    """What is known of a key that another request used: its answer, or until when (epoch seconds) it is claimed.
+    """The record of a key that another request used: its response, or its claim."""
 
-    `fingerprint` tells what was asked then, and `origin` what is made from; None where an earlier version claimed it.
-    """
-
+    #: A hash of the mutation and its variables.
     fingerprint: str
     owner: str
+    #: The fencing token.
     fence: int
+    #: When the claim may be taken over, in epoch seconds.
     held_until: float
+    #: The response, None while the mutation is executed.
     body: bytes | None
+    #: The source of the mutation's ids, None if an earlier version of the gateway claimed the key.
     origin: IdSource | None = None
 
 
@@ -62,25 +67,25 @@ Found = Claim | IdempotencyRecord | None
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """An answer as it is stored."""
+    """A response as it is stored."""
 
     content: bytes
     coding: str
 
     @property
     def fits(self) -> bool:
-        return len(self.content) <= LARGEST_ANSWER
+        return len(self.content) <= MAX_RESPONSE_BYTES
 
 
 def packed(body: bytes) -> Packed:
-    """The answer, compressed where that makes it smaller."""
-    if len(body) >= COMPRESSED_FROM and len(deflated := zlib.compress(body)) < len(body):
+    """Return the response, compressed if that makes it smaller."""
+    if len(body) >= MIN_COMPRESSED_BYTES and len(deflated := zlib.compress(body)) < len(body):
         return Packed(deflated, DEFLATED)
     return Packed(body, PLAIN)
 
 
 class IdempotencyRecords:
-    """One method for each access pattern. Claims are held for `lease` by the clock `now`."""
+    """The idempotency records, with one method for each access pattern. `lease` is the duration of a claim."""
 
     def __init__(self, store: Store, now: Callable[[], datetime], lease: timedelta) -> None:
         self._store = store
@@ -88,41 +93,47 @@ class IdempotencyRecords:
         self._lease = lease
 
     async def begin(self, claim: Claim) -> Found:
-        """GW-I1: the claim, now one's own, or what another request left; None when that has just gone: try again."""
+        """GW-I1: claim a key. Return the claim, or the record of another request.
+
+        Return None if that record has just been released: the caller tries again.
+        """
         written = await self._store.put(keys.CLAIM, self._item(claim), now=int(self._now().timestamp()))
         return _claimed(claim, written)
 
     async def take_over(self, claim: Claim, seen: IdempotencyRecord) -> Found:
-        """GW-I2: the claim, with the next fence, if the key is still as it was `seen`; else as `begin`."""
+        """GW-I2: claim a key with the next fencing token if its record is still the one that was `seen`.
+
+        Return the claim, or the same as `begin`.
+        """
         written = await self._store.put(keys.TAKE_OVER, self._item(claim), fence=seen.fence, owner=seen.owner)
         return _claimed(claim, written)
 
-    async def finish(self, claim: Claim, answer: Packed) -> IdempotencyRecord | None:
-        """GW-I3: keep the answer from now on. What another has made of the key, when it took over meanwhile."""
+    async def finish(self, claim: Claim, response: Packed) -> IdempotencyRecord | None:
+        """GW-I3: store the response. Return the record of the request that took the claim over, if there is one."""
         written = await self._store.update(
             keys.STORE_RESPONSE,
             keys.idempotency_record(claim.user_id, claim.key),
             fence=claim.fence,
             owner=claim.owner,
-            body=answer.content,
-            coding=answer.coding,
+            body=response.content,
+            coding=response.coding,
             expiry=to_seconds(self._now() + LIFETIME),
         )
-        return None if written.ok or written.item is None else entry_from(written.item)
+        return None if written.ok or written.item is None else record_from(written.item)
 
     async def find(self, user_id: str, key: str) -> IdempotencyRecord | None:
         """GW-I4: read the record of a key again."""
         place = keys.idempotency_record(user_id, key)
         self._store.invalidate(keys.RECORD.table, place)
         item = await self._store.get(keys.RECORD, place)
-        is_there = item is not None and item["expiresAt"] > self._now().timestamp()
-        return entry_from(item) if item is not None and is_there else None
+        is_valid = item is not None and item["expiresAt"] > self._now().timestamp()
+        return record_from(item) if item is not None and is_valid else None
 
     async def release(self, claim: Claim) -> None:
-        """GW-I5: the key is as if it had not been used, unless another took over.
+        """GW-I5: make the key unused again, unless another request took the claim over.
 
-        A claim that was taken over is released at once (GW-I2): the former owner may have written, and the next owner
-        is to make what that one made.
+        A claim that was taken over itself is kept and expires at once (GW-I2): its former owner may have written, and
+        the next owner must derive the same ids.
         """
         if claim.origin.is_retry:
             item = self._item(claim) | {"held_until": self._now().timestamp()}
@@ -152,12 +163,12 @@ def _claimed(claim: Claim, written: WriteResult) -> Found:
         return claim
     if written.item is None:
         return None
-    entry = entry_from(written.item)
-    # The answer to an earlier try may have been lost.
-    return claim if (entry.owner, entry.fence) == (claim.owner, claim.fence) else entry
+    stored = record_from(written.item)
+    # The response of an earlier attempt may have been lost.
+    return claim if (stored.owner, stored.fence) == (claim.owner, claim.fence) else stored
 
 
-def entry_from(item: Mapping[str, Any]) -> IdempotencyRecord:
+def record_from(item: Mapping[str, Any]) -> IdempotencyRecord:
     body = item.get("body")
     if body is not None and item["coding"] == DEFLATED:
         body = zlib.decompress(body)

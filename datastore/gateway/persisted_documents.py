@@ -1,4 +1,4 @@
-"""Documents that are known by an id (GW-D1…D4): GraphQL texts that clients name instead of sending."""
+"""Persisted documents: GraphQL documents that clients name by an id instead of sending them (GW-D1 to GW-D4)."""
 
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from datastore.session.store import Store
 
 @dataclass(frozen=True, slots=True)
 class KnownDocument:
-    """A text and the id it is known by."""
+    """A persisted document."""
 
     document_id: str
     text: str
@@ -22,30 +22,30 @@ class KnownDocument:
 
 
 class KnownDocuments:
-    """One method for each access pattern."""
+    """The persisted documents, with one method for each access pattern."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def by_id(self, document_id: str) -> KnownDocument | None:
-        """GW-D1."""
+        """GW-D1: return a document, or None."""
         return record(document_from, await self._store.get(keys.DOCUMENT, keys.document(document_id)))
 
     async def put(self, document_id: str, text: str, now: datetime) -> KnownDocument:
-        """GW-D2: the document as it is known by this id now; with another text when that one was there before."""
+        """GW-D2: store a document. If the id has another text already, return the stored document."""
         document = KnownDocument(document_id, text, now)
         written = await self._store.put(keys.PUT_DOCUMENT, _item(document), text=text)
         return document if written.ok or written.item is None else document_from(written.item)
 
     async def all(self) -> AsyncIterator[KnownDocument]:
-        """GW-D3: in the order of their ids."""
+        """GW-D3: yield all documents, in the order of their ids."""
         values = {"partition": keys.DOCUMENTS}
         async for item in self._store.query_all(keys.ALL_DOCUMENTS, values):
             for document in readable_records(document_from, [item]):
                 yield document
 
     async def delete(self, document_id: str) -> bool:
-        """GW-D4: whether it was known."""
+        """GW-D4: delete a document. Return whether it existed."""
         return (await self._store.delete(keys.DELETE_DOCUMENT, keys.document(document_id))).item is not None
 
 

@@ -111,9 +111,9 @@ def _projection(index: Described) -> str:
 
 def _add_index(declared: Described, expected: Described, described: Described) -> TableChange:
     """Return the change that adds an index. DynamoDB requires the types of the new key and of all existing keys."""
-    kinds = {one["AttributeName"]: one for one in expected["AttributeDefinitions"]}
+    kinds = {definition["AttributeName"]: definition for definition in expected["AttributeDefinitions"]}
     needed = {key["AttributeName"]: kinds[key["AttributeName"]] for key in declared["KeySchema"]}
-    needed |= {one["AttributeName"]: one for one in described["AttributeDefinitions"]}
+    needed |= {definition["AttributeName"]: definition for definition in described["AttributeDefinitions"]}
     added = {"AttributeDefinitions": list(needed.values()), "GlobalSecondaryIndexUpdates": [{"Create": declared}]}
     return TableChange("update_table", added)
 

@@ -1,4 +1,4 @@
-"""Where files are kept: in S3, or, with a store on this machine, in a folder."""
+"""The object store of files: an S3 bucket, or a folder if the tables are on this machine."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -8,22 +8,23 @@ from typing import Final, Protocol
 from datastore.dynamodb.store_clock import StoreClock
 from datastore.model.timestamps import to_seconds
 
-# The field of an upload's form that the file is.
+# The form field of an upload that contains the file.
 FILE_FIELD: Final = "file"
-# What is uploaded waits here until it is checked. Clients can write nowhere else.
+# The prefix of uploaded files that are not checked yet. Clients cannot write under other keys.
 INCOMING: Final = "incoming/"
 UPLOAD_LIFETIME: Final = timedelta(minutes=15)
-# A file whose upload began so long ago is not on its way any more: it has come, or its gateway was killed.
+# An upload that began before this time has arrived, or its gateway was killed.
 STALE_AGE: Final = UPLOAD_LIFETIME + timedelta(minutes=5)
 NO_CLAIMS: Final[Mapping[str, str]] = {}
-# A URL is the same for a quarter of an hour, so that browsers keep what it shows, and good for at least three quarters.
+# A URL stays the same for a quarter of an hour, so that browsers cache the file, and is valid for at least three
+# quarters.
 STABLE_SECONDS: Final = 900
 VALID_SECONDS: Final = 3600
 
 
 @dataclass(frozen=True, slots=True)
 class UploadTarget:
-    """How to upload one file: POST a form with these fields, and then the file as `file`, to the URL.
+    """The target of one upload: a form with `fields`, and with the file as the last field, is sent to `url` by POST.
 
     https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-UsingHTTPPOST.html
     """
@@ -36,22 +37,22 @@ class UploadTarget:
 
 
 class ObjectStore(Protocol):
-    """Files by their keys. `now` decides until when what is signed is good.
+    """Files by their keys. Signatures expire relative to the caller's `now`.
 
-    `tells_keys`: whether a URL shows the key of its file, so that a key with somebody's email is not for everybody.
-    What does not work raises `Unavailable` or `Timeout`, as the tables do.
+    Methods raise `Unavailable` or `Timeout` if the store fails, as those of the tables do.
     """
 
+    #: Whether a URL contains the key of its file. A key with a user's email must then not reach other users.
     exposes_keys: bool
 
     def open(self, tables: StoreClock | None = None) -> None:
-        """Get ready. `tables` is the clock of the tables' store. Raises `StoreMisconfigured`."""
+        """Prepare the store. `tables` is the clock of the tables' store. Raises `StoreMisconfigured`."""
 
     def close(self) -> None:
-        """End what works for it; what is kept stays, unless it is in memory with everything else."""
+        """Release the resources of this process. Stored files stay, except those of a store in memory."""
 
     def origin(self) -> str | None:
-        """Where the files are shown, as `https://host[:port]`; None where the gateway itself shows them."""
+        """Return the origin of the files' URLs as `https://host[:port]`, or None if the gateway serves the files."""
 
     async def upload(
         self,
@@ -65,35 +66,39 @@ class ObjectStore(Protocol):
     ) -> UploadTarget:
         """Return the target for uploading a file of at most `most_bytes`, valid for at most 15 minutes.
 
-        `claims` are what the gateway is to know of the upload when it arrives. A bucket's form has none of them.
+        The token of the upload contains the `claims`, for the gateway that receives the file. A bucket ignores them.
         """
 
     async def url(self, key: str, *, now: datetime) -> str | None:
-        """Where the file is shown, for at least 45 minutes; the same for a while, so that browsers cache it. None where
-        files are not shown. In a bucket it is shown no longer than the credentials last that signed for it.
+        """Return a URL of the file, valid for at least 45 minutes, or None if the store serves no files.
+
+        It stays the same for up to 15 minutes, so that browsers cache the file. A bucket's URL is valid no longer than
+        the credentials that signed it.
         """
 
     async def read(self, key: str, *, most_bytes: int) -> bytes | None:
-        """The file, or None. Raises `BadUserInput` for one with more bytes, unread."""
+        """Return the file, or None. Raises `BadUserInput` for a larger file, without reading it."""
 
     async def write(self, key: str, content: bytes, *, content_type: str) -> None:
-        """Keep a file."""
+        """Store a file."""
 
     async def delete(self, keys: Collection[str]) -> None:
-        """Remove files; those that are not there are none that fail."""
+        """Delete files. Missing ones are ignored."""
 
     async def sweep(self) -> int:
-        """Remove incoming files that no upload is waiting for: of killed gateways after 20 minutes, others when their
-        reservation is over. Return how many files. In a bucket that is the work of a rule for its lifecycle.
+        """Delete incoming files that no upload needs. Return their number.
+
+        These are files of killed gateways after 20 minutes, and others when their reservation has expired. A bucket
+        needs a lifecycle rule instead.
         """
 
 
 def check_incoming(key: str) -> None:
-    """Nothing is signed that would let a client write over what was checked."""
+    """Raise `ValueError` for a key outside of `INCOMING`, where a client could overwrite a checked file."""
     if not key.startswith(INCOMING):
-        raise ValueError(f"Nothing is uploaded to {key}.")
+        raise ValueError(f"Uploads to {key} are not allowed.")
 
 
 def window_start(now: datetime) -> int:
-    """The beginning of the quarter of an hour in which a URL stays the same, in epoch seconds."""
+    """Return the beginning of the quarter of an hour in which a URL stays the same, in epoch seconds."""
     return (to_seconds(now) // STABLE_SECONDS) * STABLE_SECONDS

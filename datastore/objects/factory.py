@@ -1,4 +1,4 @@
-"""Which object store goes with which tables."""
+"""The choice of the object store."""
 
 from collections.abc import Callable, Iterable
 
@@ -20,13 +20,13 @@ def object_store(
     base_url: Callable[[], str],
     others: Iterable[bytes] = (),
 ) -> ObjectStore:
-    """A bucket wherever one is named; else a folder beside the data on this machine. For tables in AWS without a bucket
-    there is no place for files.
+    """Return the bucket's store if a bucket is named, else a store in the data directory of this machine.
+
+    For tables in AWS without a bucket, return a store that keeps no files.
     """
     if bucket is not None:
         return S3Objects(bucket, region=options.region or options.named_region, url=s3_url)
     if options.aws:
         return NoObjects()
-    kept = options.data_dir is not None and not options.memory
-    folder = options.data_dir / LOCAL_FOLDER if options.data_dir and kept else None
+    folder = options.data_dir / LOCAL_FOLDER if options.data_dir is not None and not options.memory else None
     return LocalObjects(folder, secret, base_url, others)

@@ -1,8 +1,8 @@
 """The ledger of the files in `incoming/`: sizes and owners, in a SQLite database that all processes of a host share.
 
-A file is entered with its greatest size before its first byte is written, and removed from the ledger after it was
-removed from the disk. The sums are therefore never below the bytes on the disk, whichever process is killed. An entry
-has an expiry time, after which the file is swept.
+A file is entered with its maximum size before its first byte is written, and its entry is removed after the file. So
+the sums are never below the bytes on the disk, even if a process is killed. An entry has an expiry time, after which
+the file is swept.
 """
 
 import os
@@ -15,7 +15,7 @@ from pathlib import Path
 from datastore.errors import Throttled, Unavailable
 from datastore.private_files import make_private_folder
 
-# A file counts so much at the least: it bounds the number of files, too.
+# The minimum size that a file counts as. It bounds the number of files, too.
 MIN_BYTES = 65_536
 BUSY_SECONDS = 5.0
 RETRY_SECONDS = 60
@@ -24,7 +24,7 @@ _TABLES = """
 CREATE TABLE IF NOT EXISTS incoming (
     name TEXT PRIMARY KEY, whose TEXT NOT NULL, bytes INTEGER NOT NULL, until REAL NOT NULL
 ) WITHOUT ROWID;
--- Of each user, and of everybody under an empty name: nothing is added up while others wait.
+-- The sum of each user, and that of all users under an empty name, so that no transaction adds them up.
 CREATE TABLE IF NOT EXISTS totals (whose TEXT PRIMARY KEY, bytes INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TRIGGER IF NOT EXISTS entered AFTER INSERT ON incoming BEGIN
     INSERT INTO totals VALUES (new.whose, new.bytes), ('', new.bytes)
@@ -42,25 +42,25 @@ END;
 
 @dataclass(frozen=True, slots=True)
 class IncomingLimits:
-    """How many bytes of uploads may wait in `incoming/`: in all, and of one user. 0 is without limit."""
+    """The maximum bytes of uploads in `incoming/`: in total, and of one user. 0 means no limit."""
 
     total: int = 0
     per_user: int = 0
 
 
 class Ledger:
-    """Entries of files by their names, in the database at `path`. All methods block, and may be called in any thread.
+    """The entries of files by their names, in the database at `path`.
 
-    They raise `Unavailable` when the database cannot be written.
+    All methods block, and may be called in any thread. They raise `Unavailable` if the database cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def add(self, name: str, owner: str, size: int, expires_at: float, limits: IncomingLimits) -> None:
-        """Enter a file that is about to be written, of at most `size` bytes. `until` is in epoch seconds.
+        """Enter a file of at most `size` bytes that will be written. `expires_at` is in epoch seconds.
 
-        Raises `Throttled` when the user, and `Unavailable` when all users together, would have too much.
+        Raises `Throttled` if the limit of the user, and `Unavailable` if that of all users would be exceeded.
         """
         size = max(size, MIN_BYTES)
         with self._transaction() as database:
@@ -72,22 +72,22 @@ class Ledger:
             database.execute("INSERT INTO incoming VALUES (?, ?, ?, ?)", (name, owner, size, expires_at))
 
     def rename(self, name: str, to: str, size: int, expires_at: float) -> None:
-        """Record that a file has replaced another one: its new name and its size in bytes."""
+        """Record that a file was renamed, and may have replaced another one. `size` is in bytes."""
         with self._transaction() as database:
             database.execute("DELETE FROM incoming WHERE name = ?", (to,))
             changed = (to, max(size, MIN_BYTES), expires_at, name)
             database.execute("UPDATE incoming SET name = ?, bytes = ?, until = ? WHERE name = ?", changed)
 
     def remove(self, names: Iterable[str]) -> None:
-        """Files are gone. There need be no entries of them."""
-        gone = [(name,) for name in names]
-        if not gone or not self._path.exists():
+        """Remove the entries of deleted files, if they have any."""
+        deleted = [(name,) for name in names]
+        if not deleted or not self._path.exists():
             return
         with self._transaction() as database:
-            database.executemany("DELETE FROM incoming WHERE name = ?", gone)
+            database.executemany("DELETE FROM incoming WHERE name = ?", deleted)
 
     def expirations(self) -> dict[str, float]:
-        """Until when each file is waited for, in epoch seconds."""
+        """Return the expiry of each file, in epoch seconds."""
         if not self._path.exists():
             return {}
         with self._transaction() as database:
@@ -95,7 +95,7 @@ class Ledger:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        """A transaction that no other process is in at the same time."""
+        """Run a transaction that excludes those of other processes."""
         try:
             with closing(self._open()) as database:
                 database.execute("BEGIN IMMEDIATE")
@@ -112,11 +112,11 @@ class Ledger:
         is_new = not self._path.exists()
         if is_new:
             make_private_folder(self._path.parent)
-            # The journal is made with the same rights.
+            # SQLite creates the journal with the same permissions.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600))
         database = sqlite3.connect(self._path, timeout=BUSY_SECONDS, isolation_level=None)
         try:
-            # Killed processes leave the database whole. A loss of power may damage it; a new one then replaces it.
+            # Killed processes do not damage the database. A power loss may; a new database then replaces it.
             database.execute("PRAGMA synchronous = OFF")
             if not database.execute("SELECT 1 FROM sqlite_master WHERE name = 'struck'").fetchone():
                 database.executescript(_TABLES)
@@ -126,7 +126,7 @@ class Ledger:
         return database
 
     def _drop_if_damaged(self, problem: sqlite3.DatabaseError) -> None:
-        """Drop a damaged database. Files that it knew are swept by their age, as unknown ones are."""
+        """Delete a damaged database. Its files are then swept by their age, like all files without an entry."""
         if problem.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
             for path in (self._path, self._path.with_name(f"{self._path.name}-journal")):
                 with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Files in a folder, with signed URLs that the gateway serves itself: the object store of stores on this machine."""
+"""The object store in a folder of this machine. The gateway serves the files under signed URLs."""
 
 import asyncio
 import hmac
@@ -40,10 +40,10 @@ LEDGER = "uploads.sqlite"
 
 
 class LocalObjects:
-    """`base_url` is where the gateway is reached. Keys are paths below `folder`; tokens hold them encrypted.
+    """An object store whose keys are paths below `folder`. Tokens contain them encrypted.
 
-    Without a folder there is one for as long as the gateway runs. Tokens made with one of the `others`, secrets beside
-    ours, count too.
+    `base_url` returns the address of the gateway. Without a folder there is a temporary one until `close`. Tokens that
+    were sealed with one of the `others`, the further secrets, are accepted, too.
     """
 
     exposes_keys = False
@@ -65,7 +65,7 @@ class LocalObjects:
         if self._configured is not None:
             return self._configured
         if self._closed:
-            raise Unavailable("The gateway stops.")  # a thread that still writes creates no folder again
+            raise Unavailable("The gateway is stopping.")  # a thread that still writes must not create a folder again
         if self._temporary is None:
             self._temporary = Path(mkdtemp(prefix="gateway-objects-"))
             (self._temporary / "objects").mkdir()
@@ -73,13 +73,13 @@ class LocalObjects:
 
     @property
     def ledger(self) -> Ledger:
-        """What all processes with this folder know of incoming files. It lies beside the folder."""
+        """The ledger of incoming files, beside the folder. All processes with this folder share it."""
         return Ledger(self.folder.with_name(LEDGER))
 
     def open(self, tables: StoreClock | None = None) -> None:
-        """Close the data directory to other users. No folder is made before it is needed.
+        """Close an existing data directory to other users. Raises `FolderUnusable`.
 
-        Raises `FolderUnusable`.
+        A folder is created when the first file is written.
         """
         self._closed = False
         if self._configured is not None and self._configured.parent.is_dir():
@@ -127,11 +127,11 @@ class LocalObjects:
         return await asyncio.to_thread(self._sweep)
 
     def seal_token(self, claims: dict[str, Any], purpose: bytes) -> str:
-        """A token that says so, for that purpose."""
+        """Return an encrypted token with the claims, for one purpose."""
         return base64url.encode(self._cipher.encrypt(orjson.dumps(claims), [purpose]))
 
     def open_token(self, token: str, purpose: bytes, now: datetime) -> dict[str, Any] | None:
-        """What a token says; None for one that was not made here for this purpose, or has expired."""
+        """Return the claims of a token, or None if it is expired or was not sealed for this purpose."""
         for cipher in self._accepted:
             with suppress(InvalidTag, ValueError):
                 claims: dict[str, Any] = orjson.loads(cipher.decrypt(base64url.decode(token), [purpose]))
@@ -139,7 +139,7 @@ class LocalObjects:
         return None
 
     def path(self, key: str) -> Path:
-        """Where a file is. Keys are ours or the table's: one that leads out of the folder is refused."""
+        """Return the path of a file. Raises `BadUserInput` for a key that leads out of the folder."""
         folder = self.folder.resolve()
         path = (folder / key).resolve() if "\0" not in key else folder
         if path == folder or not path.is_relative_to(folder):
@@ -150,17 +150,20 @@ class LocalObjects:
     async def incoming_file(
         self, key: str, *, owner: str, max_bytes: int, seconds: float, limits: IncomingLimits
     ) -> AsyncIterator["IncomingFile"]:
-        """An incoming file to write to, with room for `most_bytes`, which count as a user's (`whose`, any text).
+        """Open an incoming file for writing. Its `max_bytes` count for `owner`, which is any text.
 
-        Once it is kept it is waited for that many `seconds`. Raises `Throttled` and `Unavailable` where there is no
-        room, and what `partial` raises.
+        After `keep` the file expires in `seconds`, and some minutes of grace.
+
+        Raises:
+            Throttled: The limit of the owner would be exceeded.
+            Unavailable: The limit of all owners would be exceeded, or the folder cannot be written.
         """
         ledger, unique = self.ledger, uuid4().hex
         name = f"{key}.{unique}.part"
-        until = time.time() + (UPLOAD_LIFETIME + STALE_AGE).total_seconds()
-        # Not the user themselves: there are emails in no file but the tables.
+        expires_at = time.time() + (UPLOAD_LIFETIME + STALE_AGE).total_seconds()
+        # A hash, because no file outside of the tables may contain an email.
         user = hmac.digest(self._user_key, owner.encode(), "sha256").hex()
-        entering = asyncio.ensure_future(asyncio.to_thread(ledger.add, name, user, max_bytes, until, limits))
+        entering = asyncio.ensure_future(asyncio.to_thread(ledger.add, name, user, max_bytes, expires_at, limits))
         incoming = None
         try:
             await asyncio.shield(entering)
@@ -172,27 +175,27 @@ class LocalObjects:
                 await self._remove_entry(ledger, name, entering)
 
     async def _remove_entry(self, ledger: Ledger, name: str, entering: asyncio.Future[None]) -> None:
-        """Remove an entry from the ledger, also when the caller has been cancelled."""
+        """Remove an entry from the ledger, also if the caller is cancelled."""
 
-        async def strike() -> None:
+        async def remove() -> None:
             await asyncio.gather(entering, return_exceptions=True)
             await asyncio.to_thread(ledger.remove, [name])
 
-        striking = asyncio.create_task(strike())
-        self._removals.add(striking)
-        striking.add_done_callback(self._removals.discard)
-        await asyncio.shield(striking)
+        removal = asyncio.create_task(remove())
+        self._removals.add(removal)
+        removal.add_done_callback(self._removals.discard)
+        await asyncio.shield(removal)
 
     @contextmanager
     def partial_file(self, key: str, unique: str | None = None) -> Iterator[PartialFile]:
-        """A file to write to piece by piece. Nothing of it is left unless it is kept.
+        """Open a file for writing in pieces. It is removed at the end of the context unless `keep` was called.
 
-        `unique` is a text that comes once. Raises `Unavailable` when the folder cannot be written to.
+        `unique` is a unique text. Raises `Unavailable` if the folder cannot be written.
         """
         path, unique = self.path(key), unique or uuid4().hex
         part = path.with_name(f"{path.name}.{unique}.part")
         if not key.startswith(INCOMING):
-            # A process that is killed leaves it where it is swept.
+            # In `incoming/`, where it is swept if the process is killed.
             part = self.path(f"{INCOMING}{unique}/{path.name}.part")
         with translate_disk_errors():
             for folder in {path.parent, part.parent}:
@@ -201,7 +204,7 @@ class LocalObjects:
         try:
             yield PartialFile(file, part, path)
         finally:
-            # What is not kept by now is given up: that its rest cannot be written does not matter.
+            # A file that was not kept is discarded: an error while flushing it does not matter.
             with suppress(OSError):
                 file.close()
             with suppress(OSError):
@@ -227,13 +230,13 @@ class LocalObjects:
             try:
                 file.keep()
             except UploadGone as problem:
-                raise Unavailable("Files cannot be kept at the moment; try again.") from problem
+                raise Unavailable("Files cannot be stored at the moment; try again.") from problem
 
     def _delete(self, keys: Collection[str]) -> None:
         for key in keys:
             path = self.path(key)
             if key.startswith(INCOMING):
-                # Before the file itself: what is on its way cannot take its place any more.
+                # Before the file itself, so that no upload in progress can replace it.
                 with suppress(OSError):
                     for part in path.parent.glob(f"{path.name}.*.part"):
                         part.unlink()
@@ -243,34 +246,36 @@ class LocalObjects:
                 # The folder stays while it holds another file.
                 with suppress(OSError):
                     path.parent.rmdir()
-        # Of parts that are removed the entries stay: while somebody writes to one, it takes room on the disk.
+        # The entries of removed parts stay: a part occupies the disk while an upload has it open.
         self.ledger.remove(key for key in keys if key.startswith(INCOMING))
 
     def _sweep(self) -> int:
         if self._configured is None and self._temporary is None:
             return 0
-        # Files are as old as the clock of this machine says that wrote them.
+        # By this machine's clock, which also dates the files.
         now, ledger = time.time(), self.ledger
-        ends = ledger.expirations()
+        expirations = ledger.expirations()
         with translate_disk_errors():
             swept = sum(
-                _sweep_folder(folder, now, ends) for folder in self.folder.glob(f"{INCOMING}*") if folder.is_dir()
+                _sweep_folder(folder, now, expirations)
+                for folder in self.folder.glob(f"{INCOMING}*")
+                if folder.is_dir()
             )
-        ledger.remove(name for name, until in ends.items() if until < now)
+        ledger.remove(name for name, expires_at in expirations.items() if expires_at < now)
         return swept
 
 
-def _sweep_folder(folder: Path, now: float, ends: Mapping[str, float]) -> int:
+def _sweep_folder(folder: Path, now: float, expirations: Mapping[str, float]) -> int:
     """Remove expired files, and a folder with its last file. Return the number of removed files.
 
-    `ends` maps each file in the ledger to its expiry. Other files expire when they are stale.
+    `expirations` has the expiry of each file in the ledger. Other files expire when they are stale.
     """
     swept, stale = 0, STALE_AGE.total_seconds()
-    with suppress(FileNotFoundError):  # others remove what they are done with at the same time
+    with suppress(FileNotFoundError):  # uploads remove their files concurrently
         was_touched = folder.stat().st_mtime >= now - stale
         for path in list(folder.iterdir()):
-            until = ends.get(f"{INCOMING}{folder.name}/{path.name}", path.stat().st_mtime + stale)
-            if until < now:
+            expires_at = expirations.get(f"{INCOMING}{folder.name}/{path.name}", path.stat().st_mtime + stale)
+            if expires_at < now:
                 path.unlink()
                 swept += 1
         if not was_touched:

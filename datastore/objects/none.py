@@ -1,4 +1,4 @@
-"""No place for files: tables in AWS, and no bucket beside them."""
+"""The object store of tables in AWS without a bucket: it keeps no files."""
 
 from collections.abc import Collection, Mapping
 from datetime import datetime, timedelta
@@ -9,7 +9,7 @@ from datastore.objects import NO_CLAIMS, UPLOAD_LIFETIME, UploadTarget
 
 
 class NoObjects:
-    """Photos have no URLs, and none can be uploaded."""
+    """An object store without files. Photos have no URLs, and uploads are refused."""
 
     exposes_keys = False
 
@@ -44,7 +44,7 @@ class NoObjects:
         raise _none()
 
     async def delete(self, keys: Collection[str]) -> None:
-        # The outbox keeps its entries for a gateway that has the bucket.
+        # The outbox keeps its entries for a gateway with the bucket.
         raise _none()
 
     async def sweep(self) -> int:
@@ -52,6 +52,6 @@ class NoObjects:
 
 
 def _none() -> Unavailable:
-    problem = Unavailable("This gateway keeps no files: it was given no bucket for photos.")
+    problem = Unavailable("This gateway stores no files: no bucket for photos is configured.")
     problem.extensions["retryable"] = False
     return problem

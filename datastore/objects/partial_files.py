@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class UploadGone(Exception):
-    """The files of an upload were removed while one of them was being received."""
+    """The files of an upload were deleted while one of them was being received."""
 
 
 class PartialFile:
@@ -28,13 +28,14 @@ class PartialFile:
         self._target = target
 
     def write(self, content: bytes) -> None:
-        """Raises `Unavailable` when the disk is full or broken."""
+        """Append to the file. Raises `Unavailable` if the disk is full or fails."""
         with translate_disk_errors():
             self._file.write(content)
 
     def keep(self) -> None:
-        """Move the file. Raises `UploadGone` and `Unavailable`. It survives a power loss, as what the tables say of it
-        does.
+        """Move the file to its place, so that it survives a power loss like the items of the tables.
+
+        Raises `UploadGone` and `Unavailable`.
         """
         with translate_disk_errors():
             self._file.flush()
@@ -76,7 +77,7 @@ def _sync_folder(folder: Path) -> None:
     try:
         os.fsync(opened)
     except OSError as problem:
-        if problem.errno != errno.EINVAL:  # a file system that does not know how
+        if problem.errno != errno.EINVAL:  # the file system does not support it
             raise
     finally:
         os.close(opened)
@@ -88,5 +89,5 @@ def translate_disk_errors() -> Iterator[None]:
     try:
         yield
     except OSError as problem:
-        logger.error("A file cannot be kept or read: %s.", problem)
-        raise Unavailable("Files cannot be kept or read at the moment; try again.") from problem
+        logger.error("A file cannot be stored or read: %s.", problem)
+        raise Unavailable("Files cannot be stored or read at the moment; try again.") from problem

@@ -1,4 +1,4 @@
-"""Files in an S3 bucket, or in a service that speaks S3's API."""
+"""The object store in an S3 bucket, or in a service with S3's API."""
 
 import asyncio
 import logging
@@ -33,18 +33,20 @@ from datastore.objects import (
 T = TypeVar("T")
 
 THREADS = 8
-CONNECT_SECONDS, READ_SECONDS, TRIES = 2, 10, 3
-URLS_KEPT = 10_000
-# A kept URL is good for so long yet. New credentials are there by then: botocore renews them 15 minutes early.
+CONNECT_SECONDS, READ_SECONDS, ATTEMPTS = 2, 10, 3
+MAX_CACHED_URLS = 10_000
+# The minimum validity of a cached URL. botocore renews credentials 15 minutes before they expire, so that there are new
+# ones by then.
 MIN_SECONDS = 600
 
 logger = logging.getLogger(__name__)
 
 
 class S3Objects:
-    """`url` is that of a service other than AWS's. Data goes through threads of its own; to sign takes no request.
+    """The object store in a bucket. `url` is that of a service other than AWS's.
 
-    Signatures are made at S3's time. Until S3 has answered that is the time of `tables`, the tables' store.
+    Requests run in threads of their own. Signing needs no request. Signatures are made at S3's time; before the first
+    response of S3 this is the time of `tables`, the tables' store.
     """
 
     exposes_keys = True
@@ -66,7 +68,7 @@ class S3Objects:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="s3")
 
     def _connect(self) -> Any:
-        """Make a client with the credentials that are found now; those credentials."""
+        """Create a client with the credentials that are found now. Return the credentials."""
         session = boto3.Session(region_name=self._region)
         credentials = credentials_of(session)
         self._client = _client(session, self._url)
@@ -91,7 +93,10 @@ class S3Objects:
         lifetime: timedelta = UPLOAD_LIFETIME,
         claims: Mapping[str, str] = NO_CLAIMS,
     ) -> UploadTarget:
-        """https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html"""
+        """Return a form with a signed policy.
+
+        https://docs.aws.amazon.com/AmazonS3/latest/API/sigv4-HTTPPOSTConstructPolicy.html
+        """
         check_incoming(key)
         lifetime = min(lifetime, timedelta(seconds=await self._validity_seconds(now)))
         with _translate_errors():
@@ -100,7 +105,7 @@ class S3Objects:
                 key,
                 Fields={"Content-Type": content_type},
                 Conditions=[{"Content-Type": content_type}, ["content-length-range", 1, most_bytes]],
-                # botocore counts from this machine's time, and S3 goes by its own.
+                # botocore adds this to this machine's time, and S3 compares the sum with its own time.
                 ExpiresIn=int(lifetime.total_seconds() + self._clock.skew),
             )
         return UploadTarget(signed["url"], signed["fields"], content_type, most_bytes, now + lifetime)
@@ -112,7 +117,7 @@ class S3Objects:
         if found is None:
             seconds = await self._validity_seconds(now)
             found = self._presigned_url(key, seconds)
-            if len(self._urls) >= URLS_KEPT:
+            if len(self._urls) >= MAX_CACHED_URLS:
                 self._urls.clear()
             if not self._urls:
                 self._kept_from = window_start(now)
@@ -121,9 +126,9 @@ class S3Objects:
         return found
 
     async def _validity_seconds(self, now: datetime) -> int:
-        """For how long a signature is good, at most an hour: it is no longer than the credentials that it is made with.
+        """Return the seconds for which a signature is valid: at most an hour, and no longer than the credentials.
 
-        Temporary credentials that need it are renewed before. Raises `Unavailable` where they have expired.
+        Temporary credentials are refreshed before if needed. Raises `Unavailable` if they have expired.
         """
         assert self._credentials is not None, "The store is used before it is open."
         await self._credentials.current()
@@ -132,8 +137,8 @@ class S3Objects:
             return VALID_SECONDS
         seconds = int((expires_at - now).total_seconds() - self._clock.skew)
         if seconds <= 0:
-            logger.error("The credentials for S3 expired at %s, and no others can be had.", expires_at)
-            raise Unavailable("The files' store cannot be used at the moment; try again.")
+            logger.error("The credentials for S3 expired at %s, and no new ones are available.", expires_at)
+            raise Unavailable("The object store cannot be used at the moment; try again.")
         return min(VALID_SECONDS, seconds)
 
     def _presigned_url(self, key: str, seconds: int) -> str:
@@ -183,21 +188,21 @@ class S3Objects:
         return content
 
     def _delete(self, keys: Collection[str]) -> None:
-        # One by one: other services differ in how many deletions at once must be signed.
+        # One by one: services other than AWS's differ in the signatures of multi-object deletes.
         for key in keys:
             self._client.delete_object(Bucket=self._bucket, Key=key)
 
 
 def _client(session: Any, url: str | None) -> Any:
-    """In AWS the bucket's region is part of the host, so that browsers are not sent on from elsewhere."""
+    """Return a client. In AWS its hosts contain the bucket's region, so that browsers need no redirect."""
     config = botocore.config.Config(
         signature_version="s3v4",
         s3={"addressing_style": "virtual" if url is None else "path", "us_east_1_regional_endpoint": "regional"},
         connect_timeout=CONNECT_SECONDS,
         read_timeout=READ_SECONDS,
-        retries={"mode": "standard", "total_max_attempts": TRIES},
+        retries={"mode": "standard", "total_max_attempts": ATTEMPTS},
         max_pool_connections=THREADS,
-        # Not every service knows the checksums that AWS came to have.
+        # Not every service supports the newer checksums of AWS.
         request_checksum_calculation="when_required",
         response_checksum_validation="when_required",
     )
@@ -209,14 +214,14 @@ def _client(session: Any, url: str | None) -> Any:
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """What goes wrong as the tables' errors are; the details are for the log, which hears of no keys."""
+    """Raise botocore's errors as the errors that the tables raise. The log has the details, without keys of files."""
     try:
         yield
     except (botocore.exceptions.ConnectTimeoutError, botocore.exceptions.ReadTimeoutError) as problem:
-        raise Timeout("The files' store did not answer in time.") from problem
+        raise Timeout("The object store did not respond in time.") from problem
     except botocore.exceptions.ClientError as problem:
         logger.warning("S3 refuses %s: %s", problem.operation_name, problem.response.get("Error", {}).get("Code"))
-        raise Unavailable("The files' store fails at the moment; try again.") from problem
+        raise Unavailable("The object store reports an error at the moment; try again.") from problem
     except botocore.exceptions.BotoCoreError as problem:
         logger.warning("S3 cannot be used: %s", type(problem).__name__)
-        raise Unavailable("The files' store cannot be reached at the moment; try again.") from problem
+        raise Unavailable("The object store cannot be reached at the moment; try again.") from problem

@@ -1,4 +1,4 @@
-"""Eight realistic sightings across the areas, at every stage of their decay (BLIP-8)."""
+"""Eight demo sightings across the areas, of all ages and levels of confidence (BLIP-8)."""
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 from datastore.sightings.reporters import TrustTier, UserProfile
 from datastore.sightings.sightings import Sighting, new_sighting
 
-# Description, category (by its place in the configured list), minutes ago, confirmations, reporter.
+# Description, category (its position in the configured list), minutes ago, confirmations, reporter.
 SEEN = (
     ("Queue forming outside the corner shop for the new high-tops", 0, 1, 2, "demo-ada"),
     ("Taco truck parked by the library, short line", 1, 4, 1, "demo-grace"),
@@ -27,7 +27,7 @@ REPORTERS = {
 def demo_sightings(
     areas: Sequence[str], categories: Sequence[str], now: datetime, ids: Sequence[str]
 ) -> list[Sighting]:
-    """The eight, with these ids, spread over all areas in turn, reported in the half hour before `now`."""
+    """Return the sightings with these ids, spread over the areas, reported in the half hour before `now`."""
     return [
         _sighting(areas[number % len(areas)], categories, now, ids[number], seen) for number, seen in enumerate(SEEN)
     ]

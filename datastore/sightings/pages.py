@@ -1,14 +1,14 @@
-"""Pages of an area's sightings by their moments, in which the table's order of keys is not that of time.
+"""Pages of an area's sightings in the order of time, which the table's order of keys is not.
 
-Other programs store moments as whole seconds (`12:00:00Z`). As text these sort after this gateway's of the same second
-(`12:00:00.000Z` to `12:00:00.999Z`), which they precede in time: Z is a greater character than the point. So within
-each second the table holds two runs of items, each in its order, and a page takes the one that the table has last
-first. What a page takes of a second it knows once that second was read to the end, or as far as its second run.
+Other programs store times as whole seconds (`12:00:00Z`). These sort as text after the times of this gateway in the
+same second (`12:00:00.000Z` to `12:00:00.999Z`), but precede them in time: `Z` is greater than `.`. So each second of
+the table consists of two runs of items, each in the order of time, and the run that is read first in a second comes
+last on the page. The items of a second are complete when the second was read to its end, or up to its second run.
 
-A cursor in the run that the table has last leads on from the beginning of its second, since the other run is still to
-come; a cursor in the other one leads on from its item. Items that earlier pages had are left out. So a page reads again
-only what the second of its cursor holds, and is one Query, unless the seconds that it begins and ends in hold more than
-`SPARE` sightings of the area that it does not show.
+After a cursor in the run that is read last, the page reads its second from the beginning, because the other run
+follows on the page. After a cursor in the other run, it reads on from that item. Items of earlier pages are left out.
+So a page rereads at most the second of its cursor. It takes one Query, unless the seconds at its ends have more than
+`SPARE` sightings that it does not show.
 """
 
 from collections.abc import Mapping
@@ -22,13 +22,13 @@ from datastore.model.timestamp_forms import LAST_CHARACTER
 from datastore.session.pagination import MAX_LIMIT, Page, Span, page_of
 from datastore.session.store import Store
 
-# How many more items a page reads: the rest of the second that it ends in, and those that earlier pages had of the one
-# that it begins in.
+# The number of further items that a page reads: the rest of its last second, and the items of its first second that
+# earlier pages showed.
 SPARE = 6
 
 
 async def read_by_moment(store: Store, pattern: AccessPattern, values: Mapping[str, Any], span: Span) -> Page:
-    """A page of one area. `values` has the bounds of the sort key: `oldest` and `end`."""
+    """Return a page of one area. `values` has the bounds of the sort key, `oldest` and `end`."""
     found = _SightingsRead(span)
     bounds, position = found.beginning(values)
     limit = span.size + 1 + SPARE
@@ -42,7 +42,7 @@ async def read_by_moment(store: Store, pattern: AccessPattern, values: Mapping[s
 
 
 class _SightingsRead:
-    """Items as they are read, and which of them a page may have."""
+    """The items that were read for a page."""
 
     def __init__(self, span: Span) -> None:
         self._size = span.size
@@ -51,7 +51,7 @@ class _SightingsRead:
         self._items: list[Raw] = []
 
     def beginning(self, values: Mapping[str, Any]) -> tuple[Mapping[str, Any], Item | None]:
-        """The values of the first Query, and the key to start after."""
+        """Return the values of the first Query, and its start key."""
         if self._start is None or self._waits(self._start["SK"]):
             return values, self._start
         second = keys.second_of(self._start["SK"])
@@ -60,7 +60,7 @@ class _SightingsRead:
         return {**values, "end": second + LAST_CHARACTER}, None
 
     def _waits(self, sort: str) -> bool:
-        """Whether an item is of the run that the table has first of a second, and a page last."""
+        """Return whether an item belongs to the run that is read first in a second and comes last on the page."""
         return keys.is_whole_second(sort) is not self._backward
 
     def add(self, items: list[Raw]) -> None:
@@ -70,7 +70,7 @@ class _SightingsRead:
         self._items += items
 
     def suffice(self, last: Item) -> bool:
-        """Whether no item that was not read yet belongs on the page, or before one that does; `last` was read last."""
+        """Return whether no unread item belongs on the page. `last` is the key that was read last."""
         second = keys.second_of(last["SK"])
         waiting = 0
         for item in reversed(self._items):

@@ -1,14 +1,14 @@
 """The reporters of sightings: trust, totals and streaks (BLIP-2, and the reporter's part of BLIP-5 and BLIP-6).
 
-A reporter earns trust by reports that another user confirmed: silver from 10, gold from 50, of which at most 10 count a
-day (UTC). Two accounts that confirm each other's reports therefore need a day for silver, and five for gold.
+A reporter earns trust by reports that another user confirmed: silver from 10 reports, gold from 50. At most 10 reports
+count per day (UTC), so two accounts that confirm each other's reports need a day for silver, and five for gold.
 
 The profile has a counter for each day with such reports, `confirmed20260625`. The transaction that stores the first
-confirmation of a sighting adds one to it: each report counts once, and no read comes before. The cap applies when the
-profile is read. Reports of a gold reporter are no longer counted, so a profile has at most about 50 counters.
+confirmation of a sighting increments it, so each report counts once, without a read. The daily maximum is applied when
+the profile is read. Reports of a gold reporter are no longer counted, so a profile has at most about 50 counters.
 
-Until this rule 10 and 50 reports of any kind made the tier. A profile of that time keeps the tier that it had when its
-owner reports for the first time under the rule (`tierSince`).
+Before this rule 10 and 50 reports of any kind earned the tiers. A profile of that time keeps the tier that it has when
+its user first reports under the rule (`tierSince`).
 """
 
 from collections.abc import Mapping
@@ -26,46 +26,47 @@ from datastore.session.writes import Action
 
 
 class TrustTier(StrEnum):
-    """How far a reporter is trusted: by confirmed reports, or as the profile was given if that is more."""
+    """The trust in a reporter: earned by confirmed reports, or set in the profile if that is higher."""
 
     BRONZE = "bronze"
     SILVER = "silver"
     GOLD = "gold"
 
 
-REPORTS_FOR = {TrustTier.SILVER: 10, TrustTier.GOLD: 50}
-MOST_CONFIRMED_A_DAY = 10
+REPORTS_BY_TIER = {TrustTier.SILVER: 10, TrustTier.GOLD: 50}
+MAX_CONFIRMED_PER_DAY = 10
 
 
 @dataclass(frozen=True, slots=True)
 class UserProfile:
-    """A reporter's record.
-
-    `streak_days` counts days in a row (UTC) with a report, up to `last_reported_on`. `confirmed_reports` are those that
-    another user confirmed, at most ten a day (UTC).
-    """
+    """The profile of a reporter. Days are those of UTC."""
 
     user_id: str
     trust_tier: TrustTier
     report_total: int
+    #: The number of consecutive days with a report, up to `last_reported_on`.
     streak_days: int
     last_reported_on: date | None
+    #: The reports that another user confirmed, at most ten per day.
     confirmed_reports: int = 0
 
 
 class Reporters:
-    """One method for each access pattern."""
+    """The reporters, with one method for each access pattern."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def by_id(self, user_id: str) -> UserProfile | None:
-        """BLIP-2."""
+        """BLIP-2: return the profile of a user, or None."""
         return record(profile_from, await self._store.get(keys.USER_PROFILE, keys.profile(user_id)))
 
 
 def count_report(user_id: str, profile: Item | None, now: datetime) -> Action:
-    """BLIP-6: one more report in the reporter's totals and streak, on condition that the profile is as it was read."""
+    """BLIP-6: return the action that counts a report in the totals and the streak of a reporter.
+
+    Its condition is that the profile has not changed since it was read.
+    """
     today = now.astimezone(UTC).date()
     yesterday = (today - timedelta(days=1)).isoformat()
     last = (profile or {}).get("lastReportedOn", "")
@@ -90,7 +91,7 @@ def count_report(user_id: str, profile: Item | None, now: datetime) -> Action:
 
 
 def count_confirmed(reporter_id: str, now: datetime) -> Action:
-    """BLIP-5: one more report of the reporter that another user confirmed, on this day (UTC)."""
+    """BLIP-5: return the action that counts a confirmed report of a reporter, on this day (UTC)."""
     return Action(
         "Update",
         key=keys.profile(reporter_id),
@@ -100,20 +101,20 @@ def count_confirmed(reporter_id: str, now: datetime) -> Action:
 
 
 def tier_from(profile: Mapping[str, Any]) -> TrustTier:
-    """Return the tier a profile has earned, or was given if that is higher."""
+    """Return the tier that a profile has earned, or the stored one if that is higher."""
     reports = _confirmed(profile)
     if "tierSince" not in profile:
         reports = max(reports, profile.get("reportTotal", 0))
-    earned = [tier for tier, needed in REPORTS_FOR.items() if reports >= needed]
+    earned = [tier for tier, needed in REPORTS_BY_TIER.items() if reports >= needed]
     return max([TrustTier(profile.get("trustTier", "bronze")), *earned], key=list(TrustTier).index)
 
 
 def _confirmed(profile: Mapping[str, Any]) -> int:
-    return sum(min(count, MOST_CONFIRMED_A_DAY) for count in keys.confirmed_reports(profile))
+    return sum(min(count, MAX_CONFIRMED_PER_DAY) for count in keys.confirmed_reports(profile))
 
 
 def introduce(profile: UserProfile) -> Action:
-    """BLIP-8: a profile for somebody who has none; one that is there is left as it is."""
+    """BLIP-8: return the action that creates a profile. It does not change the attributes of an existing one."""
     values = {
         "userId": profile.user_id,
         "trustTier": profile.trust_tier.value,

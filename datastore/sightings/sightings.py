@@ -1,4 +1,4 @@
-"""Street sightings: what one is, how the table keeps it, what the table can be asked (BLIP-1 … BLIP-8)."""
+"""Street sightings: their record, its item, and a method for each access pattern (BLIP-1 to BLIP-8)."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -26,17 +26,17 @@ from datastore.sightings.reporters import TrustTier, UserProfile, count_confirme
 
 LIFETIME = timedelta(seconds=1800)
 CONFIRMATION_BOOST = 0.1
-MOST_CONFIRMATION_BOOST = 0.3
+MAX_CONFIRMATION_BOOST = 0.3
 TRUST_BOOST = {TrustTier.BRONZE: 0.0, TrustTier.SILVER: 0.05, TrustTier.GOLD: 0.10}
-REPORT_TRIES = 12
-# Of the actions of a confirmation, the one that puts the user's marker and the one that counts.
+REPORT_ATTEMPTS = 12
+# The positions of two actions in a confirmation's transaction: the user's marker, and the update of the sighting.
 CONFIRMER, CONFIRMED = 1, 2
-CONFIRM_TRIES = 3  # one is enough, and one more where another user was the first meanwhile
+CONFIRM_ATTEMPTS = 3  # one is enough, two if another user confirms first concurrently
 TIERS: Mapping[str, TrustTier] = {tier.value: tier for tier in TrustTier}
 
 
 class Freshness(StrEnum):
-    """How a sighting is drawn: above 0.66 of confidence fresh, from 0.33 fading, below stale."""
+    """The class of a sighting's confidence: fresh above 0.66, fading from 0.33 on, stale below."""
 
     FRESH = "fresh"
     FADING = "fading"
@@ -44,7 +44,7 @@ class Freshness(StrEnum):
 
 
 class Sighting(Struct, frozen=True, gc=False):
-    """Something seen in the street. `trust_tier` is the reporter's at the moment of the report."""
+    """A sighting in the street. `trust_tier` is the reporter's at the time of the report."""
 
     key: Key
     sighting_id: str
@@ -58,9 +58,9 @@ class Sighting(Struct, frozen=True, gc=False):
     confirmation_count: int = 0
 
     def confidence(self, now: datetime) -> float:
-        """(expiresAt - now)/1800 + min(0.1 per confirmation, 0.3) + trust, held within 0…1."""
+        """Return (expiresAt - now)/1800 + min(0.1 per confirmation, 0.3) + trust, limited to 0 to 1."""
         time_left = (self.expires_at - now) / LIFETIME
-        boost = min(CONFIRMATION_BOOST * self.confirmation_count, MOST_CONFIRMATION_BOOST)
+        boost = min(CONFIRMATION_BOOST * self.confirmation_count, MAX_CONFIRMATION_BOOST)
         return min(max(time_left + boost + TRUST_BOOST[self.trust_tier], 0.0), 1.0)
 
     def freshness(self, now: datetime) -> Freshness:
@@ -72,51 +72,53 @@ class Sighting(Struct, frozen=True, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Trend:
-    """How many live sightings a category has in a window; `items` holds them newest first, when they were asked for."""
+    """The score of a category in a window."""
 
     category: str
     window: timedelta
+    #: The number of active sightings.
     score: int
+    #: The sightings, newest first, if they were requested.
     items: Sequence[Item]
 
 
 class Sightings:
-    """One method for each access pattern. `now` is the moment of the request: TTL and confidence go by it."""
+    """The sightings, with one method for each access pattern. `now` is the time of the request, which TTLs refer to."""
 
     def __init__(self, store: Store, now: datetime) -> None:
         self._store = store
         self._now = now
 
     async def active_in(self, area: str, span: Span) -> Page:
-        """BLIP-1: the active sightings of an area, newest first."""
-        values = self._alive_in(area)
+        """BLIP-1: return the active sightings of an area, newest first."""
+        values = self._active_values(area)
         if span.start is not None and span.start["SK"] < values["oldest"]:
-            # A start key has to lie within the range. All that the list has beyond this one has expired.
+            # DynamoDB requires a start key within the range. All sightings after this one have expired.
             if not span.backward:
                 return empty_page(span)
             span = Span(span.size, backward=True)
         return await read_by_moment(self._store, keys.ACTIVE_IN_AREA, values, span)
 
-    def _alive_in(self, area: str) -> dict[str, Any]:
-        """The values of a Query for the sightings of an area that may be alive."""
+    def _active_values(self, area: str) -> dict[str, Any]:
+        """Return the values of a Query for the sightings of an area that may be active."""
         oldest, now = keys.sightings_since(self._oldest), _ttl_now(self._now)
         return {"partition": keys.area(area), "oldest": oldest, "end": keys.SIGHTINGS_END, "now": now}
 
     @property
     def _oldest(self) -> datetime:
-        """Sightings from before this moment have expired: TTL attributes are rounded up to a second."""
+        """The time before which all sightings have expired. TTL attributes are rounded up to a second."""
         return self._now - LIFETIME - timedelta(seconds=1)
 
     async def by_key(self, key: Key) -> Sighting | None:
-        """One sighting by its full key, unless it has expired."""
+        """Return a sighting by its full key, or None if it is missing or has expired."""
         found = record(sighting_from, await self._store.get(keys.SIGHTING_NODE, key))
         return found if found and found.expires_at > self._now else None
 
     async def trending(self, categories: Sequence[str], window: timedelta, *, with_items: bool) -> list[Trend]:
-        """BLIP-4: the categories by score, the number of live sightings reported in the window, highest first.
+        """BLIP-4: return the categories by score, the number of active sightings reported in the window, highest first.
 
-        One Query a category, side by side. The window begins with a whole second, within which the keys' order is not
-        that of time. `with_items` fetches what it counts instead of counting alone.
+        There is one Query for each category, all concurrent. The window begins with a whole second, because the order
+        of keys within a second is not that of time. `with_items` fetches the sightings instead of only counting them.
         """
         trends = await asyncio.gather(*[self._trend(category, window, with_items) for category in categories])
         return sorted(trends, key=lambda trend: (-trend.score, trend.category))
@@ -133,12 +135,12 @@ class Sightings:
         return Trend(category, window, len(items), sorted(items, key=newness, reverse=True))
 
     async def confirm(self, area: str, sighting_id: str, *, user_id: str, nano_id: str) -> Sighting:
-        """BLIP-5: count a user's confirmation once. One's own, or a second one, leaves the sighting as it stands.
+        """BLIP-5: count a user's confirmation once. A further one, or one of the reporter, changes nothing.
 
-        Raises `NotFound` when the area has no such sighting that is still active.
+        Raises `NotFound` if the area has no such active sighting.
         """
         item = await self._find(area, sighting_id)
-        for _ in range(CONFIRM_TRIES):
+        for _ in range(CONFIRM_ATTEMPTS):
             if _counted(item, user_id):
                 return sighting_from(item)
             try:
@@ -147,30 +149,33 @@ class Sightings:
                 if cancelled.reasons[CONFIRMER] == "ConditionalCheckFailed":
                     # The user's confirmation may have been counted after the sighting was read.
                     return sighting_from(await self._find(area, sighting_id))
-                # Another user may have been the first meanwhile.
-                item = self._as_it_stands(cancelled, sighting_id)
+                # Another user may have confirmed first concurrently.
+                item = self._current_item(cancelled, sighting_id)
                 continue
             return sighting_from(item | {"confirmationCount": item.get("confirmationCount", 0) + 1})
-        raise Conflict("The sighting changes too often at the moment; try again.", retryable=True)
+        raise Conflict("The sighting is changing too often at the moment; try again.", retryable=True)
 
     async def _find(self, area: str, sighting_id: str) -> Item:
-        values = {**self._alive_in(area), "id": sighting_id}
+        values = {**self._active_values(area), "id": sighting_id}
         async for item in self._store.query_all(keys.CONFIRM, values):
             return item
         raise _no_sighting(sighting_id)
 
     def _confirmation(self, item: Item, user_id: str, nano_id: str) -> list[Action]:
-        said = {
+        attributes = {
             "sightingId": item["sightingId"],
             "userId": user_id,
             "confirmedAt": iso(self._now),
             "expiresAt": item["expiresAt"],
         }
         confirmation = keys.confirmation(item["sightingId"], self._now, nano_id)
-        # Confirmers were once a set in the sighting, which each confirmation wrote again, to the table and its index.
+        # The marker is an item of its own: a set in the sighting would be rewritten by each confirmation, in the table
+        # and in its index.
         confirmer = keys.confirmer(item["sightingId"], user_id)
         actions = [
-            Action("Put", item={"PK": key.partition, "SK": key.sort, **said}, condition="attribute_not_exists(PK)")
+            Action(
+                "Put", item={"PK": key.partition, "SK": key.sort, **attributes}, condition="attribute_not_exists(PK)"
+            )
             for key in (confirmation, confirmer)
         ]
         values: dict[str, Any] = {"now": _ttl_now(self._now), "me": user_id, "one": 1}
@@ -186,7 +191,8 @@ class Sightings:
         )
         return [*actions, sighting, *([count_confirmed(item["reporterId"], self._now)] if counts else [])]
 
-    def _as_it_stands(self, cancelled: TransactionCancelled, sighting_id: str) -> Item:
+    def _current_item(self, cancelled: TransactionCancelled, sighting_id: str) -> Item:
+        """Return the sighting that failed the condition. Raises other reasons, and `NotFound` if it is not active."""
         item = cancelled.items[CONFIRMED]
         if cancelled.reasons[CONFIRMED] != "ConditionalCheckFailed":
             raise cancelled
@@ -206,14 +212,18 @@ class Sightings:
     ) -> Sighting:
         """BLIP-6: store a new sighting and count it in the reporter's totals and streak, in one transaction.
 
-        One of this id and moment that says the same is answered as it stands, and not counted again.
-        Raises `Conflict` if it says anything else, and for one of a moment (now if nothing is said) so long ago that it
-        has expired: its earlier result is no longer known.
+        If a sighting with this id and time has equal content, return it and do not count it again. `reported_at` is now
+        by default.
+
+        Raises `Conflict` if its content differs, or if `reported_at` is so long ago that the sighting has expired: the
+        result of an earlier attempt is then unknown.
         """
         reported_at = reported_at or self._now
         if reported_at + LIFETIME <= self._now:
-            raise Conflict("This was asked for so long ago that the sighting has expired.", mayHaveBeenApplied=True)
-        for _ in range(REPORT_TRIES):
+            raise Conflict(
+                "The mutation was requested so long ago that its sighting has expired.", mayHaveBeenApplied=True
+            )
+        for _ in range(REPORT_ATTEMPTS):
             profile = await self._store.get(keys.REPORT, keys.profile(user_id))
             tier = profile_from(profile).trust_tier if profile else TrustTier.BRONZE
             sighting = new_sighting(sighting_id, area, category, description, user_id, tier, reported_at)
@@ -226,14 +236,14 @@ class Sightings:
                     return _reported_before(cancelled, sighting)
                 if cancelled.reasons[1] != "ConditionalCheckFailed":
                     raise
-                # Another report of the same user moved the streak to a new day meanwhile: look again.
+                # A concurrent report of the same user changed the streak: read the profile again.
                 self._store.invalidate(BLIP, keys.profile(user_id))
                 continue
             return sighting
-        raise Conflict("The reporter's profile changes too often at the moment; try again.", retryable=True)
+        raise Conflict("The reporter's profile is changing too often at the moment; try again.", retryable=True)
 
     async def seed(self, sightings: Sequence[Sighting], profiles: Sequence[UserProfile]) -> None:
-        """BLIP-8: store demo sightings and their reporters, all or none. A reporter who is there stays as they are."""
+        """BLIP-8: store demo sightings and their reporters, all or none. Existing reporters do not change."""
         actions = [Action("Put", item=_sighting_item(sighting)) for sighting in sightings]
         actions += [introduce(profile) for profile in profiles]
         await self._store.transact(keys.SEED, actions)
@@ -249,7 +259,7 @@ def new_sighting(
     reported_at: datetime,
     confirmation_count: int = 0,
 ) -> Sighting:
-    """A sighting as it is first stored; it lives 1800 s, to the whole second that DynamoDB's TTL takes."""
+    """Return a new sighting. It lives for 1800 s, rounded up to a whole second for DynamoDB's TTL."""
     moment = to_millisecond(reported_at)
     return Sighting(
         key=keys.sighting(area, iso(moment), sighting_id),
@@ -266,12 +276,12 @@ def new_sighting(
 
 
 def newness(item: Mapping[str, Any]) -> tuple[str, bool, str]:
-    """What orders items of TrendingIndex, or keys of it, by their moments."""
+    """Return the sort key of an item or key of TrendingIndex in the order of time."""
     return keys.chronological(keys.SIGHTING_PREFIX + item["GSI1SK"])
 
 
 def is_sighting(key: Mapping[str, Any]) -> bool:
-    """Whether the table's key (or an item with it) is a sighting's."""
+    """Return whether a key of the table, or an item, is that of a sighting."""
     return str(key["PK"]).startswith("AREA#") and str(key["SK"]).startswith(keys.SIGHTING_PREFIX)
 
 
@@ -279,22 +289,25 @@ def _put_new(sighting: Sighting) -> Action:
     return Action("Put", item=_sighting_item(sighting), condition=keys.REPORT.condition)
 
 
-def _reported_before(cancelled: TransactionCancelled, wanted: Sighting) -> Sighting:
-    """The sighting that was in the way of one with its key, if it says the same."""
-    there = record(sighting_from, cancelled.items[0])
-    said = (wanted.category, wanted.description, wanted.reporter_id)
-    if there is None or (there.category, there.description, there.reporter_id) != said:
-        raise Conflict(f"Sighting {wanted.sighting_id!r} is already reported.") from cancelled
-    return there
+def _reported_before(cancelled: TransactionCancelled, sighting: Sighting) -> Sighting:
+    """Return the stored sighting with the same key. Raises `Conflict` if its content differs."""
+    stored = record(sighting_from, cancelled.items[0])
+    content = (sighting.category, sighting.description, sighting.reporter_id)
+    if stored is None or (stored.category, stored.description, stored.reporter_id) != content:
+        raise Conflict(f"Sighting {sighting.sighting_id!r} is already reported.") from cancelled
+    return stored
 
 
 def _counted(item: Item, user_id: str) -> bool:
-    """Whether the sighting alone tells that a confirmation does not count: `confirmers` is of an earlier version."""
+    """Return whether the sighting itself shows that the confirmation does not count.
+
+    Earlier versions stored `confirmers` in the sighting.
+    """
     return item["reporterId"] == user_id or user_id in item.get("confirmers", ())
 
 
 def _counts_for_trust(item: Item) -> bool:
-    """Whether the next confirmation is the first, of a report by somebody who can be trusted more."""
+    """Return whether the next confirmation adds to the reporter's trust: it is the first, and the tier is not gold."""
     is_first = not item.get("confirmationCount") and not item.get("confirmers")
     return is_first and item.get("trustTier") != TrustTier.GOLD.value
 
@@ -304,7 +317,7 @@ def _no_sighting(sighting_id: str) -> NotFound:
 
 
 def _ttl_now(now: datetime) -> float:
-    """Now in epoch seconds as `expiresAt > :now` compares it: an item that expires this very moment is gone."""
+    """Return epoch seconds for the condition `expiresAt > :now`: an item that expires at this moment is excluded."""
     return now.timestamp()
 
 
@@ -336,7 +349,7 @@ sighting_from = RecordDecoder(
     _sort=text("SK"),
     key=derived(Key, "_partition", "_sort"),
     sighting_id=text("sightingId"),
-    # Its keys tell these, too: another program need not store them beside.
+    # The keys contain these values, too: another program may omit the attributes.
     area=text("area", default=text("PK", second_part)),
     category=text("category", default=text("GSI1PK", second_part)),
     description=text("description", default=""),

@@ -1,4 +1,4 @@
-"""Areas and categories that users want to hear of (BLIP-3, BLIP-7)."""
+"""Watches: the areas and categories of which users receive alerts (BLIP-3, BLIP-7)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ WATCH_IDS = UUID("5d3f4c0e-4f7e-4f0a-9a53-6a1d2f0c9b7e")
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """An area and category that a user wants to hear of. `created_at` is None where another program left it out."""
+    """A user's watch of a category in an area. `created_at` is None if another program omitted it."""
 
     watch_id: str
     user_id: str
@@ -29,19 +29,19 @@ class Watch:
 
 
 class Watches:
-    """One method for each access pattern."""
+    """The watches, with one method for each access pattern."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def of_user(self, user_id: str) -> list[Watch]:
-        """BLIP-3: all watches of a user."""
+        """BLIP-3: return all watches of a user."""
         values = {"partition": keys.user(user_id), "prefix": keys.WATCH_PREFIX}
         items = [item async for item in self._store.query_all(keys.WATCHES_OF_USER, values)]
         return readable_records(watch_from, items)
 
     async def at_start(self, user_id: str) -> list[Watch]:
-        """BLIP-S2: all watches of a user, one that was made just now among them."""
+        """BLIP-S2: return all watches of a user by a consistent read, for the start of a subscription."""
         values = {"partition": keys.user(user_id), "prefix": keys.WATCH_PREFIX}
         items = [item async for item in self._store.query_all(keys.WATCH_ALERTS, values)]
         return readable_records(watch_from, items)
@@ -50,16 +50,16 @@ class Watches:
         return record(watch_from, await self._store.get(keys.WATCH_NODE, key))
 
     async def create(self, user_id: str, area: str, category: str, now: datetime) -> Watch:
-        """BLIP-7: a user has one watch for an area and category; asked for again, it is answered as it stands."""
+        """BLIP-7: store a watch. A user has one watch of an area and category: return the stored one if it exists."""
         moment = to_millisecond(now)
         watch = Watch(watch_id_of(area, category), user_id, area, category, moment)
         written = await self._store.put(keys.CREATE_WATCH, _watch_item(watch, moment))
         return watch if written.ok or written.item is None else watch_from(written.item)
 
     async def delete(self, key: Key) -> Watch | None:
-        """BLIP-7: the watch that was deleted, or None if there was none.
+        """BLIP-7: delete a watch. Return it, or None if there was none.
 
-        Raises `Unavailable` where only a try whose answer was lost can tell.
+        Raises `Unavailable` if an ambiguous attempt may have deleted it.
         """
         written = await self._store.delete(keys.DELETE_WATCH, key)
         if written.item is None and written.is_retry:

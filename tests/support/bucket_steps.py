@@ -19,7 +19,7 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[S3Server]:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", ACCESS_KEY)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET_KEY)
     monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
-    monkeypatch.setattr(s3, "TRIES", 1)
+    monkeypatch.setattr(s3, "ATTEMPTS", 1)
     async with S3Server() as server:
         yield server
 

@@ -155,7 +155,7 @@ async def test_a_source_that_fails_leaves_the_refusal_as_it_is(proxy: Proxy, cap
         proxy.always = EXPIRED
         with pytest.raises(RequestRefused, match="ExpiredTokenException"):
             await client.call("ListTables", {})
-    assert "could not be found again: no network" in caplog.text
+    assert "loading them again failed: no network" in caplog.text
 
 
 async def test_the_deadline_covers_the_search_for_credentials(proxy: Proxy) -> None:

@@ -27,7 +27,7 @@ from datastore.errors import (
     Unauthenticated,
     Unavailable,
 )
-from datastore.gateway.idempotency_records import LARGEST_ANSWER
+from datastore.gateway.idempotency_records import MAX_RESPONSE_BYTES
 from datastore.model.ids import IdSource
 from datastore.session.metering import Meter
 from server.operations import idempotency
@@ -132,7 +132,7 @@ async def test_answers_that_can_be_stored_are(processes: tuple[Process, Process]
 async def test_of_an_answer_that_is_too_large_it_is_kept_that_there_was_one(
     processes: tuple[Process, Process], proxy: Proxy
 ) -> None:
-    text = os.urandom(LARGEST_ANSWER).hex()
+    text = os.urandom(MAX_RESPONSE_BYTES).hex()
     work = Work(lambda _: Outcome({"a": text}, wrote=True))
     work.may_go_on.clear()
     asking = [asyncio.create_task(processes[0].ask(request(), work)) for _ in range(2)]

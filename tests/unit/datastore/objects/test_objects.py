@@ -141,7 +141,7 @@ async def test_an_address_shows_its_file_for_an_hour(
 async def test_an_address_is_signed_once_in_a_quarter_of_an_hour(
     bucket: S3Objects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3, "URLS_KEPT", 3)
+    monkeypatch.setattr(s3, "MAX_CACHED_URLS", 3)
     signed: list[str] = []
     sign = bucket._presigned_url
 
@@ -172,20 +172,20 @@ async def test_what_fails_is_told_without_what_is_inside(
             bucket.write(KEY, b"x", content_type="image/png"),
             bucket.delete([KEY]),
         ):
-            with pytest.raises(Unavailable, match=r"^The files' store fails at the moment; try again\.$"):
+            with pytest.raises(Unavailable, match=r"^The object store reports an error at the moment; try again\.$"):
                 await work
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
     server.fault = None
-    assert await told(server.url) == (Unavailable, "The files' store fails at the moment; try again.")
+    assert await told(server.url) == (Unavailable, "The object store reports an error at the moment; try again.")
     assert server.objects == {}
 
 
 async def test_a_store_that_cannot_be_reached_is_told(server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
     nowhere = f"http://127.0.0.1:{free_port()}"
-    assert await told(nowhere) == (Unavailable, "The files' store cannot be reached at the moment; try again.")
+    assert await told(nowhere) == (Unavailable, "The object store cannot be reached at the moment; try again.")
     monkeypatch.setattr(s3, "READ_SECONDS", 0.2)
     server.stuck = True
-    assert await told(server.url) == (Timeout, "The files' store did not answer in time.")
+    assert await told(server.url) == (Timeout, "The object store did not respond in time.")
 
 
 async def told(url: str) -> tuple[type[DomainError], str]:
@@ -285,7 +285,7 @@ async def test_without_a_bucket_photos_have_no_addresses_and_none_are_taken(serv
     assert shown.errors is None
     assert shown.data["photos"]["nodes"] == [{"imageId": "a", "originalUrl": None, "thumbnailUrl": None}]
     assert refused.errors is not None
-    assert refused.errors[0]["message"] == "This gateway keeps no files: it was given no bucket for photos."
+    assert refused.errors[0]["message"] == "This gateway stores no files: no bucket for photos is configured."
     assert refused.errors[0]["extensions"]["code"] == "UNAVAILABLE"
     assert refused.errors[0]["extensions"]["retryable"] is False
     assert (refused.made, await count(served)) == ([], 0)

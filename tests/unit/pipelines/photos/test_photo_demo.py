@@ -137,11 +137,11 @@ async def test_where_files_cannot_be_written_there_are_the_livestreams_and_the_p
     world: World, objects: LocalObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: object, **__: object) -> None:
-        raise Unavailable("The files' store cannot be reached.")
+        raise Unavailable("The object store cannot be reached.")
 
     monkeypatch.setattr(objects, "write", refuse)
     with pytest.raises(
-        Unavailable, match=r"The demo's photos could not be written\. The files' store cannot be reached\."
+        Unavailable, match=r"The demo's photos could not be written\. The object store cannot be reached\."
     ):
         await demo(world, objects).load()
     kinds = Counter(item["entityType"] for item in await stored(world))

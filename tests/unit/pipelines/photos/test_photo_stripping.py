@@ -233,7 +233,7 @@ async def test_whatever_fails_is_made_good_by_the_next_run(library: Library, ste
     async def fail(key: str) -> None:
         if key not in failed:
             failed.add(key)
-            raise Unavailable("The files' store fails.")
+            raise Unavailable("The object store fails.")
 
     runs = 0
     while True:
@@ -301,7 +301,7 @@ async def test_what_cannot_be_read_is_told_and_shown_to_its_owner_alone(library:
 async def test_from_the_start_no_checkpoint_counts(library: Library) -> None:
     async def fail(key: str) -> None:
         if key == "originals/5.jpg":
-            raise Unavailable("The files' store fails.")
+            raise Unavailable("The object store fails.")
 
     with pytest.raises(Unavailable):
         await stripping(library, "before", fail).run(nobody)
