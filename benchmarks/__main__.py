@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure, and print one table."""
+"""The command `python -m benchmarks`: measures the parts and prints their tables."""
 
 import argparse
 import sys
@@ -38,18 +38,19 @@ from datastore.engine.programs import EngineMissing
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """How much is measured; `effort` scales the calls of a round. Ticks are measured for `tick_seconds` a round.
-
-    A post goes to so many `followers`, and so many `operations` wait for the feed's pipeline.
-    """
+    """The size of a run."""
 
     rounds: int
+    #: Scales the number of calls of a round.
     effort: float
     matches: tuple[int, ...]
     tick_rounds: int
+    #: The time of a round of ticks.
     tick_seconds: float
     news_seconds: float
+    #: The followers of the author in the fan-out.
     followers: int
+    #: The operations in the stream when the feed's pipeline starts.
     operations: int
     subscribers: subscribers.Extent
     slow: slow_readers.Extent
@@ -65,43 +66,43 @@ PARTS = (
     *("feed", "fanout", "pipeline"),
     *("photos", "documents", "workloads"),
 )
-# They take servers in Node, which are installed for them, and so are measured only when they are named.
-AGAINST_OTHERS = ("peers", "growth")
-# It takes a redis-server, and is measured only when it is named.
-WITH_REDIS = ("bus",)
+# These parts need servers in Node, which are installed for them: they run only if they are named.
+PEER_PARTS = ("peers", "growth")
+# This part needs a redis-server: it runs only if it is named.
+REDIS_PARTS = ("bus",)
 
 
 async def measure(extent: Extent, parts: Collection[str]) -> FullReport:
-    """On engines that are there for this alone."""
+    """Measure the parts, each on an engine of its own, and return the report."""
     began = time.perf_counter()
     report = FullReport(extent.rounds)
     if not {"clients", "gateway"}.isdisjoint(parts):
         await _measure_gateway(report, extent, parts)
     if "subscribers" in parts:
-        _say("measuring subscribers")
+        _print_progress("measuring subscribers")
         report.subscribers = await subscribers.measure(extent.subscribers)
     if "slow" in parts:
-        _say("measuring readers that stop reading")
+        _print_progress("measuring readers that stop reading")
         report.slow = await slow_readers.measure(extent.slow)
     await _measure_matches(report, extent, parts)
     await _measure_feed(report, extent, parts)
     if "photos" in parts:
-        _say("measuring the photo library")
+        _print_progress("measuring the photo library")
         report.photos = await photos.measure(extent.rounds, extent.effort)
     if "documents" in parts:
-        _say("measuring hostile documents")
+        _print_progress("measuring hostile documents")
         report.documents = documents.measure(extent.rounds)
     if "workloads" in parts:
-        _say("measuring the workloads")
+        _print_progress("measuring the workloads")
         report.workloads = await speed.measure_ours(extent.rounds, extent.effort)
     if "bus" in parts:
-        _say("measuring the bus")
+        _print_progress("measuring the bus")
         report.bus = await bus.measure(extent.rounds, extent.effort)
     if "peers" in parts:
-        _say("measuring servers side by side")
+        _print_progress("measuring servers side by side")
         report.peers = await speed.measure_peers(extent.rounds, extent.effort)
     if "growth" in parts:
-        _say("measuring how the cost grows")
+        _print_progress("measuring how the cost grows")
         report.growth = await speed.measure_growth(extent.rounds, extent.effort)
     report.seconds = time.perf_counter() - began
     return report
@@ -114,64 +115,68 @@ async def _measure_gateway(report: Report, extent: Extent, parts: Collection[str
         await data.fill(database.client)
         url = database.engine.endpoint
         if "clients" in parts:
-            _say("measuring the clients")
+            _print_progress("measuring the clients")
             report.clients = await clients.measure(database.client, url, extent.rounds, extent.effort)
         async with serving(url) as server:
             if "gateway" in parts:
-                _say("measuring the gateway")
+                _print_progress("measuring the gateway")
                 report.queries = await queries.measure(server, extent.rounds, extent.effort)
 
 
 async def _measure_matches(report: Report, extent: Extent, parts: Collection[str]) -> None:
     if "ticks" in parts:
-        _say("measuring ticks")
+        _print_progress("measuring ticks")
         report.ticks = await matches.measure_ticks(max(extent.matches), extent.tick_rounds, extent.tick_seconds)
     if "naive" in parts:
-        _say("measuring naive ticks")
+        _print_progress("measuring naive ticks")
         report.naive = await naive_tick.measure(extent.rounds)
     if "news" in parts:
-        _say("measuring how long news take")
-        report.news = [one for many in extent.matches for one in await matches.measure_news(many, extent.news_seconds)]
+        _print_progress("measuring how long news take")
+        report.news = [
+            result for count in extent.matches for result in await matches.measure_news(count, extent.news_seconds)
+        ]
 
 
 async def _measure_feed(report: Report, extent: Extent, parts: Collection[str]) -> None:
     if "feed" in parts:
-        _say("measuring the feed's queries")
+        _print_progress("measuring the feed's queries")
         report.feed = await feeds.measure(extent.rounds, extent.effort)
     if "fanout" in parts:
-        _say("measuring the fan-out")
+        _print_progress("measuring the fan-out")
         report.fan_out = await fan_out.measure(extent.followers, extent.rounds, extent.effort)
     if "pipeline" in parts:
-        _say("measuring the feed's pipeline")
+        _print_progress("measuring the feed's pipeline")
         report.stream = await feed_stream.measure(extent.operations)
 
 
-def _say(what: str) -> None:
-    print(f"{what} …", file=sys.stderr, flush=True)
+def _print_progress(activity: str) -> None:
+    print(f"{activity} …", file=sys.stderr, flush=True)
 
 
 async def _profile(names: Set[str], effort: float, viewers: subscribers.Extent) -> None:
     if not names.isdisjoint(WORKLOAD_NAMES):
-        async for what, text in speed.profile(names, effort):
-            print(f"{what}\n{text}", flush=True)
+        async for title, text in speed.profile(names, effort):
+            print(f"{title}\n{text}", flush=True)
     if "subscribers" in names:
         print(f"{viewers.subscribers} subscribers\n{await subscribers.profile(viewers)}", flush=True)
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="see that it works: short rounds, no figures to trust")
-    choices = (*PARTS, *AGAINST_OTHERS, *WITH_REDIS)
+    parser.add_argument(
+        "--quick", action="store_true", help="check that it works: short rounds, whose figures are not reliable"
+    )
+    choices = (*PARTS, *PEER_PARTS, *REDIS_PARTS)
     parser.add_argument("--only", nargs="+", choices=choices, default=PARTS, metavar="PART", help=", ".join(choices))
-    parser.add_argument("--rounds", type=int, metavar="N", help="so many rounds instead of 7, or of 1 with --quick")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
-    parser.add_argument("--chart", type=Path, metavar="FILE", help="also draw the peers' CPU there, as SVG")
+    parser.add_argument("--rounds", type=int, metavar="N", help="the number of rounds (default: 7, or 1 with --quick)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to FILE")
+    parser.add_argument("--chart", type=Path, metavar="FILE", help="also draw the CPU of the peers to FILE, as SVG")
     parser.add_argument(
         *("--profile", "-p"),
         nargs="*",
         choices=[*sorted(WORKLOAD_NAMES), "subscribers"],
         metavar="WORKLOAD",
-        help="instead: where the gateway's time goes in W1 … W4 (all of them if none is named) or subscribers",
+        help="profile the gateway instead: in W1 … W4 (default: all of them) or with subscribers",
     )
     given = parser.parse_args()
     try:
@@ -188,7 +193,7 @@ def main() -> int:
         return 130
     print(report.text(), flush=True)
     if given.chart is not None and report.peers:
-        given.chart.write_text(speed_chart.drawn(report.peers))
+        given.chart.write_text(speed_chart.chart_svg(report.peers))
     if given.json is not None:
         given.json.write_bytes(report.json())
     return 0

@@ -1,6 +1,6 @@
-"""What the bus costs: CPU of who relays changes and of who gets them, and how late subscribers hear of a write.
+"""The cost of the relay through Redis: CPU of the leader and of the receivers, and latency from a write to an event.
 
-CPU is that of processes that do nothing else (benchmarks/bus_receiver.py), all at once on the same changes.
+The CPU is that of processes that do nothing else (benchmarks/bus_receiver.py), at the same time on the same changes.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from typing import Any
 
 from redis.asyncio import Redis
 
-from benchmarks.bus_receiver import Seen, receiver, seen
+from benchmarks.bus_receiver import ReceiverState, receiver, receiver_state
 from benchmarks.child import Child
 from benchmarks.measuring import median_ratio
 from benchmarks.rivals import PeersMissing
@@ -36,52 +36,49 @@ from datastore.redis.failures import REDIS_AWAY
 POLL_SECONDS = 0.02
 AWS_POLL_SECONDS = 0.25
 GATEWAYS = (1, 2, 4)
-# Changes a second, in so many calls a second at the most, of items of so many keys.
+# The rates in changes per second, the most calls per second that write them, and the number of different items.
 RATES = (20, 500)
 WRITES = 20
 ITEMS = 100
 WARM_UP = 1000
 ARRIVAL_SECONDS = 60.0
 KINDS = ("direct", "relayer", "receiver", "redis")
-# Of a slower rate so many changes are measured as if it was this one: its turn takes longer.
+# A lower rate is measured with as many changes as this one, and therefore takes longer.
 LEAST_RATE = 50
 
-# Seconds, and the CPU seconds of each kind in them, round by round.
+# For each round its seconds, and the CPU seconds by kind of process.
 Rows = Sequence[tuple[float, Mapping[str, float]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """CPU by kind of process, Redis's among them, for changes that came at so many a second.
+    """The CPU by kind of process, including Redis, at one rate of changes."""
 
-    `above` is what they took beyond what they take for as long without changes (the median of all rounds): ms for
-    1,000 changes, round by round. `share` is the share of a CPU that they took in all, the median.
-    """
-
+    #: Changes per second.
     rate: int
     changes: int
-    above: dict[str, list[float]]
+    #: CPU ms for 1,000 changes by round, minus the median CPU without changes.
+    above_idle: dict[str, list[float]]
+    #: The median share of a CPU in total.
     share: dict[str, float]
 
 
 @dataclass(frozen=True, slots=True)
 class BusResult:
-    """Latencies in ms from an acknowledged write to a follower's event, as p50 and p99.
-
-    `idle` is the share of a CPU of each kind of process without changes. `reads` are GetRecords calls a second by
-    number of gateways, without a bus and with it.
-    """
+    """The result of the benchmark. Latencies are in ms from an acknowledged write to an event, as p50 and p99."""
 
     costs: list[Cost]
+    #: The share of a CPU without changes, by kind of process.
     idle: dict[str, float]
-    alone: tuple[float, float]
-    at_holder: tuple[float, float]
-    at_other: tuple[float, float]
+    without_bus: tuple[float, float]
+    at_leader: tuple[float, float]
+    elsewhere: tuple[float, float]
+    #: GetRecords calls per second without a bus and with it, by number of gateways.
     reads: dict[str, tuple[float, float]]
 
 
-class Idle:
-    """The wire to a stream of one shard without changes, which counts the calls that read it."""
+class IdleStream:
+    """A fake client of a stream with one shard and no changes. It counts the GetRecords calls."""
 
     reads = 0
 
@@ -101,20 +98,20 @@ class Idle:
 
 
 async def measure(rounds: int, effort: float) -> BusResult:
-    """Raises `PeersMissing` without a redis-server."""
+    """Measure costs, latencies and reads. Raises `PeersMissing` without a redis-server."""
     with _redis() as url:
         seconds = max(1.0, 4 * effort)
         costs, idle = await _costs(url, rounds, seconds)
         writes = max(20, round(300 * effort))
-        alone, _ = await _latencies(None, writes)
-        at_holder, at_other = await _latencies(url, writes)
+        without_bus, _ = await _latencies(None, writes)
+        at_leader, elsewhere = await _latencies(url, writes)
         reads = {str(many): (await _reads(None, many, seconds), await _reads(url, many, seconds)) for many in GATEWAYS}
-    return BusResult(costs, idle, alone, at_holder, at_other, reads)
+    return BusResult(costs, idle, without_bus, at_leader, elsewhere, reads)
 
 
 @contextmanager
 def _redis() -> Iterator[str]:
-    """One of our own, with nothing in it."""
+    """Start an empty Redis, and yield its URL."""
     binary = shutil.which("redis-server")
     if binary is None:
         raise PeersMissing("redis-server is needed to measure the bus.")
@@ -130,10 +127,10 @@ def _redis() -> Iterator[str]:
 
 
 async def _costs(url: str, rounds: int, seconds: float) -> tuple[list[Cost], dict[str, float]]:
-    """Of all kinds of process at once, on the same changes; and the share of a CPU of each while there are none."""
+    """Measure all kinds of process at the same time. Return the costs, and the share of a CPU without changes."""
     phases = {0: 0} | {rate: round(max(rate, LEAST_RATE) * seconds) for rate in RATES}
     rows: dict[int, list[tuple[float, Mapping[str, float]]]] = {rate: [] for rate in phases}
-    async with _kinds(url) as (database, children):
+    async with _processes(url) as (database, children):
         await _spent(url, children, partial(_write, database, WARM_UP, max(RATES)), WARM_UP)
         for _ in range(rounds):
             for rate, changes in phases.items():
@@ -144,8 +141,8 @@ async def _costs(url: str, rounds: int, seconds: float) -> tuple[list[Cost], dic
 
 
 def _cost(rate: int, changes: int, rows: Rows, idle: Mapping[str, float]) -> Cost:
-    above = {kind: [(cpu[kind] - idle[kind] * took) / changes * 1e6 for took, cpu in rows] for kind in KINDS}
-    return Cost(rate, changes, above, _shares(rows))
+    above_idle = {kind: [(cpu[kind] - idle[kind] * took) / changes * 1e6 for took, cpu in rows] for kind in KINDS}
+    return Cost(rate, changes, above_idle, _shares(rows))
 
 
 def _shares(rows: Rows) -> dict[str, float]:
@@ -153,8 +150,8 @@ def _shares(rows: Rows) -> dict[str, float]:
 
 
 @asynccontextmanager
-async def _kinds(url: str) -> AsyncIterator[tuple[Database, dict[str, Child]]]:
-    """A process of each kind, on one engine: the first on the bus relays."""
+async def _processes(url: str) -> AsyncIterator[tuple[Database, dict[str, Child]]]:
+    """Start a process of each kind on one engine. The first one on the bus becomes the leader."""
     await _wait_for(url)
     async with AsyncExitStack() as stack:
         database = await stack.enter_async_context(open_database(StoreOptions()))
@@ -170,45 +167,48 @@ async def _kinds(url: str) -> AsyncIterator[tuple[Database, dict[str, Child]]]:
 async def _spent(
     url: str, children: Mapping[str, Child], work: Callable[[], Awaitable[object]], changes: int
 ) -> tuple[float, dict[str, float]]:
-    """Seconds, and CPU seconds of each kind, until all have had so many changes. Raises when one was lost, or roles."""
-    before, redis, began = await _all_seen(children), await _redis_seconds(url), time.perf_counter()
+    """Do `work` and wait until all processes received `changes`. Return the seconds, and the CPU seconds by kind.
+
+    Raises `TimeoutError` if a change was lost, and `RuntimeError` if the leader changed.
+    """
+    before, redis, began = await _states(children), await _redis_seconds(url), time.perf_counter()
     await work()
     async with asyncio.timeout(ARRIVAL_SECONDS):
         while True:
-            now = await _all_seen(children)
+            now = await _states(children)
             if all(now[kind].changes >= before[kind].changes + changes for kind in children):
                 break
             await asyncio.sleep(0.1)
-    if [(one.relays, one.reads_directly) for one in now.values()] != [(0, 0), (1, 0), (0, 0)]:
-        raise RuntimeError(f"They have changed their parts: {now}.")
+    if [(state.relays, state.reads_directly) for state in now.values()] != [(0, 0), (1, 0), (0, 0)]:
+        raise RuntimeError(f"The processes changed their roles during a round: {now}.")
     spent = {kind: now[kind].cpu_seconds - before[kind].cpu_seconds for kind in children}
     return time.perf_counter() - began, spent | {"redis": await _redis_seconds(url) - redis}
 
 
-async def _all_seen(children: Mapping[str, Child]) -> dict[str, Seen]:
-    return {kind: await seen(child) for kind, child in children.items()}
+async def _states(children: Mapping[str, Child]) -> dict[str, ReceiverState]:
+    return {kind: await receiver_state(child) for kind, child in children.items()}
 
 
 async def _write(database: Database, changes: int, rate: int) -> None:
-    """Items of `ITEMS` keys, one after the other, so that a change has both images."""
+    """Write `changes` items at `rate`. `ITEMS` keys are reused, so that most changes have an old and a new image."""
     began = time.perf_counter()
-    many = max(1, rate // WRITES)
-    for first in range(0, changes, many):
-        puts = [{"PutRequest": {"Item": _item(number)}} for number in range(first, min(first + many, changes))]
+    batch = max(1, rate // WRITES)
+    for first in range(0, changes, batch):
+        puts = [{"PutRequest": {"Item": _item(number)}} for number in range(first, min(first + batch, changes))]
         await database.client.call("BatchWriteItem", {"RequestItems": {BLIP.name: puts}})
-        await asyncio.sleep(max(0.0, began + (first + many) / rate - time.perf_counter()))
+        await asyncio.sleep(max(0.0, began + (first + batch) / rate - time.perf_counter()))
 
 
 def _item(number: int) -> dict[str, Any]:
-    """Of such a size that the record of its change has some 800 bytes."""
+    """Return an item whose stream record has about 800 bytes."""
     key = {"PK": "AREA#Harbor", "SK": f"SIGHTING#{number % ITEMS:04}"}
     return encode_item(key | {"description": "A black cat sits by the fish market. " * 3, "confirmations": number})
 
 
 async def _reads(url: str | None, gateways: int, seconds: float) -> float:
-    """GetRecords calls a second for one shard, read as often as on AWS."""
-    wire = Idle()
-    async with _following(wire, "", url, gateways, AWS_POLL_SECONDS):
+    """Return the GetRecords calls per second for one shard at the poll interval of AWS."""
+    wire = IdleStream()
+    async with _subscriptions(wire, "", url, gateways, AWS_POLL_SECONDS):
         before, began = wire.reads, time.perf_counter()
         await asyncio.sleep(seconds)
         return (wire.reads - before) / (time.perf_counter() - began)
@@ -216,16 +216,19 @@ async def _reads(url: str | None, gateways: int, seconds: float) -> float:
 
 async def _redis_seconds(url: str) -> float:
     redis: Any = Redis.from_url(url)
-    told = await redis.info("cpu")
+    usage = await redis.info("cpu")
     await redis.aclose()
-    return float(told["used_cpu_user"] + told["used_cpu_sys"])
+    return float(usage["used_cpu_user"] + usage["used_cpu_sys"])
 
 
 @asynccontextmanager
-async def _following(
+async def _subscriptions(
     wire: Wire, prefix: str, url: str | None, processes: int, poll_interval: float = POLL_SECONDS
 ) -> AsyncIterator[list[ChangeSubscription[Change]]]:
-    """Followers in as many processes as far as the bus can tell; the first relays."""
+    """Yield one subscription for each of `processes` change feeds, which the bus treats as processes.
+
+    The first one becomes the leader.
+    """
     if url is not None:
         await _wait_for(url)
     async with AsyncExitStack() as stack:
@@ -239,7 +242,7 @@ async def _following(
 
 
 async def _wait_for(url: str) -> None:
-    """Until it answers, and nothing in it."""
+    """Wait until Redis answers, and delete its contents."""
     redis: Any = Redis.from_url(url)
     async with asyncio.timeout(10):
         while True:
@@ -251,19 +254,19 @@ async def _wait_for(url: str) -> None:
 
 
 async def _latencies(url: str | None, writes: int) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Where the stream is read, and in another process; without a bus both read it."""
+    """Return the latencies at the leader and at another process. Without a bus both read the stream."""
     async with open_database(StoreOptions()) as database:
         await database.create_tables()
-        async with _following(database.client, "", url, 2) as following:
-            told: list[list[float]] = [[], []]
+        async with _subscriptions(database.client, "", url, 2) as following:
+            latencies: list[list[float]] = [[], []]
             for number in range(writes):
                 item = {"PK": "AREA#Harbor", "SK": f"SIGHTING#{number}"}
                 await database.client.call("PutItem", {"TableName": BLIP.name, "Item": encode_item(item)})
                 began = time.perf_counter()
-                for times, moment in zip(told, await asyncio.gather(*map(_next, following)), strict=True):
+                for times, moment in zip(latencies, await asyncio.gather(*map(_next, following)), strict=True):
                     times.append((moment - began) * 1000)
                 await asyncio.sleep(0.007)  # out of step with the polls
-    return _spread(told[0]), _spread(told[1])
+    return _spread(latencies[0]), _spread(latencies[1])
 
 
 async def _next(events: ChangeSubscription[Change]) -> float:
@@ -272,6 +275,7 @@ async def _next(events: ChangeSubscription[Change]) -> float:
 
 
 def _spread(times: Sequence[float]) -> tuple[float, float]:
+    """Return p50 and p99."""
     return statistics.median(times), statistics.quantiles(times, n=100)[98]
 
 
@@ -281,19 +285,19 @@ def report(result: BusResult) -> Iterator[str]:
         rows = [_row(kind, cost, result.idle[kind]) for kind in KINDS]
         yield from table(["process", "median", "least", "most", "× direct", "% of a CPU", "% when idle"], rows)
         yield ""
-    yield f"From an acknowledged write to the event of a follower, streams read every {POLL_SECONDS * 1000:.0f} ms"
-    spreads = {"without a bus": result.alone, "where it is relayed": result.at_holder, "elsewhere": result.at_other}
+    yield f"From an acknowledged write to the event of a subscriber, streams read every {POLL_SECONDS * 1000:.0f} ms"
+    spreads = {"without a bus": result.without_bus, "at the leader": result.at_leader, "elsewhere": result.elsewhere}
     rows = [[name, f"{middle:.1f}", f"{far:.1f}"] for name, (middle, far) in spreads.items()]
     yield from table(["where", "p50 ms", "p99 ms"], rows)
     yield ""
     yield f"GetRecords calls a second for one shard, streams read every {AWS_POLL_SECONDS * 1000:.0f} ms"
-    reads = [[many, f"{without:.1f}", f"{with_it:.1f}"] for many, (without, with_it) in result.reads.items()]
+    reads = [[gateways, f"{without:.1f}", f"{with_bus:.1f}"] for gateways, (without, with_bus) in result.reads.items()]
     yield from table(["gateways", "without a bus", "with it"], reads)
 
 
 def _row(kind: str, cost: Cost, idle: float) -> list[str]:
-    above = cost.above[kind]
-    figures = [statistics.median(above), min(above), max(above)]
-    ratio = median_ratio(above, cost.above["direct"])
+    above_idle = cost.above_idle[kind]
+    figures = [statistics.median(above_idle), min(above_idle), max(above_idle)]
+    ratio = median_ratio(above_idle, cost.above_idle["direct"])
     shares = [cost.share[kind], idle]
-    return [kind, *[f"{it:.1f}" for it in figures], f"{ratio:.2f}", *[f"{share * 100:.2f}" for share in shares]]
+    return [kind, *[f"{value:.1f}" for value in figures], f"{ratio:.2f}", *[f"{share * 100:.2f}" for share in shares]]

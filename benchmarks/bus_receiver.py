@@ -1,6 +1,6 @@
-"""A process that follows a table and does nothing with its changes.
+"""A process that receives the changes of a table and discards them.
 
-`python -m benchmarks.bus_receiver ENGINE [BUS]`: the URLs of the store, and of the bus where it has one.
+`python -m benchmarks.bus_receiver ENGINE [BUS]`: the URLs of the store and, optionally, of the bus.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from benchmarks.child import Child, obey, started
+from benchmarks.child import Child, serve_commands, started
 from benchmarks.measuring import run
 from datastore.change_streams.change_feed import ChangeFeed
 from datastore.change_streams.change_subscription import ChangeSubscription
@@ -21,33 +21,33 @@ from datastore.database import StoreOptions, open_database
 from datastore.keyspace.sightings import BLIP
 from datastore.queues import QueueLimits
 
-MOST_WAITING = 1_000_000
+MAX_WAITING = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """How things stand with a receiver: the changes it had, and the CPU seconds, user and system, of its process.
+class ReceiverState:
+    """The state of a receiver."""
 
-    `relays` is 1 while it reads the table's stream for all, and `reads_directly` while it does for itself though it has
-    a bus.
-    """
-
+    #: The changes received.
     changes: int
+    #: User and system time of its process.
     cpu_seconds: float
+    #: 1 while it is the leader, which reads the table's stream for all.
     relays: int
+    #: 1 while it has a bus and nevertheless reads the stream for itself.
     reads_directly: int
 
 
 @asynccontextmanager
 async def receiver(engine: str, bus: str | None) -> AsyncIterator[Child]:
-    """One in a process of its own, which follows the table by the time this is entered."""
+    """Start a receiver in a separate process, and yield it when it receives changes."""
     async with started("benchmarks.bus_receiver", engine, *([] if bus is None else [bus])) as child:
-        await seen(child)
+        await receiver_state(child)
         yield child
 
 
-async def seen(child: Child) -> Seen:
-    return Seen(**await child.ask("seen"))
+async def receiver_state(child: Child) -> ReceiverState:
+    return ReceiverState(**await child.ask("receiver_state"))
 
 
 async def _serve(engine: str, url: str | None) -> None:
@@ -55,12 +55,12 @@ async def _serve(engine: str, url: str | None) -> None:
     gauges = {} if bus is None else bus.gauges()
     changes = 0
 
-    def told(gauge: str) -> int:
+    def gauge_value(gauge: str) -> int:
         return int(gauges[gauge][1]()) if gauges else 0
 
-    async def see(_: str) -> Seen:
-        relays, directly = told("gateway_bus_tables_relayed"), told("gateway_bus_tables_direct")
-        return Seen(changes, time.process_time(), relays, directly)
+    async def state(_: str) -> ReceiverState:
+        relays, directly = gauge_value("gateway_bus_tables_relayed"), gauge_value("gateway_bus_tables_direct")
+        return ReceiverState(changes, time.process_time(), relays, directly)
 
     async def count(following: ChangeSubscription[Any]) -> None:
         nonlocal changes
@@ -69,9 +69,9 @@ async def _serve(engine: str, url: str | None) -> None:
 
     async with open_database(StoreOptions(store=engine)) as database:
         feed = ChangeFeed(database.client, bus=bus)
-        async with feed.follow(BLIP, _itself, keeping=QueueLimits(max_events=MOST_WAITING)) as following:
+        async with feed.follow(BLIP, _itself, keeping=QueueLimits(max_events=MAX_WAITING)) as following:
             counting = asyncio.create_task(count(following))
-            await obey(see)
+            await serve_commands(state)
             counting.cancel()
         await feed.aclose()
 

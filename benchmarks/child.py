@@ -1,4 +1,4 @@
-"""A process that does what it is told by lines of text, as who started it and as it itself see it."""
+"""Child processes controlled by lines of text: the parent's side and the child's side."""
 
 import asyncio
 import sys
@@ -9,16 +9,17 @@ from typing import Any
 import orjson
 
 STOP_SECONDS = 20.0
-ANSWER_BYTES = 64 * 1024 * 1024
+MAX_LINE_BYTES = 64 * 1024 * 1024
 
 
 class Child:
-    """The process, as who started it sees it."""
+    """The parent's handle of a child process."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
 
     async def ask(self, command: str) -> Any:
+        """Send a command. Return the child's response. Raises `RuntimeError` if the child has ended."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(f"{command}\n".encode())
@@ -30,12 +31,12 @@ class Child:
 
 @asynccontextmanager
 async def started(module: str, *arguments: str) -> AsyncIterator[Child]:
-    """A module of ours in a process of its own, until this ends."""
+    """Run a module in a child process until the context exits."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", module, *arguments),
         stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.PIPE,
-        limit=ANSWER_BYTES,
+        limit=MAX_LINE_BYTES,
     )
     try:
         yield Child(process)
@@ -50,11 +51,11 @@ async def started(module: str, *arguments: str) -> AsyncIterator[Child]:
             await process.wait()
 
 
-async def obey(do: Callable[..., Awaitable[object]]) -> None:
-    """In the process: until its input ends. A line of input is a command, and has a line of output."""
-    reader = asyncio.StreamReader(limit=ANSWER_BYTES)
+async def serve_commands(handle: Callable[..., Awaitable[object]]) -> None:
+    """Handle commands in the child until its input ends. Each line of input is a command with one line of response."""
+    reader = asyncio.StreamReader(limit=MAX_LINE_BYTES)
     await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     while line := await reader.readline():
-        answer = await do(*line.decode().split())
+        answer = await handle(*line.decode().split())
         sys.stdout.buffer.write(orjson.dumps(answer) + b"\n")
         sys.stdout.buffer.flush()

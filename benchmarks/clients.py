@@ -1,6 +1,6 @@
-"""CPU of the calling process for one DynamoDB call: ours, ours over aiohttp, boto3 in threads, aiobotocore.
+"""CPU per DynamoDB call of the gateway's client, the same over aiohttp, boto3 in threads, and aiobotocore.
 
-All end in plain Python values, ask for the same items, and ask what the call consumed.
+All return plain Python values, read the same items, and request the consumed capacity.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from datastore.keyspace.sightings import BLIP
 OURS = "Store"
 BARE = "Client"
 CONCURRENCIES = (1, 16)
-MOST = max(CONCURRENCIES)
+MAX_CONCURRENCY = max(CONCURRENCIES)
 CALLS = {"GetItem": 240, f"BatchGetItem of {PAGE}": 48, f"Query of {PAGE}": 48}
 ACCOUNT = {"region_name": "local", "aws_access_key_id": ENGINE_KEY, "aws_secret_access_key": "local"}
 
@@ -62,7 +62,7 @@ Decode = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 
 @dataclass(frozen=True, slots=True)
 class ClientResult:
-    """Milliseconds of CPU per call by contender, a figure for each round."""
+    """CPU milliseconds per call, by contender and round."""
 
     operation: str
     concurrency: int
@@ -72,13 +72,13 @@ class ClientResult:
         return median(self.rounds[contender])
 
     def ratio(self, contender: str) -> float:
-        """To ours."""
+        """Return the median ratio to `Store`."""
         return median_ratio(self.rounds[contender], self.rounds[OURS])
 
 
 async def measure(client: Client, url: str, rounds: int, effort: float) -> list[ClientResult]:
-    """Every contender in turn, round after round; `effort` scales the number of calls."""
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(MOST))
+    """Measure the contenders in turns for `rounds` rounds. `effort` scales the number of calls."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(MAX_CONCURRENCY))
     async with _aiobotocore(url) as rival, _over_aiohttp(url) as other:
         ours = {OURS: _through_store(client), BARE: _bare(client), "over aiohttp": _bare(other)}
         contenders = {**ours, "boto3": _boto3(url), "aiobotocore": rival}
@@ -96,30 +96,30 @@ async def measure(client: Client, url: str, rounds: int, effort: float) -> list[
 
 
 async def _warm_up(calls: Calls) -> None:
-    """See that each call fetches what it should, and open the connections."""
+    """Check the number of items of each call, and open the connections."""
     for call, expected in zip(calls, (1, PAGE, PAGE), strict=True):
         items = await call()
         if not isinstance(items, list) or len(items) != expected:
-            raise RuntimeError(f"A benchmark fetched something else than {expected} items.")
-        await closed_loop(call, MOST, MOST)  # as many connections as will be needed
+            raise RuntimeError(f"A benchmark did not read {expected} items.")
+        await closed_loop(call, MAX_CONCURRENCY, MAX_CONCURRENCY)  # opens as many connections as the rounds need
 
 
 async def _round(result: ClientResult, contenders: Mapping[str, Calls], total: int) -> None:
-    which = list(CALLS).index(result.operation)
+    index = list(CALLS).index(result.operation)
     for name, calls in contenders.items():
-        result.rounds[name].append(await cpu_per_call(calls[which], total, result.concurrency))
+        result.rounds[name].append(await cpu_per_call(calls[index], total, result.concurrency))
 
 
 def _through_store(client: Client) -> Calls:
-    """As resolvers read: each call has a store of its own, as each request has."""
-    wanted = sighting_keys()
+    """Return calls like those of resolvers. Each call has a store of its own, as each request has."""
+    item_keys = sighting_keys()
 
     async def get() -> object:
-        return [await open_store(client).get(keys.SIGHTING_NODE, wanted[0])]
+        return [await open_store(client).get(keys.SIGHTING_NODE, item_keys[0])]
 
     async def batch() -> object:
         store = open_store(client)
-        return await asyncio.gather(*[store.get(keys.SIGHTING_NODE, key) for key in wanted])
+        return await asyncio.gather(*[store.get(keys.SIGHTING_NODE, key) for key in item_keys])
 
     async def query() -> object:
         return (await open_store(client).query(keys.ACTIVE_IN_AREA, VALUES, limit=PAGE)).items
@@ -136,7 +136,7 @@ def _bare(client: Client) -> Calls:
 
 
 class _Aiohttp:
-    """What `Pool` does, done by aiohttp: the same requests, the same answers."""
+    """A replacement of `Pool` by aiohttp, for the same requests."""
 
     shut = False
 
@@ -162,7 +162,7 @@ class _Aiohttp:
 
 
 class _OverAiohttp(Client):
-    """Our client on aiohttp's connections."""
+    """The gateway's client on aiohttp's connections."""
 
     async def __aenter__(self) -> Self:
         self._pool = cast(Pool, _Aiohttp())
@@ -175,7 +175,7 @@ def _over_aiohttp(url: str) -> Client:
 
 
 def _boto3(url: str) -> Calls:
-    config = botocore.config.Config(max_pool_connections=MOST)
+    config = botocore.config.Config(max_pool_connections=MAX_CONCURRENCY)
     client = boto3.client("dynamodb", endpoint_url=url, config=config, **ACCOUNT)
     decode = _deserializer()
 
@@ -194,7 +194,7 @@ def _boto3(url: str) -> Calls:
 
 @asynccontextmanager
 async def _aiobotocore(url: str) -> AsyncIterator[Calls]:
-    config = AioConfig(max_pool_connections=MOST)
+    config = AioConfig(max_pool_connections=MAX_CONCURRENCY)
     decode = _deserializer()
     async with get_session().create_client("dynamodb", endpoint_url=url, config=config, **ACCOUNT) as client:
 

@@ -1,4 +1,4 @@
-"""A connection that costs little beside what is measured over it: HTTP without a client."""
+"""An HTTP/1.1 connection with little overhead of its own, for load generators."""
 
 import asyncio
 from typing import cast
@@ -7,7 +7,7 @@ import httptools
 
 
 class Connection(asyncio.Protocol):
-    """It is kept, for one request at a time."""
+    """A persistent connection for one request at a time."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -17,7 +17,7 @@ class Connection(asyncio.Protocol):
         self._answer: asyncio.Future[tuple[int, bytes]] | None = None
 
     def ask(self, request: bytes) -> asyncio.Future[tuple[int, bytes]]:
-        """Status and body of the answer."""
+        """Send an encoded request. The future's result is the status and the body of the response."""
         assert self._transport is not None
         self._answer = self._loop.create_future()
         self._transport.write(request)

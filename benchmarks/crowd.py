@@ -1,7 +1,7 @@
-"""Very many subscribers in a process of its own, which does as little as it can for each event that arrives.
+"""Thousands of subscribers in one process, with as little CPU as possible for each received event.
 
-A message that came to one subscriber is read once: those that come to others differ from it by the id of the operation
-alone, and are looked up. Ids are UUIDs, as clients choose them, so that no server can send the same frame to all.
+Each distinct message is parsed once. The copies for other subscribers differ only in the operation id, and are looked
+up. Ids are UUIDs, as clients choose them, so that no server can send the same frame to all.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from typing import Any
 
 import orjson
 
-from benchmarks.child import obey
+from benchmarks.child import serve_commands
 from benchmarks.measuring import run
 
-CONNECTING = 100  # at a time
-SETTLE_SECONDS = 300.0  # 10,000 sockets, on a machine that has other work
+MAX_CONNECTING = 100  # concurrent handshakes
+SETTLE_SECONDS = 300.0  # for 10,000 sockets on a busy machine
 
 TEXT, CLOSE, PING, PONG = 0x1, 0x8, 0x9, 0xA
 HANDSHAKE = (
@@ -33,19 +33,21 @@ HANDSHAKE = (
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How many subscribe, to what, and where. They take the requests in turn; `number` is the field that tells events.
+    """The subscribers to open."""
 
-    `payload` is that of connection_init.
-    """
-
+    #: The port of the server.
     port: int
+    #: The payload of connection_init.
     payload: dict[str, str]
+    #: The subscriptions, which the subscribers use in turn.
     requests: list[dict[str, Any]]
+    #: The number of subscribers.
     count: int
+    #: The field that identifies an event.
     number: str
 
     def encoded(self) -> str:
-        """In one word."""
+        """Return the plan as one word for a command line."""
         return base64.urlsafe_b64encode(orjson.dumps(self)).decode()
 
     @classmethod
@@ -54,36 +56,38 @@ class Plan:
 
 
 class Crowd:
-    """The subscribers, and when which event arrived at them.
-
-    `data` is what the first message about each event said, `differing` how many messages said something else.
-    """
+    """The subscribers, and the arrival times of their events."""
 
     def __init__(self) -> None:
         self.plan = Plan(0, {}, [], 0, "")
+        #: The arrival times, by event.
         self.arrived: defaultdict[Any, list[float]] = defaultdict(list)
+        #: The arrival times to extend for a received chunk, by its bytes without the operation id.
         self.known: dict[bytes, tuple[list[float], ...]] = {}
+        #: The data of the first message, by event.
         self.data: dict[Any, Any] = {}
+        #: The number of messages with other data than the first message of their event.
         self.differing = 0
         self.problem: str | None = None
         self._subscribers: list[Subscriber] = []
         self._since = (0.0, 0.0)
 
-    async def obey(self, command: str, *arguments: str) -> object:
+    async def handle(self, command: str, *arguments: str) -> object:
+        """Execute a command of the parent. Raises `RuntimeError` if a subscriber has failed."""
         if self.problem is not None:
             raise RuntimeError(self.problem)
         match command:
             case "open":
                 await self._open(Plan.decoded(*arguments))
                 return None
-            case "count":  # the deliveries of one event, or of all
-                wanted = arguments or [str(number) for number in self.arrived]
-                return sum(len(times) for number, times in self.arrived.items() if str(number) in wanted)
+            case "count":  # the deliveries of the given events, or of all
+                numbers = arguments or [str(number) for number in self.arrived]
+                return sum(len(times) for number, times in self.arrived.items() if str(number) in numbers)
             case "begin":
                 self._begin()
                 return None
-            case "tell":
-                return self._told()
+            case "report":
+                return self._report()
             case "close":
                 self._close()
                 return None
@@ -91,7 +95,7 @@ class Crowd:
 
     async def _open(self, plan: Plan) -> None:
         self.plan = plan
-        slots = asyncio.Semaphore(CONNECTING)
+        slots = asyncio.Semaphore(MAX_CONNECTING)
         loop = asyncio.get_running_loop()
 
         async def connect(number: int) -> None:
@@ -114,7 +118,7 @@ class Crowd:
             subscriber.received = 0
         self._since = (time.process_time(), time.perf_counter())
 
-    def _told(self) -> dict[str, Any]:
+    def _report(self) -> dict[str, Any]:
         cpu, began = self._since
         received = [subscriber.received for subscriber in self._subscribers]
         return {
@@ -133,7 +137,7 @@ class Crowd:
 
 
 class Subscriber(asyncio.Protocol):
-    """One socket with one subscription."""
+    """A socket with one subscription."""
 
     __slots__ = ("_crowd", "_id", "_is_open", "_left", "_request", "_rest", "_transport", "received", "subscribed")
 
@@ -141,7 +145,8 @@ class Subscriber(asyncio.Protocol):
         self._crowd = crowd
         self._request = request
         self._id = str(uuid.uuid4()).encode()
-        self._rest: bytes | None = b""  # of the handshake; then of a frame, None when there is none
+        # The incomplete handshake, then the incomplete frame; None if there is none.
+        self._rest: bytes | None = b""
         self._is_open = self._left = False
         self.subscribed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self.received = 0
@@ -174,23 +179,23 @@ class Subscriber(asyncio.Protocol):
             self._begin(data)
 
     def _begin(self, data: bytes) -> None:
-        """The end of the handshake."""
+        """Read the handshake, and initialise the protocol after its end."""
         assert self._rest is not None
         head, end, rest = (self._rest + data).partition(b"\r\n\r\n")
         if not end:
             self._rest = head
         elif not head.startswith(b"HTTP/1.1 101 "):
-            self._fail(f"A subscriber was not let in: {head!r}")
+            self._fail(f"The server refused a subscriber: {head!r}")
         else:
             self._is_open, self._rest = True, None
             self._say({"type": "connection_init", "payload": self._crowd.plan.payload})
             self._read(rest, b"")
 
     def _read(self, data: bytes, rest: bytes) -> None:
-        """Frames of a server: not masked, and here never in fragments."""
+        """Read frames of the server. They are not masked, and these servers send no fragments."""
         now = time.perf_counter()
         whole, at = rest + data, 0
-        told: list[list[float]] = []
+        arrivals: list[list[float]] = []
         only_events = not rest
         while (frame := _frame(whole, at)) is not None:
             opcode, start, at = frame
@@ -199,22 +204,22 @@ class Subscriber(asyncio.Protocol):
                 only_events = False
             else:
                 arrived.append(now)
-                told.append(arrived)
-        self.received += len(told)
+                arrivals.append(arrived)
+        self.received += len(arrivals)
         if at < len(whole):
             self._rest = whole[at:]
             return
         self._rest = None
-        if only_events and told:
-            self._crowd.known[data.replace(self._id, b"")] = tuple(told)
+        if only_events and arrivals:
+            self._crowd.known[data.replace(self._id, b"")] = tuple(arrivals)
 
     def _take(self, opcode: int, body: bytes) -> list[float] | None:
-        """The arrivals of the event that a message tells; None when it is another message."""
+        """Handle a frame. Return the arrival times of its event, or None for any other message."""
         if opcode == PING:
             self._transport.write(_masked(PONG, body))
             return None
         if opcode != TEXT:
-            self._fail(f"A subscriber got a frame of kind {opcode}: {body!r}")
+            self._fail(f"A subscriber received a frame with opcode {opcode}: {body!r}")
             return None
         message = orjson.loads(body)
         match message["type"]:
@@ -227,7 +232,7 @@ class Subscriber(asyncio.Protocol):
             case "next" if "errors" not in message["payload"]:
                 return self._event(message["payload"]["data"])
             case _:
-                self._fail(f"A subscriber was told: {message}")
+                self._fail(f"A subscriber received an unexpected message: {message}")
         return None
 
     def _event(self, data: dict[str, Any]) -> list[float]:
@@ -246,7 +251,7 @@ class Subscriber(asyncio.Protocol):
 
 
 def _frame(data: bytes, at: int) -> tuple[int, int, int] | None:
-    """What the frame there is, and where its body begins and ends; None when not all of it has come."""
+    """Return the opcode of the frame at `at`, and the start and end of its body; None for an incomplete frame."""
     if len(data) < at + 2:
         return None
     opcode, size, start = data[at] & 0x0F, data[at + 1], at + 2
@@ -260,15 +265,15 @@ def _frame(data: bytes, at: int) -> tuple[int, int, int] | None:
 
 
 def _masked(opcode: int, body: bytes) -> bytes:
-    """A client's frame has a mask; with this one what is sent stays what it is."""
+    """Return a client's frame. Its mask is zero, which leaves the body unchanged."""
     size = len(body)
     length = bytes([0x80 | size]) if size < 126 else struct.pack("!BH", 0x80 | 126, size)
     return bytes([0x80 | opcode]) + length + bytes(4) + body
 
 
 if __name__ == "__main__":
-    gc.disable()  # it does not live long
+    gc.disable()  # the process is short-lived
     try:
-        run(obey(Crowd().obey))
+        run(serve_commands(Crowd().handle))
     except RuntimeError as problem:
         sys.exit(f"Error: {problem}")

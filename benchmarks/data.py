@@ -1,4 +1,4 @@
-"""The data that is measured on: the same at every run."""
+"""The data of the benchmarks, equal in every run."""
 
 import asyncio
 import random
@@ -19,7 +19,7 @@ from datastore.sightings.sightings import Sighting, Sightings, new_sighting
 from server.settings import AREAS, CATEGORIES
 
 NOON = datetime(2026, 6, 25, 12, 0, tzinfo=UTC)
-"""The time in the measured gateway. It stands still, so that sightings do not fade between two rounds."""
+"""The constant time of the measured gateway: sightings must not expire between two rounds."""
 
 AREA = AREAS[0]
 PAGE = 50
@@ -35,14 +35,14 @@ _tokens = count()
 
 
 def open_store(client: Client) -> Store:
-    """A store as the gateway makes one for each request."""
+    """Open a store, as the gateway does for each request."""
     return Store(client, prefix="", deadline=Deadline(SECONDS), token=lambda: f"benchmark-{next(_tokens)}")
 
 
 async def fill(client: Client) -> None:
-    """Store everything. The tables exist and are empty."""
+    """Write all data to empty tables."""
     sightings = Sightings(open_store(client), NOON)
-    await sightings.seed(measured_sightings(), [])
+    await sightings.seed(benchmark_sightings(), [])
     await sightings.seed([], list(reporters()))
     slots = asyncio.Semaphore(CONCURRENT_PUTS)
 
@@ -53,13 +53,13 @@ async def fill(client: Client) -> None:
     await asyncio.gather(*[put(event) for event in earthquakes()])
 
 
-def measured_sightings() -> list[Sighting]:
-    """Active sightings of one area, newest first; each of the first `PAGE` has a reporter of its own."""
+def benchmark_sightings() -> list[Sighting]:
+    """Return the active sightings of one area, newest first. The first `PAGE` have distinct reporters."""
     return [sighting(number, NOON - timedelta(seconds=number)) for number in range(SIGHTINGS)]
 
 
 def sighting(number: int, moment: datetime, sighting_id: str | None = None) -> Sighting:
-    """A sighting with a description of ordinary length."""
+    """Return a sighting with a description of typical length."""
     return new_sighting(
         sighting_id or f"sighting-{number:04}",
         AREA,
@@ -78,7 +78,7 @@ def reporters() -> Iterator[UserProfile]:
 
 
 def earthquakes() -> Iterator[Earthquake]:
-    """Events spread evenly over the days, most of them weak, as it is in nature."""
+    """Yield events spread evenly over the days, most of them weak, as in reality."""
     chance = random.Random(SEED)
     for number in range(EVENTS):
         yield Earthquake(
@@ -103,5 +103,5 @@ def _magnitude(chance: Random) -> float:
 
 
 def sighting_keys() -> list[Key]:
-    """The keys of the newest `PAGE` sightings."""
-    return [one.key for one in measured_sightings()[:PAGE]]
+    """Return the keys of the newest `PAGE` sightings."""
+    return [sighting.key for sighting in benchmark_sightings()[:PAGE]]

@@ -1,4 +1,4 @@
-"""How long documents take to be refused or accepted: every hostile shape, in CPU time of this process."""
+"""The CPU time to check hostile documents, for every shape."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -12,21 +12,21 @@ from server.documents.document_cache import DocumentRejected, Documents
 from server.operations.outcome import format_errors
 
 SIZES = (1_024, 2_048, 4_096, 8_192, 16_384)
-LONGEST_TOLD = 60
+MAX_OUTCOME_LENGTH = 60
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentCost:
-    """What became of one shape, and the least milliseconds it took over all rounds, at the size that takes longest."""
+    """The outcome and the lowest CPU time of all rounds for one shape, at the size that takes longest."""
 
     shape: str
     size: int
     milliseconds: float
-    became: str
+    outcome: str
 
 
 def measure(rounds: int) -> list[DocumentCost]:
-    """The slowest first. Nothing is kept from one document to the next but what the schema remembers."""
+    """Measure all shapes. Return the slowest first. Documents share no caches except those of the schema."""
     documents = Documents(schema.build())
     found: dict[str, DocumentCost] = {}
     for size in SIZES:
@@ -38,15 +38,15 @@ def measure(rounds: int) -> list[DocumentCost]:
 
 
 def _least(documents: Documents, text: str, rounds: int) -> tuple[float, str]:
-    least, became = float("inf"), ""
+    least, outcome = float("inf"), ""
     for _ in range(max(2, rounds)):
         began = time.process_time()
-        became = _became(documents, text)
+        outcome = _outcome(documents, text)
         least = min(least, time.process_time() - began)
-    return least * 1000, became
+    return least * 1000, outcome
 
 
-def _became(documents: Documents, text: str) -> str:
+def _outcome(documents: Documents, text: str) -> str:
     try:
         estimate = documents.check(text).operations[0].estimate({}).units
     except DocumentRejected as rejected:
@@ -55,13 +55,13 @@ def _became(documents: Documents, text: str) -> str:
 
 
 def report(costs: Sequence[DocumentCost]) -> Iterator[str]:
-    """The figures as a table."""
-    yield "Documents: CPU ms from the text to the estimate or the errors as they are told, the least of all rounds"
+    """Yield the lines of the table."""
+    yield "Documents: CPU ms from the text to the estimate or the encoded errors, the lowest of all rounds"
     rows = [
-        [cost.shape, str(cost.size), f"{cost.milliseconds:.2f}", " ".join(cost.became.split())[:LONGEST_TOLD]]
+        [cost.shape, str(cost.size), f"{cost.milliseconds:.2f}", " ".join(cost.outcome.split())[:MAX_OUTCOME_LENGTH]]
         for cost in costs
     ]
-    yield from table(["shape", "bytes", "CPU ms", "what became of it"], rows)
+    yield from table(["shape", "bytes", "CPU ms", "outcome"], rows)
 
 
 def figures(costs: Sequence[DocumentCost]) -> list[dict[str, Any]]:

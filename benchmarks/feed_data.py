@@ -1,4 +1,4 @@
-"""The feed that is measured on: the same at every run, written by the repositories that the gateway writes it by."""
+"""The data of the feed, equal in every run and written by the gateway's repositories."""
 
 import asyncio
 import random
@@ -22,7 +22,7 @@ from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import UPDATE_USER, user
 from datastore.model.ids import uuid7
 
-FOLDER = next((folder for folder in (Path("/dev/shm"),) if folder.is_dir()), None)  # None: where all go
+MEMORY_FOLDER = next((folder for folder in (Path("/dev/shm"),) if folder.is_dir()), None)  # None: the system's default
 LONG_AGO = NOON - timedelta(days=30)
 CONCURRENT_WRITES = 16
 WORDS = (
@@ -33,23 +33,24 @@ WORDS = (
 
 @asynccontextmanager
 async def engine_on_file() -> AsyncIterator[Database]:
-    """An engine with empty tables and an index of its stream, without which writes slow down as records pile up.
+    """Start an engine with empty tables and an index of its stream.
 
-    It has that on a file only (datastore/engine/process.py); the file is in memory where there is a folder for that.
+    Without the index writes slow down as records accumulate, and only an engine on a file has it
+    (datastore/engine/process.py). The file is in memory if the system has a folder for that.
     """
-    with TemporaryDirectory(dir=FOLDER) as folder:
+    with TemporaryDirectory(dir=MEMORY_FOLDER) as folder:
         async with open_database(StoreOptions(data_dir=Path(folder))) as database:
             await database.create_tables()
             yield database
 
 
 def words(number: int, tags: Iterable[str] = ()) -> str:
-    """A text of about 200 characters, with its tags."""
+    """Return a text of about 200 characters with tags."""
     return WORDS.format(number) + " ".join(f"#{tag}" for tag in tags)
 
 
 class Writer:
-    """Writes what users do, each at the moment given."""
+    """Writes the actions of users at given times."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -66,8 +67,8 @@ class Writer:
         await Follows(open_store(self._client), moment).follow(follower_id, author_id)
 
     async def followed(self, author_id: str, followers: Iterable[str]) -> None:
-        """Many follows at once, already counted: only the author's side of each, from which the fan-out works."""
-        edges = [edge_item(Follow(one, author_id, LONG_AGO)) for one in followers]
+        """Write the author's side of many follows, which the fan-out reads, and the author's follower count."""
+        edges = [edge_item(Follow(follower, author_id, LONG_AGO)) for follower in followers]
         store = open_store(self._client)
         await store.write_all(FEED, puts=edges)
         await store.update(UPDATE_USER, user(author_id), update="SET followers = :number", number=len(edges))
@@ -99,20 +100,20 @@ class Writer:
         return self._written
 
 
-async def all_of(writes: Iterable[Awaitable[object]]) -> None:
-    """Some at a time."""
+async def gather_writes(writes: Iterable[Awaitable[object]]) -> None:
+    """Await all writes, at most `CONCURRENT_WRITES` at a time."""
     slots = asyncio.Semaphore(CONCURRENT_WRITES)
 
-    async def write(one: Awaitable[object]) -> None:
+    async def run(write: Awaitable[object]) -> None:
         async with slots:
-            await one
+            await write
 
-    await asyncio.gather(*[write(one) for one in writes])
+    await asyncio.gather(*[run(write) for write in writes])
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedPost:
-    """A post to be written."""
+    """A post to write."""
 
     post_id: str
     author_id: str

@@ -1,4 +1,4 @@
-"""The feed's pipeline in a process of its own, which tells what it used."""
+"""The feed's pipeline in a separate process that reports its usage."""
 
 import asyncio
 import gc
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from benchmarks.child import Child, obey, started
+from benchmarks.child import Child, serve_commands, started
 from benchmarks.data import NOON, open_store
 from benchmarks.measuring import run
 from benchmarks.server import READS
@@ -27,13 +27,13 @@ from pipelines.feeds.fan_out import MAX_FOLLOWERS
 from pipelines.feeds.pipeline import FeedPipeline
 
 SETTLE_SECONDS = 240.0
-# Of the pipeline's own table these are the leases' alone; what is not in `STORES` reads the stream.
-OF_LEASES = {"UpdateItem", "Query"}
-STORES = READS | {"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"}
+# On the pipeline's own table only leases use these operations. Operations outside of `ITEM_OPERATIONS` read the stream.
+LEASE_OPERATIONS = {"UpdateItem", "Query"}
+ITEM_OPERATIONS = READS | {"PutItem", "UpdateItem", "DeleteItem", "BatchWriteItem", "TransactWriteItems"}
 
 
-class Notes:
-    """What is noted from `begin` on. Reading the stream and holding its leases are counted apart: `keeping`."""
+class PipelineMeter:
+    """The usage since `begin`. Calls that read the stream or hold its leases are counted separately."""
 
     def __init__(self, pipeline: FeedPipeline) -> None:
         self._pipeline = pipeline
@@ -44,38 +44,40 @@ class Notes:
         gc.collect()
         self._calls: Counter[str] = Counter()
         self._units: defaultdict[str, float] = defaultdict(float)
-        self._keeping = 0
+        self._other_calls = 0
         self._last_batch: float | None = None
         self._records_before = self._records()
         self._cpu = time.process_time()
 
     def called(self, call: Call) -> None:
-        if call.operation not in STORES or (call.tables == (keys.FEED_PIPELINE.name,) and call.operation in OF_LEASES):
-            self._keeping += 1
+        if call.operation not in ITEM_OPERATIONS or (
+            call.tables == (keys.FEED_PIPELINE.name,) and call.operation in LEASE_OPERATIONS
+        ):
+            self._other_calls += 1
             return
         self._calls[call.operation] += 1
         self._units[call.operation] += call.units
         if call.operation == "BatchWriteItem":
             self._last_batch = time.monotonic()
 
-    def told(self) -> Mapping[str, Any]:
+    def usage(self) -> Mapping[str, Any]:
         return {
             "cpu": time.process_time() - self._cpu,
             "calls": self._calls,
             "units": self._units,
-            "keeping": self._keeping,
+            "other_calls": self._other_calls,
             "last_batch": self._last_batch,
             "records": self._records() - self._records_before,
         }
 
     def _records(self) -> float:
-        """How many were handled: every handler gets each of them."""
+        """Return the number of handled records. Every handler gets each of them, so one handler's count suffices."""
         labels = {"table": FEED.name, "handler": "counters", "outcome": "handled"}
         return self._pipeline.metrics.registry.get_sample_value("stream_records_total", labels) or 0.0
 
 
 async def main(engine: str, bound: str) -> None:
-    """Handles records once it is told to `run`, until its input ends."""
+    """Handle records after the command `run`, until the input ends."""
     async with open_database(StoreOptions(store=engine)) as database:
 
         def open_store() -> Store:
@@ -84,11 +86,11 @@ async def main(engine: str, bound: str) -> None:
         pipeline = FeedPipeline(
             database.client, "", open_store, instance_id="measured", now=noon, fan_out_bound=int(bound)
         )
-        notes = Notes(pipeline)
+        notes = PipelineMeter(pipeline)
         database.client.add_call_listener(notes.called)
         running: list[asyncio.Task[None]] = []
 
-        async def do(command: str) -> object:
+        async def handle(command: str) -> object:
             match command:
                 case "run":
                     running.append(asyncio.create_task(pipeline.run()))
@@ -96,45 +98,46 @@ async def main(engine: str, bound: str) -> None:
                 case "begin":
                     notes.begin()
                     return None
-                case "tell":
-                    return notes.told()
+                case "report":
+                    return notes.usage()
             raise ValueError(command)
 
-        await obey(do)
+        await serve_commands(handle)
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
 
 def noon() -> datetime:
-    """The time by which the measured gateway and pipeline live."""
+    """Return the constant time of the measured gateway and pipeline."""
     return NOON
 
 
 @dataclass(slots=True)
 class Cost:
-    """What the pipeline, or the gateway, used: CPU seconds, DynamoDB calls by operation, units, records handled.
+    """The usage of the pipeline or of the gateway."""
 
-    `keeping`: further calls, that read the stream and hold its leases; their units are not counted.
-    """
-
+    #: CPU seconds.
     cpu: float = 0.0
+    #: DynamoDB calls by operation.
     calls: Counter[str] = field(default_factory=Counter)
     read_units: float = 0.0
     write_units: float = 0.0
-    keeping: int = 0
+    #: Further calls, which read the stream and hold its leases. Their units are not counted.
+    other_calls: int = 0
+    #: The handled records.
     records: float = 0.0
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> "Cost":
-        units = told["units"]
+    def of(cls, usage: Mapping[str, Any]) -> "Cost":
+        units = usage["units"]
         reads = sum(number for operation, number in units.items() if operation in READS)
         writes = sum(units.values()) - reads
-        return cls(told["cpu"], Counter(told["calls"]), reads, writes, told["keeping"], told["records"])
+        return cls(usage["cpu"], Counter(usage["calls"]), reads, writes, usage["other_calls"], usage["records"])
 
 
 def mean(costs: Iterable[Cost]) -> Mapping[str, Any]:
-    """The means of several: CPU in milliseconds, calls by operation, units and records of one."""
+    """Return the means: CPU in milliseconds, calls by operation, units and records."""
     some = list(costs)
     calls = sum((cost.calls for cost in some), Counter[str]())
     return {
@@ -147,7 +150,7 @@ def mean(costs: Iterable[Cost]) -> Mapping[str, Any]:
 
 
 class Pipeline:
-    """The process, as who started it sees it. `client` is for looking how far it is."""
+    """The parent's handle of the process. `client` reads its progress."""
 
     def __init__(self, child: Child, client: Client) -> None:
         self._child = child
@@ -160,18 +163,19 @@ class Pipeline:
         await self._child.ask("begin")
 
     async def tell(self) -> Mapping[str, Any]:
-        told: Mapping[str, Any] = await self._child.ask("tell")
-        return told
+        """Return the usage since `begin`."""
+        usage: Mapping[str, Any] = await self._child.ask("report")
+        return usage
 
     async def settled(self) -> None:
-        """Until it has handled every record of the stream, also those that handling makes."""
+        """Wait until the process has handled every record of the stream, including those of its own writes."""
         stream = (await self._client.call("DescribeTable", {"TableName": FEED.name}))["Table"]["LatestStreamArn"]
         async with asyncio.timeout(SETTLE_SECONDS):
             while not await self._is_at_end(stream):  # noqa: ASYNC110 - it is another process
                 await asyncio.sleep(0.05)
 
     async def _is_at_end(self, stream: str) -> bool:
-        """Whether nothing comes behind the checkpoint of the engine's one shard."""
+        """Return whether the engine's single shard has no record after the checkpoint."""
         leases = await open_store(self._client).query(keys.LEASES, {"partition": keys.leases(stream)})
         checkpoint = leases.items[0].get("checkpoint") if leases.items else None
         if checkpoint is None:
@@ -184,7 +188,7 @@ class Pipeline:
 
 @asynccontextmanager
 async def consuming(engine: str, client: Client, bound: int = MAX_FOLLOWERS) -> AsyncIterator[Pipeline]:
-    """A process that handles the feed's stream with this bound of a fan-out once it is told to, until this ends."""
+    """Start a pipeline process. It handles the stream from `Pipeline.run` until the context exits."""
     async with started("benchmarks.feed_pipeline", engine, str(bound)) as child:
         yield Pipeline(child, client)
 

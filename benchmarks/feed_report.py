@@ -1,4 +1,4 @@
-"""The figures of the feed as tables in plain text."""
+"""Plain-text tables of the feed's figures."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -8,7 +8,7 @@ from benchmarks.feeds import SIZE
 from benchmarks.queries import QueryResult
 from benchmarks.text_table import table
 
-NOTHING = "–"
+EMPTY = "–"
 
 
 def queries(results: Sequence[QueryResult]) -> Iterator[str]:
@@ -24,14 +24,14 @@ def pages(results: Sequence[QueryResult]) -> Iterator[str]:
 def _requests(results: Sequence[QueryResult]) -> Iterator[str]:
     rows = [
         [
-            told["query"],
-            f"{told['cpu_ms']:.2f}",
-            f"{told['p50_ms']:.1f}",
-            f"{told['p99_ms']:.1f}",
-            f"{told['read_units']:g}",
-            _calls(told["calls"]),
+            figures["query"],
+            f"{figures['cpu_ms']:.2f}",
+            f"{figures['p50_ms']:.1f}",
+            f"{figures['p99_ms']:.1f}",
+            f"{figures['read_units']:g}",
+            _calls(figures["calls"]),
         ]
-        for told in (result.figures for result in results)
+        for figures in (result.figures for result in results)
     ]
     yield from table(["query", "CPU ms", "p50 ms", "p99 ms", "read units", "DynamoDB calls"], rows)
 
@@ -41,7 +41,7 @@ def fan_out(result: FanOutResult) -> Iterator[str]:
     rows = [
         [
             step.name,
-            NOTHING if step.seconds is None else f"{step.seconds:.2f}",
+            EMPTY if step.seconds is None else f"{step.seconds:.2f}",
             f"{step.cost.cpu:.2f}",
             f"{step.cost.records:.0f}",
             f"{step.cost.write_units:g}",
@@ -56,7 +56,7 @@ def fan_out(result: FanOutResult) -> Iterator[str]:
 
 
 def stream(result: StreamResult) -> Iterator[str]:
-    cost, things = result.cost, sum(result.done.values())
+    cost, operations = result.cost, sum(result.done.values())
     done = ", ".join(f"{number} {kind}s" for kind, number in result.done.items())
     yield f"The feed's pipeline, one instance: {done} already in the stream, and what handling them wrote"
     head = ["records", "seconds", "records/s", "done/s", "CPU ms a record", "CPU ms each", "calls each", "WU each"]
@@ -64,13 +64,13 @@ def stream(result: StreamResult) -> Iterator[str]:
         f"{cost.records:.0f}",
         f"{result.seconds:.1f}",
         f"{cost.records / result.seconds:.0f}",
-        f"{things / result.seconds:.0f}",
+        f"{operations / result.seconds:.0f}",
         f"{cost.cpu * 1000 / cost.records:.2f}",
-        f"{cost.cpu * 1000 / things:.2f}",
-        f"{cost.calls.total() / things:.2f}",
-        f"{cost.write_units / things:.1f}",
+        f"{cost.cpu * 1000 / operations:.2f}",
+        f"{cost.calls.total() / operations:.2f}",
+        f"{cost.write_units / operations:.1f}",
     ]
-    yield from table([*head, "RU each"], [[*row, f"{cost.read_units / things:.1f}"]])
+    yield from table([*head, "RU each"], [[*row, f"{cost.read_units / operations:.1f}"]])
 
 
 def alone(result: StreamResult) -> Iterator[str]:
@@ -92,4 +92,4 @@ def alone(result: StreamResult) -> Iterator[str]:
 
 
 def _calls(calls: Mapping[str, float]) -> str:
-    return " + ".join(f"{round(number, 1):g} {operation}" for operation, number in sorted(calls.items())) or NOTHING
+    return " + ".join(f"{round(number, 1):g} {operation}" for operation, number in sorted(calls.items())) or EMPTY

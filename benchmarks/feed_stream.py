@@ -1,4 +1,4 @@
-"""How fast one instance of the feed's pipeline handles what is in the stream, and what each thing done costs it."""
+"""The throughput of one instance of the feed's pipeline, and its cost for each kind of operation."""
 
 import random
 import time
@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from benchmarks.data import NOON, SEED
-from benchmarks.feed_data import Writer, all_of, engine_on_file, words
+from benchmarks.feed_data import Writer, engine_on_file, gather_writes, words
 from benchmarks.feed_pipeline import Cost, Pipeline, consuming, mean
 from benchmarks.server import Server, serving
 from datastore.feeds.posts import Post
@@ -18,7 +18,7 @@ USERS = [f"user-{number:03}" for number in range(200)]
 FOLLOWERS = 20
 REPEATS = 8
 ACTORS = [f"actor-{number}" for number in range(REPEATS + 1)]
-# Of a hundred things that are done.
+# The operations of each kind in a hundred.
 MIX = {"like": 60, "comment": 20, "follow": 12, "post": 8}
 BETWEEN = timedelta(milliseconds=100)
 TAGS = ("coffee", "tea", "cake", "huila", "latte", "roast", "beans", "filter")
@@ -37,14 +37,14 @@ MUTATIONS = {
 
 @dataclass(frozen=True, slots=True)
 class StreamResult:
-    """What was done at once, and handled in so many seconds with this cost; and what each thing costs alone.
+    """The cost of a stream of mixed operations, and of single operations."""
 
-    `alone`: by name, of one: the gateway's means and the pipeline's.
-    """
-
+    #: The number of operations by kind.
     done: Mapping[str, int]
+    #: The time in which the pipeline handled them, and its cost.
     seconds: float
     cost: Cost
+    #: The means of the gateway and of the pipeline for one operation, by name.
     alone: Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]
 
 
@@ -58,7 +58,7 @@ async def measure(operations: int) -> StreamResult:
             await pipeline.run()
             await pipeline.settled()
         done = Counter(dict.fromkeys(MIX, 0))
-        await all_of(_mixed(writer, posts, operations, done))
+        await gather_writes(_mixed(writer, posts, operations, done))
         async with consuming(url, database.client) as pipeline, serving(url) as server:
             await pipeline.begin()
             began = time.monotonic()
@@ -71,22 +71,22 @@ async def measure(operations: int) -> StreamResult:
 
 
 async def _fill(writer: Writer) -> list[Post]:
-    """Each user has followers and a post; each actor followers."""
-    await all_of(map(writer.user, [*USERS, *ACTORS]))
-    await all_of(writer.followed(user, _followers(at)) for at, user in enumerate([*USERS, *ACTORS]))
+    """Write users with followers and a post each, and actors with followers. Return the posts."""
+    await gather_writes(map(writer.user, [*USERS, *ACTORS]))
+    await gather_writes(writer.followed(user, _followers(at)) for at, user in enumerate([*USERS, *ACTORS]))
     posts: list[Post] = []
 
     async def post(at: int, user: str) -> None:
         moment = NOON - timedelta(minutes=30, seconds=at)
         posts.append(await writer.post(f"post-{at:03}", user, moment, _tags(at)))
 
-    await all_of(post(at, user) for at, user in enumerate(USERS))
+    await gather_writes(post(at, user) for at, user in enumerate(USERS))
     return sorted(posts, key=lambda post: post.post_id)
 
 
 def _followers(at: int) -> list[str]:
-    """The next ones in a ring of all users."""
-    return [USERS[(at + one) % len(USERS)] for one in range(1, FOLLOWERS + 1)]
+    """Return the next users in a ring of all users."""
+    return [USERS[(at + offset) % len(USERS)] for offset in range(1, FOLLOWERS + 1)]
 
 
 def _tags(number: int) -> tuple[str, str]:
@@ -94,7 +94,7 @@ def _tags(number: int) -> tuple[str, str]:
 
 
 def _mixed(writer: Writer, posts: list[Post], operations: int, done: Counter[str]) -> Iterator[Awaitable[object]]:
-    """By chance, the same at every run. What is done twice counts once."""
+    """Yield random operations, equal in every run, and count them in `done`. Repeated likes and follows are skipped."""
     chance = random.Random(SEED)
     followed: set[tuple[str, str]] = set()
     liked: set[tuple[str, str]] = set()
@@ -120,7 +120,7 @@ def _mixed(writer: Writer, posts: list[Post], operations: int, done: Counter[str
 async def _alone(
     server: Server, pipeline: Pipeline, posts: list[Post]
 ) -> Mapping[str, tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """One thing at a time, by one who did nothing before, when all before is handled."""
+    """Measure single operations by new users, each after the pipeline has handled the previous one."""
     costs: dict[str, list[tuple[Cost, Cost]]] = {name: [] for name in MUTATIONS}
     for number, (actor, post) in enumerate(zip(ACTORS, posts, strict=False)):
         values = {

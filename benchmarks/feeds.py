@@ -1,4 +1,4 @@
-"""Every query of the feed at 25 items: what one request asks of DynamoDB, and what it costs the gateway."""
+"""Every query of the feed at 25 items: the DynamoDB calls of one request, and the gateway's CPU."""
 
 import itertools
 import random
@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Any
 
 from benchmarks.data import NOON, SEED
-from benchmarks.feed_data import PlannedPost, Writer, all_of, engine_on_file
+from benchmarks.feed_data import PlannedPost, Writer, engine_on_file, gather_writes
 from benchmarks.feed_pipeline import Pipeline, consuming
-from benchmarks.queries import Measured, QueryResult
+from benchmarks.queries import MeasuredQuery, QueryResult
 from benchmarks.queries import measure as measure_queries
 from benchmarks.server import Server, serving
 from datastore.dynamodb.client import Client
@@ -21,22 +21,22 @@ SIZE = 25
 REQUESTS = 20
 AUTHORS = [f"author-{number:02}" for number in range(100)]
 FOLLOWED, OTHERS = AUTHORS[:30], AUTHORS[30:60]
-STARS = [f"star-{number}" for number in range(5)]
-STAR_FOLLOWERS = AUTHORS[:60]
-BOUND = 50  # of the fan-out: stars have more followers, nobody else has
-MIXED = "mixed"  # an author of whose posts each fifth is for followers
+POPULAR_AUTHORS = [f"star-{number}" for number in range(5)]
+FOLLOWERS_OF_POPULAR = AUTHORS[:60]
+BOUND = 50  # the bound of the fan-out: only the popular authors have more followers
+MIXED = "mixed"  # an author with every fifth post for followers
 FOR_FOLLOWERS_EACH = 5
-# Who follows 30 authors and none, one or five of the stars; and who follows authors with some posts for followers.
+# Viewers of 30 authors and none, one or five popular authors, and two who follow authors with posts for followers.
 VIEWERS = {
     "viewer-0": [*FOLLOWED],
-    "viewer-1": [*FOLLOWED, STARS[0]],
-    "viewer-5": [*FOLLOWED, *STARS],
+    "viewer-1": [*FOLLOWED, POPULAR_AUTHORS[0]],
+    "viewer-5": [*FOLLOWED, *POPULAR_AUTHORS],
     "viewer-t": [*OTHERS],
     "viewer-m": [MIXED],
 }
-PLAIN, ONE_STAR, FIVE_STARS, TRUSTED, OF_MIXED = VIEWERS
+PLAIN, ONE_MERGED, FIVE_MERGED, TRUSTED, OF_MIXED = VIEWERS
 STRANGER = AUTHORS[99]
-POPULAR = "post-author-00-0"
+POPULAR_POST = "post-author-00-0"
 BETWEEN_POSTS = timedelta(seconds=10)
 COMMENTS_SHOWN = 3
 HOUR = iso(NOON - timedelta(minutes=30))
@@ -45,64 +45,72 @@ Body = Mapping[str, Any]
 
 
 def plan() -> list[PlannedPost]:
-    """All posts, the newest first; those of stars lie among the others."""
+    """Return all posts, newest first, in random order of their authors."""
     tagged = itertools.count()
 
     def posts(author: str, number: int, followers_each: int = 0) -> Iterator[PlannedPost]:
-        for one in range(number):
-            hidden = followers_each and one % followers_each == 0
+        for index in range(number):
+            hidden = followers_each and index % followers_each == 0
             about = "tea" if followers_each else "coffee"
             tags = about, f"topic-{next(tagged) % 120}".replace("-", "_")
             visibility = Visibility.FOLLOWERS if hidden else Visibility.PUBLIC
-            yield PlannedPost(f"post-{author}-{one}", author, tags, visibility)
+            yield PlannedPost(f"post-{author}-{index}", author, tags, visibility)
 
     planned = [post for author in FOLLOWED for post in posts(author, 2)]
-    # Each of them has one post for followers in five, on the whole.
+    # Together they have one post for followers in five.
     planned += [post for at, author in enumerate(OTHERS) for post in posts(author, 2, 2 if at % 5 < 2 else 0)]
     planned += [post for author in AUTHORS[60:] for post in posts(author, 1)]
-    planned += [post for star in STARS for post in posts(star, 10)]
+    planned += [post for star in POPULAR_AUTHORS for post in posts(star, 10)]
     planned += [*posts(MIXED, 60, FOR_FOLLOWERS_EACH), *posts(PLAIN, 20)]
     random.Random(SEED).shuffle(planned)
     return planned
 
 
 async def fill(client: Client, pipeline: Pipeline) -> None:
-    """First who follows whom, so that stars are known as such when they write; the pipeline does its part."""
+    """Write the follows, so that the popular authors exceed the bound before they post, then all posts.
+
+    The pipeline handles both.
+    """
     writer = Writer(client)
-    await all_of(map(writer.user, [*AUTHORS, *STARS, MIXED, *VIEWERS]))
-    await all_of(itertools.starmap(writer.follow, _follows()))
+    await gather_writes(map(writer.user, [*AUTHORS, *POPULAR_AUTHORS, MIXED, *VIEWERS]))
+    await gather_writes(itertools.starmap(writer.follow, _follows()))
     await pipeline.run()
     await pipeline.settled()
     planned = plan()
     moments = [NOON - at * BETWEEN_POSTS for at in range(1, len(planned) + 1)]
     posts = await _written(writer, zip(planned, moments, strict=True))
-    await all_of(itertools.chain.from_iterable(_answers(writer, at, post) for at, post in enumerate(posts)))
+    await gather_writes(itertools.chain.from_iterable(_engagement(writer, at, post) for at, post in enumerate(posts)))
     await pipeline.settled()
 
 
 def _follows() -> Iterator[tuple[str, str]]:
     yield from ((viewer, author) for viewer, authors in VIEWERS.items() for author in authors)
-    yield from ((author, star) for star in STARS for author in STAR_FOLLOWERS)
+    yield from ((author, star) for star in POPULAR_AUTHORS for author in FOLLOWERS_OF_POPULAR)
 
 
 async def _written(writer: Writer, planned: Iterable[tuple[PlannedPost, Any]]) -> list[Post]:
     posts: list[Post] = []
 
-    async def write(one: PlannedPost, moment: Any) -> None:
-        posts.append(await writer.post(one.post_id, one.author_id, moment, one.tags, one.visibility))
+    async def write(post: PlannedPost, moment: Any) -> None:
+        posts.append(await writer.post(post.post_id, post.author_id, moment, post.tags, post.visibility))
 
-    await all_of(itertools.starmap(write, planned))
+    await gather_writes(itertools.starmap(write, planned))
     return sorted(posts, key=lambda post: post.created_at)
 
 
-def _answers(writer: Writer, at: int, post: Post) -> Iterator[Any]:
-    """Posts in feeds get a comment more than is shown; the popular one 40 of each; the viewer's own one of each."""
+def _engagement(writer: Writer, at: int, post: Post) -> Iterator[Any]:
+    """Yield the comments and likes of a post.
+
+    A post gets one comment more than is shown and one like, the popular post 40 of each, and the viewer's own posts one
+    of each.
+    """
     moment = post.created_at + timedelta(seconds=5)
-    number = 40 if post.post_id == POPULAR else 1 if post.author_id == PLAIN else COMMENTS_SHOWN + 1
-    for one in range(number):
-        yield writer.comment(post, AUTHORS[(at * number + one) % len(AUTHORS)], moment + timedelta(milliseconds=one))
-    for one in range(40 if post.post_id == POPULAR else 1):
-        yield writer.like(post, AUTHORS[(at + one) % len(AUTHORS)], moment + timedelta(milliseconds=one))
+    number = 40 if post.post_id == POPULAR_POST else 1 if post.author_id == PLAIN else COMMENTS_SHOWN + 1
+    for index in range(number):
+        author = AUTHORS[(at * number + index) % len(AUTHORS)]
+        yield writer.comment(post, author, moment + timedelta(milliseconds=index))
+    for index in range(40 if post.post_id == POPULAR_POST else 1):
+        yield writer.like(post, AUTHORS[(at + index) % len(AUTHORS)], moment + timedelta(milliseconds=index))
 
 
 NAMED = "{ userId name avatarRef }"
@@ -113,56 +121,56 @@ COMMENTED = f"{SHOWN} comments(first: {COMMENTS_SHOWN}) {{ nodes {{ text created
 PAGE_INFO = "pageInfo { hasNextPage endCursor }"
 
 
-def _listed(name: str, user: str, field: str, arguments: str, fields: str, *there: str) -> Measured:
-    """A list; each of its nodes has all that is `there`, by paths."""
+def _listed(name: str, user: str, field: str, arguments: str, fields: str, *required: str) -> MeasuredQuery:
+    """Return the query of a list. Each of its nodes must have a value at each path in `required`."""
     text = f"{{ {field}({arguments} first: {SIZE}) {{ nodes {{ {fields} }} {PAGE_INFO} }} }}"
 
     def holds(data: Body) -> bool:
-        return _all_there(data[field]["nodes"], there)
+        return _are_complete(data[field]["nodes"], required)
 
-    return Measured(name, text, lambda: itertools.repeat({}), holds, REQUESTS, user)
-
-
-def _all_there(nodes: list[Body], there: Iterable[str]) -> bool:
-    return len(nodes) == SIZE and all(_there(node, path.split(".")) for node in nodes for path in there)
+    return MeasuredQuery(name, text, lambda: itertools.repeat({}), holds, REQUESTS, user)
 
 
-def _there(node: Any, path: list[str]) -> bool:
-    """Of the comments on a post there must be as many as are shown."""
+def _are_complete(nodes: list[Body], required: Iterable[str]) -> bool:
+    return len(nodes) == SIZE and all(_is_complete(node, path.split(".")) for node in nodes for path in required)
+
+
+def _is_complete(node: Any, path: list[str]) -> bool:
+    """Return whether a node has a value at the path. A list must have as many elements as comments are shown."""
     if isinstance(node, list):
-        return len(node) == COMMENTS_SHOWN and all(_there(one, path) for one in node)
-    return node is not None and (not path or _there(node[path[0]], path[1:]))
+        return len(node) == COMMENTS_SHOWN and all(_is_complete(element, path) for element in node)
+    return node is not None and (not path or _is_complete(node[path[0]], path[1:]))
 
 
-def _single(name: str, user: str, text: str, holds: Any) -> Measured:
-    return Measured(name, text, lambda: itertools.repeat({}), holds, REQUESTS, user)
+def _single(name: str, user: str, text: str, holds: Any) -> MeasuredQuery:
+    return MeasuredQuery(name, text, lambda: itertools.repeat({}), holds, REQUESTS, user)
 
 
-def _home(name: str, user: str, fields: str, *there: str, after: str | None = None) -> Measured:
+def _home(name: str, user: str, fields: str, *required: str, after: str | None = None) -> MeasuredQuery:
     arguments = f'userId: "{user}"' + (f', after: "{after}"' if after else "")
-    return _listed(f"homeFeed{name}", user, "homeFeed", arguments, f"postId authorId createdAt {fields}", *there)
+    return _listed(f"homeFeed{name}", user, "homeFeed", arguments, f"postId authorId createdAt {fields}", *required)
 
 
-COMMENTS_THERE = ("post.author", "post.comments.nodes.author")
+COMMENT_PATHS = ("post.author", "post.comments.nodes.author")
 
 
-def _feed_queries(second_pages: Mapping[str, str]) -> Iterator[Measured]:
+def _feed_queries(second_pages: Mapping[str, str]) -> Iterator[MeasuredQuery]:
     yield _home(", bare", PLAIN, "")
     yield _home(": posts", PLAIN, f"post {{ {TEXT} }}", "post.text")
     yield _home(": posts, authors, counts, likedByViewer", PLAIN, f"post {{ {SHOWN} }}", "post.author")
     yield _home(": the same, some posts for followers", TRUSTED, f"post {{ {SHOWN} }}", "post.author")
     full = f"post {{ {COMMENTED} }}"
     name = ": all that, and 3 comments with authors"
-    yield _home(name, PLAIN, full, *COMMENTS_THERE)
-    yield _home(f"{name}; 1 merged", ONE_STAR, full, *COMMENTS_THERE)
-    yield _home(f"{name}; 5 merged", FIVE_STARS, full, *COMMENTS_THERE)
-    for user, merged in ((PLAIN, "none"), (FIVE_STARS, "5")):
-        yield _home(f"{name}; {merged} merged, page 2", user, full, *COMMENTS_THERE, after=second_pages[user])
+    yield _home(name, PLAIN, full, *COMMENT_PATHS)
+    yield _home(f"{name}; 1 merged", ONE_MERGED, full, *COMMENT_PATHS)
+    yield _home(f"{name}; 5 merged", FIVE_MERGED, full, *COMMENT_PATHS)
+    for user, merged in ((PLAIN, "none"), (FIVE_MERGED, "5")):
+        yield _home(f"{name}; {merged} merged, page 2", user, full, *COMMENT_PATHS, after=second_pages[user])
 
 
-def _lists() -> Iterator[Measured]:
+def _lists() -> Iterator[MeasuredQuery]:
     user = PLAIN
-    of_mixed, popular = f'authorId: "{MIXED}"', f'postId: "{POPULAR}"'
+    of_mixed, popular = f'authorId: "{MIXED}"', f'postId: "{POPULAR_POST}"'
     yield _listed("postsByAuthor, a stranger", STRANGER, "postsByAuthor", of_mixed, COUNTED, "text", "likeCount")
     yield _listed("postsByAuthor, a follower", OF_MIXED, "postsByAuthor", of_mixed, COUNTED, "text", "likeCount")
     yield _listed("likes with users", user, "likes", popular, f"createdAt user {NAMED}", "user")
@@ -170,26 +178,29 @@ def _lists() -> Iterator[Measured]:
     yield _listed("postsByTag", user, "postsByTag", 'tag: "coffee"', TEXT, "text")
     yield _listed("postsByTag with counts", user, "postsByTag", 'tag: "coffee"', COUNTED, "likeCount")
     yield _listed("postsByTag, some for followers", OF_MIXED, "postsByTag", 'tag: "tea"', TEXT, "text")
-    of_star = f'userId: "{STARS[0]}"'
+    of_star = f'userId: "{POPULAR_AUTHORS[0]}"'
     yield _listed("followers with users", user, "followers", of_star, f"followedAt user {NAMED}", "user")
     yield _single(
         "User.following with users",
         user,
         f'{{ user(id: "{user}") {{ following(first: {SIZE}) {{ nodes {{ followedAt user {NAMED} }} }} }} }}',
-        lambda data: _all_there(data["user"]["following"]["nodes"], ["user"]),
+        lambda data: _are_complete(data["user"]["following"]["nodes"], ["user"]),
     )
-    told = f"kind createdAt actorCount actor {NAMED} post {{ {TEXT} }}"
-    mine = f'userId: "{user}"'
-    yield _listed("notifications with actors and posts", user, "notifications", mine, told, "actor", "post.text")
+    fields = f"kind createdAt actorCount actor {NAMED} post {{ {TEXT} }}"
+    arguments = f'userId: "{user}"'
+    yield _listed("notifications with actors and posts", user, "notifications", arguments, fields, "actor", "post.text")
 
 
-def _others() -> Iterator[Measured]:
+def _others() -> Iterator[MeasuredQuery]:
     user_fields = "userId name bio avatarRef postCount followerCount followingCount"
     yield _single(
         "user", PLAIN, f'{{ user(id: "{AUTHORS[0]}") {{ {user_fields} }} }}', lambda data: data["user"]["name"]
     )
     yield _single(
-        "post with author", PLAIN, f'{{ post(id: "{POPULAR}") {{ {SHOWN} }} }}', lambda data: data["post"]["author"]
+        "post with author",
+        PLAIN,
+        f'{{ post(id: "{POPULAR_POST}") {{ {SHOWN} }} }}',
+        lambda data: data["post"]["author"],
     )
     ranks = "rank authorId posts likes comments score"
     for name, fields in (("topAuthors", ranks), ("topAuthors with users", f"{ranks} author {NAMED}")):
@@ -197,19 +208,19 @@ def _others() -> Iterator[Measured]:
             name,
             PLAIN,
             f'{{ topAuthors(month: "{HOUR[:7]}", top: {SIZE}) {{ {fields} }} }}',
-            lambda data: _all_there(data["topAuthors"], ["score"]),
+            lambda data: _are_complete(data["topAuthors"], ["score"]),
         )
     for window in ("HOUR", "DAY"):
         yield _single(
             f"trendingTags of the {window.lower()}",
             PLAIN,
             f'{{ trendingTags(window: {window}, at: "{HOUR}", top: {SIZE}) {{ rank tag posts velocity }} }}',
-            lambda data: _all_there(data["trendingTags"], ["posts"]),
+            lambda data: _are_complete(data["trendingTags"], ["posts"]),
         )
 
 
 async def measure(rounds: int, effort: float) -> list[QueryResult]:
-    """One request at a time; what is counted is of one request."""
+    """Measure all queries, one request at a time."""
     async with engine_on_file() as database:
         assert database.engine is not None
         async with consuming(database.engine.endpoint, database.client, BOUND) as pipeline:
@@ -220,9 +231,9 @@ async def measure(rounds: int, effort: float) -> list[QueryResult]:
 
 
 async def _second_pages(server: Server) -> Mapping[str, str]:
-    """Where the second page of a home feed begins, by user."""
+    """Return the cursor before the second page of the home feed, by user."""
     cursors = {}
-    for user in (PLAIN, FIVE_STARS):
+    for user in (PLAIN, FIVE_MERGED):
         query = f'{{ homeFeed(userId: "{user}", first: {SIZE}) {{ {PAGE_INFO} }} }}'
         cursors[user] = (await server.ask(user, query))["homeFeed"]["pageInfo"]["endCursor"]
     return cursors

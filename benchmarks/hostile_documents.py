@@ -1,15 +1,15 @@
-"""Documents that are made to take long: every shape that is known to, at a size in bytes. For the tests, too."""
+"""Hostile documents: every known shape that is slow to check, at a size in bytes. Tests use them, too."""
 
 from collections.abc import Callable
 
 
 def shapes(size: int) -> dict[str, str]:
-    """A document of about so many bytes for each shape. Most are refused, some are valid."""
+    """Return a document of about `size` bytes for each shape. Most are refused, some are valid."""
     return {name: make(size) for name, make in _SHAPES.items()}
 
 
 def _repeated(part: Callable[[int], str], size: int, start: str = "{", end: str = "}") -> str:
-    """The parts 0, 1, 2 …, as many as fit in."""
+    """Return the text with as many of the parts 0, 1, 2 … as fit."""
     parts, length, number = [], len(start) + len(end), 0
     while length + len(part(number)) <= size:
         parts.append(part(number))
@@ -24,7 +24,7 @@ def _nested(opened: str, inner: str, closed: str, size: int, deepest: int = 10_0
 
 
 def _fragments(spreads: int, size: int, last: str = "__typename") -> str:
-    """Fragments that each spread the next one so many times: 2^n fields, for a limiter without a memory."""
+    """Return fragments that each spread the next one `spreads` times: exponentially many fields without memoization."""
 
     def part(number: int) -> str:
         return f"fragment f{number} on Query{{{f'...f{number + 1} ' * spreads}}}"
@@ -34,7 +34,7 @@ def _fragments(spreads: int, size: int, last: str = "__typename") -> str:
 
 
 def _doubling(size: int) -> str:
-    """Fragments whose fields double, level by level: what is executed is 2^n fields."""
+    """Return fragments whose fields double at each level: the execution has 2^n fields."""
 
     def part(number: int) -> str:
         beneath = f"{{nodes{{author{{...f{number + 1}}}}}}}"
@@ -45,7 +45,7 @@ def _doubling(size: int) -> str:
 
 
 def _shared(size: int) -> str:
-    """Many fields that each spread the same large fragment beside something of their own."""
+    """Return fields that each spread the same large fragment and have a field of their own."""
     fragment = _repeated(lambda number: f"f{number}:role ", size // 2, "fragment F on Me{", "}")
     return _repeated(lambda number: f"m{number}:me{{...F n{number}:role}}", size // 2) + fragment
 
@@ -61,7 +61,7 @@ def _variables(size: int) -> str:
 
 
 def _operations(size: int) -> str:
-    """Many operations that all lead to the same fragments, which use variables."""
+    """Return operations that all spread the same fragments, which use variables."""
     fragments = _repeated(
         lambda number: f"fragment f{number} on Query{{...f{number + 1} a{number}:node(id:$v){{id}}}}", size // 2, "", ""
     )
@@ -70,13 +70,13 @@ def _operations(size: int) -> str:
 
 
 def _kinds(size: int) -> str:
-    """One level of `node` with all its types, again and again."""
+    """Return one level of `node` with repeated fragments of all its types."""
     kinds = ("Post", "User", "Photo", "Person", "Face", "Match", "Team", "League", "Earthquake", "Sighting", "Comment")
     return _repeated(lambda number: f"...on {kinds[number % 11]}{{id}}", size, '{node(id:"a"){id ', "}}")
 
 
 def _spreads(size: int) -> str:
-    """Within the limits: ten fragments of 20 fields, each in as many places as there is room for."""
+    """Return a document within the limits: ten fragments of 20 fields, spread as often as fits."""
     fields = " ".join(("role", "userId", "email", "__typename") * 5)
     fragments = "".join(f"fragment F{number} on Me{{{fields}}}" for number in range(max(1, min(10, size // 400))))
     places = _repeated(lambda number: f"...on Query{{me{{...F{number % 10}}}}}", max(60, size - len(fragments)))

@@ -1,4 +1,4 @@
-"""The provider that is measured with: invented matches that are played by a clock of their own."""
+"""The provider of the benchmarks: invented matches with a clock of their own."""
 
 import dataclasses
 import random
@@ -19,18 +19,18 @@ from pipelines.matches.providers.cricsheet.reader import read
 from pipelines.matches.providers.playback import Playback
 from pipelines.matches.providers.recordings import Recording
 
-# A match stands somewhere between the first overs and the last when it begins to be polled.
+# The range of a match's progress, as a share of its length, at the first poll.
 EARLIEST, LATEST = 0.05, 0.85
 
 
-def invented(number: int) -> Recording:
-    """The same at every run."""
+def invented_match(number: int) -> Recording:
+    """Return match `number`, equal in every run."""
     chance = random.Random(number)
     return read(demo_match(chance, number, datetime(2026, 6, 25, tzinfo=UTC).date()), match_id=f"match-{number:03}")
 
 
 class MatchClock:
-    """Seconds of match time that have passed. It stands still at first."""
+    """A clock of match time in seconds. It is stopped at first."""
 
     def __init__(self) -> None:
         self.speed = 0.0
@@ -38,19 +38,19 @@ class MatchClock:
         self._since = time.monotonic()
 
     def play(self, speed: float) -> None:
-        """From now on so many times as fast as cricket is; 0 stands still."""
+        """Run at `speed` times the real pace from now on; 0 stops the clock."""
         self._passed, self._since, self.speed = self.passed(), time.monotonic(), speed
 
     def passed(self) -> float:
         return self._passed + (time.monotonic() - self._since) * self.speed
 
     def moment_of(self, passed: float) -> float:
-        """When (of `time.monotonic`) so much had passed at the speed of now."""
+        """Return the time (of `time.monotonic`) of a match time, at the current speed."""
         return self._since + (passed - self._passed) / self.speed if self.speed else self._since
 
 
 @dataclass(slots=True)
-class _Invented:
+class _PlayedMatch:
     recording: Recording
     playback: Playback
     begins_at: float
@@ -60,36 +60,34 @@ class _Invented:
 
 
 class InventedMatches:
-    """A `Provider` whose answers are decoded anew each time, as answers from the network are.
-
-    `visible_since` tells of each match since when the oldest change could be seen that the last answer brought, and
-    `cpu` the seconds spent here: they are no part of a tick.
-    """
+    """A `Provider` whose responses are decoded each time, like responses from the network."""
 
     name = "invented"
 
     def __init__(self, count: int, clock: MatchClock, start: datetime) -> None:
         self._clock = clock
-        self._matches = {one.recording.match_id: one for one in self._invent(count, start)}
+        self._matches = {played.recording.match_id: played for played in self._create(count, start)}
+        #: For each match the time at which the oldest change of its last response became available.
         self.visible_since: dict[str, float] = {}
+        #: The CPU seconds of the provider, which do not belong to a tick.
         self.cpu = 0.0
 
-    def _invent(self, count: int, start: datetime) -> Iterator[_Invented]:
+    def _create(self, count: int, start: datetime) -> Iterator[_PlayedMatch]:
         for number in range(count):
-            recording = invented(number)
+            recording = invented_match(number)
             match = replace(recording.match, start_time=start)
             playback = Playback(dataclasses.replace(recording, match=match))
             share = EARLIEST + (LATEST - EARLIEST) * random.Random(count + number).random()
-            yield _Invented(recording, playback, playback.timeline.moments[-1] * share)
+            yield _PlayedMatch(recording, playback, playback.timeline.moments[-1] * share)
 
     async def live(self) -> Sequence[Match]:
-        return [self._summary(one) for one in self._matches.values()]
+        return [self._summary(played) for played in self._matches.values()]
 
     async def match(self, match_id: str) -> MatchSnapshot | None:
         began = time.thread_time()
-        one = self._matches[match_id]
-        self._go_on(one)
-        snapshot = from_json(one.text, MatchSnapshot)
+        played = self._matches[match_id]
+        self._advance(played)
+        snapshot = from_json(played.text, MatchSnapshot)
         self.cpu += time.thread_time() - began
         return snapshot
 
@@ -98,27 +96,29 @@ class InventedMatches:
             yield match
 
     async def leagues(self) -> Sequence[League]:
-        return list({one.recording.league.league_id: one.recording.league for one in self._matches.values()}.values())
+        leagues = [played.recording.league for played in self._matches.values()]
+        return list({league.league_id: league for league in leagues}.values())
 
     async def teams(self) -> Sequence[Team]:
-        return list({team.team_id: team for one in self._matches.values() for team in one.recording.teams}.values())
+        teams = [team for played in self._matches.values() for team in played.recording.teams]
+        return list({team.team_id: team for team in teams}.values())
 
     async def team_seasons(self, season_id: str) -> Sequence[TeamSeason]:
         return []
 
-    def _summary(self, one: _Invented) -> Match:
-        if one.match is None:
-            self._go_on(one)
-        assert one.match is not None
-        return replace(one.match, scorecards=None)
+    def _summary(self, played: _PlayedMatch) -> Match:
+        if played.match is None:
+            self._advance(played)
+        assert played.match is not None
+        return replace(played.match, scorecards=None)
 
-    def _go_on(self, one: _Invented) -> None:
-        """To where the match stands by now."""
-        timeline = one.playback.timeline
-        index = timeline.at(one.begins_at + self._clock.passed())
-        if index == one.index:
+    def _advance(self, played: _PlayedMatch) -> None:
+        """Advance the match to the clock's time."""
+        timeline = played.playback.timeline
+        index = timeline.at(played.begins_at + self._clock.passed())
+        if index == played.index:
             return
-        news = timeline.moments[min(one.index + 1, index)] if one.index >= 0 else timeline.moments[index]
-        self.visible_since[one.recording.match_id] = self._clock.moment_of(news - one.begins_at)
-        snapshot = one.playback.at(index)
-        one.index, one.text, one.match = index, to_json(snapshot), snapshot.match
+        first_change = timeline.moments[min(played.index + 1, index)] if played.index >= 0 else timeline.moments[index]
+        self.visible_since[played.recording.match_id] = self._clock.moment_of(first_change - played.begins_at)
+        snapshot = played.playback.at(index)
+        played.index, played.text, played.match = index, to_json(snapshot), snapshot.match

@@ -1,4 +1,4 @@
-"""The live score pipeline in a process of its own, which tells what it used."""
+"""The live score pipeline in a separate process that reports its usage."""
 
 import asyncio
 import gc
@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from benchmarks.child import Child, obey, started
+from benchmarks.child import Child, serve_commands, started
 from benchmarks.invented_matches import InventedMatches, MatchClock
 from benchmarks.measuring import run
 from datastore.database import StoreOptions, open_database
@@ -34,18 +34,20 @@ RECONCILES = 5
 
 
 @dataclass(slots=True)
-class _Ticked:
-    """One tick, and its calls: tables, operation, units. `outcome` is None until it ends, and when it fails."""
+class _TickUsage:
+    """The usage of one tick."""
 
+    #: None until the tick ends, and if it fails.
     outcome: Tick | None = None
+    #: The tables, the operation and the units of each DynamoDB call.
     calls: list[tuple[str, str, float]] = field(default_factory=list)
 
 
-_current: ContextVar[_Ticked | None] = ContextVar("_current", default=None)
+_current: ContextVar[_TickUsage | None] = ContextVar("_current", default=None)
 
 
-class Notes:
-    """What is noted from `begin` on."""
+class PollMeter:
+    """The usage since `begin`."""
 
     def __init__(self, provider: InventedMatches) -> None:
         self._provider = provider
@@ -59,29 +61,29 @@ class Notes:
 
     def begin(self) -> None:
         gc.collect()
-        self.ticks: list[_Ticked] = []
+        self.ticks: list[_TickUsage] = []
         self.late: list[float] = []
         self.news: list[tuple[str, int, float, float, float]] = []
         self._provider.visible_since.clear()
         self._provider_before = self._provider.cpu
         self._wall, self._cpu = time.monotonic(), time.process_time()
 
-    def tick_starts(self, match_id: str) -> _Ticked:
-        """A tick is due so long after the one before began."""
+    def tick_starts(self, match_id: str) -> _TickUsage:
+        """Record the start of a tick, and its lateness: it is due `TICK_SECONDS` after the previous start."""
         now = time.monotonic()
         if match_id in self._started:
             self.late.append(now - self._started[match_id] - TICK_SECONDS)
         self._started[match_id] = now
-        ticked = _Ticked()
-        self.ticks.append(ticked)
+        usage = _TickUsage()
+        self.ticks.append(usage)
         self.polled[match_id] += 1
-        return ticked
+        return usage
 
     def provider_answers(self, match_id: str) -> None:
         self._answered[match_id] = time.monotonic()
 
     def version_written(self, change: LiveChange) -> None:
-        """Noted once for an answer: the first version tells the oldest news."""
+        """Record the first version of a response, which contains its oldest change."""
         match_id = change.match.match_id
         visible = self._provider.visible_since.pop(match_id, None)
         if visible is not None:
@@ -89,16 +91,16 @@ class Notes:
             self.news.append((match_id, change.active.version, visible, self._answered[match_id], written))
 
     def called(self, call: Call) -> None:
-        ticked = _current.get()
-        if ticked is not None:
-            ticked.calls.append((",".join(call.tables), call.operation, call.units))
+        usage = _current.get()
+        if usage is not None:
+            usage.calls.append((",".join(call.tables), call.operation, call.units))
 
-    def told(self) -> Mapping[str, Any]:
+    def report(self) -> Mapping[str, Any]:
         calls: Counter[tuple[str, str, str]] = Counter()
         units: defaultdict[tuple[str, str, str], float] = defaultdict(float)
-        for ticked in self.ticks:
-            for tables, operation, used in ticked.calls:
-                key = (str(ticked.outcome), tables, operation)
+        for usage in self.ticks:
+            for tables, operation, used in usage.calls:
+                key = (str(usage.outcome), tables, operation)
                 calls[key] += 1
                 units[key] += used
         return {
@@ -106,7 +108,7 @@ class Notes:
             "provider_cpu": self._provider.cpu - self._provider_before,
             "seconds": time.monotonic() - self._wall,
             "memory": memory(),
-            "ticks": Counter(str(ticked.outcome) for ticked in self.ticks),
+            "ticks": Counter(str(usage.outcome) for usage in self.ticks),
             "late": self.late,
             "calls": [[*key, number, units[key]] for key, number in calls.items()],
             "news": self.news,
@@ -114,7 +116,7 @@ class Notes:
 
 
 def memory() -> int:
-    """Bytes of this process that are in memory; 0 where the system does not tell."""
+    """Return the resident memory of this process in bytes; 0 if the system does not report it."""
     try:
         pages = Path("/proc/self/statm").read_text().split()[1]
     except OSError:
@@ -122,31 +124,31 @@ def memory() -> int:
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-class _Noting(InventedMatches):
-    notes: Notes
+class _MeteredProvider(InventedMatches):
+    meter: PollMeter
 
     async def match(self, match_id: str) -> Any:
         snapshot = await super().match(match_id)
-        self.notes.provider_answers(match_id)
+        self.meter.provider_answers(match_id)
         return snapshot
 
 
-def _noted(pipeline: CricketPipeline, notes: Notes) -> None:
-    """Have the pipeline's ticks noted, with all they begin."""
+def _meter_ticks(pipeline: CricketPipeline, meter: PollMeter) -> None:
+    """Wrap the pipeline's ticks so that their usage, including the tasks that they start, is recorded."""
     poll = pipeline.poller.tick
 
     async def tick(match_id: str) -> Tick:
-        await notes.may_tick.wait()
-        ticked = notes.tick_starts(match_id)
-        _current.set(ticked)
-        notes.ticking += 1
+        await meter.may_tick.wait()
+        usage = meter.tick_starts(match_id)
+        _current.set(usage)
+        meter.ticking += 1
         try:
-            ticked.outcome = await poll(match_id)
+            usage.outcome = await poll(match_id)
         finally:
-            notes.ticking -= 1
-        return ticked.outcome
+            meter.ticking -= 1
+        return usage.outcome
 
-    # The orchestrator asks for it at every tick.
+    # The orchestrator looks up the method at every tick.
     pipeline.poller.tick = tick  # type: ignore[method-assign]
 
 
@@ -155,23 +157,23 @@ def utc_now() -> datetime:
 
 
 async def main(engine: str, count: str) -> None:
-    """Polls until its input ends. A line of input is a command, and has a line of output."""
+    """Poll matches and handle commands until the input ends."""
     clock = MatchClock()
-    provider = _Noting(int(count), clock, utc_now())
-    notes = provider.notes = Notes(provider)
-    async with open_database(StoreOptions(store=engine), on_call=notes.called) as database:
+    provider = _MeteredProvider(int(count), clock, utc_now())
+    meter = provider.meter = PollMeter(provider)
+    async with open_database(StoreOptions(store=engine), on_call=meter.called) as database:
 
         def open_store() -> Store:
             return Store(database.client, prefix="", deadline=Deadline(20), token=lambda: str(uuid.uuid4()))
 
         pipeline = CricketPipeline(
-            provider, open_store, LoggedDelivery(), instance_id="measured", now=utc_now, on_change=notes.version_written
+            provider, open_store, LoggedDelivery(), instance_id="measured", now=utc_now, on_change=meter.version_written
         )
-        _noted(pipeline, notes)
+        _meter_ticks(pipeline, meter)
         async with pipeline.open():
             await pipeline.sync()
             polls = asyncio.create_task(pipeline.orchestrator.run())
-            await obey(_Commands(int(count), clock, provider, notes, open_store).do)
+            await serve_commands(_Commands(int(count), clock, provider, meter, open_store).handle)
             polls.cancel()
             await asyncio.wait([polls])
 
@@ -181,29 +183,29 @@ class _Commands:
     count: int
     clock: MatchClock
     provider: InventedMatches
-    notes: Notes
+    meter: PollMeter
     open_store: Callable[[], Store]
 
-    async def do(self, command: str, *arguments: str) -> object:
+    async def handle(self, command: str, *arguments: str) -> object:
         match command:
-            case "ready":  # every match has been ticked after the first time, which tells all that was before
-                return sum(ticks > 1 for ticks in self.notes.polled.values()) == self.count
+            case "ready":  # every match has had a tick after its first one, which contains all earlier changes
+                return sum(ticks > 1 for ticks in self.meter.polled.values()) == self.count
             case "play":
                 self.clock.play(float(arguments[0]))
                 return None
             case "begin":
-                self.notes.begin()
+                self.meter.begin()
                 return None
-            case "tell":
-                return self.notes.told()
+            case "report":
+                return self.meter.report()
             case "reconcile":
-                return await self._reconciling()
+                return await self._reconcile_cpu()
         raise ValueError(command)
 
-    async def _reconciling(self) -> float:
-        """CPU milliseconds of what a reconcile reads. From now on nothing else is done."""
-        self.notes.may_tick.clear()
-        while self.notes.ticking:  # noqa: ASYNC110 - there is no hurry
+    async def _reconcile_cpu(self) -> float:
+        """Return the CPU milliseconds of the reads of a reconciliation. Stops all ticks permanently."""
+        self.meter.may_tick.clear()
+        while self.meter.ticking:  # noqa: ASYNC110 - happens once
             await asyncio.sleep(0.01)
         used = []
         for _ in range(RECONCILES):
@@ -216,7 +218,7 @@ class _Commands:
 
 @asynccontextmanager
 async def polling(engine: str, matches: int) -> AsyncIterator[Child]:
-    """So many matches that stand still are polled by a process of their own, until this ends."""
+    """Start a process that polls `matches` matches, which are stopped at first, until the context exits."""
     async with started("benchmarks.match_pipeline", engine, str(matches)) as pipeline:
         async with asyncio.timeout(START_SECONDS):
             while not await pipeline.ask("ready"):  # noqa: ASYNC110 - it is another process

@@ -1,4 +1,4 @@
-"""The figures of live matches as tables in plain text."""
+"""Plain-text tables of the figures of live matches."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -16,25 +16,25 @@ def ticks(result: TickResult) -> Iterator[str]:
     head += ["% of a CPU", "p50 late ms", "p99 late ms", "MB at start", "at end"]
     cpu = (result.cpu_changed, result.cpu_unchanged, result.cpu_reconcile)
     late = (result.late_p50_ms, result.late_p99_ms)
-    row = [str(result.matches), str(result.ticks), f"{result.changed * 100:.0f}", *(f"{one:.2f}" for one in cpu)]
-    row += [f"{result.cpu_share * 100:.0f}", *(f"{one:.1f}" for one in late)]
+    row = [str(result.matches), str(result.ticks), f"{result.changed * 100:.0f}", *(f"{value:.2f}" for value in cpu)]
+    row += [f"{result.cpu_share * 100:.0f}", *(f"{value:.1f}" for value in late)]
     yield from table(head, [row + [f"{bytes / MEGABYTE:.0f}" for bytes in result.memory]])
 
 
 def calls(result: TickResult) -> Iterator[str]:
     yield "DynamoDB calls of one tick, and their write and read units (WU, RU), that finds a change or none"
-    found = {(one.table, one.operation, one.outcome): one for one in result.calls}
+    found = {(calls.table, calls.operation, calls.outcome): calls for calls in result.calls}
     rows = []
-    for name, operation in dict.fromkeys((one.table, one.operation) for one in result.calls):
-        of_both = [found.get((name, operation, outcome)) for outcome in (CHANGED, UNCHANGED)]
-        rows.append([name, operation, *(cell for one in of_both for cell in _cells([one] if one else []))])
-    of_each = [[one for one in result.calls if one.outcome == outcome] for outcome in (CHANGED, UNCHANGED)]
-    rows.append(["all", "", *(cell for both in of_each for cell in _cells(both))])
+    for name, operation in dict.fromkeys((calls.table, calls.operation) for calls in result.calls):
+        by_outcome = [found.get((name, operation, outcome)) for outcome in (CHANGED, UNCHANGED)]
+        rows.append([name, operation, *(cell for calls in by_outcome for cell in _cells([calls] if calls else []))])
+    totals = [[calls for calls in result.calls if calls.outcome == outcome] for outcome in (CHANGED, UNCHANGED)]
+    rows.append(["all", "", *(cell for total in totals for cell in _cells(total))])
     yield from table(["table", "operation", "changed", "WU", "RU", "unchanged", "WU", "RU"], rows)
 
 
 def _cells(some: Sequence[Calls]) -> list[str]:
-    figures = [(one.number, one.write_units, one.read_units) for one in some]
+    figures = [(calls.number, calls.write_units, calls.read_units) for calls in some]
     return [f"{sum(column):.1f}" for column in zip(*figures, strict=True)] if figures else ["0.0"] * 3
 
 
@@ -44,8 +44,8 @@ def naive(costs: Mapping[str, TickCost]) -> Iterator[str]:
     rows = []
     for name, cost in ((OURS, ours), (NAIVE, other)):
         cpu = [f"{cost.median_cpu:.2f}", f"{cost.cpu_ratio(ours):.2f}"]
-        asked = [f"{cost.calls:.0f}", f"{cost.read_units:.1f}", f"{cost.write_units:.1f}"]
-        rows.append([name, *cpu, *asked, f"{cost.write_units / ours.write_units:.2f}"])
+        requested = [f"{cost.calls:.0f}", f"{cost.read_units:.1f}", f"{cost.write_units:.1f}"]
+        rows.append([name, *cpu, *requested, f"{cost.write_units / ours.write_units:.2f}"])
     yield from table(["tick", "CPU ms", "×", "calls", "read units", "write units", "×"], rows)
 
 
@@ -63,9 +63,9 @@ def news(results: Sequence[NewsResult]) -> Iterator[str]:
         "gateway % CPU",
     ]
     rows = [
-        [str(one.matches), f"{one.poll_interval:g}", str(one.versions), str(one.missing)]
-        + [f"{p50:.0f} / {p99:.0f}" for p50, p99 in (one.waiting, one.tick, one.delivery, one.total)]
-        + [f"{one.gateway_cpu * 100:.0f}"]
-        for one in results
+        [str(result.matches), f"{result.poll_interval:g}", str(result.versions), str(result.missing)]
+        + [f"{p50:.0f} / {p99:.0f}" for p50, p99 in (result.waiting, result.tick, result.delivery, result.total)]
+        + [f"{result.gateway_cpu * 100:.0f}"]
+        for result in results
     ]
     yield from table(head, rows)

@@ -1,4 +1,4 @@
-"""Live matches: what their ticks cost, and how long after it happened a subscriber hears of a ball."""
+"""Live matches: the cost of their ticks, and the latency from a ball to a subscriber."""
 
 import asyncio
 import time
@@ -19,7 +19,7 @@ from benchmarks.server import READS, Server, serving
 from datastore.database import StoreOptions, open_database
 from pipelines.matches.live.orchestrator import RECONCILE_SECONDS, TICK_SECONDS
 
-# A ball every 3.4 seconds, 6.9 at the end of an over: about half of all ticks bring something.
+# A ball every 3.4 seconds, or 6.9 at the end of an over: about half of all ticks find a change.
 SPEED = 8.75
 POLL_INTERVALS = (0.25, 0.05)
 SETTLE_SECONDS = 15.0
@@ -46,7 +46,7 @@ QUERY = """subscription {
 
 @dataclass(frozen=True, slots=True)
 class Calls:
-    """What ticks of one outcome ask of a table: calls and units for one tick."""
+    """The calls and units of one operation on a table, per tick of one outcome."""
 
     outcome: str
     table: str
@@ -58,49 +58,50 @@ class Calls:
 
 @dataclass(frozen=True, slots=True)
 class TickResult:
-    """CPU in milliseconds, without the provider's; shares are of the ticks, and of one CPU.
-
-    `cpu_unchanged` was seen with all matches standing still, `cpu_changed` is what the others leave; of the rounds the
-    least. Reconciling is in neither, but in `cpu_share`. Memory in bytes, at the start and at the end.
-    """
+    """The cost of ticks. CPU is in milliseconds per tick, without that of the provider."""
 
     matches: int
     seconds: float
     ticks: int
+    #: The share of ticks with a change.
     changed: float
+    #: The remaining CPU of a tick with a change, after that of the others is subtracted; the lowest of all rounds.
     cpu_changed: float
+    #: The CPU of a tick while all matches are stopped; the lowest of all rounds.
     cpu_unchanged: float
+    #: The share of one CPU, including reconciliations, which are not part of the CPU of ticks.
     cpu_share: float
     cpu_reconcile: float
     cpu_provider: float
     late_p50_ms: float
     late_p99_ms: float
+    #: Resident memory in bytes at the start and at the end.
     memory: tuple[int, int]
     calls: Sequence[Calls]
 
 
 @dataclass(frozen=True, slots=True)
 class NewsResult:
-    """From the moment a ball could be seen at the provider to its arrival: (p50, p99) in milliseconds.
-
-    `waiting`: until the provider was asked; `tick`: until the version was written; `delivery`: until it arrived.
-    `gateway_cpu` is the gateway's share of one CPU, with one subscriber.
-    """
+    """Latencies from the availability of a ball at the provider to its arrival: (p50, p99) in milliseconds."""
 
     matches: int
     poll_interval: float
     versions: int
     missing: int
+    #: Until the provider was polled.
     waiting: tuple[float, float]
+    #: From then until the version was written.
     tick: tuple[float, float]
+    #: From then until the event arrived.
     delivery: tuple[float, float]
     total: tuple[float, float]
+    #: The gateway's share of one CPU, with one subscriber.
     gateway_cpu: float
 
 
 @asynccontextmanager
 async def _engine() -> AsyncIterator[str]:
-    """The address of one that holds empty tables: streams that have grown long slow writes down."""
+    """Start an engine with empty tables, and yield its URL. Long streams would slow down writes."""
     async with open_database(StoreOptions()) as database:
         assert database.engine is not None
         await database.create_tables()
@@ -108,62 +109,62 @@ async def _engine() -> AsyncIterator[str]:
 
 
 async def measure_ticks(matches: int, rounds: int, seconds: float) -> TickResult:
-    """In each round the matches stand still for a third of its seconds, then they are played."""
-    still, played = [], []
+    """Measure ticks. In each round the matches are stopped for a third of `seconds`, and then played."""
+    stopped, played = [], []
     async with _engine() as engine, polling(engine, matches) as pipeline:
         for _ in range(rounds):
-            still.append(await _watched(pipeline, 0, seconds / 3))
-            played.append(await _watched(pipeline, SPEED, seconds * 2 / 3))
+            stopped.append(await _measure_at_speed(pipeline, 0, seconds / 3))
+            played.append(await _measure_at_speed(pipeline, SPEED, seconds * 2 / 3))
         reconcile: float = await pipeline.ask("reconcile")
-    unchanged = min(_cpu(told, reconcile) / _ticks(told).total() for told in still)
-    ticks, wall = sum(map(_ticks, played), Counter[str]()), sum(told["seconds"] for told in played)
-    late = [seconds for told in played for seconds in told["late"]]
+    unchanged = min(_cpu(usage, reconcile) / _ticks(usage).total() for usage in stopped)
+    ticks, wall = sum(map(_ticks, played), Counter[str]()), sum(usage["seconds"] for usage in played)
+    late = [seconds for usage in played for seconds in usage["late"]]
     return TickResult(
         matches,
         wall,
         ticks.total(),
         ticks[CHANGED] / ticks.total(),
-        min(_cpu_of_changed(told, reconcile, unchanged) for told in played),
+        min(_cpu_of_changed(usage, reconcile, unchanged) for usage in played),
         unchanged,
-        sum(told["cpu"] - told["provider_cpu"] for told in played) / wall,
+        sum(usage["cpu"] - usage["provider_cpu"] for usage in played) / wall,
         reconcile,
-        sum(told["provider_cpu"] for told in played) * 1000 / ticks.total(),
+        sum(usage["provider_cpu"] for usage in played) * 1000 / ticks.total(),
         percentile(late, 0.50) * 1000,
         percentile(late, 0.99) * 1000,
-        (still[0]["memory"], played[-1]["memory"]),
+        (stopped[0]["memory"], played[-1]["memory"]),
         _calls(played[-1]),
     )
 
 
-async def _watched(pipeline: Child, speed: float, seconds: float) -> dict[str, Any]:
-    """What was used in so many seconds at a speed; the ticks before do not count."""
+async def _measure_at_speed(pipeline: Child, speed: float, seconds: float) -> dict[str, Any]:
+    """Return the usage of `seconds` at a speed, after two tick intervals of warm-up."""
     await pipeline.ask(f"play {speed}")
     await asyncio.sleep(2 * TICK_SECONDS)
     await pipeline.ask("begin")
     await asyncio.sleep(seconds)
-    told: dict[str, Any] = await pipeline.ask("tell")
-    return told
+    usage: dict[str, Any] = await pipeline.ask("report")
+    return usage
 
 
-def _ticks(told: Mapping[str, Any]) -> Counter[str]:
-    return Counter(told["ticks"])
+def _ticks(usage: Mapping[str, Any]) -> Counter[str]:
+    return Counter(usage["ticks"])
 
 
-def _cpu(told: Mapping[str, Any], reconcile: float) -> float:
-    """CPU milliseconds of ticks alone: without the provider and without reconciling."""
-    reconciling = reconcile * told["seconds"] / RECONCILE_SECONDS
-    return float((told["cpu"] - told["provider_cpu"]) * 1000 - reconciling)
+def _cpu(usage: Mapping[str, Any], reconcile: float) -> float:
+    """Return the CPU milliseconds of all ticks, without the provider and without reconciliations."""
+    reconciling = reconcile * usage["seconds"] / RECONCILE_SECONDS
+    return float((usage["cpu"] - usage["provider_cpu"]) * 1000 - reconciling)
 
 
-def _cpu_of_changed(told: Mapping[str, Any], reconcile: float, unchanged: float) -> float:
-    ticks = _ticks(told)
-    return (_cpu(told, reconcile) - unchanged * (ticks.total() - ticks[CHANGED])) / ticks[CHANGED]
+def _cpu_of_changed(usage: Mapping[str, Any], reconcile: float, unchanged: float) -> float:
+    ticks = _ticks(usage)
+    return (_cpu(usage, reconcile) - unchanged * (ticks.total() - ticks[CHANGED])) / ticks[CHANGED]
 
 
-def _calls(told: Mapping[str, Any]) -> list[Calls]:
+def _calls(usage: Mapping[str, Any]) -> list[Calls]:
     found = []
-    for outcome, table, operation, number, units in sorted(told["calls"]):
-        ticks = told["ticks"].get(outcome)
+    for outcome, table, operation, number, units in sorted(usage["calls"]):
+        ticks = usage["ticks"].get(outcome)
         if outcome in (CHANGED, UNCHANGED) and ticks:
             reads = operation in READS
             units /= ticks
@@ -172,17 +173,17 @@ def _calls(told: Mapping[str, Any]) -> list[Calls]:
 
 
 async def measure_news(matches: int, seconds: float) -> list[NewsResult]:
-    """The same matches, heard of by one subscriber of `liveScores`; gateways with different intervals in turn."""
+    """Measure the latencies at one subscriber of `liveScores`, for gateways with different poll intervals in turn."""
     results = []
     async with _engine() as engine, polling(engine, matches) as pipeline:
         await pipeline.ask(f"play {SPEED}")
         for interval in POLL_INTERVALS:
             async with serving(engine, poll_interval=interval) as server:
-                results.append(await _heard(server, pipeline, matches, interval, seconds))
+                results.append(await _measure_news(server, pipeline, matches, interval, seconds))
     return results
 
 
-async def _heard(server: Server, pipeline: Child, matches: int, interval: float, seconds: float) -> NewsResult:
+async def _measure_news(server: Server, pipeline: Child, matches: int, interval: float, seconds: float) -> NewsResult:
     arrived: dict[tuple[str, int], float] = {}
     async with _subscribed(server) as socket:
         first = orjson.loads(await socket.receive_str())
@@ -194,15 +195,17 @@ async def _heard(server: Server, pipeline: Child, matches: int, interval: float,
         before = await server.usage()
         await asyncio.sleep(seconds)
         used = (await server.usage()).since(before)
-        news = (await pipeline.ask("tell"))["news"]
-        await asyncio.sleep(2 * TICK_SECONDS)  # for what is on its way
+        news = (await pipeline.ask("report"))["news"]
+        await asyncio.sleep(2 * TICK_SECONDS)  # for events in flight
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
-    there = [(*rest, arrived[match_id, version]) for match_id, version, *rest in news if (match_id, version) in arrived]
-    stages = [[(end - start) * 1000 for start, end in pairwise(one)] for one in there]
+    received = [
+        (*rest, arrived[match_id, version]) for match_id, version, *rest in news if (match_id, version) in arrived
+    ]
+    stages = [[(end - start) * 1000 for start, end in pairwise(times)] for times in received]
     waiting, tick, delivery = (_p50_and_p99(stage) for stage in zip(*stages, strict=True))
     total = _p50_and_p99([sum(stage) for stage in stages])
-    missing = len(news) - len(there)
+    missing = len(news) - len(received)
     return NewsResult(matches, interval, len(news), missing, waiting, tick, delivery, total, used.cpu / seconds)
 
 
@@ -217,7 +220,7 @@ async def _subscribed(server: Server) -> AsyncIterator[aiohttp.ClientWebSocketRe
         payload = {"Authorization": f"Bearer {server.token}"}
         await socket.send_json({"type": "connection_init", "payload": payload})
         if (await socket.receive_json(timeout=SETTLE_SECONDS))["type"] != "connection_ack":
-            raise RuntimeError("A subscriber was not let in.")
+            raise RuntimeError("The server refused a subscriber.")
         await socket.send_json({"id": "1", "type": "subscribe", "payload": {"query": QUERY}})
         yield socket
 
@@ -231,4 +234,4 @@ async def _listen(socket: aiohttp.ClientWebSocketResponse, arrived: dict[tuple[s
             for update in message["payload"]["data"]["liveScores"]["updates"]:
                 arrived[update["matchId"], update["version"]] = now
         elif message["type"] != "ping":
-            raise RuntimeError(f"The subscriber was told: {message}")
+            raise RuntimeError(f"The subscriber received an unexpected message: {message}")

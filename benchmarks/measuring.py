@@ -1,4 +1,4 @@
-"""Loops that are measured, and what is made of their figures."""
+"""Measured loops and statistics."""
 
 import asyncio
 import gc
@@ -13,7 +13,7 @@ Call = Callable[[], Awaitable[object]]
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """On the event loop that `gateway.py serve` uses."""
+    """Run a coroutine on the event loop that `gateway.py serve` uses."""
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         return runner.run(work)
 
@@ -27,22 +27,22 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 async def closed_loop(call: Call, total: int, concurrency: int) -> list[float]:
-    """Make `total` calls, so many at a time and each as soon as one is done; the seconds each of them took."""
-    took: list[float] = []
+    """Make `total` calls, at most `concurrency` at a time. Return the latency of each in seconds."""
+    latencies: list[float] = []
     pending = iter(range(total))
 
     async def work() -> None:
         for _ in pending:
             began = time.perf_counter()
             await call()
-            took.append(time.perf_counter() - began)
+            latencies.append(time.perf_counter() - began)
 
     await asyncio.gather(*[work() for _ in range(concurrency)])
-    return took
+    return latencies
 
 
 async def cpu_per_call(call: Call, total: int, concurrency: int) -> float:
-    """Milliseconds of this process's CPU, all its threads together."""
+    """Return the CPU milliseconds per call of this process, with all its threads."""
     gc.collect()
     began = time.process_time()
     await closed_loop(call, total, concurrency)
@@ -50,11 +50,11 @@ async def cpu_per_call(call: Call, total: int, concurrency: int) -> float:
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The value that this share of them does not exceed."""
+    """Return the value that `share` of the values do not exceed."""
     ordered = sorted(values)
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)]
 
 
 def median_ratio(values: Sequence[float], to: Sequence[float]) -> float:
-    """The median of the ratios round by round: what slows a whole round down leaves its ratio alone."""
+    """Return the median of the ratios of each round: a slowdown of a whole round does not affect its ratio."""
     return median(value / base for value, base in zip(values, to, strict=True))

@@ -1,4 +1,4 @@
-"""A tick that finds a new ball: ours against one as it is often written, with boto3 in threads."""
+"""A tick that finds a new ball: the gateway's poller against a naive implementation with boto3 in threads."""
 
 import asyncio
 import gc
@@ -17,7 +17,7 @@ import botocore.config
 import msgspec
 
 from benchmarks.clients import ACCOUNT
-from benchmarks.invented_matches import InventedMatches, MatchClock, invented
+from benchmarks.invented_matches import InventedMatches, MatchClock, invented_match
 from benchmarks.measuring import median_ratio
 from benchmarks.server import READS
 from datastore.database import StoreOptions, open_database
@@ -36,7 +36,7 @@ from pipelines.matches.live.poller import LiveChange, ScorePoller, Tick
 from pipelines.matches.providers.playback import Playback
 
 OURS, NAIVE = "ScorePoller", "boto3, whole items"
-TICKS_OF_ROUND = 10
+TICKS_PER_ROUND = 10
 ATTEMPTS = {"total_max_attempts": 1}
 
 Ticks = Callable[[MatchSnapshot], Awaitable[None]]
@@ -44,8 +44,9 @@ Ticks = Callable[[MatchSnapshot], Awaitable[None]]
 
 @dataclass(slots=True)
 class TickCost:
-    """Of one tick: CPU milliseconds round by round, and over all rounds calls and units."""
+    """The cost of ticks: their calls and units."""
 
+    #: CPU milliseconds per tick, by round.
     cpu: list[float] = field(default_factory=list)
     calls: float = 0.0
     read_units: float = 0.0
@@ -58,7 +59,7 @@ class TickCost:
         else:
             self.write_units += units
 
-    def of_one(self, ticks: int) -> "TickCost":
+    def per_tick(self, ticks: int) -> "TickCost":
         return TickCost(self.cpu, self.calls / ticks, self.read_units / ticks, self.write_units / ticks)
 
     @property
@@ -70,25 +71,25 @@ class TickCost:
 
 
 async def measure(rounds: int) -> Mapping[str, TickCost]:
-    """Both are handed the same answers of the provider, and take turns within each round."""
-    snapshots = list(_snapshots(TICKS_OF_ROUND * (rounds + 1)))
+    """Measure both implementations in turns, with the same responses of the provider."""
+    snapshots = list(_snapshots(TICKS_PER_ROUND * (rounds + 1)))
     async with open_database(StoreOptions()) as database:
         assert database.engine is not None
         await database.create_tables()
         costs = {OURS: TickCost(), NAIVE: TickCost()}
         naive = _Naive(database.engine.endpoint, costs[NAIVE])
         contenders = {OURS: await _ours(database.client, costs[OURS]), NAIVE: naive.tick}
-        await _round(contenders, costs, snapshots[:TICKS_OF_ROUND])  # warm: what was before is written
+        await _round(contenders, costs, snapshots[:TICKS_PER_ROUND])  # warm up, and write the initial state
         for cost in costs.values():
             cost.cpu, cost.calls, cost.read_units, cost.write_units = [], 0.0, 0.0, 0.0
         for number in range(1, rounds + 1):
-            await _round(contenders, costs, snapshots[number * TICKS_OF_ROUND : (number + 1) * TICKS_OF_ROUND])
-    return {name: cost.of_one(rounds * TICKS_OF_ROUND) for name, cost in costs.items()}
+            await _round(contenders, costs, snapshots[number * TICKS_PER_ROUND : (number + 1) * TICKS_PER_ROUND])
+    return {name: cost.per_tick(rounds * TICKS_PER_ROUND) for name, cost in costs.items()}
 
 
 def _snapshots(count: int) -> Iterator[MatchSnapshot]:
-    """The last balls of a match, when there is most to write; each answer is one of its own, as from the network."""
-    playback = Playback(invented(0))
+    """Yield the last balls of a match, which have the most data. Each is decoded, like a response from the network."""
+    playback = Playback(invented_match(0))
     end = playback.timeline.last
     for state in range(end - count, end):
         yield from_json(to_json(playback.at(state)), MatchSnapshot)
@@ -105,13 +106,13 @@ async def _round(
         costs[name].cpu.append((time.process_time() - began) * 1000 / len(snapshots))
 
 
-class _Prepared(InventedMatches):
-    """Answers what it is handed."""
+class _PreparedProvider(InventedMatches):
+    """A provider that returns a prepared response."""
 
-    says: MatchSnapshot | None = None
+    response: MatchSnapshot | None = None
 
     async def match(self, match_id: str) -> MatchSnapshot | None:
-        return self.says
+        return self.response
 
 
 async def _ours(client: Client, cost: TickCost) -> Ticks:
@@ -127,25 +128,25 @@ async def _ours(client: Client, cost: TickCost) -> Ticks:
     def called(call: Call) -> None:
         cost.add(call.operation, call.units)
 
-    match = invented(0).match
-    provider = _Prepared(0, MatchClock(), now())
+    match = invented_match(0).match
+    provider = _PreparedProvider(0, MatchClock(), now())
     poller = ScorePoller(provider, open_store, "measured", now, on_change)
     await Fixtures(open_store(), now()).sync([match])
     await ActiveMatches(open_store(), now()).register(match, instance_id="measured")
     client.add_call_listener(called)
 
     async def tick(snapshot: MatchSnapshot) -> None:
-        provider.says = snapshot
+        provider.response = snapshot
         if await poller.tick(match.match_id) is not Tick.CHANGED:
-            raise RuntimeError("A tick found nothing, or failed.")
+            raise RuntimeError("A tick found no change, or failed.")
 
     return tick
 
 
 class _Naive:
-    """Reads the state; when something differs, writes the whole fixture with all its balls, and the whole state.
+    """Reads the state. If it differs, writes the whole fixture with all its balls, and the whole state.
 
-    No lock, no versions, no events: of two that run at once the later one wins.
+    It has no lock, no versions and no events: of two concurrent ticks the later one wins.
     """
 
     def __init__(self, engine: str, cost: TickCost) -> None:
@@ -178,12 +179,12 @@ def _recent(snapshot: MatchSnapshot) -> tuple[Any, ...]:
 
 
 def _plain(value: Any) -> Any:
-    """Maps and lists, as boto3's resources take them; what is None is left out."""
+    """Return a value as maps and lists for boto3's resources, without attributes that are None."""
     if isinstance(value, msgspec.Struct):
         fields = msgspec.structs.asdict(value)
-        return {_camel(name): _plain(one) for name, one in fields.items() if one is not None}
+        return {_camel(name): _plain(field) for name, field in fields.items() if field is not None}
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [_plain(element) for element in value]
     if isinstance(value, Enum):
         return value.value
     if isinstance(value, datetime):

@@ -1,4 +1,4 @@
-"""What clients see when the engine is killed, or stands still, and comes back: `python -m benchmarks.outages`."""
+"""The behaviour for clients while the engine is killed or suspended, and after: `python -m benchmarks.outages`."""
 
 import asyncio
 import os
@@ -21,29 +21,32 @@ from datastore.engine.process import Child
 from datastore.engine.programs import find_program
 
 QUERY = '{ earthquake(eventId: "none") { eventId } }'
-AWAY_SECONDS = 8.0
+OUTAGE_SECONDS = 8.0
 ROUNDS = 5
-EACH = 0.02
+PAUSE_SECONDS = 0.02
 ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, slots=True)
 class Outage:
-    """Milliseconds: of the first request, of the slowest, the median of all others, and of `/readyz` until it says so.
+    """The latencies of one outage in milliseconds."""
 
-    `recovery` is from the engine's return until requests are answered; `codes` are those of all errors.
-    """
-
+    #: Of the first request.
     first: float
+    #: Of the slowest request.
     slowest: float
+    #: The median of all but the first.
     later: float
+    #: Until `/readyz` reported the outage.
     ready: float
+    #: From the engine's return until requests succeed and `/readyz` returns 200.
     recovery: float
+    #: The codes of all errors.
     codes: tuple[str, ...]
 
 
-async def _asked(server: Server) -> tuple[float, str]:
-    """Milliseconds and the code of the error, if there is one."""
+async def _request(server: Server) -> tuple[float, str]:
+    """Send a request. Return its milliseconds, and the code of its error or an empty text."""
     began = time.perf_counter()
     async with server.http.post(f"{server.url}/graphql", json={"query": QUERY}) as response:
         errors = (await response.json()).get("errors") or ()
@@ -56,32 +59,35 @@ async def _readiness(server: Server) -> tuple[float, int]:
         return (time.perf_counter() - began) * 1000, response.status
 
 
-async def _while_away(server: Server) -> tuple[list[float], float, set[str]]:
-    """Ask until it has been away for long enough: what requests took, and how long `/readyz` took."""
-    ends = time.perf_counter() + AWAY_SECONDS
+async def _during_outage(server: Server) -> tuple[list[float], float, set[str]]:
+    """Send requests during the outage. Return their latencies, that of `/readyz`, and the codes of the errors.
+
+    Raises `RuntimeError` if a request succeeds or the gateway reports that it is ready.
+    """
+    ends = time.perf_counter() + OUTAGE_SECONDS
     probe = asyncio.create_task(_readiness(server))
-    took, codes = [], set()
+    latencies, codes = [], set()
     while time.perf_counter() < ends:
-        milliseconds, code = await _asked(server)
-        took.append(milliseconds)
+        milliseconds, code = await _request(server)
+        latencies.append(milliseconds)
         codes.add(code)
-        await asyncio.sleep(EACH)
+        await asyncio.sleep(PAUSE_SECONDS)
     ready, status = await probe
     if status != 503 or "" in codes:
-        raise RuntimeError(f"The engine was away, and /readyz said {status}, requests {codes}.")
-    return took, ready, codes
+        raise RuntimeError(f"During the outage /readyz returned {status}, and requests had the codes {codes}.")
+    return latencies, ready, codes
 
 
-async def _back(server: Server) -> float:
-    """Milliseconds until a request is answered and the gateway is ready again."""
+async def _recovery_ms(server: Server) -> float:
+    """Return the milliseconds until a request succeeds and the gateway is ready."""
     began = time.perf_counter()
-    while (await _asked(server))[1] or (await _readiness(server))[1] != 200:  # noqa: ASYNC110 - it tells no event
-        await asyncio.sleep(EACH)
+    while (await _request(server))[1] or (await _readiness(server))[1] != 200:  # noqa: ASYNC110 - another process
+        await asyncio.sleep(PAUSE_SECONDS)
     return (time.perf_counter() - began) * 1000
 
 
 @asynccontextmanager
-async def _killed(folder: Path) -> AsyncIterator[tuple[Server, "_Engine"]]:
+async def _gateway_and_engine(folder: Path) -> AsyncIterator[tuple[Server, "_Engine"]]:
     port = free_port()
     engine = _Engine(folder / "engine.sqlite", port)
     await engine.start()
@@ -96,7 +102,7 @@ async def _killed(folder: Path) -> AsyncIterator[tuple[Server, "_Engine"]]:
 
 
 class _Engine:
-    """On one port, for one life after the other."""
+    """An engine that can be restarted on the same port and file."""
 
     def __init__(self, database: Path, port: int) -> None:
         self._database = database
@@ -121,35 +127,35 @@ class _Engine:
 
 
 async def measure() -> dict[str, list[Outage]]:
-    """Each round kills the engine and starts it again, and has it stand still and go on."""
-    found: dict[str, list[Outage]] = {"killed": [], "stands still": []}
+    """In each round kill and restart the engine, then suspend and continue it. Return the outages by kind."""
+    found: dict[str, list[Outage]] = {"killed": [], "suspended": []}
     with TemporaryDirectory() as folder:
-        async with _killed(Path(folder)) as (server, engine):
+        async with _gateway_and_engine(Path(folder)) as (server, engine):
             for _ in range(ROUNDS):
                 await engine.kill()
-                took, ready, codes = await _while_away(server)
+                latencies, ready, codes = await _during_outage(server)
                 await engine.start()
-                found["killed"].append(_outage(took, ready, await _back(server), codes))
+                found["killed"].append(_outage(latencies, ready, await _recovery_ms(server), codes))
                 engine.signal(signal.SIGSTOP)
-                took, ready, codes = await _while_away(server)
+                latencies, ready, codes = await _during_outage(server)
                 engine.signal(signal.SIGCONT)
-                found["stands still"].append(_outage(took, ready, await _back(server), codes))
+                found["suspended"].append(_outage(latencies, ready, await _recovery_ms(server), codes))
     return found
 
 
-def _outage(took: list[float], ready: float, recovery: float, codes: set[str]) -> Outage:
-    return Outage(took[0], max(took), median(took[1:]), ready, recovery, tuple(sorted(codes)))
+def _outage(latencies: list[float], ready: float, recovery: float, codes: set[str]) -> Outage:
+    return Outage(latencies[0], max(latencies), median(latencies[1:]), ready, recovery, tuple(sorted(codes)))
 
 
 def main() -> int:
     found = run(measure())
-    head = ("engine", "first ms", "slowest ms", "median of the others ms", "/readyz ms", "back ms", "codes")
+    head = ("engine", "first ms", "slowest ms", "median of the others ms", "/readyz ms", "recovery ms", "codes")
     rows = []
     for name, outages in found.items():
-        columns = zip(*[(one.first, one.slowest, one.later, one.ready, one.recovery) for one in outages], strict=True)
-        worst = [f"{max(column):.1f}" for column in columns]
-        rows.append((name, *worst, ",".join(sorted({code for one in outages for code in one.codes}))))
-    print(f"The worst of {ROUNDS} outages of {AWAY_SECONDS:.0f} s each:")
+        figures = [(outage.first, outage.slowest, outage.later, outage.ready, outage.recovery) for outage in outages]
+        worst = [f"{max(column):.1f}" for column in zip(*figures, strict=True)]
+        rows.append((name, *worst, ",".join(sorted({code for outage in outages for code in outage.codes}))))
+    print(f"The worst of {ROUNDS} outages of {OUTAGE_SECONDS:.0f} s each:")
     print("\n".join(table(head, rows)))
     return 0
 

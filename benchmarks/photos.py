@@ -1,4 +1,4 @@
-"""The photo library at 25 items: what queries, uploads, events and deletions ask of DynamoDB and cost the gateway."""
+"""The photo library at 25 items: the DynamoDB calls and CPU of queries, uploads, events and deletions."""
 
 import asyncio
 import gc
@@ -15,14 +15,14 @@ import aiohttp
 from benchmarks.feed_data import engine_on_file
 from benchmarks.measuring import percentile
 from benchmarks.photos_data import (
-    CROWD,
     FACES_EACH,
-    IN_CROWDS,
+    GROUP_PERSONS,
+    GROUP_SIZE,
+    GROUP_USER,
     LIMIT,
-    OF_CROWDS,
     PHOTOS,
     PICTURE,
-    STAR,
+    POPULAR_PERSON,
     UPLOADER,
     USERS,
     fill,
@@ -38,28 +38,32 @@ from benchmarks.server import Server, Usage
 SIZE = 25
 REQUESTS = 20
 DELETED = 5
-AT_ONCE = 50
+CONCURRENT = 50
 EVENTS = 25
 
 Body = Mapping[str, Any]
-Do = Callable[[Server, int], Awaitable[None]]
+Action = Callable[[Server, int], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something done `times` a round, one after another; `do` is told its number and looks at what is answered."""
+    """An action that is measured."""
 
     name: str
-    do: Do
+    #: Takes the number of the call, and checks the response.
+    action: Action
+    #: The sequential calls in a round.
     times: int = REQUESTS
 
 
 @dataclass(slots=True)
 class PhotoCost:
-    """What doing it once cost in each round: CPU in milliseconds, and the seconds that each took."""
+    """The cost of one action, by round."""
 
     name: str
+    #: CPU milliseconds.
     cpu: list[float] = field(default_factory=list)
+    #: The latencies of all calls.
     seconds: list[float] = field(default_factory=list)
     calls: list[Mapping[str, float]] = field(default_factory=list)
     read_units: list[float] = field(default_factory=list)
@@ -75,7 +79,7 @@ class PhotoCost:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """Medians over the rounds, of calls too: a job of the gateway's own may fall into a round."""
+        """The medians over the rounds, also of calls: a background job of the gateway may run during a round."""
         operations = sorted(set(itertools.chain.from_iterable(self.calls)))
         calls = {name: median(calls.get(name, 0) for calls in self.calls) for name in operations}
         return {
@@ -90,14 +94,14 @@ class PhotoCost:
 
 
 async def measure(rounds: int, effort: float) -> list[PhotoCost]:
-    """Queries first, then what writes; each after a round that does not count."""
+    """Measure the queries, then the writes, each after a discarded round."""
     async with engine_on_file() as database:
         assert database.engine is not None
-        crowds = await fill(database.client, (rounds + 1) * _times(DELETED, effort), rounds + 1)
+        group_photos = await fill(database.client, (rounds + 1) * _times(DELETED, effort), rounds + 1)
         async with serving_photos(database.engine.endpoint) as server:
             queries = await _rounds(server, [*_queries(await _second_page(server))], rounds, effort)
-            written = await _rounds(server, [*_writes(crowds)], rounds, effort)
-            await _check_gone(server, crowds)
+            written = await _rounds(server, [*_writes(group_photos)], rounds, effort)
+            await _check_gone(server, group_photos)
             return [*queries, *written]
 
 
@@ -120,14 +124,14 @@ async def _round(server: Server, step: Step, numbers: Iterator[int], times: int)
     before, seconds = await server.usage(), []
     for number in itertools.islice(numbers, times):
         began = time.perf_counter()
-        await step.do(server, number)
+        await step.action(server, number)
         seconds.append(time.perf_counter() - began)
     return (await server.usage()).since(before), seconds
 
 
 def _check(right: bool, name: str) -> None:
     if not right:
-        raise RuntimeError(f"{name} was answered with something else than was asked for.")
+        raise RuntimeError(f"The response to {name} is wrong or incomplete.")
 
 
 BARE = "imageId userId takenAt createdAt description tags personIds contentType size width height"
@@ -136,7 +140,7 @@ SHOWN = f"{BARE} persons {{ personId name faceCount }} {FACES}"
 OWNED = f"{SHOWN} user {{ userId displayName }}"
 PAGE_INFO = "pageInfo { hasNextPage endCursor }"
 PHOTO = f"query ($id: ID!, $at: DateTime) {{ photo(id: $id, takenAt: $at) {{ {BARE} }} }}"
-OF_STAR = f'photosOfPerson(personId: "{person_id(STAR)}", first: {SIZE}'
+OF_POPULAR = f'photosOfPerson(personId: "{person_id(POPULAR_PERSON)}", first: {SIZE}'
 
 
 def _query(name: str, text: str, holds: Callable[[Any], bool]) -> Step:
@@ -147,7 +151,7 @@ def _query(name: str, text: str, holds: Callable[[Any], bool]) -> Step:
 
 
 def _listed(name: str, fields: str, holds: Callable[[Body], bool], field: str = "photos(") -> Step:
-    """A page of photos, each of which holds what was asked for."""
+    """Return the step of a page of photos. `holds` checks each photo."""
     text = f"{{ list: {field} first: {SIZE}) {{ nodes {{ {fields} }} {PAGE_INFO} }} }}"
 
     def all_hold(data: Any) -> bool:
@@ -187,17 +191,17 @@ def _has_url(node: Body) -> bool:
 
 def _of_person(name: str, fields: str, holds: Callable[[Body], bool], after: str | None = None) -> Step:
     more = f', after: "{after}"' if after else ""
-    text = f"{{ {OF_STAR}{more}) {{ edges {{ {FACES} node {{ {fields} }} }} {PAGE_INFO} }} }}"
+    text = f"{{ {OF_POPULAR}{more}) {{ edges {{ {FACES} node {{ {fields} }} }} {PAGE_INFO} }} }}"
 
     def all_hold(data: Any) -> bool:
         edges = data["photosOfPerson"]["edges"]
-        theirs = all([face["personId"] for face in edge["faces"]] == [person_id(STAR)] for edge in edges)
-        return theirs and len(edges) == SIZE and all(holds(edge["node"]) for edge in edges)
+        has_faces = all([face["personId"] for face in edge["faces"]] == [person_id(POPULAR_PERSON)] for edge in edges)
+        return has_faces and len(edges) == SIZE and all(holds(edge["node"]) for edge in edges)
 
     return _query(name, text, all_hold)
 
 
-def _by_id(with_moment: bool) -> Do:
+def _by_id(with_moment: bool) -> Action:
     async def ask(server: Server, number: int) -> None:
         number %= PHOTOS
         at = taken_at(number).isoformat() if with_moment else None
@@ -208,8 +212,8 @@ def _by_id(with_moment: bool) -> Do:
 
 
 async def _second_page(server: Server) -> str:
-    """Where the second page of the photos of a person begins."""
-    answer = await server.ask(USERS[0], f"{{ {OF_STAR}) {{ {PAGE_INFO} }} }}")
+    """Return the cursor before the second page of a person's photos."""
+    answer = await server.ask(USERS[0], f"{{ {OF_POPULAR}) {{ {PAGE_INFO} }} }}")
     return str(answer["photosOfPerson"]["pageInfo"]["endCursor"])
 
 
@@ -221,18 +225,18 @@ DELETE = "mutation ($id: ID!, $at: DateTime) { deletePhoto(imageId: $id, takenAt
 NEW = {"contentType": "JPEG", "description": "Boats in the harbour.", "tags": ["harbour", "evening"]}
 
 
-def _writes(crowds: Sequence[str]) -> Iterator[Step]:
+def _writes(group_photos: Sequence[str]) -> Iterator[Step]:
     uploads = _Uploads()
     yield Step("createPhoto", uploads.create)
     yield Step("upload of its JPEG of 640x480 to /media", uploads.send)
     yield Step("completePhoto", uploads.complete)
-    yield Step(f"{AT_ONCE} createPhoto at once at a limit of {LIMIT}, together", _at_once, 1)
+    yield Step(f"{CONCURRENT} concurrent createPhoto at a limit of {LIMIT}, in total", _concurrent, 1)
     yield Step(f"logEvent of {EVENTS} events", _log)
-    yield Step(f"deletePhoto with {CROWD} faces", _delete(crowds), DELETED)
+    yield Step(f"deletePhoto with {GROUP_SIZE} faces", _delete(group_photos), DELETED)
 
 
 class _Uploads:
-    """The steps of an upload, each done for all photos of a round."""
+    """The steps of an upload. Each step is done for all photos of a round."""
 
     def __init__(self) -> None:
         self._picture = picture()
@@ -246,8 +250,8 @@ class _Uploads:
     async def send(self, server: Server, _: int) -> None:
         upload = self._created.popleft()
         target, form = upload["original"], aiohttp.FormData()
-        for one in target["fields"]:
-            form.add_field(one["name"], one["value"])
+        for form_field in target["fields"]:
+            form.add_field(form_field["name"], form_field["value"])
         form.add_field(target["fileField"], self._picture, filename="photo.jpg", content_type=target["contentType"])
         async with server.http.post(target["url"], data=form) as response:
             _check(response.status == 204, "The upload")
@@ -260,8 +264,8 @@ class _Uploads:
         _check(right and photo["size"] == len(self._picture) and _has_url(photo), "completePhoto")
 
 
-async def _at_once(server: Server, number: int) -> None:
-    """By one user; who is refused is told the limit."""
+async def _concurrent(server: Server, number: int) -> None:
+    """Create photos concurrently for one user. Check that the refusals state the limit."""
     headers = {"Authorization": f"Bearer {server.sign(limited(number))}"}
 
     async def create() -> str:
@@ -271,32 +275,32 @@ async def _at_once(server: Server, number: int) -> None:
         errors = [error["extensions"] for error in answer.get("errors", ())]
         return f"{errors[0]['code']} {errors[0].get('limit')}" if errors else "RESERVED"
 
-    outcomes = Counter(await asyncio.gather(*[create() for _ in range(AT_ONCE)]))
-    _check(outcomes == {"RESERVED": LIMIT, f"CONFLICT {LIMIT}": AT_ONCE - LIMIT}, "createPhoto")
+    outcomes = Counter(await asyncio.gather(*[create() for _ in range(CONCURRENT)]))
+    _check(outcomes == {"RESERVED": LIMIT, f"CONFLICT {LIMIT}": CONCURRENT - LIMIT}, "createPhoto")
 
 
 async def _log(server: Server, number: int) -> None:
     events = [
-        {"eventType": "PHOTO_VIEW", "eventData": {"imageId": image_id(number * EVENTS + one), "list": "photos"}}
-        for one in range(EVENTS)
+        {"eventType": "PHOTO_VIEW", "eventData": {"imageId": image_id(number * EVENTS + index), "list": "photos"}}
+        for index in range(EVENTS)
     ]
     logged = (await server.ask(UPLOADER, LOG, {"events": events}))["logEvent"]
     _check(len({event["eventId"] for event in logged}) == EVENTS, "logEvent")
 
 
-def _delete(crowds: Sequence[str]) -> Do:
+def _delete(group_photos: Sequence[str]) -> Action:
     async def delete(server: Server, number: int) -> None:
-        variables = {"id": crowds[number], "at": taken_at(PHOTOS + number).isoformat()}
-        photo = (await server.ask(OF_CROWDS, DELETE, variables))["deletePhoto"]
-        _check(photo["imageId"] == crowds[number] and len(photo["personIds"]) == CROWD, "deletePhoto")
+        variables = {"id": group_photos[number], "at": taken_at(PHOTOS + number).isoformat()}
+        photo = (await server.ask(GROUP_USER, DELETE, variables))["deletePhoto"]
+        _check(photo["imageId"] == group_photos[number] and len(photo["personIds"]) == GROUP_SIZE, "deletePhoto")
 
     return delete
 
 
-async def _check_gone(server: Server, crowds: Sequence[str]) -> None:
-    """Of all photos with crowds nothing is left, nor of their faces."""
-    for id in crowds:
+async def _check_gone(server: Server, group_photos: Sequence[str]) -> None:
+    """Check that all photos with groups are deleted, with their faces."""
+    for id in group_photos:
         _check((await server.ask(USERS[0], PHOTO, {"id": id}))["photo"] is None, "photo")
-    for name in IN_CROWDS:
+    for name in GROUP_PERSONS:
         text = f'{{ person(id: "{person_id(name)}") {{ faceCount }} }}'
         _check((await server.ask(USERS[0], text))["person"]["faceCount"] == 0, "person")

@@ -1,4 +1,4 @@
-"""The photo library that is measured on: the same at every run, its items as the gateway writes them."""
+"""The data of the photo library, equal in every run and in the form that the gateway writes."""
 
 import random
 from collections.abc import Iterator, Sequence
@@ -22,33 +22,33 @@ from datastore.photos.photos import FaceOnPhoto, Photo, photo_item
 
 PHOTOS = 300
 FACES_EACH = 2
-CROWD = 10  # faces on each of the photos that are deleted
+GROUP_SIZE = 10  # the faces on each of the photos that are deleted
 BETWEEN = timedelta(minutes=7)
 PICTURE = (640, 480)
 
 USERS = [f"user-{number:02}@example.com" for number in range(10)]
 UPLOADER = "uploader@example.com"
-OF_CROWDS = "crowds@example.com"
-STAR = "Person 00"  # is on every fourth photo
-NAMES = [STAR, *[f"Person {number:02}" for number in range(1, 50)]]
-IN_CROWDS = NAMES[-CROWD:]
+GROUP_USER = "groups@example.com"
+POPULAR_PERSON = "Person 00"  # is on every fourth photo
+NAMES = [POPULAR_PERSON, *[f"Person {number:02}" for number in range(1, 50)]]
+GROUP_PERSONS = NAMES[-GROUP_SIZE:]
 LIMIT = 10
 
 
 def limited(number: int) -> str:
-    """A user without photos who may have ten."""
+    """Return the email of a user without photos and with a limit of ten."""
     return f"limited-{number:02}@example.com"
 
 
-async def fill(client: Client, crowds: int, limited_users: int) -> list[str]:
-    """Store everything in empty tables; the ids of the photos with crowds on them, which are older than the others."""
+async def fill(client: Client, group_photos: int, limited_users: int) -> list[str]:
+    """Write all data to empty tables. Return the ids of the photos with groups, which are older than the others."""
     photos = [_planned(number) for number in range(PHOTOS)]
-    deleted = [_photo(PHOTOS + number, OF_CROWDS, IN_CROWDS) for number in range(crowds)]
+    deleted = [_photo(PHOTOS + number, GROUP_USER, GROUP_PERSONS) for number in range(group_photos)]
     both = [*photos, *deleted]
     items = [
         *(_user(email, PHOTOS // len(USERS)) for email in USERS),
         _user(UPLOADER, 0),
-        _user(OF_CROWDS, crowds),
+        _user(GROUP_USER, group_photos),
         *(_user(limited(number), 0, LIMIT) for number in range(limited_users)),
         *_persons(both),
         *map(photo_item, both),
@@ -59,7 +59,7 @@ async def fill(client: Client, crowds: int, limited_users: int) -> list[str]:
 
 
 def image_id(number: int) -> str:
-    """Of a photo that is not deleted, the newest first."""
+    """Return the id of photo `number`, counted from the newest."""
     return uuid7(taken_at(number), f"photo {number}")
 
 
@@ -72,7 +72,7 @@ def person_id(name: str) -> str:
 
 
 def picture() -> bytes:
-    """A JPEG of soft colours, which compresses about as a photo does."""
+    """Return a JPEG of soft colours, which compresses about like a photo."""
     chance = random.Random(SEED)
     small = Image.frombytes("RGB", (80, 60), chance.randbytes(80 * 60 * 3))
     file = BytesIO()
@@ -81,11 +81,11 @@ def picture() -> bytes:
 
 
 def _planned(number: int) -> Photo:
-    """Two persons on each: those on the photos of one page are mostly others."""
+    """Return a photo with two persons. The photos of one page have mostly different persons."""
     chance = random.Random(SEED + number)
-    others = NAMES[1:-CROWD]
+    others = NAMES[1:-GROUP_SIZE]
     shown = chance.sample(others, FACES_EACH)
-    return _photo(number, USERS[number % len(USERS)], [STAR, shown[0]] if number % 4 == 0 else shown)
+    return _photo(number, USERS[number % len(USERS)], [POPULAR_PERSON, shown[0]] if number % 4 == 0 else shown)
 
 
 def _photo(number: int, email: str, names: Sequence[str]) -> Photo:

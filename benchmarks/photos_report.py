@@ -1,4 +1,4 @@
-"""The figures of the photo library, and the report that has them too."""
+"""Plain-text tables of the photo library's figures, and the full report."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +18,12 @@ from benchmarks.slow_readers import report as slow_readers_report
 from benchmarks.subscribers import SubscribersResult
 from benchmarks.text_table import table
 
-NOTHING = "–"
+EMPTY = "–"
 
 
 @dataclass
 class FullReport(Report):
-    """Everything that was measured; None is what was left out."""
+    """The figures of all parts; None for parts that were not measured."""
 
     photos: Sequence[PhotoCost] | None = None
     documents: Sequence[DocumentCost] | None = None
@@ -66,22 +66,22 @@ class FullReport(Report):
 
 
 def photos(costs: Sequence[PhotoCost]) -> Iterator[str]:
-    yield f"The photo library at {SIZE} items: CPU ms of the server process, and what is asked of DynamoDB, each time"
-    head = ["what is asked", "CPU ms", "p50 ms", "p99 ms", "read units", "write units", "DynamoDB calls"]
+    yield f"The photo library at {SIZE} items: CPU ms of the server process and DynamoDB calls of each request"
+    head = ["request", "CPU ms", "p50 ms", "p99 ms", "read units", "write units", "DynamoDB calls"]
     yield from table(head, [_row(cost.figures) for cost in costs])
 
 
-def _row(told: Mapping[str, Any]) -> list[str]:
+def _row(figures: Mapping[str, Any]) -> list[str]:
     return [
-        told["name"],
-        f"{told['cpu_ms']:.2f}",
-        f"{told['p50_ms']:.1f}",
-        f"{told['p99_ms']:.1f}",
-        f"{told['read_units']:g}",
-        f"{told['write_units']:g}",
-        _calls(told["calls"]),
+        figures["name"],
+        f"{figures['cpu_ms']:.2f}",
+        f"{figures['p50_ms']:.1f}",
+        f"{figures['p99_ms']:.1f}",
+        f"{figures['read_units']:g}",
+        f"{figures['write_units']:g}",
+        _calls(figures["calls"]),
     ]
 
 
 def _calls(calls: Mapping[str, float]) -> str:
-    return " + ".join(f"{round(number, 1):g} {operation}" for operation, number in calls.items()) or NOTHING
+    return " + ".join(f"{round(number, 1):g} {operation}" for operation, number in calls.items()) or EMPTY

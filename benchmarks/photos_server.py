@@ -1,4 +1,4 @@
-"""The measured gateway for those whose tokens have a verified email, by which the photo library knows its users."""
+"""The measured gateway with tokens that have a verified email, which identifies users of the photo library."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ from server.security.jwt import Tokens, TokenSettings
 
 @asynccontextmanager
 async def serving_photos(store_url: str) -> AsyncIterator[Server]:
-    """As `benchmarks.server.serving`, but `sign` takes emails. Files are in a folder that goes when this ends."""
+    """Run a gateway like `benchmarks.server.serving`. `sign` takes emails, and files are in a temporary folder."""
     port, secret = free_port(), secrets.token_urlsafe(48)
     tokens = Tokens(TokenSettings(secret=secret), clock=NOON.timestamp)
 

@@ -1,4 +1,4 @@
-"""CPU of the gateway for one GraphQL request, from the socket to the socket, and what it asks of DynamoDB."""
+"""The gateway's CPU and DynamoDB calls for one GraphQL request."""
 
 import gc
 import itertools
@@ -21,22 +21,23 @@ Body = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """A query. `variables` are those of one request after another; `holds` tells whether an answer is right.
-
-    `user` is who asks.
-    """
+class MeasuredQuery:
+    """A query that is measured."""
 
     name: str
     text: str
+    #: Returns the variables of consecutive requests.
     variables: Callable[[], Iterator[Body]]
+    #: Returns whether the data of a response are complete.
     holds: Callable[[Body], bool]
+    #: The number of requests in a round.
     requests: int
+    #: The caller.
     user: str = USER
 
 
 QUERIES = (
-    Measured(
+    MeasuredQuery(
         "Q1 earthquake(eventId)",
         """query Q1($eventId: ID!) {
   earthquake(eventId: $eventId) { id eventId magnitude place occurredAt latitude longitude depthKm }
@@ -45,7 +46,7 @@ QUERIES = (
         lambda data: data["earthquake"]["eventId"].startswith("ci"),
         requests=400,
     ),
-    Measured(
+    MeasuredQuery(
         f"Q2 sightings(first: {PAGE}) with reporters",
         """query Q2($area: String!, $first: Int!) {
   sightings(area: $area, first: $first) {
@@ -63,7 +64,7 @@ QUERIES = (
         lambda data: sum(edge["node"]["reporter"] is not None for edge in data["sightings"]["edges"]) == PAGE,
         requests=64,
     ),
-    Measured(
+    MeasuredQuery(
         f"Q3 earthquakes(first: {PAGE}) of {DAYS} days",
         """query Q3($minMagnitude: Float!, $first: Int!) {
   earthquakes(minMagnitude: $minMagnitude, first: $first) {
@@ -80,13 +81,17 @@ QUERIES = (
 
 @dataclass(slots=True)
 class QueryResult:
-    """CPU in milliseconds and requests per second for each round; calls and units of one request, by the last round."""
+    """The figures of a query."""
 
     query: str
     concurrency: int
+    #: CPU milliseconds per request, by round.
     cpu: list[float] = field(default_factory=list)
+    #: Requests per second, by round.
     rate: list[float] = field(default_factory=list)
+    #: The latencies of all requests.
     seconds: list[float] = field(default_factory=list)
+    #: Calls by operation and read units of one request, in the last round.
     calls: dict[str, float] = field(default_factory=dict)
     units: float = 0.0
 
@@ -100,7 +105,7 @@ class QueryResult:
 
     @property
     def figures(self) -> dict[str, Any]:
-        """What is told of it: medians over the rounds, latencies over all requests."""
+        """The reported figures: medians over the rounds, latencies over all requests."""
         return {
             "query": self.query,
             "concurrency": self.concurrency,
@@ -117,34 +122,36 @@ async def measure(
     server: Server,
     rounds: int,
     effort: float,
-    queries: Sequence[Measured] = QUERIES,
+    queries: Sequence[MeasuredQuery] = QUERIES,
     concurrencies: Sequence[int] = CONCURRENCIES,
 ) -> list[QueryResult]:
-    """Every query in turn, round after round; `effort` scales the number of requests."""
+    """Measure the queries in turns for `rounds` rounds. `effort` scales the number of requests."""
     results = [(query, QueryResult(query.name, concurrency)) for query in queries for concurrency in concurrencies]
-    most = max(concurrencies)
+    max_concurrency = max(concurrencies)
     for query in queries:
-        await closed_loop(_Asking(server, query).ask, max(int(query.requests * min(effort, 1.0)), 1), most)
+        await closed_loop(
+            _QuerySender(server, query).ask, max(int(query.requests * min(effort, 1.0)), 1), max_concurrency
+        )
     for _ in range(rounds):
         for query, result in results:
-            await _round(server, query, result, max(int(query.requests * effort), most))
+            await _round(server, query, result, max(int(query.requests * effort), max_concurrency))
     return [result for _, result in results]
 
 
-async def _round(server: Server, query: Measured, result: QueryResult, total: int) -> None:
-    asking = _Asking(server, query)
+async def _round(server: Server, query: MeasuredQuery, result: QueryResult, total: int) -> None:
+    sender = _QuerySender(server, query)
     gc.collect()
     before = await server.usage()
     began = time.perf_counter()
-    seconds = await closed_loop(asking.ask, total, result.concurrency)
+    seconds = await closed_loop(sender.ask, total, result.concurrency)
     wall = time.perf_counter() - began
     result.add((await server.usage()).since(before), seconds, wall)
 
 
-class _Asking:
-    """Asks a query again and again. Every answer is read to its end; the first is looked at."""
+class _QuerySender:
+    """Sends the requests of a query. It reads all responses to their end, and checks the data of the first."""
 
-    def __init__(self, server: Server, query: Measured) -> None:
+    def __init__(self, server: Server, query: MeasuredQuery) -> None:
         self._server = server
         self._query = query
         self._variables = query.variables()
@@ -156,8 +163,8 @@ class _Asking:
         async with self._server.http.post(f"{self._server.url}/graphql", data=body, headers=self._headers) as response:
             content = await response.read()
         if response.status != 200 or b'"errors"' in content[:20]:
-            raise RuntimeError(f"{self._query.name} was answered: {content[:300].decode()}")
+            raise RuntimeError(f"{self._query.name} failed: {content[:300].decode()}")
         if not self._checked:
             self._checked = True
             if not self._query.holds(orjson.loads(content)["data"]):
-                raise RuntimeError(f"{self._query.name} was answered with something else than was asked for.")
+                raise RuntimeError(f"The response to {self._query.name} is incomplete.")

@@ -1,4 +1,4 @@
-"""The figures as one table in plain text, and as JSON."""
+"""The report of a run, as plain text and as JSON."""
 
 import os
 import platform
@@ -28,7 +28,7 @@ LIBRARIES = (
 
 @dataclass(slots=True)
 class Report:
-    """Everything that was measured; None is what was left out."""
+    """The figures of the parts; None for parts that were not measured."""
 
     rounds: int
     seconds: float = 0.0
@@ -65,7 +65,7 @@ class Report:
         body = {
             "machine": machine(),
             "rounds": self.rounds,
-            "clients": [_told(result) for result in self.clients or ()],
+            "clients": [_client_figures(result) for result in self.clients or ()],
             "queries": [result.figures for result in self.queries or ()],
             "ticks": self.ticks,
             "naive": self.naive,
@@ -77,11 +77,11 @@ class Report:
         return orjson.dumps(body, option=orjson.OPT_INDENT_2)
 
     def _head(self) -> Iterator[str]:
-        told = machine()
-        yield f"{told['cpus']} CPUs ({told['cpu']}), {told['system']}, Python {told['python']}"
+        facts = machine()
+        yield f"{facts['cpus']} CPUs ({facts['cpu']}), {facts['system']}, Python {facts['python']}"
         for libraries in LIBRARIES:
-            yield ", ".join(f"{name} {told['libraries'][name]}" for name in libraries)
-        yield f"{told['date']}: medians over {_rounds(self.rounds)}, {self.seconds:.0f} s in all"
+            yield ", ".join(f"{name} {facts['libraries'][name]}" for name in libraries)
+        yield f"{facts['date']}: medians over {_rounds(self.rounds)}, {self.seconds:.0f} s in all"
 
 
 def _rounds(number: int) -> str:
@@ -89,7 +89,7 @@ def _rounds(number: int) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """Where the figures come from."""
+    """Return the date, the machine, and the versions of Python and the libraries."""
     return {
         "date": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
         "cpus": os.cpu_count(),
@@ -101,7 +101,7 @@ def machine() -> dict[str, Any]:
 
 
 def _cpu() -> str:
-    """The processor's name, where the system tells it."""
+    """Return the name of the processor, or of its architecture."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -109,7 +109,7 @@ def _cpu() -> str:
     return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
-def _told(result: ClientResult) -> dict[str, Any]:
+def _client_figures(result: ClientResult) -> dict[str, Any]:
     return {
         "operation": result.operation,
         "concurrency": result.concurrency,
@@ -144,16 +144,16 @@ def _queries(results: Sequence[QueryResult]) -> Iterator[str]:
     head = ["query", "at a time", "CPU ms", "req/s", "p50 ms", "p99 ms", "read units", "DynamoDB calls"]
     rows = [
         [
-            told["query"],
-            str(told["concurrency"]),
-            f"{told['cpu_ms']:.2f}",
-            f"{told['requests_per_second']:.0f}",
-            f"{told['p50_ms']:.1f}",
-            f"{told['p99_ms']:.1f}",
-            f"{told['read_units']:g}",
-            _calls(told["calls"]),
+            figures["query"],
+            str(figures["concurrency"]),
+            f"{figures['cpu_ms']:.2f}",
+            f"{figures['requests_per_second']:.0f}",
+            f"{figures['p50_ms']:.1f}",
+            f"{figures['p99_ms']:.1f}",
+            f"{figures['read_units']:g}",
+            _calls(figures["calls"]),
         ]
-        for told in (result.figures for result in results)
+        for figures in (result.figures for result in results)
     ]
     yield from table(head, rows)
 

@@ -1,4 +1,4 @@
-"""The servers that ours is measured against: see benchmarks/peers."""
+"""The servers that are compared with the gateway: see benchmarks/peers."""
 
 import asyncio
 import os
@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
-from benchmarks.contenders import SECRET, Contender, Running
+from benchmarks.contenders import SECRET, Contender, RunningServer
 from benchmarks.load import connected
 from benchmarks.server import SECRET_VARIABLE, START_SECONDS, free_port, stop
 
 FOLDER = Path(__file__).resolve().parent / "peers"
-# V8 compiles what has run often: after a thousand requests a server still takes twice what it takes in the end.
+# V8 compiles code that has run often: after a thousand requests a server still takes twice its final CPU.
 NODE_WARM_UP = 8
 INSTALL = ("npm", "ci", "--prefix", str(FOLDER), "--no-fund", "--no-audit", "--loglevel=error")
 
@@ -22,8 +22,8 @@ class PeersMissing(Exception):
 
 
 @asynccontextmanager
-async def _serving(command: Sequence[str], *options: str, store_url: str) -> AsyncIterator[Running]:
-    """A server that is started by a command with its port, the store's URL and its options, until this ends."""
+async def _serving(command: Sequence[str], *options: str, store_url: str) -> AsyncIterator[RunningServer]:
+    """Run a server until the context exits. Its command gets the port, the store's URL and the options."""
     port = free_port()
     process = await asyncio.create_subprocess_exec(
         *(*command, str(port), store_url, *options),
@@ -31,13 +31,13 @@ async def _serving(command: Sequence[str], *options: str, store_url: str) -> Asy
     )
     try:
         url = f"http://127.0.0.1:{port}"
-        await _listening(url, process)
-        yield Running(url, process.pid, {})
+        await _wait_until_listening(url, process)
+        yield RunningServer(url, process.pid, {})
     finally:
         await stop(process)
 
 
-async def _listening(url: str, process: asyncio.subprocess.Process) -> None:
+async def _wait_until_listening(url: str, process: asyncio.subprocess.Process) -> None:
     async with asyncio.timeout(START_SECONDS):
         while process.returncode is None:
             try:
@@ -49,7 +49,7 @@ async def _listening(url: str, process: asyncio.subprocess.Process) -> None:
 
 
 def _contender(name: str, command: Sequence[str], *options: str, warm_up: int = 1) -> Contender:
-    def start(store_url: str) -> AbstractAsyncContextManager[Running]:
+    def start(store_url: str) -> AbstractAsyncContextManager[RunningServer]:
         return _serving(command, *options, store_url=store_url)
 
     return Contender(name, start, warm_up)
@@ -81,13 +81,13 @@ PEERS = (
 
 
 async def install() -> None:
-    """The servers in Node, as their lock file has them, unless they are there. Raises `PeersMissing`."""
+    """Install the servers in Node from their lock file, unless they are installed. Raises `PeersMissing`."""
     installed, lock = FOLDER / "node_modules" / ".package-lock.json", FOLDER / "package-lock.json"
     if installed.exists() and installed.stat().st_mtime >= lock.stat().st_mtime:
         return
     try:
         process = await asyncio.create_subprocess_exec(*INSTALL, stdout=asyncio.subprocess.DEVNULL)
     except OSError as problem:
-        raise PeersMissing(f"npm is needed to measure the servers in {FOLDER}: {problem}") from None
+        raise PeersMissing(f"npm is needed to install the servers in {FOLDER}: {problem}") from None
     if await process.wait():
         raise PeersMissing(f"the servers in {FOLDER} could not be installed")

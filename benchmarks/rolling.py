@@ -1,6 +1,7 @@
-"""`python -m benchmarks.rolling`: processes are replaced under subscribers and queries, and what is lost is counted.
+"""`python -m benchmarks.rolling`: replaces processes under subscribers and queries, and counts lost events and errors.
 
-Either two processes behind a balancer, one after the other with SIGTERM, or `serve --workers 2` with SIGHUP.
+The processes are either two behind a balancer, replaced one after the other with SIGTERM, or those of
+`serve --workers 2`, replaced with SIGHUP.
 """
 
 import argparse
@@ -29,12 +30,12 @@ from datastore.database import StoreOptions, open_database
 from datastore.engine.access_key import VARIABLE
 
 ROOT = Path(__file__).resolve().parent.parent
-ASKED = {"query": "{ areas earthquakes(first: 5) { nodes { eventId magnitude } } }"}
+QUERY = {"query": "{ areas earthquakes(first: 5) { nodes { eventId magnitude } } }"}
 SUBPROTOCOL = "graphql-transport-ws"
-QUERYING = 8
-AGAIN_SECONDS = 0.2
+QUERY_CLIENTS = 8
+RECONNECT_SECONDS = 0.2
 EVENT_EVERY_SECONDS = 0.1
-AMPLE = {
+NO_LIMITS = {
     "GATEWAY_BUDGET_UNITS": "0",
     "GATEWAY_ANONYMOUS_BUDGET_UNITS": "0",
     "GATEWAY_MAX_CONNECTIONS_PER_ADDRESS": "0",
@@ -48,42 +49,43 @@ AMPLE = {
 
 @dataclass(slots=True)
 class Outcome:
-    """What clients saw. `lost` and `twice` are events of all subscribers together; `codes` is how sockets ended."""
+    """The result for clients. Deliveries, losses and repeats are summed finished all subscribers."""
 
     subscribers: int = 0
     events: int = 0
     delivered: int = 0
     lost: int = 0
-    twice: int = 0
+    repeated: int = 0
     resyncs: int = 0
     queries: int = 0
     failed: list[str] = field(default_factory=list)
+    #: The close codes of sockets.
     codes: Counter[int] = field(default_factory=Counter)
-    away_seconds: list[float] = field(default_factory=list)
+    disconnected_seconds: list[float] = field(default_factory=list)
     exit_seconds: list[float] = field(default_factory=list)
     seconds: float = 0.0
 
     @property
-    def is_whole(self) -> bool:
-        return not (self.lost or self.twice or self.resyncs or self.failed)
+    def is_lossless(self) -> bool:
+        return not (self.lost or self.repeated or self.resyncs or self.failed)
 
     def text(self) -> str:
-        away = self.away_seconds or [0.0]
+        away = self.disconnected_seconds or [0.0]
         exits = ", ".join(f"{seconds:.1f}" for seconds in self.exit_seconds)
         return "\n".join(
             [
                 f"{self.subscribers} subscribers, {self.events} events: {self.delivered:,} deliveries, "
-                f"{self.lost} lost, {self.twice} twice, {self.resyncs} read anew",
-                f"sockets ended with {dict(self.codes)}; away for {percentile(away, 0.5):.2f} s (median), "
+                f"{self.lost} lost, {self.repeated} repeated, {self.resyncs} resyncs",
+                f"close codes {dict(self.codes)}; disconnected for {percentile(away, 0.5):.2f} s (median), "
                 f"{max(away):.2f} s at most",
                 f"{self.queries:,} queries, {len(self.failed)} failed {self.failed[:3] or ''}",
-                f"processes ended within {exits or '–'} s; {self.seconds:.0f} s in all",
+                f"processes exited within {exits or '–'} s; {self.seconds:.0f} s in all",
             ]
         )
 
 
-class Follower:
-    """A client of one subscription, which goes on where it was cut off."""
+class ResumingSubscriber:
+    """A client of one subscription that resumes after each disconnect."""
 
     def __init__(self, url: str, outcome: Outcome) -> None:
         self.began = asyncio.Event()
@@ -91,8 +93,8 @@ class Follower:
         self._url = url
         self._outcome = outcome
         self._after: str | None = None
-        self._again_seconds = AGAIN_SECONDS
-        self._left: float | None = None
+        self._reconnect_seconds = RECONNECT_SECONDS
+        self._disconnected_at: float | None = None
 
     async def follow(self, session: aiohttp.ClientSession) -> None:
         while True:
@@ -100,29 +102,29 @@ class Follower:
                 async with session.ws_connect(self._url, protocols=[SUBPROTOCOL], autoping=True) as connection:
                     await connection.send_json({"type": "connection_init"})
                     await self._listen(connection)
-            await asyncio.sleep(self._again_seconds)
-            self._again_seconds = AGAIN_SECONDS
+            await asyncio.sleep(self._reconnect_seconds)
+            self._reconnect_seconds = RECONNECT_SECONDS
 
     async def _listen(self, connection: aiohttp.ClientWebSocketResponse) -> None:
         while True:
             message = await connection.receive()
             if message.type is aiohttp.WSMsgType.TEXT:
-                await self._hear(connection, json.loads(message.data))
+                await self._handle(connection, json.loads(message.data))
                 continue
-            self._left = time.monotonic()
+            self._disconnected_at = time.monotonic()
             code = message.data if message.type is aiohttp.WSMsgType.CLOSE else 1006
             self._outcome.codes[code] += 1
             if code == 1012:
-                self._again_seconds = json.loads(message.extra or "{}")["reconnectAfterMs"] / 1000
+                self._reconnect_seconds = json.loads(message.extra or "{}")["reconnectAfterMs"] / 1000
             return
 
-    async def _hear(self, connection: aiohttp.ClientWebSocketResponse, message: Mapping[str, Any]) -> None:
+    async def _handle(self, connection: aiohttp.ClientWebSocketResponse, message: Mapping[str, Any]) -> None:
         match message["type"]:
             case "connection_ack":
                 payload = {**earthquakes().requests[0], "extensions": {"resumeAfter": self._after}}
                 await connection.send_json({"id": "1", "type": "subscribe", "payload": payload})
             case "ping":
-                self._note((message.get("payload") or {}).get("resume", {}).get("1"))
+                self._resume_from((message.get("payload") or {}).get("resume", {}).get("1"))
                 await connection.send_json({"type": "pong"})
             case "next":
                 self._take(message["payload"])
@@ -130,19 +132,19 @@ class Follower:
                 self._outcome.failed.append(f"{other}: {message.get('payload')}")
 
     def _take(self, payload: Mapping[str, Any]) -> None:
-        self._note(payload["extensions"]["eventId"])
+        self._resume_from(payload["extensions"]["eventId"])
         if payload.get("errors"):
             self._outcome.resyncs += 1
         else:
             self.seen.append(payload["data"]["earthquakeDetected"]["eventId"])
 
-    def _note(self, place: str | None) -> None:
-        if place is not None:
-            self._after = place
+    def _resume_from(self, event_id: str | None) -> None:
+        if event_id is not None:
+            self._after = event_id
             self.began.set()
-        if self._left is not None:
-            self._outcome.away_seconds.append(time.monotonic() - self._left)
-            self._left = None
+        if self._disconnected_at is not None:
+            self._outcome.disconnected_seconds.append(time.monotonic() - self._disconnected_at)
+            self._disconnected_at = None
 
 
 # Processes
@@ -150,15 +152,16 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """Where clients go, and what has all its processes replaced."""
+    """A service of several processes."""
 
     url: str
+    #: Replaces all processes.
     replace: Callable[[Outcome], Awaitable[None]]
 
 
 @asynccontextmanager
 async def two_processes(store: str) -> AsyncIterator[Service]:
-    """Each on a port of its own, behind a balancer."""
+    """Run two processes on ports of their own behind a balancer."""
     ports = [free_port() for _ in range(2)]
     secret = secrets.token_urlsafe(48)
     running = [await started(store, port, secret) for port in ports]
@@ -172,7 +175,7 @@ async def two_processes(store: str) -> AsyncIterator[Service]:
                     await running[number].wait()
                     outcome.exit_seconds.append(time.monotonic() - began)
                     running[number] = await started(store, port, secret)
-                    await balancer.seen(2)
+                    await balancer.wait_for_ready(2)
 
             yield Service(balancer.url, replace)
     finally:
@@ -181,27 +184,27 @@ async def two_processes(store: str) -> AsyncIterator[Service]:
 
 @asynccontextmanager
 async def workers(store: str) -> AsyncIterator[Service]:
-    """Two on one port, replaced by their supervisor."""
+    """Run two workers on one port, which their supervisor replaces."""
     port = free_port()
     process = await started(store, port, secrets.token_urlsafe(48), "--workers", "2", stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None
-    said: asyncio.Queue[str] = asyncio.Queue()
+    lines: asyncio.Queue[str] = asyncio.Queue()
 
     async def read(stream: asyncio.StreamReader) -> None:
         while line := await stream.readline():
-            said.put_nowait(line.decode())
+            lines.put_nowait(line.decode())
 
     reading = asyncio.create_task(read(process.stderr))
 
     async def replace(outcome: Outcome) -> None:
         began = time.monotonic()
         process.send_signal(signal.SIGHUP)
-        while "All workers were replaced" not in await said.get():
+        while "All workers were replaced" not in await lines.get():
             pass
         outcome.exit_seconds.append(time.monotonic() - began)
 
     try:
-        while "Stop with" not in await said.get():
+        while "Stop with" not in await lines.get():
             pass
         yield Service(f"http://127.0.0.1:{port}", replace)
     finally:
@@ -210,13 +213,20 @@ async def workers(store: str) -> AsyncIterator[Service]:
 
 
 async def started(
-    store: str, port: int, secret: str, *options: str, variables: Mapping[str, str] | None = None, **how: Any
+    store: str,
+    port: int,
+    secret: str,
+    *options: str,
+    variables: Mapping[str, str] | None = None,
+    **process_options: Any,
 ) -> asyncio.subprocess.Process:
-    """`gateway.py serve` with bounds that nobody meets, and these variables beside."""
+    """Start `gateway.py serve` without effective limits, and with these variables of the environment."""
     command = [sys.executable, "gateway.py", "serve", "--store", store, "--no-demo", "--port", str(port), *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GATEWAY_")}
-    given = environment | AMPLE | {"GATEWAY_SECRET": secret, VARIABLE: ENGINE_KEY, **(variables or {})}
-    return await asyncio.create_subprocess_exec(*command, cwd=ROOT, env=given, **{"stderr": sys.stderr, **how})
+    given = environment | NO_LIMITS | {"GATEWAY_SECRET": secret, VARIABLE: ENGINE_KEY, **(variables or {})}
+    return await asyncio.create_subprocess_exec(
+        *command, cwd=ROOT, env=given, **{"stderr": sys.stderr, **process_options}
+    )
 
 
 async def ended(processes: Sequence[asyncio.subprocess.Process]) -> None:
@@ -226,11 +236,11 @@ async def ended(processes: Sequence[asyncio.subprocess.Process]) -> None:
     await asyncio.gather(*[process.wait() for process in processes])
 
 
-# What is done meanwhile
+# The load
 
 
 async def measure(service_of: Callable[[str], Any], subscribers: int) -> Outcome:
-    """Replace all processes once, and look at what so many subscribers and some who query see of it."""
+    """Replace all processes once while `subscribers` subscribers and some clients with queries are connected."""
     outcome = Outcome(subscribers)
     began = time.monotonic()
     async with AsyncExitStack() as stack:
@@ -240,37 +250,37 @@ async def measure(service_of: Callable[[str], Any], subscribers: int) -> Outcome
         service = await stack.enter_async_context(service_of(database.engine.endpoint))
         publish = await earthquakes().publisher(database.client)
         session = await stack.enter_async_context(aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)))
-        followers = [Follower(f"{service.url}/graphql", outcome) for _ in range(subscribers)]
-        tasks = [asyncio.create_task(follower.follow(session)) for follower in followers]
-        over = asyncio.Event()
+        clients = [ResumingSubscriber(f"{service.url}/graphql", outcome) for _ in range(subscribers)]
+        tasks = [asyncio.create_task(client.follow(session)) for client in clients]
+        finished = asyncio.Event()
         published: list[str] = []
-        work = [asyncio.create_task(_query(session, service.url, outcome, over)) for _ in range(QUERYING)]
+        work = [asyncio.create_task(_query(session, service.url, outcome, finished)) for _ in range(QUERY_CLIENTS)]
         try:
-            await asyncio.gather(*[follower.began.wait() for follower in followers])
-            work.append(asyncio.create_task(_publish(publish, published, over)))
+            await asyncio.gather(*[client.began.wait() for client in clients])
+            work.append(asyncio.create_task(_publish(publish, published, finished)))
             await service.replace(outcome)
-            over.set()
+            finished.set()
             await asyncio.gather(*work)
-            await _settled(followers, published)
+            await _wait_until_received(clients, published)
         finally:
             for task in (*tasks, *work):
                 task.cancel()
             await asyncio.gather(*tasks, *work, return_exceptions=True)
-    _count(outcome, followers, published)
+    _count(outcome, clients, published)
     outcome.seconds = time.monotonic() - began
     return outcome
 
 
-async def _publish(publish: Any, published: list[str], over: asyncio.Event) -> None:
-    while not over.is_set():
+async def _publish(publish: Any, published: list[str], finished: asyncio.Event) -> None:
+    while not finished.is_set():
         await publish(published.append)
         await asyncio.sleep(EVENT_EVERY_SECONDS)
 
 
-async def _query(session: aiohttp.ClientSession, url: str, outcome: Outcome, over: asyncio.Event) -> None:
-    while not over.is_set():
+async def _query(session: aiohttp.ClientSession, url: str, outcome: Outcome, finished: asyncio.Event) -> None:
+    while not finished.is_set():
         try:
-            async with session.post(f"{url}/graphql", json=ASKED) as response:
+            async with session.post(f"{url}/graphql", json=QUERY) as response:
                 answer = await response.json()
                 if response.status != 200 or "errors" in answer:
                     outcome.failed.append(f"{response.status} {answer}")
@@ -280,21 +290,21 @@ async def _query(session: aiohttp.ClientSession, url: str, outcome: Outcome, ove
         await asyncio.sleep(0.02)
 
 
-async def _settled(followers: Sequence[Follower], published: Sequence[str]) -> None:
-    """Until everybody has the last event, or has had long enough for it."""
+async def _wait_until_received(clients: Sequence[ResumingSubscriber], published: Sequence[str]) -> None:
+    """Wait until all subscribers have received the last event, for at most 20 seconds."""
     with suppress(TimeoutError):
         async with asyncio.timeout(20):
-            while any(follower.seen[-1:] != [published[-1]] for follower in followers):  # noqa: ASYNC110
+            while any(client.seen[-1:] != [published[-1]] for client in clients):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)
 
 
-def _count(outcome: Outcome, followers: Sequence[Follower], published: Sequence[str]) -> None:
+def _count(outcome: Outcome, clients: Sequence[ResumingSubscriber], published: Sequence[str]) -> None:
     outcome.events = len(published)
-    for follower in followers:
-        seen = Counter(follower.seen)
-        outcome.delivered += len(follower.seen)
+    for client in clients:
+        seen = Counter(client.seen)
+        outcome.delivered += len(client.seen)
         outcome.lost += sum(event not in seen for event in published)
-        outcome.twice += sum(count - 1 for count in seen.values())
+        outcome.repeated += sum(count - 1 for count in seen.values())
 
 
 def main() -> int:
@@ -304,7 +314,7 @@ def main() -> int:
     given = parser.parse_args()
     outcome = run(measure(workers if given.workers else two_processes, given.subscribers))
     print(outcome.text(), flush=True)
-    return 0 if outcome.is_whole else 1
+    return 0 if outcome.is_lossless else 1
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""`python -m benchmarks.scaling`: W1 and W2 with one process, one worker and several: requests a second, and their CPU.
+"""`python -m benchmarks.scaling`: requests per second and CPU of W1 and W2 with no, one and several workers.
 
-The engine and who asks are on the same machine: what they take of it is told, too.
+The engine and the client run on the same machine. Their CPU is reported, too.
 """
 
 import argparse
@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from benchmarks.contenders import CONCURRENCY, SECRET
-from benchmarks.load import ask_once, closed_loop, requests
+from benchmarks.load import closed_loop, requests, send_once
 from benchmarks.measuring import percentile, run
 from benchmarks.processes import children, cpu_seconds
 from benchmarks.rolling import ended, started
@@ -34,36 +34,37 @@ HEAD = ("workload", "workers", "CPU ms", "req/s", "p50 ms", "p99 ms", "busiest",
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """A gateway with so many workers; 0 is one process that does it all."""
+    """A running gateway."""
 
+    #: The number of workers; 0 is one process for everything.
     workers: int
     url: str
     pid: int
 
     def cpu(self) -> list[float]:
-        """Seconds of each of its processes."""
+        """Return the CPU seconds of each of its processes."""
         return [cpu_seconds(pid) for pid in (self.pid, *children(self.pid))]
 
 
 @dataclass(slots=True)
 class Scaled:
-    """What a workload took; each round has an entry. CPU is in milliseconds a request.
-
-    `busiest` is the share that one process had of the gateway's CPU.
-    """
+    """The figures of a workload, by round. CPU is in milliseconds per request."""
 
     workload: Workload
     workers: int
     gateway: list[float] = field(default_factory=list)
     engine: list[float] = field(default_factory=list)
     client: list[float] = field(default_factory=list)
+    #: The busiest process's share of the gateway's CPU.
     busiest: list[float] = field(default_factory=list)
+    #: Requests per second.
     rate: list[float] = field(default_factory=list)
+    #: The latencies of all requests.
     seconds: list[float] = field(default_factory=list)
 
     def row(self) -> list[str]:
         return [
-            f"{self.workload.name} {self.workload.told}",
+            f"{self.workload.name} {self.workload.title}",
             str(self.workers or "none"),
             f"{median(self.gateway):.3f}",
             f"{median(self.rate):.0f}",
@@ -76,19 +77,19 @@ class Scaled:
 
 
 async def measure(workers: Sequence[int], rounds: int, effort: float, concurrency: int = CONCURRENCY) -> list[Scaled]:
-    """Each in turn, for so many rounds after one that does not count. `effort` scales the requests of a round."""
+    """Measure the gateways in turns for `rounds` rounds, after a discarded one. `effort` scales the requests."""
     token = Tokens(TokenSettings(secret=SECRET)).issue(VIEWER, Role.USER)
     headers = {"Authorization": f"Bearer {token}"}
     async with AsyncExitStack() as stack:
         store = await stack.enter_async_context(filled_store())
         (engine,) = children(os.getpid())
         serving = [await stack.enter_async_context(_serving(store, count, headers)) for count in workers]
-        found = [(one, Scaled(workload, one.workers)) for workload in MEASURED for one in serving]
+        found = [(gateway, Scaled(workload, gateway.workers)) for workload in MEASURED for gateway in serving]
         for number in range(rounds + 1):
-            for one, result in found:
+            for gateway, result in found:
                 total = max(int(result.workload.requests * effort), concurrency)
-                counts = result if number else Scaled(result.workload, one.workers)
-                await _round(one, engine, headers, total, concurrency, counts)
+                measured = result if number else Scaled(result.workload, gateway.workers)
+                await _round(gateway, engine, headers, total, concurrency, measured)
     return [result for _, result in found]
 
 
@@ -96,22 +97,22 @@ async def measure(workers: Sequence[int], rounds: int, effort: float, concurrenc
 async def _serving(store: str, workers: int, headers: Mapping[str, str]) -> AsyncIterator[Serving]:
     port = free_port()
     options = ["--workers", str(workers)] if workers else []
-    # As in the other measurements each request reads for itself. A line for each is written, and read by nobody.
+    # As in the other measurements requests share no reads. The log line of each request is written and discarded.
     variables, log = {"GATEWAY_SHARED_READS": "off"}, asyncio.subprocess.DEVNULL
     process = await started(store, port, SECRET, *options, variables=variables, stderr=log)
     try:
         url = f"http://127.0.0.1:{port}"
         async with asyncio.timeout(START_SECONDS):
-            while not await _answers(url, headers):  # noqa: ASYNC110
+            while not await _is_ready(url, headers):  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         yield Serving(workers, url, process.pid)
     finally:
         await ended([process])
 
 
-async def _answers(url: str, headers: Mapping[str, str]) -> bool:
+async def _is_ready(url: str, headers: Mapping[str, str]) -> bool:
     try:
-        await ask_once(url, headers, MEASURED[0])
+        await send_once(url, headers, MEASURED[0])
     except OSError:
         return False
     return True
@@ -120,11 +121,11 @@ async def _answers(url: str, headers: Mapping[str, str]) -> bool:
 async def _round(
     serving: Serving, engine: int, headers: Mapping[str, str], total: int, concurrency: int, result: Scaled
 ) -> None:
-    asked = requests(serving.url.partition("//")[2], headers, result.workload)
+    encoded = requests(serving.url.partition("//")[2], headers, result.workload)
     gc.collect()
     before, engine_before, client_before = serving.cpu(), cpu_seconds(engine), time.process_time()
     began = time.perf_counter()
-    seconds = await closed_loop(serving.url, asked, total, concurrency)
+    seconds = await closed_loop(serving.url, encoded, total, concurrency)
     wall = time.perf_counter() - began
     client, by_engine = time.process_time() - client_before, cpu_seconds(engine) - engine_before
     used = [after - earlier for after, earlier in zip(serving.cpu(), before, strict=True)]
@@ -137,7 +138,7 @@ async def _round(
 
 
 def text(results: Sequence[Scaled], concurrency: int) -> Iterator[str]:
-    yield f"{concurrency} requests at a time from one client on {os.cpu_count()} CPUs, which the engine has, too;"
+    yield f"{concurrency} requests at a time from one client on {os.cpu_count()} CPUs, shared with the engine;"
     yield "CPU ms per request of all the gateway's processes, of the engine and of the client"
     yield from table(HEAD, [result.row() for result in results])
 

@@ -1,7 +1,7 @@
-"""`python -m benchmarks.scaling_check`: real runs with 1,000 and 10,000 viewers beside what the model says of them.
+"""`python -m benchmarks.scaling_check`: compares real runs with 1,000 and 10,000 viewers with the model.
 
-The model's constants are measured first, with other numbers of viewers: a machine that is slower or busier than the one
-of docs/scaling.md changes both sides alike. The status is 1 where they differ by more than a quarter.
+The model's constants are measured first, with other numbers of viewers, so that a machine that is slower or busier than
+that of docs/scaling.md affects both sides equally. The exit status is 1 if they differ by more than a quarter.
 """
 
 import argparse
@@ -12,14 +12,14 @@ from dataclasses import dataclass, field
 
 from benchmarks.scaling_model import ProcessCosts, process_cpu
 from benchmarks.socket_servers import OURS
-from benchmarks.subscribers import FEWER_FROM, FEWER_PER_SECOND, PER_SECOND, measured, open_many_files
+from benchmarks.subscribers import FEWER_FROM, FEWER_PER_SECOND, PER_SECOND, measured_server, open_many_files
 from benchmarks.text_table import table
 from benchmarks.topics import match_updates
 
 VIEWERS = (1000, 10_000)
 SECONDS = 8.0
-MOST_APART = 0.25
-# The runs that the constants are measured by: viewers at rest, and viewers with events a second.
+MAX_DEVIATION = 0.25
+# The runs that measure the constants: viewers at rest, and viewers with events per second.
 AT_REST, REST_SECONDS = (100, 3000), 20.0
 FEW, SELDOM, MANY = (300, 10.0), (300, 2.0), (3000, 3.0)
 HEAD = ("viewers", "events/s", "measured", "model", "model / measured")
@@ -28,7 +28,7 @@ HEAD_OF_COSTS = ("CPU", "measured", "docs/scaling.md")
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """CPU in milliseconds for 1,000 deliveries, all that the process does meanwhile included."""
+    """A run and the model's estimate: CPU milliseconds of the process for 1,000 deliveries."""
 
     viewers: int
     events: float
@@ -45,14 +45,14 @@ class Checked:
 
     @property
     def holds(self) -> bool:
-        return abs(self.ratio - 1) <= MOST_APART
+        return abs(self.ratio - 1) <= MAX_DEVIATION
 
 
 def costs_of(rests: tuple[float, float], few: float, seldom: float, many: float) -> ProcessCosts:
-    """Return the costs that explain the runs, all of which are CPU seconds a second.
+    """Return the costs that explain the runs, which are given in CPU seconds per second.
 
-    `rests` are those with the numbers of viewers of `AT_REST`, the others those of the runs of that name. Two rates
-    with the same viewers separate the cost of an event from that of reading, which differs from the cost at rest.
+    `rests` are the runs with the viewers of `AT_REST`, the others are the runs of their names. Two rates with the same
+    viewers separate the cost of an event from that of reading, which differs from the cost at rest.
     """
     socket = max((rests[1] - rests[0]) / (AT_REST[1] - AT_REST[0]), 0.0)
     event_to_few = (few - seldom) / (FEW[1] - SELDOM[1])
@@ -65,7 +65,7 @@ def costs_of(rests: tuple[float, float], few: float, seldom: float, many: float)
 async def calibrate(seconds: float) -> ProcessCosts:
     """Measure the costs of a process in five runs."""
     rests, spent = [], []
-    async with measured(OURS, match_updates()) as trial:
+    async with measured_server(OURS, match_updates()) as trial:
         for viewers, runs in zip(AT_REST, ((FEW, SELDOM), (MANY,)), strict=True):
             await trial.open(viewers)
             await trial.warm_up(viewers)
@@ -78,22 +78,22 @@ async def calibrate(seconds: float) -> ProcessCosts:
 
 
 async def check(viewers: Sequence[int], seconds: float) -> list[Checked]:
-    """Measure the costs, then a run for each number of viewers, all of one match."""
+    """Measure the costs, then a run for each number of viewers of one match."""
     open_many_files()
     costs = await calibrate(seconds)
     found = []
-    for many in viewers:
-        events = FEWER_PER_SECOND if many > FEWER_FROM else PER_SECOND
-        async with measured(OURS, match_updates()) as trial:
-            delivered, _ = await trial.run(many, seconds, events)
-        found.append(Checked(many, events, delivered.cpu_ms, costs))
+    for count in viewers:
+        events = FEWER_PER_SECOND if count > FEWER_FROM else PER_SECOND
+        async with measured_server(OURS, match_updates()) as trial:
+            delivered, _ = await trial.run(count, seconds, events)
+        found.append(Checked(count, events, delivered.cpu_ms, costs))
     return found
 
 
 def text(found: Sequence[Checked]) -> Iterator[str]:
     """Yield the lines of the report."""
     yield "CPU ms of a gateway for 1,000 deliveries"
-    yield from table(HEAD, [_row(one) for one in found])
+    yield from table(HEAD, [_row(checked) for checked in found])
     if found:
         yield ""
         yield from table(HEAD_OF_COSTS, _costs(found[0].costs))
@@ -102,13 +102,14 @@ def text(found: Sequence[Checked]) -> Iterator[str]:
 def _costs(costs: ProcessCosts) -> list[list[str]]:
     stated = ProcessCosts.stated()
     return [
-        [name, f"{1e6 * mine:.2f} µs", f"{1e6 * theirs:.2f} µs"]
-        for name, mine, theirs in zip(ProcessCosts._fields, costs, stated, strict=True)
+        [name, f"{1e6 * measured_cost:.2f} µs", f"{1e6 * stated_cost:.2f} µs"]
+        for name, measured_cost, stated_cost in zip(ProcessCosts._fields, costs, stated, strict=True)
     ]
 
 
-def _row(one: Checked) -> list[str]:
-    return [str(one.viewers), f"{one.events:g}", f"{one.measured:.1f}", f"{one.model:.1f}", f"{one.ratio:.2f}"]
+def _row(checked: Checked) -> list[str]:
+    figures = [f"{checked.measured:.1f}", f"{checked.model:.1f}", f"{checked.ratio:.2f}"]
+    return [str(checked.viewers), f"{checked.events:g}", *figures]
 
 
 def main() -> int:
@@ -118,7 +119,7 @@ def main() -> int:
     given = parser.parse_args()
     found = asyncio.run(check(given.viewers, given.seconds))
     print("\n".join(text(found)))
-    return 0 if all(one.holds for one in found) else 1
+    return 0 if all(checked.holds for checked in found) else 1
 
 
 if __name__ == "__main__":

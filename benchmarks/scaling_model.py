@@ -30,7 +30,7 @@ class Load:
 
     @property
     def changed(self) -> float:
-        """Polls a second that find a new ball: events of all matches."""
+        """Polls per second that find a new ball, which are the events of all matches."""
         return self.matches / constants.seconds_between_balls()
 
     @property
@@ -39,7 +39,7 @@ class Load:
 
     @property
     def changes(self) -> float:
-        """Changes a second of active-matches; each gateway receives all of them."""
+        """Changes of active-matches per second; each gateway receives all of them."""
         return self.changed + self.unchanged * constants.unchanged_tick_changes()
 
     @property
@@ -57,7 +57,7 @@ class Limit:
 
 
 class ProcessCosts(NamedTuple):
-    """CPU seconds of one gateway process: for an event, a delivery of it, a socket a second, and reading a second."""
+    """CPU seconds of a gateway process: for an event, for a delivery, for a socket-second, and for reading a second."""
 
     event: float
     delivery: float
@@ -165,8 +165,8 @@ def log_seconds(load: Load) -> float:
     """Return the seconds for which the bus keeps the changes of active-matches."""
     if not load.changes:
         return math.inf
-    many, size = constants.changes_kept()
-    return min(many / load.changes, size / (load.changes * constants.change_bytes()))
+    changes, size = constants.changes_kept()
+    return min(changes / load.changes, size / (load.changes * constants.change_bytes()))
 
 
 def burst_seconds(load: Load) -> float:

@@ -78,15 +78,15 @@ class Texts:
 
 async def measured(index: SqliteIndex, queries: Iterable[str]) -> list[float]:
     """Return the CPU time of each search in milliseconds, over all threads."""
-    took = []
+    milliseconds = []
     for number, text in enumerate(queries):
         caller = number % USERS
         followees = frozenset(f"user{(caller + step) % USERS}" for step in range(1, FOLLOWEES + 1))
         audience = Audience(None) if number % 2 else Audience(f"user{caller}", followees)
         began = time.process_time()
         await index.search(Kind.POSTS, query_of(text, tags=True), PAGE, None, audience)
-        took.append(1000 * (time.process_time() - began))
-    return took
+        milliseconds.append(1000 * (time.process_time() - began))
+    return milliseconds
 
 
 async def fill(posts: int, texts: Texts, write: Callable[[list[SearchEntry]], object]) -> float:
@@ -97,9 +97,9 @@ async def fill(posts: int, texts: Texts, write: Callable[[list[SearchEntry]], ob
     return 1e6 * (time.process_time() - began) / posts
 
 
-def line(name: str, took: list[float]) -> str:
-    cuts = statistics.quantiles(took, n=100)
-    return f"{name:<36}{len(took):>7}{cuts[49]:>9.2f}{cuts[94]:>9.2f}{max(took):>9.2f}"
+def line(name: str, milliseconds: list[float]) -> str:
+    cuts = statistics.quantiles(milliseconds, n=100)
+    return f"{name:<36}{len(milliseconds):>7}{cuts[49]:>9.2f}{cuts[94]:>9.2f}{max(milliseconds):>9.2f}"
 
 
 async def main(posts: int, searches: int, seed: int) -> None:
@@ -112,9 +112,9 @@ async def main(posts: int, searches: int, seed: int) -> None:
         print(f"{'CPU of a search, ms':<36}{'number':>7}{'p50':>9}{'p95':>9}{'most':>9}")
         everything: list[float] = []
         for name, make in texts.queries().items():
-            took = await measured(index, [make() for _ in range(searches)])
-            everything += took
-            print(line(name, took))
+            milliseconds = await measured(index, [make() for _ in range(searches)])
+            everything += milliseconds
+            print(line(name, milliseconds))
         print(line("all", everything))
         await index.aclose()
 

@@ -1,4 +1,4 @@
-"""A gateway in a process of its own, set up as `gateway.py serve --no-demo` does, which also tells what it used."""
+"""A gateway in a separate process with the configuration of `gateway.py serve --no-demo`. It reports its usage."""
 
 import argparse
 import asyncio
@@ -45,42 +45,43 @@ START_SECONDS = 30.0
 STOP_SECONDS = 10.0
 SECRET_VARIABLE = "GATEWAY_SECRET"
 POLL_INTERVAL = 0.25
-PROFILED = 45
+PROFILED_FUNCTIONS = 45
 ROOT = Path(__file__).resolve().parent.parent
-# Limits that are checked, as in any gateway, and never met.
-MANY = 1_000_000
-AMPLE = Capacity(
+# The limits are checked as in any gateway, but are never reached.
+UNREACHED = 1_000_000
+UNREACHED_LIMITS = Capacity(
     budget_units=1e12,
     budget_units_per_second=1e12,
     anonymous_budget_units=1e12,
     anonymous_budget_units_per_second=1e12,
-    concurrent=MANY,
-    concurrent_per_caller=MANY,
+    concurrent=UNREACHED,
+    concurrent_per_caller=UNREACHED,
     lag_seconds=60.0,
-    connections=MANY,
-    connections_per_address=MANY,
-    websockets=MANY,
-    websockets_per_caller=MANY,
-    subscriptions=MANY,
-    subscriptions_per_caller=MANY,
-    operations_per_websocket=MANY,
-    websocket_messages=MANY,
-    websocket_messages_per_second=MANY,
+    connections=UNREACHED,
+    connections_per_address=UNREACHED,
+    websockets=UNREACHED,
+    websockets_per_caller=UNREACHED,
+    subscriptions=UNREACHED,
+    subscriptions_per_caller=UNREACHED,
+    operations_per_websocket=UNREACHED,
+    websocket_messages=UNREACHED,
+    websocket_messages_per_second=UNREACHED,
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What the server used since it started: CPU seconds, DynamoDB calls by operation, read and write units.
+    """The server's usage since its start."""
 
-    And by table how many follow it now.
-    """
-
+    #: CPU seconds.
     cpu: float
+    #: DynamoDB calls by operation.
     calls: Counter[str]
+    #: Read units.
     units: float
     write_units: float
-    followers: Mapping[str, int]
+    #: The current subscribers of each table.
+    subscribers: Mapping[str, int]
 
     def since(self, before: "Usage") -> "Usage":
         return Usage(
@@ -88,44 +89,46 @@ class Usage:
             self.calls - before.calls,
             self.units - before.units,
             self.write_units - before.write_units,
-            self.followers,
+            self.subscribers,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """The running gateway, and a client of it that is signed in. `sign` makes a token for any user."""
+    """A running gateway."""
 
     url: str
     pid: int
     token: str
+    #: A client session that sends the token.
     http: aiohttp.ClientSession
+    #: Returns a token for any user.
     sign: Callable[[str], str]
 
     async def ask(self, user: str, query: str, variables: Mapping[str, Any] | None = None) -> Any:
-        """The data of the answer that a user gets."""
+        """Send a query as a user. Return the data. Raises `RuntimeError` for errors."""
         body = {"query": query, "variables": variables or {}}
         headers = {"Authorization": f"Bearer {self.sign(user)}"}
         async with self.http.post(f"{self.url}/graphql", json=body, headers=headers) as response:
             answer = await response.json()
         if "errors" in answer:
-            raise RuntimeError(f"{user} was answered: {answer['errors']}")
+            raise RuntimeError(f"The query of {user} failed: {answer['errors']}")
         return answer["data"]
 
     async def usage(self) -> Usage:
-        """As of now, with everything done that requests have left to be done behind them."""
+        """Return the current usage, after the background work of all requests has ended."""
         async with self.http.get(f"{self.url}/usage") as response:
-            told = await response.json()
-        return Usage(told["cpu"], Counter(told["calls"]), told["units"], told["write_units"], told["followers"])
+            usage = await response.json()
+        return Usage(usage["cpu"], Counter(usage["calls"]), usage["units"], usage["write_units"], usage["subscribers"])
 
 
 @asynccontextmanager
 async def serving(
     store_url: str, *, poll_interval: float = POLL_INTERVAL, secret: str = "", options: Sequence[str] = ()
 ) -> AsyncIterator[Server]:
-    """Start the gateway on a store that others have filled, and stop it in the end.
+    """Run a gateway on a filled store until the context exits.
 
-    `secret` is one of its own if none is given. `options` are for its command line (see `main`).
+    Without a `secret` it gets a random one. `options` are for its command line (see `main`).
     """
     port, secret = free_port(), secret or secrets.token_urlsafe(48)
     tokens = Tokens(TokenSettings(secret=secret), clock=NOON.timestamp)
@@ -183,8 +186,8 @@ def main() -> None:
     arguments.add_argument("--store", required=True)
     arguments.add_argument("--port", type=int, required=True)
     arguments.add_argument("--poll-interval", type=float, default=POLL_INTERVAL)
-    arguments.add_argument("--profile", action="store_true", help="answer at /profile what ran since it was asked last")
-    arguments.add_argument("--log", help="write a line for each operation there")
+    arguments.add_argument("--profile", action="store_true", help="serve a profile since the last request at /profile")
+    arguments.add_argument("--log", help="the file for a log line per operation")
     given = arguments.parse_args()
     if given.log:
         logging.basicConfig(level=logging.INFO, filename=given.log)
@@ -192,8 +195,8 @@ def main() -> None:
         secret=os.environ[SECRET_VARIABLE],
         port=given.port,
         poll_interval=given.poll_interval,
-        capacity=AMPLE,
-        shared_reads=False,  # its rivals read anew for each request, too
+        capacity=UNREACHED_LIMITS,
+        shared_reads=False,  # the compared servers read for each request, too
     )
     run(_serve(settings, StoreOptions(store=given.store), profiled=given.profile))
 
@@ -224,7 +227,7 @@ class _Server(uvicorn.Server):
 
 
 class _Profile:
-    """What ran between two requests, the most expensive first by the CPU time spent in it alone."""
+    """Serves the functions that ran since the last request, sorted by their own CPU time."""
 
     def __init__(self) -> None:
         self._profile = cProfile.Profile(time.thread_time)
@@ -233,21 +236,21 @@ class _Profile:
         self._profile.disable()
         text = io.StringIO()
         if self._profile.getstats():
-            pstats.Stats(self._profile, stream=text).sort_stats("tottime").print_stats(PROFILED)
+            pstats.Stats(self._profile, stream=text).sort_stats("tottime").print_stats(PROFILED_FUNCTIONS)
         self._profile = cProfile.Profile(time.thread_time)
         self._profile.enable()
         return Response(_shortened(text.getvalue()), media_type="text/plain")
 
 
 def _shortened(text: str) -> str:
-    """Without the folders that are the same for many files."""
+    """Return the text without the common folders of files."""
     for folder in (sysconfig.get_path("purelib"), sysconfig.get_path("stdlib"), str(ROOT)):
         text = text.replace(f"{folder}/", "")
     return text
 
 
 class _Usage:
-    """Counts the calls of the gateway's client; whoever listened to it before still hears of them."""
+    """Counts the calls of the gateway's client, in addition to its other listeners."""
 
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
@@ -267,7 +270,7 @@ class _Usage:
                 "calls": self._calls,
                 "units": self._units,
                 "write_units": self._write_units,
-                "followers": {table.name: services.changes.followers(table) for table in TABLES},
+                "subscribers": {table.name: services.changes.followers(table) for table in TABLES},
             }
         )
 
@@ -276,14 +279,14 @@ class _Usage:
             return
         self._listening = True
 
-        def hear(call: Call) -> None:
+        def count(call: Call) -> None:
             self._calls[call.operation] += 1
             if call.operation in READS:
                 self._units += call.units
             else:
                 self._write_units += call.units
 
-        client.add_call_listener(hear)
+        client.add_call_listener(count)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """`python -m benchmarks.shards`: measure the process that reads a stream of 100 shards with 1,000 writes a second.
 
-`benchmarks.stream_server` serves the stream from a process of its own. The reading process runs twice: alone, and as
-the one that relays the table by the bus (a redis-server is needed). The report has its CPU and calls a second, the
-latency of point reads through the same pool of connections, and how much of the stream Redis keeps.
+`benchmarks.stream_server` serves the stream from a separate process. The reading process runs twice: alone, and as the
+leader that relays the table through the bus (a redis-server is needed). The report has its CPU and calls per second,
+the latency of point reads through the same pool of connections, and the part of the stream that Redis keeps.
 """
 
 import argparse
@@ -36,17 +36,19 @@ WARM_UP_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
-    """The results of one run: CPU share, GetRecords calls and changes a second, and point-read latency in ms.
+class ShardsResult:
+    """The result of one run."""
 
-    `lags`: median seconds from a change to its delivery, in each half of the run.
-    """
-
+    #: The share of a CPU.
     cpu: float
+    #: GetRecords calls per second.
     calls: float
+    #: Changes per second.
     changes: float
+    #: The latency of point reads: median and p99.
     read_ms: float
     slow_read_ms: float
+    #: The median seconds from a change to its delivery, in each half of the run.
     lags: tuple[float, float]
 
     @property
@@ -81,7 +83,7 @@ async def client_at(url: str) -> AsyncIterator[Client]:
         yield client
 
 
-async def measure(url: str, seconds: float, bus: Bus | None) -> Measured:
+async def measure(url: str, seconds: float, bus: Bus | None) -> ShardsResult:
     async with client_at(url) as client:
         calls, changes, lag, reads, lags = 0, 0, 0.0, list[float](), list[float]()
         feed = ChangeFeed(client, poll_interval=POLL_SECONDS, linger=0, bus=bus)
@@ -96,15 +98,15 @@ async def measure(url: str, seconds: float, bus: Bus | None) -> Measured:
             before, changes = await client.call("ListStreams", {}), 0
             cpu, began = time.process_time(), time.monotonic()
             while time.monotonic() - began < seconds:
-                asked = time.perf_counter()
+                started = time.perf_counter()
                 await client.call("GetItem", {"TableName": "x", "Key": {}})
-                reads.append(1000 * (time.perf_counter() - asked))
+                reads.append(1000 * (time.perf_counter() - started))
                 lags.append(lag)
                 await asyncio.sleep(PROBE_SECONDS)
             elapsed, cpu = time.monotonic() - began, time.process_time() - cpu
             after = await client.call("ListStreams", {})
             calls = after["GetRecords"] - before["GetRecords"]
-            found = Measured(
+            found = ShardsResult(
                 cpu / elapsed,
                 calls / elapsed,
                 changes / elapsed,
@@ -130,7 +132,7 @@ def _ms(entries: list[tuple[str, object]]) -> int:
     return int(entries[0][0].partition("-")[0])
 
 
-def show(name: str, measured: Measured) -> None:
+def show(name: str, measured: ShardsResult) -> None:
     print(
         f"{name:<10} {100 * measured.cpu:5.1f} % of a CPU, {measured.calls:.0f} GetRecords/s, "
         f"{measured.changes:.0f} changes/s, lag {measured.lags[0]:.2f} and then {measured.lags[1]:.2f} s, "

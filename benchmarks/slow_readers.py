@@ -1,4 +1,4 @@
-"""What readers that stop reading cost the server, and the others."""
+"""The cost of subscribers that stop reading, for the server and for the other subscribers."""
 
 import asyncio
 import socket
@@ -11,17 +11,18 @@ from benchmarks.crowd import Crowd, Plan, Subscriber
 from benchmarks.data import NOON, open_store
 from benchmarks.processes import resident_mb
 from benchmarks.socket_servers import OURS
-from benchmarks.subscribers import FIRST, PER_SECOND, Delivered, Trial, measured, open_many_files
+from benchmarks.subscribers import FIRST_SUBSCRIBERS, PER_SECOND, Delivered, Trial, measured_server, open_many_files
 from benchmarks.text_table import table
-from benchmarks.topics import Publish, Says, Topic, earthquakes
+from benchmarks.topics import Announce, Publish, Topic, earthquakes
 from datastore.dynamodb.client import Client
 from datastore.earthquakes.earthquakes import Earthquakes
 from datastore.earthquakes.events import Earthquake
 from datastore.model.timestamps import epoch_ms
 
-# So that a reader's buffers are full after some seconds.
+# Large enough that a subscriber's buffers are full after some seconds.
 TEXT_CHARACTERS = 4000
-# More than the system and the transport keep for one who does not read; it is gone 10 seconds after they are full.
+# More than the buffers of the system and the transport hold for a subscriber that does not read. The gateway closes it
+# 10 seconds after they are full.
 FILLING_EVENTS = 60
 MEASURED_SECONDS = 4.0
 RECEIVE_BUFFER_BYTES = 4096
@@ -30,12 +31,14 @@ FIGURES = ("cpu_ms", "lag_p50_ms", "lag_p99_ms", "rss_mb")
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """In so many rounds, `stalled` of `subscribers` stop reading; then `held` alone, for what each holds in memory."""
+    """The size of a run."""
 
     rounds: int
     subscribers: int
+    #: The subscribers that stop reading.
     stalled: int
-    held: int
+    #: The subscribers that do not read in the measurement of memory.
+    idle_stalled: int
 
 
 FULL = Extent(3, 1000, 50, 200)
@@ -44,12 +47,15 @@ QUICK = Extent(1, 50, 5, 20)
 
 @dataclass(frozen=True, slots=True)
 class SlowReadersResult:
-    """Rounds in which all read, and in which some do not; what one that does not holds, in KB."""
+    """The result of the benchmark."""
 
     subscribers: int
     stalled: int
+    #: Rounds in which all subscribers read.
     without: Sequence[Delivered]
+    #: Rounds in which some do not.
     beside: Sequence[Delivered]
+    #: The memory of delivered subscriber that does not read, in KB.
     kilobytes: float
 
 
@@ -59,11 +65,13 @@ async def measure(extent: Extent) -> SlowReadersResult:
     for _ in range(extent.rounds):
         without.append(await _round(extent.subscribers, 0))
         beside.append(await _round(extent.subscribers - extent.stalled, extent.stalled))
-    return SlowReadersResult(extent.subscribers, extent.stalled, without, beside, await _held(extent.held))
+    return SlowReadersResult(
+        extent.subscribers, extent.stalled, without, beside, await _kilobytes_per_stalled(extent.idle_stalled)
+    )
 
 
 async def _round(reading: int, stalled: int) -> Delivered:
-    """Events before and while it is measured: by then who does not read has been sent all that its buffers take."""
+    """Publish events to fill the buffers of stalled subscribers, then measure the others."""
     async with _trial() as trial, _stalled(trial, stalled):
         await trial.open(reading)
         await _fill(trial)
@@ -71,13 +79,13 @@ async def _round(reading: int, stalled: int) -> Delivered:
         return delivered
 
 
-async def _held(many: int) -> float:
-    async with _trial() as trial, _stalled(trial, many):
-        await trial.open(FIRST)
-        await trial.warm_up(FIRST)
+async def _kilobytes_per_stalled(count: int) -> float:
+    async with _trial() as trial, _stalled(trial, count):
+        await trial.open(FIRST_SUBSCRIBERS)
+        await trial.warm_up(FIRST_SUBSCRIBERS)
         before = resident_mb(trial.server.pid)
         await _fill(trial)
-        return (resident_mb(trial.server.pid) - before) * 1024 / many
+        return (resident_mb(trial.server.pid) - before) * 1024 / count
 
 
 async def _fill(trial: Trial) -> None:
@@ -88,7 +96,7 @@ async def _fill(trial: Trial) -> None:
 
 @asynccontextmanager
 async def _trial() -> AsyncIterator[Trial]:
-    async with measured(OURS, _topic()) as trial:
+    async with measured_server(OURS, _topic()) as trial:
         yield trial
 
 
@@ -100,7 +108,7 @@ def _topic() -> Topic:
 async def _publisher(client: Client) -> Publish:
     number = 0
 
-    async def publish(says: Says) -> None:
+    async def publish(announce: Announce) -> None:
         nonlocal number
         number += 1
         moment = epoch_ms(NOON + timedelta(milliseconds=number))
@@ -115,14 +123,14 @@ async def _publisher(client: Client) -> Publish:
             source="usgs",
             ingested_at_ms=moment,
         )
-        says(event.event_id)
+        announce(event.event_id)
         await Earthquakes(open_store(client), NOON).insert(event)
 
     return publish
 
 
 class _Stalled(Subscriber):
-    """Reads until it has subscribed."""
+    """A subscriber that stops reading after it has subscribed."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -130,13 +138,15 @@ class _Stalled(Subscriber):
 
 
 @asynccontextmanager
-async def _stalled(trial: Trial, many: int) -> AsyncIterator[None]:
+async def _stalled(trial: Trial, count: int) -> AsyncIterator[None]:
     crowd = Crowd()
-    crowd.plan = Plan(trial.server.port, trial.server.payload, list(trial.topic.requests), many, trial.topic.number)
+    crowd.plan = Plan(
+        trial.server.port, trial.server.payload, list(trial.topic.requests), count, trial.topic.event_field
+    )
     loop = asyncio.get_running_loop()
     readers: list[_Stalled] = []
     try:
-        for _ in range(many):
+        for _ in range(count):
             connection = socket.socket()
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
             connection.setblocking(False)
@@ -152,11 +162,11 @@ async def _stalled(trial: Trial, many: int) -> AsyncIterator[None]:
 
 
 def report(result: SlowReadersResult) -> Iterator[str]:
-    yield f"Readers that stop reading: {result.stalled} of {result.subscribers}; the figures are of the others"
+    yield f"Subscribers that stop reading: {result.stalled} of {result.subscribers}; figures of the others"
     rows = [
-        [name, *(f"{getattr(one, figure):.1f}" for figure in FIGURES), str(one.missing)]
+        [name, *(f"{getattr(delivered, figure):.1f}" for figure in FIGURES), str(delivered.missing)]
         for name, rounds in (("all read", result.without), ("some stall", result.beside))
-        for one in rounds
+        for delivered in rounds
     ]
     yield from table(["round", "CPU ms/1,000", "p50 lag ms", "p99 lag ms", "RSS MB", "missing"], rows)
-    yield f"Each that stalls holds {result.kilobytes:.0f} KB of the server's memory."
+    yield f"Each stalled subscriber takes {result.kilobytes:.0f} KB of the server's memory."

@@ -1,4 +1,4 @@
-"""Servers of subscriptions: ours and others, each in a process of its own, that read the stream of the same table."""
+"""Servers of subscriptions: the gateway and others, each in a separate process that reads the stream of one table."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ START_SECONDS = 30.0
 _NODE = ("node", str(FOLDER / "graphql_ws.js"))
 _NODE_ENVIRONMENT = {"NODE_ENV": "production", "NODE_NO_WARNINGS": "1"}
 _BARE = (sys.executable, "-m", "benchmarks.peers.bare_sockets")
-# Those that execute for each subscriber, and sockets alone, without GraphQL.
+# Servers that execute for each subscriber, and servers of bare sockets without GraphQL.
 OTHERS = {
     GRAPHQL_WS: _NODE,
     f"{GRAPHQL_WS}, graphql-jit": (*_NODE, "--jit"),
@@ -29,19 +29,21 @@ OTHERS = {
 
 @dataclass(frozen=True, slots=True)
 class SocketServer:
-    """A server that listens. `payload` is that of connection_init, `gateway` is there when it is ours."""
+    """A listening server."""
 
     port: int
     pid: int
+    #: The payload of connection_init.
     payload: dict[str, str]
+    #: The gateway; None for other servers.
     gateway: Server | None = None
 
 
 @asynccontextmanager
 async def listening(name: str, store: str, table: Table, interval: float, *options: str) -> AsyncIterator[SocketServer]:
-    """`OURS` or one of `OTHERS`, that asks the stream of the table for records every so many seconds.
+    """Run `OURS` or one of `OTHERS` with a poll interval of the stream in seconds, until the context exits.
 
-    `options` are for our server's command line.
+    `options` are for the gateway's command line.
     """
     if name == OURS:
         async with serving(store, poll_interval=interval, options=options) as server:

@@ -1,4 +1,4 @@
-"""W1 … W4 on our gateway: what they cost, beside others too, and where it goes; and how the cost grows."""
+"""The cost of W1 … W4 on the gateway and on other servers, its growth with the size, and profiles."""
 
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
@@ -13,7 +13,7 @@ from datastore.database import StoreOptions, open_database
 
 @asynccontextmanager
 async def filled_store() -> AsyncIterator[str]:
-    """The URL of an engine with the data of the workloads."""
+    """Run an engine with the data of the workloads, and yield its URL."""
     async with open_database(StoreOptions()) as database:
         assert database.engine is not None
         await database.create_tables()
@@ -27,7 +27,7 @@ async def measure_ours(rounds: int, effort: float) -> list[Result]:
 
 
 async def measure_peers(rounds: int, effort: float) -> list[Result]:
-    """All that can be had, side by side. Raises `PeersMissing`, and `Disagreement` where two do not do the same."""
+    """Compare all servers. Raises `PeersMissing`, and `Disagreement` if two servers differ in data or calls."""
     await rivals.install()
     contenders = [OURS, LOGGING, *rivals.PEERS]
     async with filled_store() as store_url:
@@ -35,7 +35,7 @@ async def measure_peers(rounds: int, effort: float) -> list[Result]:
 
 
 async def measure_growth(rounds: int, effort: float) -> list[Result]:
-    """W2 by its size, and where no document was seen before."""
+    """Measure W2 by its size, and with new documents."""
     await rivals.install()
     contenders = [OURS, rivals.APOLLO, rivals.YOGA, rivals.YOGA_OWN]
     async with filled_store() as store_url:
@@ -43,17 +43,17 @@ async def measure_growth(rounds: int, effort: float) -> list[Result]:
 
 
 async def profile(names: Iterable[str], effort: float) -> AsyncIterator[tuple[str, str]]:
-    """Of each of these workloads the functions in which most time is spent, as the profiler tells it in text."""
+    """Yield the title and the profile of each named workload, as text."""
     async with filled_store() as store_url, serving(store_url, secret=SECRET, options=["--profile"]) as server:
         headers = {"Authorization": f"Bearer {server.sign(workload_data.VIEWER)}"}
         for workload in WORKLOADS:
             if workload.name not in names:
                 continue
             total = max(int(workload.requests * effort), CONCURRENCY)
-            for _ in range(2):  # first so that all is warm
-                asked = requests(server.url.partition("//")[2], headers, workload)
+            for _ in range(2):  # the first run warms up
+                encoded = requests(server.url.partition("//")[2], headers, workload)
                 async with server.http.get(f"{server.url}/profile") as response:
                     await response.read()
-                await closed_loop(server.url, asked, total, CONCURRENCY)
+                await closed_loop(server.url, encoded, total, CONCURRENCY)
             async with server.http.get(f"{server.url}/profile") as response:
                 yield f"{workload.name}: {total} requests, {CONCURRENCY} at a time", await response.text()

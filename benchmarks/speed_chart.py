@@ -1,4 +1,4 @@
-"""CPU per request of the servers as a chart, in SVG: bars by workload, in tones that show on white and on black."""
+"""An SVG chart of the servers' CPU per request by workload, in colours for light and dark backgrounds."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -14,13 +14,13 @@ STYLE = f"""text {{ font: 12px system-ui, sans-serif; fill: {TEXT} }}
 .title {{ font-weight: 600; font-size: 13px }} .small {{ fill: {FAINT} }} .own {{ font-weight: 600; fill: {OWN} }}"""
 
 
-def drawn(results: Sequence[Result]) -> str:
-    """Two workloads side by side; each has a scale of its own. The shorter the bar, the better."""
+def chart_svg(results: Sequence[Result]) -> str:
+    """Return the chart: two panels side by side, each with its own scale. Shorter bars are better."""
     results = [result for result in results if result.contender != LOGGING.name]
     rows = len({result.contender for result in results})
     height = TITLE + rows * ROW + GAP
     panels = [
-        "\n".join(_panel(workload.name, workload.told, results, at % 2 * PANEL, at // 2 * height))
+        "\n".join(_panel(workload.name, workload.title, results, at % 2 * PANEL, at // 2 * height))
         for at, workload in enumerate(WORKLOADS)
     ]
     lines = [
@@ -33,21 +33,21 @@ def drawn(results: Sequence[Result]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _panel(name: str, told: str, results: Sequence[Result], left: int, top: int) -> Iterator[str]:
-    shown = [result for result in results if result.workload == name]
-    most = max(median(result.cpu) for result in shown)
-    yield f'<text class="title" x="{left}" y="{top + 14}">{escape(f"{name} {told}")}</text>'
+def _panel(name: str, title: str, results: Sequence[Result], left: int, top: int) -> Iterator[str]:
+    own_results = [result for result in results if result.workload == name]
+    greatest = max(median(result.cpu) for result in own_results)
+    yield f'<text class="title" x="{left}" y="{top + 14}">{escape(f"{name} {title}")}</text>'
     yield f'<text class="small" x="{left}" y="{top + 30}">CPU ms per request</text>'
-    for at, result in enumerate(shown):
-        yield from _bar(result, most, left, top + TITLE + at * ROW)
+    for at, result in enumerate(own_results):
+        yield from _bar(result, greatest, left, top + TITLE + at * ROW)
 
 
-def _bar(result: Result, most: float, left: int, top: int) -> Iterator[str]:
+def _bar(result: Result, greatest: float, left: int, top: int) -> Iterator[str]:
     own, cpu = result.contender == OURS.name, median(result.cpu)
     kind = ' class="own"' if own else ""
-    base, length = top + BAR, max(cpu / most * BARS, 1)
+    base, length = top + BAR, max(cpu / greatest * BARS, 1)
     yield f'<text{kind} x="{left}" y="{base}">{escape(result.contender)}</text>'
     fill = OWN if own else OTHER
     yield f'<rect x="{left + NAMES}" y="{top + 1}" width="{length:.1f}" height="{BAR}" rx="2" fill="{fill}"/>'
-    told = f"{cpu:.2f}" if cpu < 10 else f"{cpu:.1f}"
-    yield f'<text{kind} x="{left + NAMES + length + 6:.1f}" y="{base}">{told}</text>'
+    figure = f"{cpu:.2f}" if cpu < 10 else f"{cpu:.1f}"
+    yield f'<text{kind} x="{left + NAMES + length + 6:.1f}" y="{base}">{figure}</text>'

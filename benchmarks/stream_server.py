@@ -17,7 +17,7 @@ MOST = 1000
 
 
 class Shards:
-    """The answers of the server. `called` counts the requests by operation."""
+    """The responses of the server. `called` counts the requests by operation."""
 
     def __init__(self, shards: int, rate: float, size: int) -> None:
         self._names = [f"shardId-{number:020d}-{number:08x}" for number in range(shards)]
@@ -80,5 +80,5 @@ def serve(port: int, shards: Shards) -> None:
 
 
 if __name__ == "__main__":
-    port, many, rate, size = map(int, sys.argv[1:])
-    serve(port, Shards(many, rate, size))
+    port, shards, rate, size = map(int, sys.argv[1:])
+    serve(port, Shards(shards, rate, size))

@@ -1,4 +1,4 @@
-"""What is subscribed to: a match while it is played, and earthquakes as they are stored. Written past the gateway."""
+"""Topics of subscriptions: a match in play, and new earthquakes. Events are written to the tables directly."""
 
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from benchmarks.data import NOON, open_store
-from benchmarks.invented_matches import invented
+from benchmarks.invented_matches import invented_match
 from datastore.dynamodb.client import Client
 from datastore.earthquakes.earthquakes import Earthquakes
 from datastore.earthquakes.events import Earthquake
@@ -22,12 +22,12 @@ from datastore.model.timestamps import epoch_ms
 from pipelines.matches.live.diff import MatchWatch
 from pipelines.matches.providers.playback import Playback
 
-BEGINS_AFTER = 60  # states: in the first innings, with all that a client shows
+FIRST_STATE = 60  # states: in the first innings, when all fields have values
 SCORE = "version changed liveScore { status innings { runs wickets overs } }"
 ALL = """matchId version changed isSnapshot serverTime
   liveScore {
     status phase note
-    innings { number teamId runs wickets overs }
+    innings { event_field teamId runs wickets overs }
     batting { name runs balls fours sixes onStrike }
     bowling { name overs runs wickets }
     partnership { runs balls }
@@ -37,66 +37,64 @@ ALL = """matchId version changed isSnapshot serverTime
   events { eventId kind text score }"""
 PLACE = "eventId magnitude place latitude longitude"
 
-Says = Callable[[Hashable], None]
-Publish = Callable[[Says], Awaitable[None]]
+Announce = Callable[[Hashable], None]
+Publish = Callable[[Announce], Awaitable[None]]
 Request = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """`number` is the field that tells events from each other.
-
-    `publisher` makes ready what there has to be in tables that are empty, and returns what writes the next event, and
-    says its number just before.
-    """
+    """A topic that can be subscribed to, and its publisher."""
 
     name: str
     table: Table
-    number: str
+    #: The field that identifies an event.
+    event_field: str
     requests: Sequence[Request]
+    #: Fills the empty tables. Returns a function that announces the id of the next event, and then writes the event.
     publisher: Callable[[Client], Awaitable[Publish]]
 
 
 def match_updates(selection: str = SCORE, documents: int = 1) -> Topic:
-    """Viewers of one match. With several documents, each has a name of its own for one field."""
-    queries = [selection if documents == 1 else f"{selection} alias{one}: version" for one in range(documents)]
+    """Return the topic of one match. Several `documents` differ in the alias of one field."""
+    queries = [selection if documents == 1 else f"{selection} alias{index}: version" for index in range(documents)]
     document = "subscription ($matchId: ID!) { matchUpdates(matchId: $matchId) { %s } }"
-    requests = [{"query": document % one, "variables": {"matchId": "match-000"}} for one in queries]
+    requests = [{"query": document % fields, "variables": {"matchId": "match-000"}} for fields in queries]
     return Topic("matchUpdates", ACTIVE_MATCHES, "version", requests, _match)
 
 
 def earthquakes(variables: int = 0) -> Topic:
-    """All that are stored. With variables, each has another least magnitude, below all that come."""
+    """Return the topic of all new earthquakes. Several `variables` differ in the least magnitude, below all events."""
     if not variables:
         requests: list[Request] = [{"query": f"subscription {{ earthquakeDetected {{ {PLACE} }} }}"}]
     else:
         query = f"subscription ($least: Float) {{ earthquakeDetected(minMagnitude: $least) {{ {PLACE} }} }}"
-        requests = [{"query": query, "variables": {"least": one / variables}} for one in range(variables)]
+        requests = [{"query": query, "variables": {"least": index / variables}} for index in range(variables)]
     return Topic("earthquakeDetected", EARTHQUAKES, "eventId", requests, _earthquakes)
 
 
 async def _match(client: Client) -> Publish:
-    """A version for each ball of an invented match."""
-    match = invented(0).match
+    """Write an invented match. The returned function writes a version for each ball."""
+    match = invented_match(0).match
     await Fixtures(open_store(client), NOON).sync([match])
     active = await ActiveMatches(open_store(client), NOON).register(match, instance_id="measured")
     versions = _versions(active)
 
-    async def publish(says: Says) -> None:
+    async def publish(announce: Announce) -> None:
         version = next(versions)
-        says(version.version)
+        announce(version.version)
         if not await ActiveMatches(open_store(client), NOON).commit(version):
-            raise RuntimeError("Somebody else has written the match.")
+            raise RuntimeError("Another process wrote the match.")
 
     return publish
 
 
 def _versions(active: ActiveMatch) -> Iterator[ActiveMatch]:
-    """The states that ticks would write."""
-    playback = Playback(invented(0))
-    watch = MatchWatch(active.match_id, playback.at(BEGINS_AFTER))
-    active = replace(active, previous_ball_id=playback.at(BEGINS_AFTER).balls[-1].ball_id)
-    for state in range(BEGINS_AFTER + 1, playback.timeline.last):
+    """Yield the states that ticks would write."""
+    playback = Playback(invented_match(0))
+    watch = MatchWatch(active.match_id, playback.at(FIRST_STATE))
+    active = replace(active, previous_ball_id=playback.at(FIRST_STATE).balls[-1].ball_id)
+    for state in range(FIRST_STATE + 1, playback.timeline.last):
         found = watch.compare(active, playback.at(state))
         version = active.version + 1
         active = replace(
@@ -112,23 +110,23 @@ def _versions(active: ActiveMatch) -> Iterator[ActiveMatch]:
 
 
 async def _earthquakes(client: Client) -> Publish:
-    number = 0
+    published = 0
 
-    async def publish(says: Says) -> None:
-        nonlocal number
-        number += 1
+    async def publish(announce: Announce) -> None:
+        nonlocal published
+        published += 1
         event = Earthquake(
-            event_id=f"live-{number:05}",
-            occurred_at_ms=epoch_ms(NOON + timedelta(milliseconds=number)),
-            magnitude=2.5 + number % 40 / 10,
-            place=f"{number % 200} km NW of Ridgecrest, California",
-            latitude=35 + number % 1000 / 1000,
+            event_id=f"live-{published:05}",
+            occurred_at_ms=epoch_ms(NOON + timedelta(milliseconds=published)),
+            magnitude=2.5 + published % 40 / 10,
+            place=f"{published % 200} km NW of Ridgecrest, California",
+            latitude=35 + published % 1000 / 1000,
             longitude=-117.5,
             depth_km=8.25,
             source="usgs",
             ingested_at_ms=epoch_ms(NOON),
         )
-        says(event.event_id)
+        announce(event.event_id)
         await Earthquakes(open_store(client), NOON).insert(event)
 
     return publish

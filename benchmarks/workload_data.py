@@ -1,10 +1,10 @@
-"""The data of the four workloads: the same at every run, and nothing that happens meanwhile changes them."""
+"""The data of the four workloads, equal in every run. No background job changes them."""
 
 import itertools
 from datetime import datetime, timedelta
 
 from benchmarks.data import NOON, open_store
-from benchmarks.feed_data import Writer, all_of
+from benchmarks.feed_data import Writer, gather_writes
 from datastore.dynamodb.client import Client
 from datastore.feeds.home_feeds import entry_item
 from datastore.feeds.posts import Post
@@ -37,39 +37,39 @@ def match_id(number: int) -> str:
 
 
 async def fill(client: Client) -> None:
-    """Store everything. The tables exist and are empty."""
+    """Write all data to empty tables."""
     await _fill_feed(client)
     await _fill_matches(client)
 
 
 async def _fill_feed(client: Client) -> None:
-    """One author of many posts, and a viewer whose feed has posts of all others, who comment on one another's."""
+    """Write one author with many posts, and a viewer whose feed has the posts of all other authors, with comments."""
     writer = Writer(client)
-    await all_of(map(writer.user, [VIEWER, PROLIFIC, *AUTHORS]))
+    await gather_writes(map(writer.user, [VIEWER, PROLIFIC, *AUTHORS]))
     written: list[Post] = []
 
     async def write(author: str, number: int, moment: datetime) -> None:
         written.append(await writer.post(post_id(author, number), author, moment, TAGS))
 
     moments = (NOON - at * BETWEEN_POSTS for at in itertools.count(1))
-    of_prolific = [(PROLIFIC, number, next(moments)) for number in range(POSTS_OF_PROLIFIC)]
-    of_others = [(author, number, next(moments)) for number in range(POSTS_OF_EACH) for author in AUTHORS]
-    await all_of(itertools.starmap(write, of_prolific + of_others))
+    prolific_posts = [(PROLIFIC, number, next(moments)) for number in range(POSTS_OF_PROLIFIC)]
+    other_posts = [(author, number, next(moments)) for number in range(POSTS_OF_EACH) for author in AUTHORS]
+    await gather_writes(itertools.starmap(write, prolific_posts + other_posts))
     fanned_out = sorted((post for post in written if post.author_id != PROLIFIC), key=lambda post: post.created_at)
     entries = [entry_item(VIEWER, post.author_id, iso(post.created_at), post.post_id) for post in fanned_out]
     await open_store(client).write_all(FEED, puts=entries)
     comments = [
-        (post, AUTHORS[(at + 7 * one) % len(AUTHORS)], one)
+        (post, AUTHORS[(at + 7 * number) % len(AUTHORS)], number)
         for at, post in enumerate(fanned_out)
-        for one in range(COMMENTS_ON_EACH)
+        for number in range(COMMENTS_ON_EACH)
     ]
-    await all_of(
-        writer.comment(post, user, post.created_at + timedelta(seconds=5 + one)) for post, user, one in comments
+    await gather_writes(
+        writer.comment(post, user, post.created_at + timedelta(seconds=5 + number)) for post, user, number in comments
     )
 
 
 async def _fill_matches(client: Client) -> None:
-    """Matches of some days ahead: nobody plays them."""
+    """Write matches that start in some days, so that no pipeline plays them."""
     teams = [
         Team(
             f"team-{number:02}",
@@ -85,7 +85,7 @@ async def _fill_matches(client: Client) -> None:
 
 
 def _match(number: int) -> Match:
-    """Everybody plays somebody else each time."""
+    """Return match `number`. The pairs of teams vary."""
     return Match(
         match_id=match_id(number),
         league_id="1",

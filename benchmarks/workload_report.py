@@ -1,4 +1,4 @@
-"""The figures of whole servers as tables in plain text."""
+"""Plain-text tables of the figures of whole servers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -9,13 +9,13 @@ from benchmarks.workloads import WORKLOADS
 
 
 def workloads(results: Sequence[Result]) -> Iterator[str]:
-    """Of one contender."""
-    told = {workload.name: workload.told for workload in WORKLOADS}
-    yield "Workloads: CPU ms per request of the server process, what it holds in memory and asks of DynamoDB"
+    """Yield the table of one contender."""
+    titles = {workload.name: workload.title for workload in WORKLOADS}
+    yield "Workloads: CPU ms per request of the server process, its memory and its DynamoDB calls"
     head = ["workload", "at a time", "CPU ms", "req/s", "p50 ms", "p99 ms", "RSS MB", "DynamoDB calls"]
     rows = [
         [
-            f"{result.workload} {told.get(result.workload, '')}".rstrip(),
+            f"{result.workload} {titles.get(result.workload, '')}".rstrip(),
             str(result.concurrency),
             *_figures(result),
             _calls(result.calls),
@@ -26,10 +26,10 @@ def workloads(results: Sequence[Result]) -> Iterator[str]:
 
 
 def peers(results: Sequence[Result]) -> Iterator[str]:
-    """Of several contenders, of which the first is ours."""
+    """Yield the tables of several contenders, of which the first is the gateway."""
     ours = results[0].contender
     yield "Servers side by side: CPU ms per request of the server process; × is the ratio to this gateway's"
-    yield f"{results[0].concurrency} requests at a time from one client; all give the same data and make the same calls"
+    yield f"{results[0].concurrency} requests at a time from one client, with equal data and calls for all servers"
     head = ["workload", "server", "CPU ms", "×", "req/s", "p50 ms", "p99 ms", "RSS MB"]
     rows = [
         [result.workload, result.contender, *_with_ratio(_figures(result), ratio)]
@@ -37,7 +37,7 @@ def peers(results: Sequence[Result]) -> Iterator[str]:
     ]
     yield from table(head, rows)
     yield ""
-    yield "This gateway's CPU by that of each other"
+    yield "This gateway's CPU divided by that of each other server"
     yield from _shares(results, ours)
 
 
@@ -60,13 +60,13 @@ def _shares(results: Sequence[Result], ours: str) -> Iterator[str]:
 
 
 def _figures(result: Result) -> list[str]:
-    told = result.figures
+    figures = result.figures
     return [
-        f"{told['cpu_ms']:.3f}",
-        f"{told['requests_per_second']:.0f}",
-        f"{told['p50_ms']:.2f}",
-        f"{told['p99_ms']:.2f}",
-        f"{told['rss_mb']:.0f}",
+        f"{figures['cpu_ms']:.3f}",
+        f"{figures['requests_per_second']:.0f}",
+        f"{figures['p50_ms']:.2f}",
+        f"{figures['p99_ms']:.2f}",
+        f"{figures['rss_mb']:.0f}",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Four requests on which whole servers are compared: W1 … W4."""
+"""The four requests with which whole servers are compared: W1 … W4."""
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping
@@ -54,30 +54,33 @@ W4 = """query W4($ids: [ID!]!) {
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is asked again and again: documents with their variables. `holds` tells whether data are right."""
+    """A repeated request."""
 
     name: str
-    told: str
-    asked: Callable[[], Iterator[tuple[str, Body]]]
+    title: str
+    #: Returns the documents and variables of consecutive requests.
+    documents: Callable[[], Iterator[tuple[str, Body]]]
+    #: Returns whether the data of a response are complete.
     holds: Callable[[Body], bool]
+    #: The number of requests in a round.
     requests: int
 
 
-def _again(text: str, variables: Body) -> Callable[[], Iterator[tuple[str, Body]]]:
+def _repeated(text: str, variables: Body) -> Callable[[], Iterator[tuple[str, Body]]]:
     return lambda: itertools.repeat((text, variables))
 
 
 def _posts_in_turn() -> Iterator[tuple[str, Body]]:
     ids = itertools.cycle(post_id(author, number) for number in range(POSTS_OF_EACH) for author in AUTHORS)
-    return ((W1, {"id": one}) for one in ids)
+    return ((W1, {"id": id}) for id in ids)
 
 
 def _fills_feed(data: Body) -> bool:
-    """Every post is there with its author, and as many comments as are shown, each with its author."""
+    """Return whether all posts have their comments, each with its author."""
     posts = [edge["node"]["post"] for edge in data["homeFeed"]["edges"]]
-    told = [post["comments"]["nodes"] for post in posts]
+    comments = [post["comments"]["nodes"] for post in posts]
     return len(posts) == ENTRIES and all(
-        len(nodes) == COMMENTS_SHOWN and all(node["author"]["name"] for node in nodes) for nodes in told
+        len(nodes) == COMMENTS_SHOWN and all(node["author"]["name"] for node in nodes) for nodes in comments
     )
 
 
@@ -86,10 +89,10 @@ def _shows_posts(first: int) -> Callable[[Body], bool]:
 
 
 def posts_by_author(first: int) -> Workload:
-    """W2 at another size."""
-    asked = _again(W2, {"authorId": PROLIFIC, "first": first})
-    told = f"postsByAuthor(first: {first}) with their author"
-    return Workload(f"W2 of {first}", told, asked, _shows_posts(first), requests=250)
+    """Return W2 for a page of `first` posts."""
+    documents = _repeated(W2, {"authorId": PROLIFIC, "first": first})
+    title = f"postsByAuthor(first: {first}) with their author"
+    return Workload(f"W2 of {first}", title, documents, _shows_posts(first), requests=250)
 
 
 WORKLOADS = (
@@ -98,14 +101,14 @@ WORKLOADS = (
     Workload(
         "W3",
         f"homeFeed(first: {ENTRIES}) with posts, comments and users",
-        _again(W3, {"userId": VIEWER, "first": ENTRIES}),
+        _repeated(W3, {"userId": VIEWER, "first": ENTRIES}),
         _fills_feed,
         requests=80,
     ),
     Workload(
         "W4",
         f"matches(ids: {MATCHES}) with both teams",
-        _again(W4, {"ids": [match_id(number) for number in range(MATCHES)]}),
+        _repeated(W4, {"ids": [match_id(number) for number in range(MATCHES)]}),
         lambda data: sum(match["awayTeam"] is not None for match in data["matches"]) == MATCHES,
         requests=100,
     ),
@@ -116,7 +119,7 @@ _unseen = itertools.count(1)
 
 
 def _never_seen() -> Iterator[tuple[str, Body]]:
-    """But for the first, which all contenders are asked, documents that nobody was asked before."""
+    """Yield new documents, after a first one that all contenders get for the comparison of their data."""
     for number in itertools.chain([0], _unseen):
         yield (
             W2.replace("commentCount", f"commentCount same{number}: commentCount"),
@@ -126,5 +129,5 @@ def _never_seen() -> Iterator[tuple[str, Body]]:
 
 GROWTH = (
     *map(posts_by_author, (1, 10, 50, 100)),
-    Workload("W2 of 10, new", "of a document that was not seen before", _never_seen, _shows_posts(10), requests=200),
+    Workload("W2 of 10, new", "with a new document each time", _never_seen, _shows_posts(10), requests=200),
 )

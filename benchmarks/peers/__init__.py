@@ -1,5 +1,5 @@
-"""Servers that the gateway is measured against: in Node, with Strawberry, and by hand.
+"""Servers that are compared with the gateway: in Node, with Strawberry, and by hand.
 
-They share nothing with the gateway, so that what makes it faster leaves them as they are. Those of subscriptions in
-Python are an exception: they read the table's stream with the gateway's client (see `following`).
+They share no code with the gateway, so that its optimizations do not affect them. The exception are the servers of
+subscriptions in Python, which read the table's stream with the gateway's client (see `following`).
 """

@@ -1,7 +1,6 @@
-"""No GraphQL at all: one ready-made text for each event, sent to all sockets. What the sockets themselves cost.
+"""A server without GraphQL that sends one prepared text per event to all sockets, to measure the cost of the sockets.
 
-With `--variant asgi` by uvicorn's websockets, as an ASGI application sends it; with `raw` the frame itself is written
-to asyncio's transports.
+With `--variant asgi` it is an ASGI application on uvicorn; with `raw` it writes the frame to asyncio's transports.
 """
 
 import asyncio
@@ -15,7 +14,7 @@ import orjson
 import uvicorn
 
 from benchmarks.measuring import run
-from benchmarks.peers.following import Given, events
+from benchmarks.peers.following import PeerOptions, events
 
 ACK = '{"type":"connection_ack"}'
 WEBSOCKET = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"  # RFC 6455, section 1.3
@@ -33,13 +32,13 @@ def _selected(event: Any) -> Any:
 class Sockets:
     """The ASGI application."""
 
-    def __init__(self, given: Given) -> None:
-        self._given = given
+    def __init__(self, options: PeerOptions) -> None:
+        self._options = options
         self._sends: set[Callable[[Any], Any]] = set()
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            await self._live(receive, send)
+            await self._lifespan(receive, send)
             return
         await receive()
         await send({"type": "websocket.accept", "subprotocol": "graphql-transport-ws"})
@@ -50,7 +49,7 @@ class Sockets:
             pass
         self._sends.discard(send)
 
-    async def _live(self, receive: Any, send: Any) -> None:
+    async def _lifespan(self, receive: Any, send: Any) -> None:
         await receive()
         task = asyncio.create_task(self._publish())
         await send({"type": "lifespan.startup.complete"})
@@ -59,24 +58,24 @@ class Sockets:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def _publish(self) -> None:
-        async for event in events(self._given):
+        async for event in events(self._options):
             message = {"type": "websocket.send", "text": text_of(event).decode()}
             for send in tuple(self._sends):
-                with suppress(OSError):  # gone
+                with suppress(OSError):  # the client disconnected
                     await send(message)
 
 
 class RawSocket(asyncio.Protocol):
-    """Answers the handshake, and whatever comes next with an ack."""
+    """Completes the handshake, and answers the first message with an ack."""
 
-    everybody: "set[asyncio.Transport]" = set()  # noqa: RUF012 - it is for all of them
+    transports: "set[asyncio.Transport]" = set()  # noqa: RUF012 - shared by all sockets
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         self._transport = transport
         self._is_open = False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.everybody.discard(self._transport)
+        self.transports.discard(self._transport)
 
     def data_received(self, data: bytes) -> None:
         if not self._is_open:
@@ -87,31 +86,33 @@ class RawSocket(asyncio.Protocol):
                 b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
                 b"Sec-WebSocket-Protocol: graphql-transport-ws\r\nSec-WebSocket-Accept: " + accept + b"\r\n\r\n"
             )
-        elif self._transport not in self.everybody:
-            self.everybody.add(self._transport)
+        elif self._transport not in self.transports:
+            self.transports.add(self._transport)
             self._transport.write(framed(ACK.encode()))
 
 
 def framed(body: bytes) -> bytes:
-    """Of less than 64 KB, as a server sends it."""
+    """Return a server's frame with a body of less than 64 KB."""
     size = len(body)
     return (b"\x81" + bytes([size]) if size < 126 else b"\x81\x7e" + size.to_bytes(2, "big")) + body
 
 
-async def _serve_raw(given: Given) -> None:
-    await asyncio.get_running_loop().create_server(RawSocket, "127.0.0.1", given.port, backlog=2048)
-    async for event in events(given):
+async def _serve_raw(options: PeerOptions) -> None:
+    await asyncio.get_running_loop().create_server(RawSocket, "127.0.0.1", options.port, backlog=2048)
+    async for event in events(options):
         frame = framed(text_of(event))
-        for transport in RawSocket.everybody:
+        for transport in RawSocket.transports:
             transport.write(frame)
 
 
 def main() -> None:
-    given = Given.parsed()
-    if given.variant == "raw":
-        run(_serve_raw(given))
+    options = PeerOptions.parsed()
+    if options.variant == "raw":
+        run(_serve_raw(options))
     else:
-        uvicorn.run(Sockets(given), host="127.0.0.1", port=given.port, log_level="error", timeout_graceful_shutdown=1)
+        uvicorn.run(
+            Sockets(options), host="127.0.0.1", port=options.port, log_level="error", timeout_graceful_shutdown=1
+        )
 
 
 if __name__ == "__main__":

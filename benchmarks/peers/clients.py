@@ -1,4 +1,4 @@
-"""DynamoDB by the SDKs, and by hand: clients that answer plain items, for the servers with Strawberry."""
+"""DynamoDB clients that return plain items, on the SDKs and hand-written, for the servers with Strawberry."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -16,15 +16,15 @@ Key = Mapping[str, str]
 
 
 class Client(Protocol):
-    """What the store needs of DynamoDB. Keys and values of this schema are all texts."""
+    """The interface that the store needs. All keys and values of this schema are texts."""
 
     async def get(self, table: str, key: Key) -> Item | None: ...
     async def batch_get(self, table: str, keys: Sequence[Key]) -> tuple[list[Item], list[Key]]: ...
     async def query(self, request: Mapping[str, Any]) -> list[Item]: ...
 
 
-class ByDocuments:
-    """A client by one function `_call`, whose requests and answers are DynamoDB's own."""
+class DocumentClient:
+    """A client on one method `_call` with DynamoDB's own requests and responses."""
 
     def __init__(self) -> None:
         self._encode, self._decode = TypeSerializer().serialize, TypeDeserializer().deserialize
@@ -38,16 +38,16 @@ class ByDocuments:
         return self._decoded(answer["Item"]) if "Item" in answer else None
 
     async def batch_get(self, table: str, keys: Sequence[Key]) -> tuple[list[Item], list[Key]]:
-        """What was found, and the keys that are left unprocessed."""
-        wanted = {table: {"Keys": [self._encoded(key) for key in keys]}}
-        answer = await self._call("BatchGetItem", {"RequestItems": wanted, "ReturnConsumedCapacity": "TOTAL"})
-        left = answer.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
-        return [self._decoded(item) for item in answer["Responses"].get(table, [])], [*map(self._decoded, left)]
+        """Return the found items and the unprocessed keys."""
+        requested = {table: {"Keys": [self._encoded(key) for key in keys]}}
+        answer = await self._call("BatchGetItem", {"RequestItems": requested, "ReturnConsumedCapacity": "TOTAL"})
+        unprocessed = answer.get("UnprocessedKeys", {}).get(table, {}).get("Keys", [])
+        return [self._decoded(item) for item in answer["Responses"].get(table, [])], [*map(self._decoded, unprocessed)]
 
     async def query(self, request: Mapping[str, Any]) -> list[Item]:
         values = self._encoded(request["ExpressionAttributeValues"])
-        told = {**request, "ExpressionAttributeValues": values, "ReturnConsumedCapacity": "TOTAL"}
-        return [self._decoded(item) for item in (await self._call("Query", told))["Items"]]
+        full_request = {**request, "ExpressionAttributeValues": values, "ReturnConsumedCapacity": "TOTAL"}
+        return [self._decoded(item) for item in (await self._call("Query", full_request))["Items"]]
 
     def _encoded(self, texts: Mapping[str, str]) -> dict[str, Any]:
         return {name: self._encode(text) for name, text in texts.items()}
@@ -56,8 +56,8 @@ class ByDocuments:
         return {name: self._decode(value) for name, value in item.items()}
 
 
-class BotoClient(ByDocuments):
-    """boto3 as it comes, in threads."""
+class BotoClient(DocumentClient):
+    """boto3 with its defaults, in threads."""
 
     def __init__(self, store_url: str) -> None:
         super().__init__()
@@ -69,8 +69,8 @@ class BotoClient(ByDocuments):
         return await asyncio.to_thread(self._operations[operation], **request)
 
 
-class AiobotocoreClient(ByDocuments):
-    """aiobotocore, with as many connections as the others have, and without checks of what is sent."""
+class AiobotocoreClient(DocumentClient):
+    """aiobotocore with as many connections as the other clients, and without validation of parameters."""
 
     def __init__(self, store_url: str) -> None:
         super().__init__()
@@ -81,10 +81,10 @@ class AiobotocoreClient(ByDocuments):
         session = aiobotocore.session.get_session()
         config = Config(max_pool_connections=CONNECTIONS, parameter_validation=False)
         keys = {"aws_access_key_id": ACCESS_KEY, "aws_secret_access_key": "local"}
-        made = session.create_client(
+        context = session.create_client(
             "dynamodb", region_name=REGION, endpoint_url=self._store_url, config=config, **keys
         )
-        client = await made.__aenter__()  # until the process ends
+        client = await context.__aenter__()  # until the process ends
         self._operations = {"GetItem": client.get_item, "BatchGetItem": client.batch_get_item, "Query": client.query}
 
     async def _call(self, operation: str, request: Mapping[str, Any]) -> Any:
@@ -93,8 +93,8 @@ class AiobotocoreClient(ByDocuments):
         return await self._operations[operation](**request)
 
 
-class OwnClient(ByDocuments):
-    """Signed requests by aiohttp's client, and items decoded as this schema needs them."""
+class OwnClient(DocumentClient):
+    """A hand-written client on aiohttp that decodes only the types that this schema needs."""
 
     def __init__(self, store_url: str) -> None:
         super().__init__()

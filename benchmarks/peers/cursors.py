@@ -1,4 +1,4 @@
-"""Cursors as the gateway seals them: an index position in base64url, signed, and bound to its list."""
+"""Cursors in the gateway's format: an index position in base64url, signed and bound to its list."""
 
 import hmac
 import os
@@ -15,8 +15,8 @@ HOME_FEED = "FEED-003 Query.homeFeed", ("GSI3PK", "GSI3SK", "PK", "SK")
 KEY = hmac.digest(os.environ["GATEWAY_SECRET"].encode(), b"cursor", "sha256")
 
 
-def seal(position: Mapping[str, Any], bound: bytes) -> str:
-    """A cursor for a position, given as DynamoDB tells keys, its names in alphabetical order."""
+def sign(position: Mapping[str, Any], bound: bytes) -> str:
+    """Return the cursor of a position in DynamoDB's JSON, with its names in alphabetical order."""
     content = orjson.dumps(position)
     tag = hmac.digest(KEY, bound + content, "sha256")[:TAG_BYTES]
     return urlsafe_b64encode(tag + content).rstrip(b"=").decode()
@@ -27,8 +27,8 @@ def binding(field: str, arguments: Mapping[str, Any]) -> bytes:
     return len(bound).to_bytes(4, "big") + bound
 
 
-def sealer(of: tuple[str, tuple[str, ...]], arguments: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], str]:
-    """Seals plain items of one list."""
+def signer(of: tuple[str, tuple[str, ...]], arguments: Mapping[str, Any]) -> Callable[[Mapping[str, Any]], str]:
+    """Return a function that returns the cursor of a plain item of one list."""
     field, names = of
     bound = binding(field, arguments)
-    return lambda item: seal({name: {"S": item[name]} for name in names}, bound)
+    return lambda item: sign({name: {"S": item[name]} for name in names}, bound)

@@ -1,6 +1,6 @@
-"""W1 … W4 by hand: no GraphQL, no framework, and of every item only what is answered.
+"""W1 … W4 by hand, without GraphQL and frameworks: about the lowest CPU that a server in Python can have.
 
-What a server in Python cannot be much faster than: python -m benchmarks.peers.floor PORT STORE_URL WIRE
+Usage: python -m benchmarks.peers.floor PORT STORE_URL WIRE
 """
 
 import asyncio
@@ -26,12 +26,12 @@ def last_part(key: str) -> str:
 
 
 def moment(stored: str) -> str:
-    """As it is answered: with an offset, and with a fraction where there is any."""
+    """Return a stored time in the form of responses: with an offset, and with a fraction unless it is 0."""
     return f"{stored[:-5]}+00:00" if stored.endswith(".000Z") else f"{stored[:-1]}000+00:00"
 
 
 async def items_of(call: Call, table: str, keys: list[Json]) -> list[Json]:
-    """By one GetItem, or BatchGetItem until nothing is left unprocessed."""
+    """Read items by one GetItem, or by BatchGetItem until all keys are processed."""
     if len(keys) == 1:
         answer = await call("GetItem", {"TableName": table, "Key": keys[0], "ReturnConsumedCapacity": "TOTAL"})
         return [answer["Item"]] if "Item" in answer else []
@@ -46,7 +46,7 @@ async def items_of(call: Call, table: str, keys: list[Json]) -> list[Json]:
 
 
 async def users_of(call: Call, ids: Iterable[str]) -> Mapping[str, Json]:
-    keys = [{"PK": {"S": f"USER#{one}"}, "SK": {"S": "META"}} for one in dict.fromkeys(ids)]
+    keys = [{"PK": {"S": f"USER#{user_id}"}, "SK": {"S": "META"}} for user_id in dict.fromkeys(ids)]
     return {
         (user_id := last_part(item["PK"]["S"])): {
             "userId": user_id,
@@ -57,8 +57,8 @@ async def users_of(call: Call, ids: Iterable[str]) -> Mapping[str, Json]:
     }
 
 
-def shown(post: Json) -> Json:
-    """What all but the first workload show of a post."""
+def post_fields(post: Json) -> Json:
+    """Return the fields of a post that all workloads show."""
     return {
         "text": post["text"]["S"],
         "mediaRef": post["media_ref"]["S"] if "media_ref" in post else None,
@@ -79,7 +79,7 @@ async def post(call: Call, id: str) -> Json:
             "authorId": item["author_id"]["S"],
             "createdAt": moment(item["created_at"]["S"]),
             "visibility": item["visibility"]["S"].upper(),
-            **shown(item),
+            **post_fields(item),
         }
     }
 
@@ -100,11 +100,11 @@ async def posts_by_author(call: Call, authorId: str, first: int) -> Json:
     bound = cursors.binding(cursors.POSTS_BY_AUTHOR[0], {"authorId": authorId})
     edges = [
         {
-            "cursor": cursors.seal({name: item[name] for name in cursors.POSTS_BY_AUTHOR[1]}, bound),
+            "cursor": cursors.sign({name: item[name] for name in cursors.POSTS_BY_AUTHOR[1]}, bound),
             "node": {
                 "postId": last_part(item["PK"]["S"]),
                 "createdAt": moment(item["GSI1SK"]["S"].partition("#")[0]),
-                **shown(item),
+                **post_fields(item),
                 "author": author,
             },
         }
@@ -129,9 +129,10 @@ async def home_feed(call: Call, userId: str, first: int) -> Json:
     page = entries[:first]
     keys = [{"PK": {"S": f"POST#{last_part(item['SK']['S'])}"}, "SK": {"S": "META"}} for item in page]
     posts = {last_part(item["PK"]["S"]): item for item in await items_of(call, "feed", keys)}
-    comments = dict(zip(posts, await asyncio.gather(*[comments_on(call, one) for one in posts]), strict=True))
+    comments = dict(zip(posts, await asyncio.gather(*[comments_on(call, post_id) for post_id in posts]), strict=True))
     authors = [item["author_id"]["S"] for item in posts.values()]
-    users = await users_of(call, [*authors, *(one["user_id"]["S"] for told in comments.values() for one in told)])
+    commenters = [comment["user_id"]["S"] for on_post in comments.values() for comment in on_post]
+    users = await users_of(call, [*authors, *commenters])
     bound = cursors.binding(cursors.HOME_FEED[0], {"userId": userId})
     edges = []
     for item in page:
@@ -140,11 +141,11 @@ async def home_feed(call: Call, userId: str, first: int) -> Json:
         found = posts.get(post_id)
         edges.append(
             {
-                "cursor": cursors.seal({name: item[name] for name in cursors.HOME_FEED[1]}, bound),
+                "cursor": cursors.sign({name: item[name] for name in cursors.HOME_FEED[1]}, bound),
                 "node": {
                     "postId": post_id,
                     "createdAt": moment(sort.partition("#")[0]),
-                    "post": found and answered(found, comments[post_id], users),
+                    "post": found and entry_post(found, comments[post_id], users),
                 },
             }
         )
@@ -152,7 +153,7 @@ async def home_feed(call: Call, userId: str, first: int) -> Json:
     return {"homeFeed": {"edges": edges, "pageInfo": info}}
 
 
-def answered(item: Json, comments: list[Json], users: Mapping[str, Json]) -> Json:
+def entry_post(item: Json, comments: list[Json], users: Mapping[str, Json]) -> Json:
     nodes = [
         {
             "commentId": last_part(comment["SK"]["S"]),
@@ -162,7 +163,7 @@ def answered(item: Json, comments: list[Json], users: Mapping[str, Json]) -> Jso
         }
         for comment in comments
     ]
-    return {**shown(item), "author": users.get(item["author_id"]["S"]), "comments": {"nodes": nodes}}
+    return {**post_fields(item), "author": users.get(item["author_id"]["S"]), "comments": {"nodes": nodes}}
 
 
 async def comments_on(call: Call, post_id: str, first: int = 3) -> list[Json]:
@@ -179,7 +180,7 @@ async def comments_on(call: Call, post_id: str, first: int = 3) -> list[Json]:
 
 
 async def matches(call: Call, ids: list[str]) -> Json:
-    keys = [{"matchId": {"S": one}} for one in dict.fromkeys(ids)]
+    keys = [{"matchId": {"S": match_id}} for match_id in dict.fromkeys(ids)]
     found = {item["matchId"]["S"]: item for item in await items_of(call, "cricket-fixtures", keys)}
     sides = dict.fromkeys(item[side]["S"] for item in found.values() for side in ("homeTeamId", "awayTeamId"))
     teams = {
@@ -189,9 +190,9 @@ async def matches(call: Call, ids: list[str]) -> Json:
             "code": item["code"]["S"],
             "imageUrl": item["imageUrl"]["S"] if "imageUrl" in item else None,
         }
-        for item in await items_of(call, "cricket-teams", [{"teamId": {"S": one}} for one in sides])
+        for item in await items_of(call, "cricket-teams", [{"teamId": {"S": team_id}} for team_id in sides])
     }
-    return {"matches": [match(found[one], teams) if one in found else None for one in ids]}
+    return {"matches": [match(found[match_id], teams) if match_id in found else None for match_id in ids]}
 
 
 def match(item: Json, teams: Mapping[str, Json]) -> Json:
@@ -208,7 +209,7 @@ def match(item: Json, teams: Mapping[str, Json]) -> Json:
     }
 
 
-# By how a document begins.
+# The handlers by the start of the document.
 HANDLERS: Mapping[str, Callable[..., Awaitable[Json]]] = {
     "query W1": post,
     "query W2": posts_by_author,
@@ -218,7 +219,7 @@ HANDLERS: Mapping[str, Callable[..., Awaitable[Json]]] = {
 
 
 class Connection(asyncio.Protocol):
-    """One request after another from a client."""
+    """A persistent HTTP connection with sequential requests."""
 
     def __init__(self, call: Call) -> None:
         self._call = call
@@ -242,8 +243,8 @@ class Connection(asyncio.Protocol):
         self._answering = asyncio.create_task(self._answer(body))
 
     async def _answer(self, body: bytes) -> None:
-        asked = orjson.loads(body)
-        data = await HANDLERS[asked["query"].partition("(")[0]](self._call, **asked["variables"])
+        request = orjson.loads(body)
+        data = await HANDLERS[request["query"].partition("(")[0]](self._call, **request["variables"])
         content = orjson.dumps({"data": data})
         assert self._transport is not None
         head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(content)

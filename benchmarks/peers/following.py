@@ -1,6 +1,6 @@
-"""What the Python peers know of the tables: the events, made of what the stream tells.
+"""The events of the tables for the Python peers, from the tables' streams.
 
-The stream is read with our own client, which costs them less than an SDK would.
+The streams are read with the gateway's client, which costs the peers less than an SDK would.
 """
 
 import argparse
@@ -17,21 +17,23 @@ from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES
 from datastore.queues import QueueLimits
 
-WAITING = 1000
+MAX_WAITING = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """The command line of a peer. `interval` in seconds; `variant` is the peer's own to interpret."""
+class PeerOptions:
+    """The command-line options of a peer."""
 
     store: str
     port: int
     table: str
+    #: The poll interval of the stream in seconds.
     interval: float
+    #: A variant of the peer, which interprets it.
     variant: str
 
     @classmethod
-    def parsed(cls) -> "Given":
+    def parsed(cls) -> "PeerOptions":
         arguments = argparse.ArgumentParser()
         arguments.add_argument("--store", required=True)
         arguments.add_argument("--port", type=int, required=True)
@@ -41,13 +43,13 @@ class Given:
         return cls(**vars(arguments.parse_args()))
 
 
-async def events(given: Given) -> AsyncIterator[Mapping[str, Any]]:
-    """Each event of the table from now on, as the subscription of that table answers with all its fields."""
+async def events(options: PeerOptions) -> AsyncIterator[Mapping[str, Any]]:
+    """Yield each new event of the table with all fields of the table's subscription."""
     tables = {ACTIVE_MATCHES.name: (ACTIVE_MATCHES, match_update), EARTHQUAKES.name: (EARTHQUAKES, earthquake)}
-    table, event = tables[given.table]
-    async with open_database(StoreOptions(store=given.store)) as database:
-        feed = ChangeFeed(database.client, poll_interval=given.interval)
-        async with feed.follow(table, _image, keeping=QueueLimits(max_events=WAITING)) as images:
+    table, event = tables[options.table]
+    async with open_database(StoreOptions(store=options.store)) as database:
+        feed = ChangeFeed(database.client, poll_interval=options.interval)
+        async with feed.follow(table, _image, keeping=QueueLimits(max_events=MAX_WAITING)) as images:
             async for image in images:
                 yield event(image)
         await feed.aclose()
@@ -69,7 +71,7 @@ def match_update(image: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _total(innings: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What has its default is not stored."""
+    """Return the total of an innings. Defaults are not stored."""
     overs, balls = innings.get("completed_overs", 0), innings.get("balls", 0)
     return {
         "runs": innings.get("runs", 0),

@@ -1,4 +1,4 @@
-"""What W1 … W4 need of the gateway's schema, with the same names, as one writes it with Strawberry."""
+"""The part of the gateway's schema that W1 … W4 need, in plain Strawberry."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ DEFAULT_PAGE = 25
 
 @dataclass
 class Context:
-    """One for each request."""
+    """The context of one request."""
 
     store: Store
 
@@ -174,16 +174,16 @@ class Query:
     async def posts_by_author(self, info: Info, author_id: strawberry.ID, first: int | None = None) -> PostConnection:
         size = first or DEFAULT_PAGE
         items = await info.context.store.posts_by_author(author_id, size)
-        seal = cursors.sealer(cursors.POSTS_BY_AUTHOR, {"authorId": author_id})
-        edges = [PostEdge(cursor=seal(item), node=post_of(item)) for item in items[:size]]
+        sign = cursors.signer(cursors.POSTS_BY_AUTHOR, {"authorId": author_id})
+        edges = [PostEdge(cursor=sign(item), node=post_of(item)) for item in items[:size]]
         return PostConnection(edges=edges, page_info=page_info(edges, len(items) > size))
 
     @strawberry.field
     async def home_feed(self, info: Info, user_id: strawberry.ID, first: int | None = None) -> FeedEntryConnection:
         size = first or DEFAULT_PAGE
         items = await info.context.store.home_feed(user_id, size)
-        seal = cursors.sealer(cursors.HOME_FEED, {"userId": user_id})
-        edges = [FeedEntryEdge(cursor=seal(item), node=entry_of(item)) for item in items[:size]]
+        sign = cursors.signer(cursors.HOME_FEED, {"userId": user_id})
+        edges = [FeedEntryEdge(cursor=sign(item), node=entry_of(item)) for item in items[:size]]
         return FeedEntryConnection(edges=edges, page_info=page_info(edges, len(items) > size))
 
     @strawberry.field
@@ -214,7 +214,7 @@ async def team(info: Info, team_id: str) -> Team | None:
 def post_of(item: Item) -> Post:
     return Post(
         post_id=strawberry.ID(last_part(item["PK"])),
-        # The index of an author's posts holds the author in its key alone.
+        # The index of an author's posts has the author only in its key.
         author_id=strawberry.ID(item.get("author_id") or last_part(item["GSI1PK"])),
         created_at=datetime.fromisoformat(item["GSI1SK"].partition("#")[0]),
         visibility=Visibility(item["visibility"]),

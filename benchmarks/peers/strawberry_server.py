@@ -1,6 +1,6 @@
-"""Strawberry on uvicorn, as it comes or tuned.
+"""Strawberry on uvicorn, with defaults or tuned.
 
-python -m benchmarks.peers.strawberry_server PORT STORE_URL CLIENT [tuned]
+Usage: python -m benchmarks.peers.strawberry_server PORT STORE_URL CLIENT [tuned]
 """
 
 import gc
@@ -20,7 +20,7 @@ TUNED_THRESHOLD = 100_000
 
 
 class View(GraphQL[Context, None]):
-    """A context of its own for each request."""
+    """A view that creates a context for each request."""
 
     def __init__(self, schema: strawberry.Schema, client: Client) -> None:
         super().__init__(schema, graphql_ide=None)
@@ -31,7 +31,7 @@ class View(GraphQL[Context, None]):
 
 
 class TunedView(View):
-    """Answers straight as bytes."""
+    """A view that encodes responses with orjson."""
 
     def decode_json(self, data: str | bytes) -> object:
         return orjson.loads(data)

@@ -1,4 +1,4 @@
-"""Subscriptions over Strawberry's own handler of graphql-transport-ws on uvicorn: one execution for each subscriber."""
+"""Subscriptions by Strawberry's handler of graphql-transport-ws on uvicorn: one execution for each subscriber."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -11,11 +11,11 @@ from starlette.applications import Starlette
 from starlette.routing import WebSocketRoute
 from strawberry.asgi import GraphQL
 
-from benchmarks.peers.following import Given, events
+from benchmarks.peers.following import PeerOptions, events
 
 
 class Topic:
-    """Queues of those who listen."""
+    """A topic with one queue for each subscriber."""
 
     def __init__(self) -> None:
         self._queues: set[asyncio.Queue[Any]] = set()
@@ -105,12 +105,12 @@ def record(event: Mapping[str, Any]) -> MatchUpdate | Earthquake:
 
 
 def main() -> None:
-    given = Given.parsed()
+    options = PeerOptions.parsed()
 
     @asynccontextmanager
     async def publishing(_: Starlette) -> AsyncIterator[None]:
         async def publish() -> None:
-            async for event in events(given):
+            async for event in events(options):
                 TOPIC.publish(record(event))
 
         async with asyncio.TaskGroup() as tasks:
@@ -120,7 +120,7 @@ def main() -> None:
 
     graphql = GraphQL[None, None](strawberry.Schema(Query, subscription=Subscription))
     app = Starlette(routes=[WebSocketRoute("/graphql", graphql)], lifespan=publishing)
-    uvicorn.run(app, host="127.0.0.1", port=given.port, log_level="error", timeout_graceful_shutdown=1)
+    uvicorn.run(app, host="127.0.0.1", port=options.port, log_level="error", timeout_graceful_shutdown=1)
 
 
 if __name__ == "__main__":

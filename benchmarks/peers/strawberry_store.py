@@ -1,4 +1,4 @@
-"""What the resolvers with Strawberry read. One instance for each request."""
+"""The reads of the Strawberry resolvers."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from benchmarks.peers.clients import Client, Item, Key
 
 FEED = "feed"
 BATCH_KEYS = 100
-# A feed's first page begins with its sources: so many are read with it.
+# A feed's first page begins with its sources. The Query allows for this number of them.
 SOURCES_EXPECTED = 8
 
 
@@ -18,7 +18,7 @@ def last_part(key: str) -> str:
 
 
 class Store:
-    """Loaders of items by ids, and the lists."""
+    """Dataloaders of items by id, and lists. Each request has an instance."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -30,28 +30,28 @@ class Store:
         )
         self.matches = self._loader("cricket-fixtures", lambda id: {"matchId": id}, lambda item: str(item["matchId"]))
         self.teams = self._loader("cricket-teams", lambda id: {"teamId": id}, lambda item: str(item["teamId"]))
-        # All lists of a page arrive together, so that the users they lead to are read together.
+        # All lists of a page arrive together, so that their users are read in one batch.
         self.comments: DataLoader[tuple[str, int], list[Item]] = DataLoader(self._comments)
 
     def _loader(
         self, table: str, key_of: Callable[[str], Key], id_of: Callable[[Item], str]
     ) -> DataLoader[str, Item | None]:
-        """One GetItem for a single key, BatchGetItem for more until nothing is left unprocessed."""
+        """Return a dataloader that reads one key by GetItem, and several by BatchGetItem until all are processed."""
 
         async def load(ids: list[str]) -> list[Item | None]:
             if len(ids) == 1:
                 return [await self._client.get(table, key_of(ids[0]))]
             found: dict[str, Item] = {}
-            keys = [key_of(one) for one in ids]
+            keys = [key_of(id) for id in ids]
             while keys:
                 items, keys = await self._client.batch_get(table, keys)
                 found |= {id_of(item): item for item in items}
-            return [found.get(one) for one in ids]
+            return [found.get(id) for id in ids]
 
         return DataLoader(load, max_batch_size=BATCH_KEYS)
 
     async def posts_by_author(self, author_id: str, first: int) -> list[Item]:
-        """So many posts of an author and one more, newest first."""
+        """Return `first` posts of an author and one more, newest first."""
         return await self._client.query(
             {
                 "TableName": FEED,
@@ -65,7 +65,7 @@ class Store:
         )
 
     async def home_feed(self, user_id: str, first: int) -> list[Item]:
-        """So many entries of a user's feed and one more, newest first."""
+        """Return `first` entries of a user's feed and one more, newest first."""
         items = await self._client.query(
             {
                 "TableName": FEED,

@@ -1,4 +1,4 @@
-"""DynamoDB by hand: signed requests over kept connections, with aiohttp's client or with a protocol of our own."""
+"""A hand-written DynamoDB client: signed requests over persistent connections, on aiohttp or on an own protocol."""
 
 import asyncio
 import hashlib
@@ -21,12 +21,12 @@ ACCESS_KEY, SECRET_KEY = ENGINE_KEY, "local"
 CONTENT_TYPE = "application/x-amz-json-1.0"
 SIGNED = "content-type;host;x-amz-date;x-amz-target"
 
-# An operation and its request as JSON; the answer, parsed.
+# Takes an operation and its request. Returns the parsed response.
 Call = Callable[[str, Any], Awaitable[Any]]
 
 
 class Signing:
-    """Signature Version 4 for DynamoDB's one kind of request; the signing key is derived once a day."""
+    """Signature Version 4 for requests to DynamoDB. The signing key is derived once a day."""
 
     def __init__(self, host: str) -> None:
         self._host = host
@@ -62,7 +62,7 @@ class Signing:
 
 
 class AiohttpWire:
-    """Over aiohttp's client."""
+    """A client on aiohttp's connections."""
 
     def __init__(self, store_url: str) -> None:
         self._url = store_url
@@ -82,7 +82,7 @@ class AiohttpWire:
 
 
 class ProtocolWire:
-    """Over connections of our own: each carries one call at a time and is kept; calls wait while all are busy."""
+    """A client on its own persistent connections, for one call at a time each. Calls wait while all are busy."""
 
     def __init__(self, store_url: str) -> None:
         parts = urlsplit(store_url)
@@ -127,7 +127,7 @@ class ProtocolWire:
 
 def _answer(operation: str, status: int, content: bytes) -> Any:
     if status != 200:
-        raise RuntimeError(f"{operation} was answered {status}: {content[:300].decode(errors='replace')}")
+        raise RuntimeError(f"{operation} returned status {status}: {content[:300].decode(errors='replace')}")
     return orjson.loads(content)
 
 

@@ -11,7 +11,7 @@ from benchmarks.contenders import OURS, Result
 from benchmarks.crowd import Crowd, Plan
 from benchmarks.peers.bare_sockets import RawSocket, framed
 from benchmarks.scaling import Scaled, text
-from benchmarks.speed_chart import drawn
+from benchmarks.speed_chart import chart_svg
 from benchmarks.workloads import WORKLOADS
 from tests.support.until import until
 
@@ -26,7 +26,7 @@ def test_a_chart_has_a_bar_and_a_figure_for_each_server_and_workload() -> None:
         for server, cpu in servers.items()
     ]
 
-    chart = ElementTree.fromstring(drawn(results))
+    chart = ElementTree.fromstring(chart_svg(results))
 
     widths = [float(bar.attrib["width"]) for bar in chart.iter(f"{SVG}rect")]
     texts = [text.text for text in chart.iter(f"{SVG}text")]
@@ -49,22 +49,22 @@ async def test_a_crowd_counts_each_event_at_each_subscriber_however_frames_are_c
     server = await asyncio.get_running_loop().create_server(RawSocket, "127.0.0.1", 0)
     plan = Plan(server.sockets[0].getsockname()[1], {}, [{"query": "subscription { topic }"}], 3, "version")
     crowd = Crowd()
-    await crowd.obey("open", plan.encoded())
-    await until(lambda: len(RawSocket.everybody) == 3)
-    await crowd.obey("begin")
+    await crowd.handle("open", plan.encoded())
+    await until(lambda: len(RawSocket.transports) == 3)
+    await crowd.handle("begin")
 
     frames = b"".join(
         framed(orjson.dumps({"type": "next", "payload": {"data": {"topic": {"version": version, "text": text}}}}))
         for version, text in ((1, "short"), (2, "of more than 125 bytes " * 10))
     )
     for at in range(0, len(frames), piece):
-        for transport in RawSocket.everybody:
+        for transport in RawSocket.transports:
             transport.write(frames[at : at + piece])
         await asyncio.sleep(0)
     await until(lambda: sum(map(len, crowd.arrived.values())) == 6)
 
-    told: Any = await crowd.obey("tell")
+    told: Any = await crowd.handle("report")
     assert [(version, len(times)) for version, times in told["arrived"]] == [(1, 3), (2, 3)]
     assert (told["differing"], told["least"], told["most"]) == (0, 2, 2)
-    await crowd.obey("close")
+    await crowd.handle("close")
     server.close()

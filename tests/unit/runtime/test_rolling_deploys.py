@@ -52,9 +52,9 @@ async def test_pooled_connections_see_no_failed_request_while_one_of_two_ends(ga
 
     async with Balancer([gateway.url for gateway in gateways]) as balancer, aiohttp.ClientSession() as session:
         asking = [asyncio.create_task(ask_on(session, balancer.url)) for _ in range(8)]
-        await balancer.seen(2)
+        await balancer.wait_for_ready(2)
         gateways[1].process.send_signal(signal.SIGTERM)
-        await balancer.seen(1)
+        await balancer.wait_for_ready(1)
         await asyncio.to_thread(gateways[1].process.wait, 25)
         at_the_end = len(answers)
         while len(answers) < at_the_end + 50 and not any(task.done() for task in asking):  # noqa: ASYNC110
@@ -134,7 +134,7 @@ def test_a_process_that_is_to_end_is_not_ready_and_serves_on_until_a_second_sign
 async def test_replacing_both_of_two_processes_loses_no_event_and_no_query() -> None:
     """The short form of `python -m benchmarks.rolling`."""
     outcome = await rolling.measure(rolling.two_processes, 60)
-    assert outcome.is_whole, outcome.text()
+    assert outcome.is_lossless, outcome.text()
     assert outcome.events > 0
     assert outcome.delivered == outcome.subscribers * outcome.events
     assert outcome.codes[1012] >= 60  # each was on the one or the other
