@@ -1,4 +1,4 @@
-"""Budgets of callers: a token bucket in read units, in this process and in Redis, which behave alike."""
+"""Budgets of callers: token buckets in read units, with the same behaviour in this process and in Redis."""
 
 import asyncio
 import os
@@ -26,7 +26,7 @@ NEARLY = 1e-6
 
 
 class Ticking:
-    """Seconds that pass when a test says so."""
+    """A clock that tests advance."""
 
     def __init__(self) -> None:
         self.now = 1_000_000.0
@@ -37,7 +37,7 @@ class Ticking:
 
 @pytest.fixture
 async def redis_buckets() -> AsyncIterator[Callable[..., RedisBuckets]]:
-    """Makes buckets in Redis, with a prefix of their own each."""
+    """A factory of buckets in Redis, each with its own prefix."""
     made: list[RedisBuckets] = []
 
     def make(**how: Any) -> RedisBuckets:
@@ -71,7 +71,7 @@ steps = st.lists(
 
 
 async def follow(buckets: Buckets, clock: Ticking, key: str, taken: list[tuple[str, float]]) -> None:
-    """Compare with the words of the documentation: it fills up, never beyond its size, and a debt is paid off."""
+    """Compare the buckets with a model: they refill up to their size, and a debt is paid off."""
     budget = Budget(100, 7)
     balance = 100.0
     admitted = 0.0
@@ -82,7 +82,7 @@ async def follow(buckets: Buckets, clock: Ticking, key: str, taken: list[tuple[s
         elif kind == "settle":
             balance = max(-1000, min(100, balance - amount))
             assert await buckets.settle(key, budget, amount) == pytest.approx(balance, abs=NEARLY)
-        elif abs(balance - min(amount, 100)) > NEARLY:  # else rounding decides
+        elif abs(balance - min(amount, 100)) > NEARLY:  # otherwise rounding decides
             fits = balance >= min(amount, 100)
             balance -= amount if fits else 0
             admitted += amount if fits else 0
@@ -107,7 +107,7 @@ async def test_a_bucket_in_redis(redis_buckets: Callable[..., RedisBuckets], tak
 
 
 async def most_at_once(buckets: list[Buckets], clock: Ticking) -> float:
-    """What many who charge at the same time are let have, some of it after half the bucket has flowed in again."""
+    """Return the units that concurrent charges take, before and after half the bucket has been refilled."""
     budget = Budget(100, 10)
     had = 0.0
     for _ in range(2):
@@ -117,12 +117,12 @@ async def most_at_once(buckets: list[Buckets], clock: Ticking) -> float:
     return had
 
 
-async def test_many_at_once_get_no_more_than_there_is() -> None:
+async def test_concurrent_charges_never_exceed_the_budget() -> None:
     clock = Ticking()
     assert await most_at_once([LocalBuckets(clock)], clock) == 7 * (150 // 7)
 
 
-async def test_many_at_once_in_several_processes_get_no_more_than_there_is(
+async def test_concurrent_charges_of_several_processes_never_exceed_the_budget(
     redis_buckets: Callable[..., RedisBuckets],
 ) -> None:
     clock, prefix = Ticking(), f"test:{uuid.uuid4().hex}:"
@@ -146,14 +146,14 @@ async def test_full_buckets_are_not_kept() -> None:
     assert len(buckets) == 0
 
 
-async def test_there_are_only_so_many_buckets() -> None:
+async def test_the_number_of_buckets_is_limited() -> None:
     buckets = LocalBuckets(Ticking(), max_buckets=10)
     for number in range(1000):
         await buckets.charge(f"{number}", Budget(100, 10), 50)
     assert len(buckets) == 10
 
 
-async def test_a_bucket_in_redis_goes_when_it_is_full(redis_buckets: Callable[..., RedisBuckets]) -> None:
+async def test_a_full_bucket_in_redis_is_removed(redis_buckets: Callable[..., RedisBuckets]) -> None:
     buckets = redis_buckets(prefix="")
     key = uuid.uuid4().hex
     await buckets.charge(key, Budget(100, 10), 50)
@@ -162,7 +162,7 @@ async def test_a_bucket_in_redis_goes_when_it_is_full(redis_buckets: Callable[..
     assert not await buckets._redis.exists(key)
 
 
-async def test_who_leaves_while_redis_takes_his_charge_gets_it_back(
+async def test_a_charge_that_is_cancelled_in_redis_is_refunded(
     redis_buckets: Callable[..., RedisBuckets], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     buckets, budget = redis_buckets(clock=Ticking()), Budget(100, 1)
@@ -186,16 +186,14 @@ async def test_who_leaves_while_redis_takes_his_charge_gets_it_back(
     may_go_on.set()
     await until(lambda: not buckets._calls)
     assert await buckets.charge("a", budget, 0) == (True, 100)
-    # What was done is paid for, by whoever.
+    # Settlements complete although their callers were cancelled.
     assert await buckets.charge("b", budget, 0) == (True, 95)
 
 
 @pytest.mark.parametrize(
     ("kept", "left"), [("-inf", -1000), ("-1e308", -1000), ("nan", -1000), ("1e308", 100), ("inf", 100), ("x", 100)]
 )
-async def test_a_bucket_that_somebody_spoilt(
-    redis_buckets: Callable[..., RedisBuckets], kept: str, left: float
-) -> None:
+async def test_a_damaged_bucket_is_repaired(redis_buckets: Callable[..., RedisBuckets], kept: str, left: float) -> None:
     buckets, budget = redis_buckets(clock=Ticking(), prefix=""), Budget(100, 7)
     key = uuid.uuid4().hex
     await buckets._redis.hset(key, mapping={"balance": kept, "at": "1000000"})
@@ -204,7 +202,7 @@ async def test_a_bucket_that_somebody_spoilt(
     await buckets._redis.delete(key)
 
 
-async def test_a_key_of_others_is_no_reason_to_leave_redis(redis_buckets: Callable[..., RedisBuckets]) -> None:
+async def test_a_foreign_key_does_not_make_redis_unavailable(redis_buckets: Callable[..., RedisBuckets]) -> None:
     buckets, budget = redis_buckets(clock=Ticking(), prefix=""), Budget(100, 1)
     key, other = uuid.uuid4().hex, uuid.uuid4().hex
     await buckets._redis.set(key, "not a bucket", px=10_000)
@@ -215,7 +213,7 @@ async def test_a_key_of_others_is_no_reason_to_leave_redis(redis_buckets: Callab
     assert await buckets._redis.exists(other)
 
 
-def test_a_loop_that_is_held_up_is_no_fault_of_redis(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blocked_event_loop_does_not_make_redis_unavailable(monkeypatch: pytest.MonkeyPatch) -> None:
     async def work() -> None:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, VirtualLoop)
@@ -235,7 +233,7 @@ def test_a_loop_that_is_held_up_is_no_fault_of_redis(monkeypatch: pytest.MonkeyP
         loop.call_later(0.005, hold_up)
         assert await asyncio.gather(*charging) == [(True, 40)] * 80
         assert buckets.is_available
-        seconds = 0.11  # late by itself: it is given up
+        seconds = 0.11  # Redis itself is late: the call is abandoned
         assert await buckets.charge("late", Budget(100, 1), 60) == (True, 40)
         assert not buckets.is_available
         await buckets.aclose()
@@ -247,7 +245,7 @@ def test_a_loop_that_is_held_up_is_no_fault_of_redis(monkeypatch: pytest.MonkeyP
 
 
 class Port:
-    """A way to Redis that can be cut."""
+    """A connection to Redis that a test can interrupt."""
 
     def __init__(self) -> None:
         self.port = 0
@@ -278,7 +276,7 @@ class Port:
             writer.close()
 
 
-async def test_without_redis_budgets_count_in_the_process_until_it_is_back(
+async def test_during_an_outage_of_redis_budgets_count_in_the_process(
     redis_buckets: Callable[..., RedisBuckets], caplog: pytest.LogCaptureFixture
 ) -> None:
     port = Port()
@@ -288,19 +286,19 @@ async def test_without_redis_budgets_count_in_the_process_until_it_is_back(
     budget = Budget(100, 10)
     assert await buckets.charge("key", budget, 60) == (True, 40)
 
-    port.cut = True  # connections stay, and nothing is heard any more
+    port.cut = True  # connections stay open without any response
     buckets._timeout = 0.02
     assert await buckets.charge("key", budget, 70) == about(True, 30)
     asked = port.asked
     for _ in range(20):
         assert await buckets.charge("key", budget, 70) == about(False, 30)
     assert not buckets.is_available
-    assert port.asked - asked <= 5, "nobody but the ping asks Redis"
+    assert port.asked - asked <= 5, "only the ping reaches Redis"
 
     port.cut = False
     buckets._timeout = 2.0
     async with asyncio.timeout(5):
-        while not buckets.is_available:  # noqa: ASYNC110 - it comes back by itself
+        while not buckets.is_available:  # noqa: ASYNC110 - there is no event for the recovery
             await asyncio.sleep(0.01)
     assert await buckets.charge("key", budget, 30) == (True, 10)
     await buckets.aclose()
@@ -309,12 +307,12 @@ async def test_without_redis_budgets_count_in_the_process_until_it_is_back(
 
 
 def about(admitted: bool, balance: float) -> Any:
-    """The clock goes on."""
+    """Return the expected result. The clock advances during the test."""
     return admitted, pytest.approx(balance, abs=1)
 
 
-async def test_a_connection_that_closes_as_it_is_made_is_no_redis() -> None:
-    """uvloop tells of a write on it by a RuntimeError, which the client lets through."""
+async def test_a_connection_that_closes_at_once_makes_redis_unavailable() -> None:
+    """uvloop raises a RuntimeError for a write on it, which the client does not catch."""
 
     async def closed(**_: object) -> None:
         raise RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed")
@@ -327,7 +325,7 @@ async def test_a_connection_that_closes_as_it_is_made_is_no_redis() -> None:
     await buckets.aclose()
 
 
-async def test_where_there_is_no_redis_nobody_is_refused() -> None:
+async def test_without_redis_no_caller_is_refused() -> None:
     buckets = RedisBuckets("redis://127.0.0.1:1", retry_seconds=10)
     assert await buckets.charge("key", Budget(100, 10), 60) == (True, 40)
     assert await buckets.settle("key", Budget(100, 10), 60) == pytest.approx(-20, abs=1)
@@ -338,7 +336,7 @@ async def test_where_there_is_no_redis_nobody_is_refused() -> None:
 # --- Callers ----------------------------------------------------------------------------------------------------------
 
 
-def test_whom_a_budget_belongs_to() -> None:
+def test_the_owner_of_a_budget() -> None:
     ada = Identity("ada", Role.USER)
     assert payer(Caller(ada, "192.0.2.1")) == payer(Caller(ada, "192.0.2.2"))
     assert payer(Caller(None, "192.0.2.1")) != payer(Caller(None, "192.0.2.2"))
@@ -350,7 +348,7 @@ def test_whom_a_budget_belongs_to() -> None:
 
 
 async def spent(budgets: CallerBudgets, caller: Caller) -> float:
-    """How many units of 100 each a caller gets."""
+    """Return the units that a caller can spend, in steps of 100."""
     for number in range(1000):
         try:
             await budgets.charge(caller, 100)
@@ -359,7 +357,7 @@ async def spent(budgets: CallerBudgets, caller: Caller) -> float:
     return float("inf")
 
 
-async def test_what_each_kind_of_caller_may_spend() -> None:
+async def test_the_budget_of_each_kind_of_caller() -> None:
     capacity = Capacity(budget_units=400, anonymous_budget_units=200)
     budgets = CallerBudgets(LocalBuckets(Ticking()), capacity)
     assert await spent(budgets, Caller(None, "192.0.2.1")) == 200
@@ -370,7 +368,7 @@ async def test_what_each_kind_of_caller_may_spend() -> None:
     assert await spent(off, Caller(None, "192.0.2.1")) == float("inf")
 
 
-async def test_who_is_over_budget_is_told_how_long_to_wait() -> None:
+async def test_a_refusal_states_the_time_to_wait() -> None:
     clock = Ticking()
     capacity = Capacity(budget_units=1000, budget_units_per_second=30)
     budgets = CallerBudgets(LocalBuckets(clock), capacity)
@@ -387,7 +385,7 @@ async def test_who_is_over_budget_is_told_how_long_to_wait() -> None:
     await budgets.charge(ada, 200)
 
 
-async def test_what_costs_more_than_a_whole_budget_waits_until_it_is_full() -> None:
+async def test_a_cost_above_the_whole_budget_is_admitted_when_the_bucket_is_full() -> None:
     clock = Ticking()
     budgets = CallerBudgets(LocalBuckets(clock), Capacity(budget_units=100, budget_units_per_second=10))
     ada = Caller(Identity("ada", Role.USER))

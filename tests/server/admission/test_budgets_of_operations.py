@@ -1,4 +1,4 @@
-"""Budgets over HTTP and WebSockets: what operations and subscriptions are charged, refunded and refused."""
+"""Budgets over HTTP and WebSockets: operations and subscriptions are charged, refunded and refused."""
 
 from dataclasses import replace
 from typing import Any
@@ -35,7 +35,7 @@ def settings(settings: Settings) -> Settings:
 
 
 async def until_refused(served: Served, **who: Any) -> tuple[Answer, int]:
-    """The answer that is no more than a refusal, and how many came before it."""
+    """Return the first refusal, and the number of responses before it."""
     for number in range(100):
         answer = await served.ask(READ, **who)
         if answer.status != 200:
@@ -45,7 +45,7 @@ async def until_refused(served: Served, **who: Any) -> tuple[Answer, int]:
     raise AssertionError("Nothing was refused.")
 
 
-async def test_who_is_over_budget_costs_nothing(served: Served) -> None:
+async def test_an_operation_over_budget_reads_nothing(served: Served) -> None:
     answer, before = await until_refused(served, user="ada")
     assert before > 1
     assert (answer.status, answer.codes, answer.made) == (429, ["THROTTLED"], [])
@@ -55,12 +55,12 @@ async def test_who_is_over_budget_costs_nothing(served: Served) -> None:
     assert int(answer.headers["ratelimit-remaining"]) < 2
     assert int(answer.headers["ratelimit-reset"]) > 0
 
-    # Over a WebSocket it is the operation that fails.
+    # Over a WebSocket the operation fails.
     listener = await served.listen(READ, user="ada")
     message = await listener.message()
     assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "THROTTLED")
 
-    # Others have budgets of their own, and services none.
+    # Other users have their own budgets, and services have none.
     assert (await served.ask(READ, user="bob")).status == 200
     assert (await served.ask(READ, user="ada", role=Role.SYSTEM)).status == 200
     answer, before = await until_refused(served)
@@ -68,9 +68,9 @@ async def test_who_is_over_budget_costs_nothing(served: Served) -> None:
     assert "This address's budget of 1 read units" in (answer.errors or [])[0]["message"]
 
 
-async def test_what_was_not_used_is_given_back(served: Served) -> None:
+async def test_unused_units_are_refunded(served: Served) -> None:
     for _ in range(3):
-        # A document that fails for a wrong argument reads nothing: its work costs a quarter.
+        # An operation that fails at a wrong argument reads nothing: it costs the minimum of a quarter.
         answer = await served.ask('{ sightings(area: "Atlantis") { edges { node { sightingId } } } }', user="ada")
         assert (answer.codes, answer.made) == (["BAD_USER_INPUT"], [])
     assert left(served) == pytest.approx(2 - 3 * 0.25, abs=0.05)
@@ -93,14 +93,14 @@ def left(served: Served) -> float:
         ("{ __schema { types { name } } }", 0.5),
     ],
 )
-async def test_work_that_reads_nothing_is_paid_for(served: Served, text: str, units: float) -> None:
+async def test_work_without_reads_is_charged(served: Served, text: str, units: float) -> None:
     answer = await served.ask(text, user="ada")
 
     assert answer.made == []
     assert left(served) == pytest.approx(2 - units, abs=0.05)
 
 
-async def test_who_owes_has_nothing_made_ready(served: Served) -> None:
+async def test_a_caller_in_debt_is_refused_before_any_work(served: Served) -> None:
     answers = [await served.ask("{ nothing " + " " * 3_072 + "}", user="ada") for _ in range(4)]
 
     assert [answer.status for answer in answers] == [200, 200, 200, 429]
@@ -108,7 +108,7 @@ async def test_who_owes_has_nothing_made_ready(served: Served) -> None:
     assert int(answers[-1].headers["retry-after"]) > 0
 
 
-async def test_a_subscription_that_overdraws_its_budget_far_ends(served: Served) -> None:
+async def test_a_subscription_that_far_overdraws_its_budget_ends(served: Served) -> None:
     listener = await served.listen("subscription { sightingReported { reporter { reportTotal } } }", user="ada")
     await served.settle(BLIP)
     for number in range(30):
@@ -118,16 +118,14 @@ async def test_a_subscription_that_overdraws_its_budget_far_ends(served: Served)
         events += 1
     assert (message["type"], message["payload"][0]["extensions"]["code"]) == ("error", "THROTTLED")
     assert "overdrew your budget" in message["payload"][0]["message"]
-    # Half a unit each: what it had, and as much again.
+    # Half a unit each: the whole budget, and a debt of the same size.
     assert 4 <= events <= 9
-    # It is no operation that was refused.
+    # The operation was executed, not refused.
     assert (served.reports[-1].stage, served.reports[-1].events) == (Stage.EXECUTION, events)
 
 
-async def test_what_a_subscription_paid_to_begin_is_given_back_once(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also when its first event overdraws the budget."""
+async def test_the_estimate_of_a_subscription_is_refunded_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """This is also the case if the first event overdraws the budget."""
     settled: list[float] = []
 
     async def overdrawn(caller: Caller, units: float) -> Allowance:

@@ -1,4 +1,4 @@
-"""Where clients are taken to be: what they say of it counts for nothing, what our proxies say does."""
+"""Addresses of clients: headers of trusted proxies count, and those of clients do not."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -23,7 +23,7 @@ from tests.support.served import Served
 
 
 async def seen(peer: str, trusted: tuple[str, ...], *headers: tuple[bytes, bytes]) -> tuple[str, str]:
-    """The address and scheme that an application sees of a request."""
+    """Return the address and the scheme of a request that an application sees."""
 
     async def tell(request: Request) -> JSONResponse:
         assert request.client is not None
@@ -73,7 +73,9 @@ def forwarded(*hops: str) -> tuple[bytes, bytes]:
         ("10.0.0.1", [], "10.0.0.1"),
     ],
 )
-async def test_the_rightmost_address_that_is_no_proxy_of_ours(peer: str, hops: list[str], address: str) -> None:
+async def test_the_rightmost_address_outside_of_trusted_networks_counts(
+    peer: str, hops: list[str], address: str
+) -> None:
     headers = [forwarded(*hops)] if hops else []
     assert (await seen(peer, ("10.0.0.0/8", "fd00::/8"), *headers))[0] == address
 
@@ -83,7 +85,7 @@ async def test_several_headers_are_one_list() -> None:
     assert (await seen("10.0.0.1", ("10.0.0.0/8",), *headers))[0] == "192.0.2.1"
 
 
-async def test_the_scheme_is_our_proxys_word_too() -> None:
+async def test_the_scheme_comes_from_trusted_proxies_only() -> None:
     said = (b"x-forwarded-proto", b"https")
     assert (await seen("10.0.0.1", ("10.0.0.0/8",), said))[1] == "https"
     assert (await seen("203.0.113.9", ("10.0.0.0/8",), said))[1] == "http"
@@ -92,7 +94,7 @@ async def test_the_scheme_is_our_proxys_word_too() -> None:
 
 
 @given(st.text())
-def test_whatever_a_proxy_says_is_one_of_few_things(address: str) -> None:
+def test_any_address_has_a_short_network(address: str) -> None:
     assert len(network_of(address)) <= 64
 
 
@@ -141,10 +143,10 @@ class TestWithoutProxies:
         capacity = Capacity(anonymous_budget_units=1, anonymous_budget_units_per_second=0.001)
         return replace(settings, capacity=replace(capacity, websockets_per_caller=2))
 
-    async def test_nobody_gets_a_new_budget_by_claiming_another_address(self, served: Served) -> None:
+    async def test_a_claimed_address_gives_no_new_budget(self, served: Served) -> None:
         assert 429 in await statuses(served, *CLAIMS)
 
-    async def test_nobody_gets_more_sockets_by_claiming_another_address(self, served: Served) -> None:
+    async def test_a_claimed_address_gives_no_more_sockets(self, served: Served) -> None:
         async with AsyncExitStack() as stack:
             for number in range(3):
                 opening = served.http.ws_connect(
@@ -173,7 +175,7 @@ class TestBehindAProxy:
     async def test_each_client_has_a_budget(self, served: Served) -> None:
         assert set(await statuses(served, *CLAIMS)) == {200}
         assert 429 in await statuses(served, *["192.0.2.1"] * 8)
-        # What a client put there itself stands left of what the proxy added.
+        # The address that a client claims is to the left of the one that the proxy adds.
         spoofed = [f"198.51.100.{number}, 192.0.2.1" for number in range(8)]
         assert set(await statuses(served, *spoofed)) == {429}
 
@@ -183,7 +185,7 @@ class TestBehindAProxy:
         assert 429 in answered
 
 
-def test_the_networks_have_to_be_some() -> None:
+def test_invalid_networks_are_refused() -> None:
     capacity = capacity_of({"GATEWAY_TRUSTED_PROXIES": "10.0.0.0/8, fd00::/8"})
     assert capacity.trusted_proxies == ("10.0.0.0/8", "fd00::/8")
     with pytest.raises(Misconfigured, match=r"GATEWAY_TRUSTED_PROXIES: 10\.0\.0\.1/8 has host bits set"):
@@ -200,13 +202,13 @@ def test_the_networks_have_to_be_some() -> None:
         ({"GATEWAY_REDIS_URL": "localhost:6379"}, "GATEWAY_REDIS_URL must be a URL of Redis that begins with redis://"),
     ],
 )
-def test_what_is_set_has_to_make_sense(variables: dict[str, str], says: str) -> None:
+def test_invalid_limits_are_refused(variables: dict[str, str], says: str) -> None:
     with pytest.raises(Misconfigured) as problem:
         from_environment(variables)
     assert str(problem.value).startswith(says)
 
 
-def test_every_limit_can_be_switched_off() -> None:
+def test_every_limit_can_be_disabled() -> None:
     assert capacity_of({"GATEWAY_BUDGET_UNITS": "0", "GATEWAY_BUDGET_UNITS_PER_SECOND": "0"}).budget_units == 0
     assert capacity_of({"GATEWAY_MAX_CONNECTIONS": "0"}).connections == 0
     assert capacity_of({}) == Capacity()

@@ -1,4 +1,4 @@
-"""Deadlines that share one timer end what `asyncio.timeout` would, and nothing else."""
+"""Deadlines with a shared timer have the semantics of `asyncio.timeout`."""
 
 import asyncio
 
@@ -17,7 +17,7 @@ async def work(deadlines: Deadlines, seconds: float) -> str:
     return "done"
 
 
-def test_each_has_its_own_time() -> None:
+def test_each_deadline_has_its_own_time() -> None:
     async def work_of_several() -> None:
         deadlines, loop = Deadlines(10), asyncio.get_running_loop()
         first = asyncio.create_task(work(deadlines, 500))
@@ -27,7 +27,7 @@ def test_each_has_its_own_time() -> None:
         assert (await first, loop.time()) == ("late", 10)
         assert not second.done()
         assert (await second, loop.time()) == ("late", 16)
-        # Whoever comes after a time without any is seen to again.
+        # The timer is set again after a time without deadlines.
         await asyncio.sleep(4)
         assert (await work(deadlines, 500), loop.time()) == ("late", 30)
         assert (await work(deadlines, 9), loop.time()) == ("done", 39)
@@ -35,7 +35,7 @@ def test_each_has_its_own_time() -> None:
     in_virtual_time(work_of_several)
 
 
-async def test_to_be_cancelled_is_not_to_be_late() -> None:
+async def test_a_cancellation_is_no_timeout() -> None:
     task = asyncio.create_task(work(Deadlines(5), 5))
     await asyncio.sleep(0)
     task.cancel()
@@ -43,7 +43,7 @@ async def test_to_be_cancelled_is_not_to_be_late() -> None:
         await task
 
 
-def test_who_is_cancelled_in_the_moment_of_being_late_stays_cancelled() -> None:
+def test_a_cancellation_at_the_moment_of_the_deadline_is_kept() -> None:
     async def cancelled() -> None:
         task = asyncio.create_task(work(Deadlines(10), 500))
         await asyncio.sleep(0)
@@ -54,7 +54,7 @@ def test_who_is_cancelled_in_the_moment_of_being_late_stays_cancelled() -> None:
     in_virtual_time(cancelled)
 
 
-async def test_what_is_caught_within_is_no_timeout() -> None:
+async def test_errors_inside_the_block_are_no_timeout() -> None:
     deadlines = Deadlines(5)
     with pytest.raises(ValueError, match="of its own"), deadlines.deadline():
         raise ValueError("of its own")

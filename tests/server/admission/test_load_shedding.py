@@ -1,4 +1,4 @@
-"""More than the process takes on: it says so at once, and goes on with what it has."""
+"""Load shedding: beyond its limits the process refuses operations at once, and completes the running ones."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -30,7 +30,7 @@ LISTEN = "subscription { sightingReported { sightingId } }"
 
 @asynccontextmanager
 async def working(load: LoadShedder, count: int) -> AsyncIterator[asyncio.Event]:
-    """So many operations, begun and not yet ended."""
+    """Run `count` operations until the event is set."""
     ended = asyncio.Event()
 
     async def work() -> None:
@@ -46,7 +46,7 @@ async def working(load: LoadShedder, count: int) -> AsyncIterator[asyncio.Event]
         await asyncio.gather(*tasks)
 
 
-async def test_as_many_wait_as_are_executed_and_no_more() -> None:
+async def test_as_many_operations_wait_as_run() -> None:
     load = LoadShedder(3, queue_seconds=60)
     async with working(load, 6) as ended:
         assert (load.running, load.waiting) == (3, 3)
@@ -55,25 +55,25 @@ async def test_as_many_wait_as_are_executed_and_no_more() -> None:
         assert refusal.value.extensions == {"code": "UNAVAILABLE", "retryAfter": 1, "retryable": True}
         with pytest.raises(Unavailable, match="The server executes 3 operations"):
             async with load.slot():
-                raise AssertionError("it has no turn")
+                raise AssertionError("there is no slot")
         ended.set()
         await until(lambda: not load.running)
         load.check()
     assert (load.running, load.waiting) == (0, 0)
 
 
-async def test_nobody_waits_long() -> None:
+async def test_waiting_is_limited() -> None:
     load = LoadShedder(1, queue_seconds=0.01)
     async with working(load, 1):
         with pytest.raises(Unavailable, match="none ended in time"):
             async with load.slot():
-                raise AssertionError("it has no turn")
+                raise AssertionError("there is no slot")
         assert (load.running, load.waiting) == (1, 0)
     async with load.slot():
         assert load.running == 1
 
 
-async def test_those_who_wait_come_before_those_who_come_later() -> None:
+async def test_waiting_operations_run_in_order() -> None:
     load, order = LoadShedder(1, queue_seconds=60), list[str]()
 
     async def work(name: str) -> None:
@@ -90,7 +90,7 @@ async def test_those_who_wait_come_before_those_who_come_later() -> None:
     assert order == ["a", "b", "first"]
 
 
-async def test_who_stops_waiting_leaves_no_trace() -> None:
+async def test_a_cancelled_waiter_leaves_no_trace() -> None:
     load = LoadShedder(1, queue_seconds=60)
     async with working(load, 2) as ended:
         waiting = asyncio.create_task(load.slot().__aenter__())
@@ -102,10 +102,10 @@ async def test_who_stops_waiting_leaves_no_trace() -> None:
     assert (load.running, load.waiting) == (0, 0)
 
 
-async def test_a_loop_that_is_late_takes_nothing_on() -> None:
+async def test_a_late_event_loop_refuses_operations() -> None:
     load = LoadShedder(100, lag_seconds=0.5)
     load.record_lag(0.6)
-    load.check()  # one large answer
+    load.check()  # one late turn may be a large response
     for _ in range(LATE_TURNS):
         load.record_lag(0.6)
     with pytest.raises(Unavailable, match="does not keep up"):
@@ -114,7 +114,7 @@ async def test_a_loop_that_is_late_takes_nothing_on() -> None:
     load.check()
 
 
-async def test_a_caller_has_turns_of_his_own() -> None:
+async def test_a_caller_has_a_limit_of_its_own() -> None:
     load = LoadShedder(100, per_caller=2, queue_seconds=0.01)
     ended = asyncio.Event()
 
@@ -134,10 +134,10 @@ async def test_a_caller_has_turns_of_his_own() -> None:
     assert refusal.value.extensions["retryAfter"] == 1
     bob = asyncio.create_task(work("bob"))
     await until(lambda: load.running == 3)
-    # Those who waited too long are told, and one who leaves gives his turn back.
+    # Operations that waited too long are refused. A cancelled one releases its slot.
     await until(lambda: in_hand() == 3)
     tasks[0].cancel()
-    await asyncio.wait(tasks[:1])  # else the next one might wait for this turn, and too long on a busy machine
+    await asyncio.wait(tasks[:1])  # otherwise the next one might wait too long for this slot on a busy machine
     late = asyncio.create_task(work("ann"))
     waiting = asyncio.create_task(work("ann"))
     await asyncio.sleep(0)
@@ -150,7 +150,7 @@ async def test_a_caller_has_turns_of_his_own() -> None:
     assert (load.running, load.waiting, load._callers) == (0, 0, {})
 
 
-async def test_places() -> None:
+async def test_a_quota_per_key_and_in_total() -> None:
     places = KeyedQuota("things", 3, 2)
     places.acquire("a")
     with places.holding("a"):
@@ -172,7 +172,7 @@ async def test_places() -> None:
 
 
 class Gate:
-    """Lets nothing of the table through until it is opened."""
+    """A fault that stops calls for the table until it is opened."""
 
     def __init__(self, proxy: Proxy) -> None:
         self.open = asyncio.Event()
@@ -193,15 +193,15 @@ class TestShedding:
 
     @pytest.fixture
     def store_options(self, store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
-        """The gateway's calls go through the proxy."""
+        """The calls of the gateway go through the proxy."""
         return replace(store_options, store=proxy.url)
 
-    async def test_what_is_too_much_is_refused_before_it_is_read(
+    async def test_operations_beyond_the_limit_are_refused_before_they_are_read(
         self, served: Served, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         load = served.gateway.edge.admission.load
         monkeypatch.setattr(load, "_queue_seconds", 60)
-        # A subscription that waits for events is no work in hand.
+        # A subscription that waits for events does not count.
         listener = await served.listen(LISTEN)
         await served.settle(BLIP)
         gate = Gate(proxy)
@@ -238,10 +238,10 @@ class TestOneCaller:
 
     @pytest.fixture
     def store_options(self, store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
-        """The gateway's calls go through the proxy."""
+        """The calls of the gateway go through the proxy."""
         return replace(store_options, store=proxy.url)
 
-    async def test_who_has_too_much_in_hand_is_refused_and_the_others_are_not(
+    async def test_only_the_caller_beyond_its_limit_is_refused(
         self, served: Served, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         load = served.gateway.edge.admission.load
@@ -261,7 +261,7 @@ class TestOneCaller:
 
 
 async def refused_head(served: Served) -> str:
-    """What a client is told who asks before it sends its body. It is not told to go on."""
+    """Return the response to a client that expects 100 Continue before it sends its body. It receives none."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.settings.port)
     head = "POST /graphql HTTP/1.1\r\nHost: here\r\nContent-Type: application/json\r\n"
     writer.write(f"{head}Content-Length: 100000\r\nExpect: 100-continue\r\n\r\n".encode())
@@ -271,7 +271,7 @@ async def refused_head(served: Served) -> str:
 
 
 async def refused_on(listener: Listener, query: str) -> str:
-    """The code of the error that ends the operation."""
+    """Return the code of the error that ends the operation."""
     await listener.socket.send_json({"id": "x", "type": "subscribe", "payload": {"query": query}})
     message = await listener.message()
     assert (message["id"], message["type"]) == ("x", "error")
@@ -291,7 +291,7 @@ class TestSockets:
         )
         return replace(settings, capacity=capacity)
 
-    async def test_how_many_subscriptions_there_may_be(self, served: Served) -> None:
+    async def test_subscriptions_are_limited(self, served: Served) -> None:
         ada = await served.listen(LISTEN, user="ada")
         second = await served.listen(LISTEN, user="ada")
         await served.settle(BLIP, 2)
@@ -308,8 +308,8 @@ class TestSockets:
             await listener.socket.close()
         await until(lambda: served.gateway.edge.admission.subscriptions.total == 0)
 
-    async def test_how_many_sockets_there_may_be(self, served: Served) -> None:
-        # Two of each user; those who have not said who they are count for their address.
+    async def test_sockets_are_limited(self, served: Served) -> None:
+        # A user may have two sockets. Without a token the address counts.
         users = [await served.listen(LISTEN, user=user) for user in ("ada", "ada", "bob")]
         assert await close_code(served, served.headers("ada", Role.USER)) == (
             1013,
@@ -329,7 +329,7 @@ class TestSockets:
         for stranger in strangers:
             await stranger.close()
 
-    async def test_how_many_operations_a_socket_may_have(self, served: Served) -> None:
+    async def test_operations_of_a_socket_are_limited(self, served: Served) -> None:
         listener = await served.listen(LISTEN, user="ada")
         await listener.socket.send_json({"id": "2", "type": "subscribe", "payload": {"query": LISTEN}})
         await served.settle(BLIP, 2)
@@ -341,7 +341,7 @@ async def connect(served: Served) -> aiohttp.ClientWebSocketResponse:
 
 
 async def close_code(served: Served, payload: dict[str, str]) -> tuple[int | None, str]:
-    """How a socket ends that gives this in its connection_init."""
+    """Return the close code and the reason of a socket with this payload of connection_init."""
     socket = await connect(served)
     await socket.send_json({"type": "connection_init", "payload": payload})
     message = await socket.receive(timeout=5)
@@ -349,7 +349,7 @@ async def close_code(served: Served, payload: dict[str, str]) -> tuple[int | Non
 
 
 async def refused_handshake(served: Served) -> tuple[int, dict[str, Any]]:
-    """Status and error with which an upgrade is answered."""
+    """Return the status and the error of a refused upgrade."""
     headers = {
         "Connection": "Upgrade",
         "Upgrade": "websocket",

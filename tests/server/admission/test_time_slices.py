@@ -1,4 +1,4 @@
-"""Work that takes long leaves turns of the event loop to everything else."""
+"""Long work leaves turns of the event loop to other tasks."""
 
 import asyncio
 from contextlib import AbstractContextManager, suppress
@@ -12,7 +12,7 @@ from tests.support.sighting_subscriptions import foreign_sighting, raw_put
 
 
 class Working:
-    """Seconds that pass while something works."""
+    """A clock that work advances."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -21,7 +21,7 @@ class Working:
         return self.now
 
 
-async def test_tasks_that_work_long_are_spread_over_turns_of_the_loop() -> None:
+async def test_long_tasks_are_spread_over_turns_of_the_loop() -> None:
     clock = Working()
     slices = TimeSlices(0.02, clock)
     turns: list[int] = []
@@ -45,7 +45,7 @@ async def test_tasks_that_work_long_are_spread_over_turns_of_the_loop() -> None:
     assert done == 10
 
 
-async def test_the_time_of_work_that_fails_counts() -> None:
+async def test_the_time_of_failed_work_counts() -> None:
     clock = Working()
     slices = TimeSlices(0.02, clock)
 
@@ -58,7 +58,7 @@ async def test_the_time_of_work_that_fails_counts() -> None:
     assert not slices.is_used_up
 
 
-async def test_events_for_many_subscribers_are_made_in_several_turns(
+async def test_events_for_many_subscribers_are_executed_in_several_turns(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made_in_this_turn = most_in_a_turn = 0
@@ -71,7 +71,7 @@ async def test_events_for_many_subscribers_are_made_in_several_turns(
         return original(slices)
 
     def count() -> None:
-        """Look at the beginning of each turn of the loop."""
+        """Count at the beginning of each turn of the loop."""
         nonlocal made_in_this_turn, most_in_a_turn
         most_in_a_turn, made_in_this_turn = max(most_in_a_turn, made_in_this_turn), 0
         loop.call_soon(count)

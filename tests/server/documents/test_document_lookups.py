@@ -1,4 +1,4 @@
-"""Documents in the table are looked up at the expense of whoever asks, and not more of them at once than operations."""
+"""Lookups of documents in the table are charged to the caller, and limited in number like operations."""
 
 import asyncio
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def mode() -> DocumentsMode:
 
 @pytest.fixture
 def settings(mode: DocumentsMode) -> Settings:
-    """Two look-ups and a little more for those without a token, which does not come back while a test runs."""
+    """A budget of three lookups and a half for callers without a token. It is not refilled during a test."""
     capacity = Capacity(anonymous_budget_units=1.75, anonymous_budget_units_per_second=1e-6, concurrent=2)
     documents = DocumentSettings(mode, TABLE)
     return Settings(secret=SECRET, port=free_port(), poll_interval=0.02, documents=documents, capacity=capacity)
@@ -56,7 +56,7 @@ async def status_of(served: Served, **fields: Any) -> tuple[int, str | None]:
     ],
     ids=["texts", "ids", "hashes"],
 )
-async def test_look_ups_are_paid_for(served: Served, asked: Callable[[int], dict[str, Any]]) -> None:
+async def test_lookups_are_charged(served: Served, asked: Callable[[int], dict[str, Any]]) -> None:
     answers = [await over(served, "POST", **asked(number)) for number in range(6)]
     again = await over(served, "POST", **asked(0))
     status, retry_after = await status_of(served, **asked(5))
@@ -65,7 +65,7 @@ async def test_look_ups_are_paid_for(served: Served, asked: Callable[[int], dict
     refused = "FORBIDDEN" if "query" in asked(0) else "NOT_FOUND"
     assert [codes(answer) for answer in answers] == [[refused]] * 2 + [["THROTTLED"]] * 4
     assert answers[2]["errors"][0]["extensions"]["retryable"] is True
-    assert codes(again) == [refused]  # what is known costs no look-up
+    assert codes(again) == [refused]  # a cached result costs no lookup
     assert (status, retry_after is not None) == (429, True)
     assert codes(of_a_user) == [refused]
 
@@ -75,17 +75,17 @@ class TestLogged:
     def mode(self) -> DocumentsMode:
         return DocumentsMode.LOG
 
-    async def test_nothing_fails_for_a_look_up_that_cannot_be_paid(
+    async def test_in_the_mode_log_no_operation_fails_for_a_lookup_over_budget(
         self, served: Served, caplog: pytest.LogCaptureFixture
     ) -> None:
         answers = [await over(served, "POST", query=text_of(number)) for number in range(3)]
 
         assert ["errors" in answer for answer in answers] == [False] * 3
         assert caplog.text.count("unregistered document was executed") == 2
-        assert "It is unknown" not in caplog.text
+        assert "its lookup failed" not in caplog.text
 
 
-async def test_no_more_are_looked_up_at_once_than_operations_are_executed(
+async def test_concurrent_lookups_have_the_limit_of_concurrent_operations(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reads: list[str] = []
@@ -111,7 +111,7 @@ async def test_no_more_are_looked_up_at_once_than_operations_are_executed(
     assert [codes(answer) for answer in await asyncio.gather(*pending)] == [["FORBIDDEN"]] * 2
 
 
-async def test_a_document_that_is_known_outlasts_too_many_look_ups() -> None:
+async def test_a_cached_document_is_used_while_there_are_too_many_lookups() -> None:
     now = 0.0
     stalled = asyncio.Event()
 

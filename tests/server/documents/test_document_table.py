@@ -54,7 +54,7 @@ class TestTable:
         clock.forward(seconds=UNKNOWN_SECONDS)
         by_name = [await over(served, transport, documentId="areas") for transport in TRANSPORTS]
 
-        assert soon == ["NOT_FOUND"]  # it was asked for a moment ago
+        assert soon == ["NOT_FOUND"]  # the unknown id is still cached
         assert by_name == [ANSWER] * 4
         assert await over(served, "POST", query=AREAS) == ANSWER
         assert codes(await over(served, "POST", query=CATEGORIES)) == ["FORBIDDEN"]
@@ -64,7 +64,7 @@ class TestTable:
         clock.forward(seconds=KNOWN_SECONDS)
         assert codes(await over(served, "POST", documentId="areas")) == ["NOT_FOUND"]
 
-    async def test_they_may_hold_more_than_those_of_strangers(self, served: Served) -> None:
+    async def test_trusted_documents_may_be_larger_but_not_more_expensive(self, served: Served) -> None:
         """But not cost more."""
         large = "{" + " ".join(f"a{number}: __typename" for number in range(400)) + "}"
         one = 'sightings(area: "Harbor", first: 100) {nodes {reporter {userId}}}'
@@ -86,7 +86,7 @@ class TestTable:
         assert refused["errors"][0]["extensions"]["limit"] == 2_000
 
 
-async def test_an_id_never_stands_for_another_text(served: Served) -> None:
+async def test_an_id_never_changes_its_text(served: Served) -> None:
     known = KnownDocuments(served.store())
 
     first = await known.put("a#b", AREAS, NOON)
@@ -99,7 +99,7 @@ async def test_an_id_never_stands_for_another_text(served: Served) -> None:
     assert await known.by_id("a#b") is None
 
 
-def test_what_documents_ask_the_table_is_declared() -> None:
+def test_the_access_patterns_of_documents_are_declared() -> None:
     assert [(pattern.id, pattern.operations, pattern.fields) for pattern in PATTERNS] == [
         ("GW-D1", ("GetItem", "BatchGetItem"), ()),
         ("GW-D2", ("PutItem",), ()),
@@ -141,7 +141,9 @@ def table(reads: list[str], kept: dict[str, str], time: Time) -> DocumentTable:
     return DocumentTable(read, time)
 
 
-async def test_what_is_read_is_kept_for_a_while(table: DocumentTable, reads: list[str], time: Time) -> None:
+async def test_texts_and_unknown_ids_are_cached_for_their_times(
+    table: DocumentTable, reads: list[str], time: Time
+) -> None:
     for now in (0.0, UNKNOWN_SECONDS - 0.1, UNKNOWN_SECONDS, KNOWN_SECONDS - 0.1, KNOWN_SECONDS):
         time.now = now
         assert await table.text("known", ANYBODY) == AREAS
@@ -150,9 +152,7 @@ async def test_what_is_read_is_kept_for_a_while(table: DocumentTable, reads: lis
     assert (reads.count("known"), reads.count("unknown")) == (2, 3)
 
 
-async def test_while_the_store_is_away_what_was_known_stays_good(
-    table: DocumentTable, kept: dict[str, str], time: Time
-) -> None:
+async def test_cached_texts_stay_valid_during_an_outage(table: DocumentTable, kept: dict[str, str], time: Time) -> None:
     assert await table.text("known", ANYBODY) == AREAS
     kept["away"] = ""
     time.now = 10 * KNOWN_SECONDS
@@ -162,7 +162,7 @@ async def test_while_the_store_is_away_what_was_known_stays_good(
         await table.text("unknown", ANYBODY)
 
 
-async def test_invented_ids_drive_no_known_document_out(table: DocumentTable, reads: list[str]) -> None:
+async def test_invented_ids_evict_no_document(table: DocumentTable, reads: list[str]) -> None:
     await table.text("known", ANYBODY)
     for number in range(MAX_CACHED + 10):
         await table.text(f"invented {number}", ANYBODY)
@@ -170,11 +170,11 @@ async def test_invented_ids_drive_no_known_document_out(table: DocumentTable, re
 
     assert await table.text("known", ANYBODY) == AREAS
     assert reads == []
-    await table.text("invented 0", ANYBODY)  # the first to go
+    await table.text("invented 0", ANYBODY)  # it was evicted first
     assert reads == ["invented 0"]
 
 
-async def test_a_document_that_many_ask_for_is_read_once(table: DocumentTable, reads: list[str]) -> None:
+async def test_concurrent_requests_for_a_document_share_one_read(table: DocumentTable, reads: list[str]) -> None:
     first, *others = [asyncio.create_task(table.text("known", ANYBODY)) for _ in range(50)]
     await asyncio.sleep(0)
     first.cancel()

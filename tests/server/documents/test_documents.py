@@ -1,4 +1,4 @@
-"""What documents may hold, and how long it takes to find out: limits, introspection, directives, and hostile shapes."""
+"""Limits of documents, introspection and directives, and the time that hostile documents take."""
 
 import time
 from collections.abc import Callable
@@ -25,7 +25,7 @@ from tests.support.served import SECRET, Served
 from tests.support.store_engines import ROOT, free_port
 
 BOUND_SECONDS = 0.010
-# Other processes take the caches and the clock of a machine that is busy.
+# A busy machine is slower: other processes share its caches.
 NOISE = 3
 FRAGMENT = "fragment F on Query {areas}"
 TOO_MUCH = [
@@ -62,14 +62,14 @@ def refusal(documents: Documents, text: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("measure", "text", "limit", "found"), TOO_MUCH[:-1], ids=[one[0] for one in TOO_MUCH[:-1]])
-def test_too_much_is_told_with_the_limit_and_what_was_found(
+def test_an_exceeded_limit_is_reported_with_the_limit_and_the_count(
     documents: Documents, measure: str, text: str, limit: int, found: int
 ) -> None:
-    told = refusal(documents, text)
+    error = refusal(documents, text)
 
-    assert told["extensions"] == {"code": "BAD_USER_INPUT", "measure": measure, "limit": limit, "found": found}
-    assert f"{limit:,}" in told["message"]
-    assert f"{found:,}" in told["message"]
+    assert error["extensions"] == {"code": "BAD_USER_INPUT", "measure": measure, "limit": limit, "found": found}
+    assert f"{limit:,}" in error["message"]
+    assert f"{found:,}" in error["message"]
 
 
 def test_fields_that_fragments_multiply_are_counted_without_being_visited_again() -> None:
@@ -86,10 +86,10 @@ def test_fields_that_fragments_multiply_are_counted_without_being_visited_again(
     assert counts.visited == counts.counts["selections"] == 2 + 30 * 8 + 1
 
 
-def test_a_cycle_of_fragments_is_told_as_such(documents: Documents) -> None:
-    told = refusal(documents, "{...A} fragment A on Query {...B} fragment B on Query {...A}")
+def test_a_cycle_of_fragments_is_reported(documents: Documents) -> None:
+    error = refusal(documents, "{...A} fragment A on Query {...B} fragment B on Query {...A}")
 
-    assert told["message"] == "Cannot spread fragment 'A' within itself via 'B'."
+    assert error["message"] == "Cannot spread fragment 'A' within itself via 'B'."
 
 
 async def test_a_refused_document_reads_nothing(served: Served) -> None:
@@ -146,7 +146,7 @@ def test_full_introspection_passes(documents: Documents, everything: bool) -> No
         ),
     ],
 )
-def test_more_introspection_than_anybody_needs_is_refused(documents: Documents, text: str, measure: str) -> None:
+def test_excessive_introspection_is_refused(documents: Documents, text: str, measure: str) -> None:
     assert refusal(documents, text)["extensions"]["measure"] == measure
 
 
@@ -169,7 +169,7 @@ def values_in(answer: Any) -> int:
         '{__type(name: "Node") {possibleTypes {fields {type {name ofType {name}}}}}}',
     ],
 )
-def test_no_less_introspection_is_expected_than_is_answered(text: str) -> None:
+def test_introspection_values_are_never_underestimated(text: str) -> None:
     schema = api.build()._schema
     result = graphql_sync(schema, text)
     assert result.errors is None
@@ -184,7 +184,7 @@ class TestIntrospectionOff:
             secret=SECRET, port=free_port(), poll_interval=0.02, documents=DocumentSettings(introspection=False)
         )
 
-    async def test_the_schema_is_told_to_admins_alone(self, served: Served) -> None:
+    async def test_only_admins_may_introspect(self, served: Served) -> None:
         for text in ("{__schema {queryType {name}}}", '{...F} fragment F on Query {x: __type(name: "Me") {name}}'):
             nobody = await served.ask(text)
             user = await served.ask(text, user="ada")
@@ -194,7 +194,7 @@ class TestIntrospectionOff:
             assert admin.errors is None
         assert (await served.ask("{__typename}")).data == {"__typename": "Query"}
 
-    async def test_no_message_says_what_may_have_been_meant(self, served: Served) -> None:
+    async def test_no_message_has_suggestions(self, served: Served) -> None:
         for text in MEANT:
             answer = await served.ask(text)
             assert "Did you mean" not in str(answer.errors)
@@ -204,7 +204,7 @@ class TestIntrospectionOff:
         async with served.http.get(f"{served.url}/graphiql/config.json") as response:
             assert (await response.json())["examples"] == []
 
-    async def test_nor_is_it_said_of_variables(self, served: Served) -> None:
+    async def test_messages_about_variables_have_no_suggestions(self, served: Served) -> None:
         answer = await served.ask(WINDOW, {"window": "DAI"})
 
         assert answer.codes == ["BAD_USER_INPUT"]
@@ -222,19 +222,19 @@ MEANT = [
 ]
 
 
-def test_with_introspection_it_is_said_what_may_have_been_meant(documents: Documents) -> None:
+def test_with_introspection_messages_have_suggestions(documents: Documents) -> None:
     assert "Did you mean 'sightings'" in refusal(documents, MEANT[0])["message"]
     assert "Did you mean 'area'" in refusal(documents, MEANT[1])["message"]
 
 
 @pytest.mark.parametrize("directive", ["defer", "stream"])
-def test_incremental_delivery_is_no_directive_here(documents: Documents, directive: str) -> None:
+def test_the_directives_of_incremental_delivery_are_unknown(documents: Documents, directive: str) -> None:
     on = {"defer": "{... @defer {areas}}", "stream": "{areas @stream(initialCount: 1)}"}[directive]
 
     assert refusal(documents, on)["message"] == f"Unknown directive '@{directive}'."
 
 
-# What it takes
+# The time to prepare a document
 
 
 def test_every_example_is_accepted(documents: Documents) -> None:
@@ -243,7 +243,7 @@ def test_every_example_is_accepted(documents: Documents) -> None:
 
 
 def test_a_document_of_many_ordinary_parts_is_accepted(documents: Documents) -> None:
-    """As a Relay app of many components sends it: a fragment for each, spread in one another."""
+    """A Relay app with many components sends nested fragments, one for each component."""
     parts = [
         f"fragment Post{n}_post on Post {{id postId text createdAt likeCount author {{...User{n}_user}}}}"
         f" fragment User{n}_user on User {{id name userId}}"
@@ -258,7 +258,7 @@ def test_a_document_of_many_ordinary_parts_is_accepted(documents: Documents) -> 
     assert len(document.operations) == 1
 
 
-def told_by(documents: Documents, text: str) -> Callable[[], object]:
+def work_on(documents: Documents, text: str) -> Callable[[], object]:
     def tell() -> object:
         try:
             return documents.check(text).operations[0].estimate({})
@@ -279,25 +279,25 @@ def test_no_shape_of_document_takes_long(documents: Documents, size: int) -> Non
     slow = {
         shape: least
         for shape, text in shapes(size).items()
-        if (least := min(seconds(told_by(documents, text)) for _ in range(3))) > NOISE * BOUND_SECONDS
+        if (least := min(seconds(work_on(documents, text)) for _ in range(3))) > NOISE * BOUND_SECONDS
     }
 
     assert slow == {}
 
 
-def test_emails_are_looked_for_in_a_long_text_once() -> None:
-    """Ids of documents and names of operations, which are logged, may be as long as a request."""
+def test_redacting_emails_takes_linear_time() -> None:
+    """Logged ids of documents and names of operations may be as long as a request."""
     assert seconds(lambda: redact_emails("a" * 50_000)) < 1
     assert redact_emails("a@@b@c#d@e #f@").count("<") == 2
 
 
-def test_a_block_string_ends_where_it_does_however_many_backslashes_it_holds(documents: Documents) -> None:
-    told = refusal(documents, '{areas(a: """\\\\"""x""") ' + "areas " * 1_000 + '}  # """')
+def test_backslashes_in_a_block_string_do_not_hide_its_end(documents: Documents) -> None:
+    error = refusal(documents, '{areas(a: """\\\\"""x""") ' + "areas " * 1_000 + '}  # """')
 
-    assert told["extensions"]["measure"] == "tokens"
+    assert error["extensions"]["measure"] == "tokens"
 
 
-def test_what_was_refused_is_not_looked_at_again(documents: Documents, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_is_cached(documents: Documents, monkeypatch: pytest.MonkeyPatch) -> None:
     text = "{noSuchField}"
     first = refusal(documents, text)
     monkeypatch.setattr(prepared, "parse", None)
@@ -305,7 +305,7 @@ def test_what_was_refused_is_not_looked_at_again(documents: Documents, monkeypat
     assert refusal(documents, text) == first
 
 
-def test_what_is_kept_is_bounded_in_number_and_in_size(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_limited_in_documents_and_characters(monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[str] = []
 
     def noted(text: str, **options: bool) -> DocumentNode:
@@ -327,7 +327,7 @@ def test_what_is_kept_is_bounded_in_number_and_in_size(monkeypatch: pytest.Monke
     assert parsed == [*large, large[0]]
 
 
-def test_settings_say_what_is_wrong_with_them() -> None:
+def test_invalid_settings_are_refused() -> None:
     assert document_settings({"GATEWAY_INTROSPECTION": "off", "GATEWAY_MAX_COST": "100"}) == DocumentSettings(
         introspection=False, max_cost=100.0
     )
@@ -337,7 +337,7 @@ def test_settings_say_what_is_wrong_with_them() -> None:
             document_settings(wrong)
 
 
-def test_limits_are_set_by_their_names_and_trusted_documents_have_ten_times_as_much() -> None:
+def test_limits_are_set_by_name_and_are_ten_times_larger_for_trusted_documents() -> None:
     limits = document_settings({"GATEWAY_DOCUMENT_LIMITS": "tokens=2000, rootFields = 80,depth=40"}).limits
 
     assert limits == replace(DocumentLimits(), tokens=2000, root_fields=80, depth=40)
@@ -363,14 +363,14 @@ def test_limits_are_set_by_their_names_and_trusted_documents_have_ten_times_as_m
 
 
 @pytest.mark.parametrize(("measure", "text"), [one[:2] for one in TOO_MUCH[:-1]], ids=[one[0] for one in TOO_MUCH[:-1]])
-def test_what_is_too_much_for_strangers_is_not_for_trusted_documents(measure: str, text: str) -> None:
-    """Whoever comes first: what was found of the one is not taken for the other."""
+def test_trusted_documents_may_exceed_the_limits_of_other_documents(measure: str, text: str) -> None:
+    """The cache keeps the results for trusted and for other documents apart."""
     prepared = Documents(api.build())
 
     def exceeded(*, trusted: bool) -> object:
         try:
             prepared.prepare(text, trusted=trusted)
-        except DocumentRejected as rejected:  # also for what is wrong otherwise
+        except DocumentRejected as rejected:  # the document may have other errors
             return format_errors(rejected.errors)[0]["extensions"].get("measure")
         return None
 
@@ -380,7 +380,7 @@ def test_what_is_too_much_for_strangers_is_not_for_trusted_documents(measure: st
     assert found[1] != measure
 
 
-def test_the_limits_are_those_that_are_documented() -> None:
+def test_the_limits_are_documented() -> None:
     section = (
         (ROOT / "docs/limits-and-cost.md")
         .read_text()

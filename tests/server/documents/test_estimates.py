@@ -1,4 +1,4 @@
-"""What operations are estimated to cost, and that those that cost too much read nothing."""
+"""Cost estimates of operations. Too expensive operations read nothing."""
 
 from collections.abc import Iterator
 from datetime import timedelta
@@ -35,22 +35,22 @@ def cost(text: str, variables: dict[str, Any] | None = None) -> float:
     [
         ("{__typename areas me {userId}}", 0.0),
         ('{userProfile(userId: "a") {userId}}', 0.5),
-        # What a match holds by its end takes more than 4 KB.
+        # A match has more than 4 KB at its end.
         ('{match(id: "a") {status}}', 1.0),
         ('{photo(id: "a") {imageId}}', 1.0),
         ('{photo(id: "a", consistent: true) {imageId}}', 2.0),
-        # 26 sightings of 350 bytes: three times 4 KB.
+        # 26 sightings of 350 bytes: three blocks of 4 KB.
         ('{sightings(area: "Harbor") {nodes {id}}}', 1.5),
         ('{sightings(area: "Harbor", first: 1) {nodes {id}}}', 0.5),
         ('{sightings(area: "Harbor", last: 100) {nodes {id}}}', 4.5),
         ('{sightings(area: "Harbor") {nodes {reporter {userId}}}}', 14.0),
         ('{sightings(area: "Harbor") {edges {node {reporter {userId}}} pageInfo {endCursor}}}', 14.0),
-        # Queries side by side, one for each category or day.
+        # Concurrent Queries, one for each category or day.
         ('{trending(categories: ["a", "b", "c"]) {score}}', 4.5),
-        # Without categories they are all, and each has its sightings.
+        # Without the argument all categories count, each with its sightings.
         ("{trending {sightings(first: 10) {nodes {reporter {userId}}}}}", 7.5 + 5 * 10 * 0.5),
         ("{trending(categories: null) {sightings(first: 10) {nodes {reporter {userId}}}}}", 7.5 + 5 * 10 * 0.5),
-        # Of each post it may have to be read whether the caller follows its author.
+        # For each post a read may be needed of whether the caller follows its author.
         ('{postsByTag(tag: "a", first: 100) {nodes {text}}}', 3.5 + 100 * 0.5),
         # The search, the caller's followees, and for each result the post and whether the caller follows its author.
         ('{searchPosts(query: "a", first: 100) {nodes {text}}}', 1 + 4 + 100 * 2 * 0.5),
@@ -62,14 +62,14 @@ def cost(text: str, variables: dict[str, Any] | None = None) -> float:
         ("{liveMatches {liveScore {batting {runs}}}}", 1.0 + 10 * 1.0),
         ("{liveMatches {...on LiveMatch {liveScore {...all}}}} fragment all on LiveScore {recentBalls {label}}", 11.0),
         ("subscription {liveScores {isSnapshot}}", 11.0),
-        # A window of days, and the log of the query.
+        # A window of days, and the request log of the query.
         ('{earthquakes(start: "2026-06-25T00:00:00Z", first: 5) {nodes {place}}}', 0.5 + 5),
         ('{earthquakes(start: "2026-06-15T12:00:00Z", first: 5) {nodes {place}}}', 5.5 + 1.5 + 5),
         ('{a: userProfile(userId: "a") {userId} b: userProfile(userId: "b") {userId}}', 1.0),
-        # A field that is asked for twice is read once; parts of one item are read together.
+        # A field that is selected twice is read once. Parts of one item share one read.
         ('{userProfile(userId: "a") {userId} userProfile(userId: "a") {trustTier}}', 0.5),
         ('{post(id: "a") {likeCount commentCount mentions}}', 1.5),
-        # Of the types an object may be of, the one that costs most.
+        # The most expensive of the possible types of an object counts.
         ('{node(id: "a") {... on Match {homeTeam {name} awayTeam {name}} ... on Post {author {name}}}}', 6.5),
         ('{node(id: "a") {id}}', 5.5),
         ('{matches(ids: ["a", "b", "c"]) {homeTeam {name}}}', 4.5),
@@ -80,7 +80,7 @@ def test_an_operation_costs_what_its_patterns_read(text: str, units: float) -> N
     assert cost(text) == units
 
 
-def test_what_is_fixed_costs_the_same_whatever_its_arguments() -> None:
+def test_a_fixed_cost_does_not_depend_on_the_arguments() -> None:
     kinds = [kind for kind in DOCUMENTS.schema.type_map.values() if isinstance(kind, GraphQLObjectType)]
     fields = [field for kind in kinds for field in kind.fields.values() if field.args]
     fixed = [(field, price) for field in fields if (price := DOCUMENTS.costs.field_cost(field)).fixed]
@@ -115,7 +115,7 @@ def test_variables_of_wrong_types_never_break_an_estimate(wrong: Any) -> None:
 
 
 @pytest.mark.parametrize("bound", ["0001-01-01T00:00:00Z", "9999-12-31T23:59:59-14:00", "2026-06-25", "25.6.2026", ""])
-def test_any_moment_may_bound_a_window(bound: str) -> None:
+def test_any_time_may_bound_a_window(bound: str) -> None:
     asked = "query ($at: DateTime) {%s}"
     for arguments in ("start: $at", "end: $at", "start: $at, end: $at"):
         assert 0 < cost(asked % f"earthquakes({arguments}) {{nodes {{place}}}}", {"at": bound}) < 2_000
@@ -131,7 +131,7 @@ LONG_AGO = [
 
 
 @pytest.mark.parametrize("start", LONG_AGO)
-def test_a_moment_counts_however_it_is_written(start: str) -> None:
+def test_a_time_counts_in_every_notation(start: str) -> None:
     asked = "query ($at: DateTime) {earthquakes(start: $at, minMagnitude: 9) {nodes {place}}}"
 
     written = asked.replace(" ($at: DateTime)", "").replace("$at", f'"{start}"')
@@ -140,7 +140,7 @@ def test_a_moment_counts_however_it_is_written(start: str) -> None:
 
 
 @pytest.mark.parametrize("unread", ["2016-13", "", "9999-12-31T24:00:00Z", 2016, True, [], {}])
-def test_a_moment_that_cannot_be_read_counts_as_the_longest_window(unread: Any) -> None:
+def test_an_invalid_time_counts_as_the_longest_window(unread: Any) -> None:
     for given in ("start", "end"):
         asked = f"query ($at: DateTime) {{earthquakes({given}: $at) {{nodes {{place}}}}}}"
         assert cost(asked, {"at": unread}) > 1_800
@@ -151,12 +151,12 @@ def test_a_window_over_midnight_counts_both_days() -> None:
     assert cost(f"{{earthquakes({window}, first: 5) {{nodes {{place}}}}}}") == 1.0 + WRITE_UNIT_COST
 
 
-def test_an_id_that_no_number_holds_shortens_no_list() -> None:
+def test_a_huge_integer_as_an_id_counts_in_its_list() -> None:
     ids = ", ".join([*(f'"{number}"' for number in range(99)), "1" * 5_000])
     assert cost(f"{{matches(ids: [{ids}]) {{status}}}}") == 100.0
 
 
-def test_lists_multiply_what_is_beneath_them() -> None:
+def test_lists_multiply_the_cost_beneath_them() -> None:
     def nested(size: int) -> float:
         return cost(
             f"{{photos(first: {size}) {{nodes {{user {{photos(first: {size}) {{nodes {{user {{email}}}}}}}}}}}}}}"
@@ -165,7 +165,7 @@ def test_lists_multiply_what_is_beneath_them() -> None:
     assert nested(100) > 50 * nested(10)
 
 
-def test_fragments_cost_where_they_are_spread() -> None:
+def test_fragments_cost_at_each_spread() -> None:
     beneath = "author {name} likes(first: 3) {nodes {user {name}}}"
     plain = cost(f'{{post(id: "a") {{{beneath}}}}}')
 
@@ -174,7 +174,7 @@ def test_fragments_cost_where_they_are_spread() -> None:
     assert cost(twice) == 2 * plain
 
 
-def test_the_estimate_is_made_in_steps_that_grow_with_the_document() -> None:
+def test_the_estimate_takes_linear_time() -> None:
     def steps(times: int) -> int:
         documents = Documents(api.build())
         spread = " ".join("...F ... on Post {author {...U}}" for _ in range(times))
@@ -186,7 +186,7 @@ def test_the_estimate_is_made_in_steps_that_grow_with_the_document() -> None:
 
 
 def children(parent: GraphQLNamedType) -> Iterator[tuple[str, GraphQLField]]:
-    """The fields that hold objects and need no arguments, as they are selected."""
+    """Yield the fields with objects that need no arguments."""
     assert isinstance(parent, GraphQLObjectType)
     for name, field in parent.fields.items():
         needed = any(is_non_null_type(one.type) and one.default_value is Undefined for one in field.args.values())
@@ -195,7 +195,7 @@ def children(parent: GraphQLNamedType) -> Iterator[tuple[str, GraphQLField]]:
 
 
 def readers() -> list[tuple[str, str, GraphQLField]]:
-    """All fields with access patterns that read, with their types."""
+    """Return all fields with access patterns that read or write, each with the names of its type and field."""
     kinds = [kind for kind in DOCUMENTS.schema.type_map.values() if isinstance(kind, GraphQLObjectType)]
     fields = [(kind.name, name, field) for kind in kinds for name, field in kind.fields.items()]
     priced = [(*one, DOCUMENTS.costs.field_cost(one[2])) for one in fields]
@@ -233,7 +233,7 @@ def test_longer_lists_of_arguments_never_cost_less() -> None:
 
 
 @pytest.mark.parametrize("root", [name for name, _ in children(QUERY)])
-def test_what_holds_more_never_costs_less(root: str) -> None:
+def test_selecting_more_never_costs_less(root: str) -> None:
     kind = get_named_type(dict(children(QUERY))[root].type)
     plain = cost(f"{{{root} {{__typename}}}}")
 
@@ -252,7 +252,7 @@ def windows(number: int) -> str:
     return "{" + " ".join(f"a{place}: {one}" for place in range(number)) + "}"
 
 
-async def test_what_costs_too_much_is_refused_before_the_first_read(served: Served) -> None:
+async def test_a_too_expensive_operation_is_refused_before_the_first_read(served: Served) -> None:
     answer = await served.ask(windows(30))
 
     estimate = 30 * (1_900 + 5.0)  # without statistics the maximum for each window, and its log
@@ -263,7 +263,7 @@ async def test_what_costs_too_much_is_refused_before_the_first_read(served: Serv
     assert (answer.calls, answer.data) == ([], None)
 
 
-async def test_the_page_asked_for_in_variables_decides(served: Served) -> None:
+async def test_the_page_size_in_the_variables_decides(served: Served) -> None:
     asked = "query ($n: Int!) {photos(first: $n) {nodes {user {photos(first: $n) {nodes {persons {name}}}}}}}"
 
     refused = await served.ask(asked, {"n": 100}, user="ada")
@@ -275,7 +275,7 @@ async def test_the_page_asked_for_in_variables_decides(served: Served) -> None:
 
 # Estimate and actual
 
-# What each has to do with: pages that are full, point reads, windows of many days, writes.
+# Operations with full pages, point reads, windows of many days, and writes.
 ASKED = [
     ("{earthquakes(first: 100) {nodes {place magnitude}}}", Role.USER),
     ("{earthquakes(first: 25, minMagnitude: 4.5) {nodes {place}}}", Role.USER),
@@ -293,22 +293,22 @@ ASKED = [
 ]
 
 
-async def test_estimates_are_near_what_operations_cost(served: Served) -> None:
+async def test_estimates_are_near_the_actual_cost(served: Served) -> None:
     events = [quake(f"us{number}", timedelta(minutes=10 * number)) for number in range(400)]
     await store(served, *events)
     for setup in ("seedDemo {area}", 'createUser(input: {name: "Ada"}) {name}'):
         role = Role.ADMIN if setup.startswith("seed") else Role.USER
         assert (await served.ask(f"mutation {{{setup}}}", user="ada", role=role)).errors is None
 
-    told = {text: await _told(served, text, role) for text, role in ASKED}
+    results = {text: await _estimate_and_cost(served, text, role) for text, role in ASKED}
 
-    # More by what is not there to be read (pages that are not full), or was read together; less by next to nothing.
-    assert {text: one for text, one in told.items() if not 0.8 * one[1] <= one[0] <= 20 * one[1] + 60} == {}
-    assert sum(actual for _, actual in told.values()) > 100
+    # Estimates are higher by short pages and shared reads, and hardly ever lower.
+    assert {text: one for text, one in results.items() if not 0.8 * one[1] <= one[0] <= 20 * one[1] + 60} == {}
+    assert sum(actual for _, actual in results.values()) > 100
 
 
-async def _told(served: Served, text: str, role: Role) -> tuple[float, float]:
-    """What it was estimated to cost, and what it did."""
+async def _estimate_and_cost(served: Served, text: str, role: Role) -> tuple[float, float]:
+    """Return the estimate and the actual cost of an operation."""
     answer: Answer = await served.ask(text, user="ada", role=role)
     assert answer.errors is None, answer.errors
     (report,) = served.reports
@@ -317,12 +317,12 @@ async def _told(served: Served, text: str, role: Role) -> tuple[float, float]:
     return report.estimate, report.cost
 
 
-def test_writes_count_as_they_are_paid() -> None:
+def test_writes_count_at_their_price() -> None:
     assert WRITE_UNIT_COST == 5
-    # A photo's tags are no items of their own.
+    # The tags of a photo are no separate items.
     tagged = 'mutation {updatePhoto(input: {imageId: "a", tags: ["b", "c", "d"]}) {imageId}}'
     assert cost(tagged) == 0.5 + 3 * WRITE_UNIT_COST
-    # A transaction counts twice, and each item once more in its index.
+    # A transaction counts twice, and each item is also written to its index.
     post = 'mutation {createPost(input: {text: "%s"}) {postId}}'
     assert cost(post % "#a #b #c") - cost(post % "#a") == 2 * 2 * 2 * WRITE_UNIT_COST
     assert cost('mutation {deleteWatch(area: "a", category: "b", watchId: "c") {area}}') == 2 * WRITE_UNIT_COST

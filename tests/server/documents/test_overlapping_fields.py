@@ -1,4 +1,4 @@
-"""Fields of one response name: refused where graphql-core's rule refuses them, in time that grows with the document."""
+"""Fields with the same response name are refused as by graphql-core's rule, but in linear time."""
 
 from random import Random
 
@@ -21,31 +21,31 @@ SCHEMA = build_schema(random_documents.SCHEMA)
 UNBOUNDED = 10**9
 
 
-def told(text: str) -> list[str]:
+def conflicts(text: str) -> list[str]:
     return [error.message for error in OverlapCheck(SCHEMA, parse(text), UNBOUNDED).conflicts()]
 
 
-def test_what_is_refused_is_what_the_reference_refuses() -> None:
+def test_the_same_documents_are_refused_as_by_graphql_core() -> None:
     refused = accepted = 0
     for seed in range(300):
         text = random_documents.document(Random(seed))
         document = parse(text)
         if validate(SCHEMA, document, [NoUnusedFragmentsRule, NoFragmentCyclesRule]):
-            continue  # the reference looks also at fragments that are nowhere spread
+            continue  # graphql-core's rule also examines unused fragments
         expected = validate(SCHEMA, document, [OverlappingFieldsCanBeMergedRule])
 
-        assert bool(told(text)) == bool(expected), text
+        assert bool(conflicts(text)) == bool(expected), text
         refused, accepted = refused + bool(expected), accepted + (not expected)
     assert min(refused, accepted) > 50
 
 
-def test_whole_documents_are_valid_where_the_reference_finds_them_valid() -> None:
+def test_the_same_whole_documents_are_valid_as_in_graphql_core() -> None:
     valid = 0
     for seed in range(60):
         chance = Random(seed)
         text = random_documents.document(chance)
         if seed % 3 == 0:
-            # Something else is wrong, too: a variable, a directive, a field, an argument.
+            # Add another error: in a variable, a directive, a field or an argument.
             text = text.replace("id", chance.choice(["id(a: $b)", "id @no", "id @skip(if: 1)", "ix", "id(no: 2)"]), 1)
         document = parse(text)
         expected = validate(SCHEMA, document, specified_rules)
@@ -76,8 +76,8 @@ def test_whole_documents_are_valid_where_the_reference_finds_them_valid() -> Non
         ),
     ],
 )
-def test_a_conflict_is_told_with_its_reason(text: str, message: str) -> None:
-    (error,) = told(text)
+def test_a_conflict_is_reported_with_its_reason(text: str, message: str) -> None:
+    (error,) = conflicts(text)
 
     assert message in error
     assert "Use different aliases" in error
@@ -92,8 +92,8 @@ def test_a_conflict_is_told_with_its_reason(text: str, message: str) -> None:
         "{cat {...A ...A}} fragment A on Cat {id self {id}}",
     ],
 )
-def test_what_says_the_same_is_merged(text: str) -> None:
-    assert told(text) == []
+def test_equal_fields_are_merged(text: str) -> None:
+    assert conflicts(text) == []
 
 
 @pytest.mark.parametrize("part", ["me {role} ", "... {me {role}} ", "__typename ", "... on Query {me {...F}} "])
@@ -109,7 +109,7 @@ def test_the_steps_grow_with_the_document(part: str) -> None:
     assert steps(400) <= 4 * 400 + 10
 
 
-def test_what_takes_too_many_steps_is_given_up() -> None:
+def test_the_comparison_stops_at_its_limit_of_steps() -> None:
     fields = " ".join(f"f{number}: name" for number in range(100))
     parents = " ".join(f"a{number}: cat {{...F n{number}: id}}" for number in range(100))
     merging = OverlapCheck(SCHEMA, parse(f"{{{parents}}} fragment F on Cat {{{fields}}}"), 4_000)

@@ -1,4 +1,4 @@
-"""Automatic persisted queries: Apollo's protocol as its clients speak it, in a bounded store, shared through Redis."""
+"""Automatic persisted queries: Apollo's protocol, with a limited store that processes share through Redis."""
 
 import os
 from collections.abc import AsyncIterator
@@ -32,12 +32,12 @@ ANSWER = {"data": {"__typename": "Query"}}
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_a_text_that_came_once_with_its_hash_is_known_by_it(served: Served, transport: Transport) -> None:
+async def test_a_text_is_known_by_its_hash_after_it_was_sent_once(served: Served, transport: Transport) -> None:
     before = await over(served, transport, **persisted(HASH))
     taught = await over(served, transport, query=TEXT, **persisted(HASH))
     by_hash = [await over(served, other, **persisted(HASH)) for other in TRANSPORTS]
 
-    # What Apollo Client and urql look for, word by word.
+    # Apollo Client and urql compare this message and code.
     assert [(error["message"], error["extensions"]["code"]) for error in before["errors"]] == [
         ("PersistedQueryNotFound", "PERSISTED_QUERY_NOT_FOUND")
     ]
@@ -46,18 +46,18 @@ async def test_a_text_that_came_once_with_its_hash_is_known_by_it(served: Served
 
 
 @pytest.mark.parametrize("accept", ["application/json", "application/graphql-response+json"])
-async def test_that_a_hash_is_not_known_is_told_in_json_and_never_kept(served: Served, accept: str) -> None:
+async def test_an_unknown_hash_is_reported_as_json_that_is_not_cacheable(served: Served, accept: str) -> None:
     async with get(served, {"Accept": accept}, **persisted(HASH)) as response:
         answer = await response.json(content_type=None)
 
-    # Apollo Server says 200; under the newer media type clients read the errors whatever the status.
+    # Apollo Server responds with 200. With the newer media type clients read the errors at any status.
     assert response.status == (200 if accept == "application/json" else 400)
     assert codes(answer) == ["PERSISTED_QUERY_NOT_FOUND"]
     assert response.headers["Cache-Control"] == "no-store"
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_a_text_under_another_hash_is_refused_and_not_kept(served: Served, transport: Transport) -> None:
+async def test_a_text_with_another_hash_is_refused_and_not_stored(served: Served, transport: Transport) -> None:
     refused = await over(served, transport, query="{ areas }", **persisted(HASH))
 
     assert codes(refused) == ["BAD_USER_INPUT"]
@@ -65,13 +65,13 @@ async def test_a_text_under_another_hash_is_refused_and_not_kept(served: Served,
     assert codes(await over(served, transport, **persisted(sha256_of("{ areas }")))) == ["PERSISTED_QUERY_NOT_FOUND"]
 
 
-async def test_nothing_is_kept_under_what_is_no_hash(served: Served) -> None:
+async def test_no_text_is_stored_under_an_invalid_hash(served: Served) -> None:
     assert codes(await over(served, "POST", query=TEXT, **persisted("mine"))) == ["BAD_USER_INPUT"]
     assert codes(await over(served, "POST", **persisted("mine"))) == ["PERSISTED_QUERY_NOT_FOUND"]
 
 
 @pytest.mark.parametrize("text", ["{ nothing }", "{", ""])
-async def test_a_text_that_is_not_valid_is_not_kept(served: Served, text: str) -> None:
+async def test_an_invalid_document_is_not_stored(served: Served, text: str) -> None:
     assert "errors" in await over(served, "POST", query=text, **persisted(sha256_of(text)))
     assert codes(await over(served, "POST", **persisted(sha256_of(text)))) == ["PERSISTED_QUERY_NOT_FOUND"]
 
@@ -89,9 +89,7 @@ async def test_a_text_that_is_not_valid_is_not_kept(served: Served, text: str) -
     ],
     ids=str,
 )
-async def test_an_extension_that_is_none_of_the_protocol_ends_its_operation_only(
-    served: Served, extension: Any
-) -> None:
+async def test_an_invalid_extension_ends_its_operation_only(served: Served, extension: Any) -> None:
     for transport in ("POST", "WebSocket"):
         answer = await over(served, transport, extensions={"persistedQuery": extension})
         assert codes(answer) == ["BAD_USER_INPUT"]
@@ -103,7 +101,7 @@ class TestOff:
     def settings(self, settings: Settings) -> Settings:
         return replace(settings, documents=DocumentSettings(automatic=False))
 
-    async def test_clients_are_told_to_send_texts_and_no_hashes(self, served: Served) -> None:
+    async def test_clients_are_asked_to_send_texts_instead_of_hashes(self, served: Served) -> None:
         for transport in TRANSPORTS:
             answer = await over(served, transport, **persisted(HASH))
             assert [(error["message"], error["extensions"]["code"]) for error in answer["errors"]] == [
@@ -115,7 +113,7 @@ class TestOff:
 # The store
 
 
-async def test_the_texts_used_last_are_kept() -> None:
+async def test_the_most_recently_used_texts_are_kept() -> None:
     store = AutomaticDocuments(most=2)
     for text in ("a", "b"):
         await store.add(sha256_of(text), text)
@@ -126,7 +124,7 @@ async def test_the_texts_used_last_are_kept() -> None:
     assert [await store.text(sha256_of(text)) for text in "abc"] == ["a", None, "c"]
 
 
-async def test_a_text_that_is_too_long_is_not_kept() -> None:
+async def test_a_too_long_text_is_not_stored() -> None:
     store = AutomaticDocuments()
     longest, longer = "x" * MAX_TEXT_BYTES, "x" * (MAX_TEXT_BYTES + 1)
     for text in (longest, longer):
@@ -136,12 +134,12 @@ async def test_a_text_that_is_too_long_is_not_kept() -> None:
 
 
 @given(st.lists(st.text(st.sampled_from("aé"), max_size=8), max_size=30))
-async def test_the_store_never_outgrows_its_bounds(texts: list[str]) -> None:
+async def test_the_store_never_exceeds_its_limits(texts: list[str]) -> None:
     store = AutomaticDocuments(most=4, most_bytes=20)
     for text in texts:
         await store.add(sha256_of(text), text)
 
-        assert await store.text(sha256_of(text)) == text  # the last one always fits
+        assert await store.text(sha256_of(text)) == text  # the latest text always fits
         known = {text for text in texts if await store.text(sha256_of(text)) is not None}
         assert len(known) <= 4
         assert sum(len(text.encode()) for text in known) <= 20
@@ -152,7 +150,7 @@ async def test_the_store_never_outgrows_its_bounds(texts: list[str]) -> None:
 
 @pytest.fixture
 async def redis(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Any]:
-    """Keys of the test's own, which are gone afterwards."""
+    """A client of Redis, with keys that the test does not share and that are deleted afterwards."""
     prefix = f"test:{uuid4().hex}:"
     monkeypatch.setattr(redis_texts, "KEY", prefix)
     client = Redis.from_url(REDIS, socket_connect_timeout=1, decode_responses=True)
@@ -183,14 +181,14 @@ class TestShared:
     def settings(self, settings: Settings) -> Settings:
         return replace(settings, capacity=replace(settings.capacity, redis_url=REDIS))
 
-    async def test_a_gateway_with_redis_shares_what_it_is_taught(self, redis: Any, served: Served) -> None:
+    async def test_a_gateway_with_redis_shares_its_texts(self, redis: Any, served: Served) -> None:
         assert await over(served, "POST", query=TEXT, **persisted(HASH)) == ANSWER
 
         assert await redis.get(redis_texts.KEY + HASH) == TEXT
 
 
 @pytest.mark.parametrize("stored", ["{ areas }", b"\xff"], ids=["another text", "no text"])
-async def test_what_others_put_into_redis_counts_only_under_its_own_hash(redis: Any, stored: Any) -> None:
+async def test_a_text_from_redis_is_accepted_only_under_its_own_hash(redis: Any, stored: Any) -> None:
     await redis.set(redis_texts.KEY + HASH, stored)
     texts = RedisTexts(REDIS)
 
@@ -198,7 +196,7 @@ async def test_what_others_put_into_redis_counts_only_under_its_own_hash(redis: 
     await texts.aclose()
 
 
-async def test_without_redis_texts_are_kept_in_this_process(caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_redis_texts_are_kept_in_the_process(caplog: pytest.LogCaptureFixture) -> None:
     now = 0.0
     texts = RedisTexts(f"redis://127.0.0.1:{free_port()}/0", lambda: now)
     store = AutomaticDocuments(texts)
@@ -207,7 +205,7 @@ async def test_without_redis_texts_are_kept_in_this_process(caplog: pytest.LogCa
 
     assert await store.text(HASH) == TEXT
     assert await store.text(sha256_of("unknown")) is None
-    # It is left alone for a while, and then asked again.
+    # Redis is not called for a while after a failure.
     assert len(caplog.records) == 1
     now = PAUSE_SECONDS
     assert await store.text(sha256_of("unknown")) is None

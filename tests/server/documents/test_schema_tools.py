@@ -1,4 +1,4 @@
-"""The committed schema as the tools of its users read it: graphql-eslint, graphql-codegen, TypeScript and Relay."""
+"""Tools of API users accept the committed schema: graphql-eslint, graphql-codegen, TypeScript and Relay."""
 
 import json
 import subprocess
@@ -17,7 +17,7 @@ COMPILER_OPTIONS = {
     "types": [],
     "skipLibCheck": True,
 }
-# A program against what was generated. What it expects to be wrong must be wrong.
+# A program that uses the generated types. The errors that it expects must occur.
 PROGRAM = """
 import type { ResultOf, VariablesOf } from "@graphql-typed-document-node/core";
 import { ActiveSightingsDocument, OneSightingDocument } from "./operations.js";
@@ -33,7 +33,7 @@ export const reportedAt = (sighting: Sighting): string => sighting.reportedAt;
 // @ts-expect-error Confidence is a number.
 export const confidence = (sighting: Sighting): string => sighting.confidence;
 """
-# What Relay does with a schema beyond sending operations: pages that go on, and entities that are read again by id.
+# Relay also pages through connections, and reads entities again by id.
 PAGES = """
 import { graphql } from "react-relay";
 export const list = graphql`
@@ -52,7 +52,7 @@ export default graphql`query PagesQuery { ...Pages_list }`;
 """
 
 
-# Results of a search are paged from the most relevant on.
+# Search results have forward pages only.
 FORWARD_ONLY = ("searchPosts", "searchUsers")
 
 
@@ -75,7 +75,7 @@ def test_the_schema_lints_clean() -> None:
     ]
 
 
-async def test_codegen_and_typescript_take_the_schema_and_every_example(tmp_path: Path) -> None:
+async def test_codegen_and_typescript_accept_the_schema_and_every_example(tmp_path: Path) -> None:
     (tmp_path / "operations.json").write_text(json.dumps(operations()))
     (tmp_path / "program.ts").write_text(PROGRAM)
     (tmp_path / "tsconfig.json").write_text(json.dumps({"compilerOptions": COMPILER_OPTIONS, "files": ["program.ts"]}))

@@ -1,4 +1,4 @@
-"""Trusted documents: named by id on every transport, from a file or the table, and alone where they are enforced."""
+"""Trusted documents from a file: they run by id on every transport, and alone in the mode enforce."""
 
 import asyncio
 import json
@@ -58,7 +58,7 @@ def settings(settings: Settings, manifest: Path, mode: DocumentsMode) -> Setting
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-async def test_where_they_are_enforced_only_registered_documents_run(served: Served, transport: Transport) -> None:
+async def test_in_the_mode_enforce_only_registered_documents_run(served: Served, transport: Transport) -> None:
     by_name = await over(served, transport, documentId="areas")
     by_hash = await over(served, transport, documentId=f"sha256:{HASH}")
     as_apollo_names_it = [await over(served, transport, **persisted(name)) for name in (HASH, "areas")]
@@ -69,7 +69,7 @@ async def test_where_they_are_enforced_only_registered_documents_run(served: Ser
     assert [by_name, by_hash, *as_apollo_names_it, in_full] == [ANSWER] * 5
     assert codes(unknown) == codes(unknown_hash) == ["NOT_FOUND"]
     for user, role in [(None, Role.USER), ("ada", Role.USER), ("poller", Role.SYSTEM)]:
-        # Not even parsed: what is no GraphQL is refused alike.
+        # The text is not parsed: invalid GraphQL is refused in the same way.
         for text in (TYPENAME, "{", f"{AREAS} "):
             refused = await over(served, transport, user, role, query=text)
             assert codes(refused) == ["FORBIDDEN"]
@@ -79,14 +79,14 @@ async def test_where_they_are_enforced_only_registered_documents_run(served: Ser
         assert "errors" not in await over(served, transport, "root", Role.ADMIN, query=introspection)
 
 
-async def test_hashes_of_texts_are_not_learnt_where_documents_are_enforced(served: Served) -> None:
+async def test_in_the_mode_enforce_no_hash_is_registered(served: Served) -> None:
     by_admin = await over(served, "POST", "root", Role.ADMIN, query=TYPENAME, **persisted(sha256_of(TYPENAME)))
 
     assert by_admin == {"data": {"__typename": "Query"}}
     assert codes(await over(served, "POST", **persisted(sha256_of(TYPENAME)))) == ["NOT_FOUND"]
 
 
-async def test_an_id_that_is_not_that_of_the_text_beside_it_is_refused(served: Served) -> None:
+async def test_an_id_of_another_text_is_refused(served: Served) -> None:
     both = await over(served, "POST", query=AREAS, documentId="areas")
     both_as_apollo_names_it = await over(served, "POST", query=AREAS, **persisted("areas"))
     of_another = await over(served, "POST", query=CATEGORIES, documentId="areas")
@@ -105,7 +105,7 @@ async def test_an_id_that_is_not_that_of_the_text_beside_it_is_refused(served: S
     ]
 
 
-async def test_a_subscription_is_named_by_its_id_too(served: Served, manifest: Path) -> None:
+async def test_a_subscription_runs_by_its_id(served: Served, manifest: Path) -> None:
     _write(manifest, {"quakes": "subscription { earthquakeDetected { eventId } }"})
     served.gateway.edge.persisted_documents.load()
 
@@ -132,7 +132,7 @@ class TestWithoutBypass:
     def settings(self, settings: Settings) -> Settings:
         return replace(settings, documents=replace(settings.documents, admin_bypass=False))
 
-    async def test_admins_are_held_to_it_too(self, served: Served) -> None:
+    async def test_admins_have_no_bypass(self, served: Served) -> None:
         for transport in TRANSPORTS:
             assert codes(await over(served, transport, "root", Role.ADMIN, query=TYPENAME)) == ["FORBIDDEN"]
             assert await over(served, transport, "root", Role.ADMIN, documentId="areas") == ANSWER
@@ -143,22 +143,20 @@ class TestPreferred:
     def mode(self) -> DocumentsMode:
         return DocumentsMode.PREFER
 
-    async def test_others_run_too(self, served: Served) -> None:
+    async def test_unregistered_documents_run(self, served: Served) -> None:
         assert await over(served, "POST", documentId="areas") == ANSWER
         assert await over(served, "POST", query=TYPENAME) == {"data": {"__typename": "Query"}}
         assert codes(await over(served, "POST", documentId="nothing")) == ["NOT_FOUND"]
         assert codes(await over(served, "POST", **persisted(sha256_of(TYPENAME)))) == ["PERSISTED_QUERY_NOT_FOUND"]
 
-    async def test_a_name_that_is_no_longer_registered_is_not_remembered_as_a_hash(
-        self, served: Served, manifest: Path
-    ) -> None:
+    async def test_a_removed_name_is_unknown(self, served: Served, manifest: Path) -> None:
         assert await over(served, "POST", query=AREAS, **persisted("areas")) == ANSWER
         _write(manifest, {})
         served.gateway.edge.persisted_documents.load()
 
         assert codes(await over(served, "POST", **persisted("areas"))) == ["PERSISTED_QUERY_NOT_FOUND"]
 
-    async def test_a_registered_hash_is_known_before_anybody_sent_its_text(self, served: Served) -> None:
+    async def test_a_registered_hash_is_known_from_the_start(self, served: Served) -> None:
         assert await over(served, "POST", **persisted(HASH)) == ANSWER
 
 
@@ -167,7 +165,7 @@ class TestLogged:
     def mode(self) -> DocumentsMode:
         return DocumentsMode.LOG
 
-    async def test_each_document_that_is_not_registered_is_told_of_once(
+    async def test_each_unregistered_document_is_logged_once(
         self, served: Served, caplog: pytest.LogCaptureFixture
     ) -> None:
         with caplog.at_level(logging.WARNING, "server.documents.persisted.registry"):
@@ -175,9 +173,9 @@ class TestLogged:
                 answer = await over(served, "POST", query=query, operationName="Mine" if "Mine" in query else None)
                 assert "errors" not in answer
 
-        told = [record.getMessage() for record in caplog.records]
-        assert [sha256_of(TYPENAME) in line for line in told] == [True, False]
-        assert [line.endswith(end) for line, end in zip(told, ["operation '-'", "operation 'Mine'"], strict=True)]
+        messages = [record.getMessage() for record in caplog.records]
+        assert [sha256_of(TYPENAME) in line for line in messages] == [True, False]
+        assert [line.endswith(end) for line, end in zip(messages, ["operation '-'", "operation 'Mine'"], strict=True)]
         assert served.gateway.metrics.registry.get_sample_value("gateway_unregistered_operations_total") == 3
 
 
@@ -195,7 +193,7 @@ class TestOff:
 # The file
 
 
-def test_both_forms_of_a_manifest_are_read() -> None:
+def test_both_formats_of_a_manifest_are_read() -> None:
     assert read_manifest(json.dumps(NAMED).encode()) == NAMED
     assert read_manifest(json.dumps(APOLLO).encode()) == {HASH: AREAS}
     assert read_manifest(json.dumps({f"sha256:{HASH}": AREAS}).encode()) == {HASH: AREAS}
@@ -222,7 +220,7 @@ def test_both_forms_of_a_manifest_are_read() -> None:
     ],
     ids=lambda value: value[:30] if isinstance(value, str) else "",
 )
-def test_a_manifest_that_cannot_be_used_says_why(content: Any, words: str) -> None:
+def test_an_invalid_manifest_is_refused_with_the_reason(content: Any, words: str) -> None:
     raw = content if isinstance(content, str) else json.dumps(content)
 
     with pytest.raises(ManifestProblem) as raised:
@@ -243,20 +241,20 @@ def documents() -> Documents:
     return Documents(api.build())
 
 
-def test_documents_that_are_not_valid_make_the_start_fail(tmp_path: Path, documents: Documents) -> None:
+def test_invalid_documents_make_the_start_fail(tmp_path: Path, documents: Documents) -> None:
     path = _write(tmp_path / "m.json", {"good": AREAS, "bad": "{ nothing }", "worse": "{"})
 
     with pytest.raises(Misconfigured) as raised:
         ManifestFile(path, documents).load()
 
-    told = str(raised.value)
-    assert "bad: Cannot query field 'nothing' on type 'Query'; worse: Syntax Error" in told
-    assert "good" not in told
+    messages = str(raised.value)
+    assert "bad: Cannot query field 'nothing' on type 'Query'; worse: Syntax Error" in messages
+    assert "good" not in messages
     with pytest.raises(Misconfigured, match=r"none\.json cannot be read: No such file"):
         ManifestFile(tmp_path / "none.json", documents).load()
 
 
-def test_a_start_with_a_bad_manifest_is_told_in_a_line(tmp_path: Path) -> None:
+def test_a_failed_start_prints_one_line(tmp_path: Path) -> None:
     path = _write(tmp_path / "m.json", {"bad": "{ nothing }"})
 
     started = run_here("serve", "--memory", "--port", "1", GATEWAY_DOCUMENTS=str(path), GATEWAY_DOCUMENTS_MODE="strict")
@@ -264,7 +262,7 @@ def test_a_start_with_a_bad_manifest_is_told_in_a_line(tmp_path: Path) -> None:
     refused_in_a_line(started, 2, "GATEWAY_DOCUMENTS_MODE must be off, log, prefer, enforce, not 'strict'.")
 
 
-async def test_documents_of_a_manifest_are_ready_however_many_others_come(served: Served) -> None:
+async def test_documents_of_a_manifest_are_never_evicted(served: Served) -> None:
     documents = served.gateway.edge.documents
     ready = documents.prepare(AREAS)
 
@@ -274,7 +272,7 @@ async def test_documents_of_a_manifest_are_ready_however_many_others_come(served
     assert documents.prepare(AREAS) is ready
 
 
-async def test_a_changed_file_is_read_again_and_a_broken_one_is_not(
+async def test_a_changed_file_is_reloaded_and_an_invalid_one_is_not(
     tmp_path: Path, documents: Documents, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(trusted, "CHECK_INTERVAL_SECONDS", 0.01)
@@ -285,7 +283,7 @@ async def test_a_changed_file_is_read_again_and_a_broken_one_is_not(
     _write(path, {"areas": "{ nothing }"})
     watching = asyncio.create_task(source.watch())
     async with asyncio.timeout(5):
-        while "Cannot query" not in caplog.text:  # noqa: ASYNC110 - files tell nobody
+        while "Cannot query" not in caplog.text:  # noqa: ASYNC110 - a file has no event
             await asyncio.sleep(0.01)
     watching.cancel()
     assert await source.text("areas", ANYBODY) == AREAS
@@ -293,7 +291,7 @@ async def test_a_changed_file_is_read_again_and_a_broken_one_is_not(
 
     caplog.clear()
     source.reload_if_changed()
-    assert caplog.text == ""  # it was told once
+    assert caplog.text == ""  # the error is logged once
 
     path.unlink()
     source.reload_if_changed()
@@ -331,7 +329,7 @@ def _write(path: Path, content: Any) -> Path:
     ],
     ids=str,
 )
-def test_the_environment_says_which_documents_are_known(
+def test_the_settings_of_documents_come_from_the_environment(
     environment: dict[str, str], expected: DocumentSettings
 ) -> None:
     assert document_settings(environment) == expected
@@ -347,6 +345,6 @@ def test_the_environment_says_which_documents_are_known(
     ],
     ids=str,
 )
-def test_a_mistake_in_the_environment_is_told(environment: dict[str, str], words: str) -> None:
+def test_invalid_settings_of_documents_are_refused(environment: dict[str, str], words: str) -> None:
     with pytest.raises(Misconfigured, match=words):
         from_environment(environment)

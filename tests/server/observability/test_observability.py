@@ -42,7 +42,7 @@ def settings(settings: Settings) -> Settings:
 
 
 class Lines(logging.Handler):
-    """The lines that were logged of operations, as JSON would have them."""
+    """A handler that keeps the lines of operations, decoded from JSON."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ def lines() -> Iterator[Lines]:
 
 @pytest.fixture
 def spans(served: Served) -> InMemorySpanExporter:
-    """The spans of what is served from now on."""
+    """The spans of all operations from now on."""
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
     prefix = served.gateway.open_store()._prefix
@@ -109,8 +109,8 @@ async def test_a_refused_operation_has_a_line_too(served: Served, lines: Lines) 
     ]
 
 
-async def test_what_was_refused_can_be_told_apart(served: Served, lines: Lines) -> None:
-    """By the text's hash; where there is no text, by the beginning of the id that was sent."""
+async def test_refused_operations_can_be_identified(served: Served, lines: Lines) -> None:
+    """The line has the hash of the text, or without a text the beginning of the id."""
     unknown = "9" * 64
     await served.ask("{ nope }")
     for body in (
@@ -131,7 +131,7 @@ async def test_what_was_refused_can_be_told_apart(served: Served, lines: Lines) 
     assert ambiguous["document"] == sha256_of("query A { __typename } query B { __typename }")[:16]
 
 
-async def test_what_would_cost_too_much_is_logged_with_its_estimate(
+async def test_a_too_expensive_operation_is_logged_with_its_estimate(
     served: Served, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(served.gateway.edge.documents, "_max_cost", 1.0)
@@ -156,10 +156,10 @@ async def test_an_unexpected_error_is_found_by_its_id(
     assert lines.told[0]["codes"] == ["INTERNAL"]
 
 
-async def test_what_breaks_an_operation_is_no_success(
+async def test_an_error_outside_of_all_fields_is_counted(
     served: Served, lines: Lines, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Outside of all fields, too."""
+    """The error occurs in the runner."""
 
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("broken inside")
@@ -173,8 +173,8 @@ async def test_what_breaks_an_operation_is_no_success(
     ] == 1
 
 
-def test_what_is_kept_of_errors_is_bounded() -> None:
-    """A subscription may fail at each event, and never end."""
+def test_the_errors_of_a_report_are_limited() -> None:
+    """A subscription may fail at each event and never end."""
     report = Report(GraphQLParams("subscription { a }", None), Caller(None), Transport.WEBSOCKET)
     for number in range(3 * MAX_ERROR_IDS):
         for error in (ValueError(f"{number}"), NotFound("x")):
@@ -183,20 +183,20 @@ def test_what_is_kept_of_errors_is_bounded() -> None:
     assert len(report.error_ids) == MAX_ERROR_IDS
 
 
-async def test_a_subscription_has_one_line_when_it_is_over(served: Served, lines: Lines) -> None:
+async def test_a_subscription_writes_one_line_at_its_end(served: Served, lines: Lines) -> None:
     listener = await served.listen("subscription Live { earthquakeDetected { place } }")
     await served.settle(EARTHQUAKES)
     assert not lines.told
     await listener.socket.close()
     async with asyncio.timeout(5):
-        while not lines.told:  # noqa: ASYNC110 - it is logged when the server has noticed
+        while not lines.told:  # noqa: ASYNC110 - logged when the server has detected the end
             await asyncio.sleep(0.005)
     (line,) = lines.told
     assert (line["name"], line["type"], line["transport"]) == ("Live", "subscription", "websocket")
-    assert "codes" not in line  # to leave a subscription is how it ends, and no error
+    assert "codes" not in line  # a client that ends its subscription causes no error
 
 
-async def test_a_line_is_made_text_by_who_writes_text_and_says_the_same(
+async def test_a_text_line_has_the_fields_of_the_json_line(
     served: Served, lines: Lines, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level(logging.INFO, logger=operation_log.LOGGER):
@@ -211,7 +211,7 @@ async def test_a_line_is_made_text_by_who_writes_text_and_says_the_same(
     assert "name=Newest type=query" in text
 
 
-def test_text_lines_say_the_same(caplog: pytest.LogCaptureFixture) -> None:
+def test_other_records_are_written_as_json(caplog: pytest.LogCaptureFixture) -> None:
     record = logging.makeLogRecord({"msg": "plain %s", "args": ("words",), "levelname": "WARNING", "name": "x"})
     assert json.loads(JsonLines().format(record))["message"] == "plain words"
     try:
@@ -230,7 +230,7 @@ def by_name(spans: InMemorySpanExporter) -> dict[str, list[ReadableSpan]]:
     return found
 
 
-async def test_a_span_for_the_operation_and_one_for_each_call(
+async def test_an_operation_and_each_of_its_calls_have_a_span(
     served: Served, spans: InMemorySpanExporter, lines: Lines
 ) -> None:
     headers = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
@@ -259,7 +259,7 @@ async def test_a_span_for_the_operation_and_one_for_each_call(
     assert lines.told[0]["traceId"] == TRACE
 
 
-async def test_errors_mark_the_span_and_nobodys_text_is_in_it(served: Served, spans: InMemorySpanExporter) -> None:
+async def test_errors_mark_the_span_without_the_text_of_a_caller(served: Served, spans: InMemorySpanExporter) -> None:
     await served.ask('{ watches(userId: "a secret name") { id } }', user="ada")
     await served.ask('{ nope(text: "a secret name") }')
     failed, refused = spans.get_finished_spans()
@@ -271,7 +271,7 @@ async def test_errors_mark_the_span_and_nobodys_text_is_in_it(served: Served, sp
 
 
 @pytest.mark.parametrize("traceparent", ["", "00-0-0-00", "ff-" + TRACE + "-00f067aa0ba902b7-01", "x" * 5000])
-async def test_a_traceparent_that_is_none_begins_a_trace_of_its_own(
+async def test_an_invalid_traceparent_begins_a_new_trace(
     served: Served, spans: InMemorySpanExporter, traceparent: str
 ) -> None:
     async with served.http.post(
@@ -319,7 +319,7 @@ async def test_spans_reach_a_collector(
     assert {span.name for scope in resource.scope_spans for span in scope.spans} >= {"graphql query", "DynamoDB.Query"}
 
 
-async def test_lines_of_refused_operations_are_limited_and_the_others_counted(served: Served, lines: Lines) -> None:
+async def test_lines_of_refused_operations_are_limited_and_omitted_ones_counted(served: Served, lines: Lines) -> None:
     reports = [await refused_report(served) for _ in range(2)]
     now = 100.0
     log = operation_log.OperationLog(lambda: now)

@@ -1,4 +1,4 @@
-"""Metrics of operations: what is counted, who may read them, and the settings of metrics and traces."""
+"""Metrics of operations, the permission to read them, and the settings of metrics and traces."""
 
 import asyncio
 from itertools import permutations
@@ -26,17 +26,17 @@ def settings(settings: Settings) -> Settings:
     )
 
 
-async def test_figures_of_operations_and_calls(served: Served) -> None:
+async def test_metrics_of_operations_and_calls(served: Served) -> None:
     answer = await served.ask(QUAKES)
     await served.ask(QUAKES)
     await served.ask("{ nope }")
     await served.ask('{ watches(userId: "bob") { id } }', user="ada")
     async with served.http.delete(f"{served.url}/graphql") as response:
         assert response.status == 405
-    told = await figures(served, authorization="Bearer a-token-for-figures-only")
+    values = await figures(served, authorization="Bearer a-token-for-figures-only")
 
     def of(name: str, **labels: str) -> float:
-        return told[name, tuple(sorted(labels.items()))]
+        return values[name, tuple(sorted(labels.items()))]
 
     where = {"transport": "http", "type": "query"}
     assert of("gateway_operations_total", field="earthquakes", code="OK", **where) == 2
@@ -50,18 +50,18 @@ async def test_figures_of_operations_and_calls(served: Served) -> None:
     assert of("gateway_dynamodb_calls_total", **labels) == 2 * len(queries)
     assert of("gateway_dynamodb_units_total", **labels) == 2 * sum(call.units for call in queries)
     assert of("gateway_operation_units_count", type="query") == 3
-    assert told["process_resident_memory_bytes", ()] > 0
+    assert values["process_resident_memory_bytes", ()] > 0
 
 
-def test_in_which_order_a_batch_asks_for_tables_makes_no_figures_of_its_own() -> None:
+def test_the_order_of_tables_in_a_batch_creates_no_further_labels() -> None:
     metrics = OperationMetrics(CollectorRegistry(), "p-")
     for tables in permutations(["p-feed", "p-teams", "p-leagues"]):
         metrics.observe_call(Call("BatchGetItem", PreparedRequest(b"", tables)))
     assert len(metrics._of_calls) == 1
 
 
-async def test_what_nothing_was_executed_of_counts_as_refused(served: Served) -> None:
-    """Variables that do not fit, and what an Idempotency-Key refuses: no field was resolved."""
+async def test_operations_without_an_execution_count_as_refused(served: Served) -> None:
+    """Invalid variables and a refused Idempotency-Key: no field was resolved."""
     unfit = {"query": "query ($n: Int) { earthquakes(first: $n) { nodes { place } } }", "variables": {"n": "x"}}
     followed = {"query": "subscription ($m: Float) { earthquakeDetected(minMagnitude: $m) { place } }"}
     keyed = {"query": 'mutation { ingestEarthquakes(feed: "all_hour") { fetched } }'}
@@ -77,14 +77,14 @@ async def test_what_nothing_was_executed_of_counts_as_refused(served: Served) ->
         ("selection", 0),
         ("admission", 0),
     ]
-    told = await figures(served, authorization="Bearer a-token-for-figures-only")
+    values = await figures(served, authorization="Bearer a-token-for-figures-only")
     refused = "gateway_operations_refused_total"
-    assert told[refused, (("code", "BAD_USER_INPUT"), ("stage", "selection"))] == 2
-    assert told[refused, (("code", "UNAUTHENTICATED"), ("stage", "admission"))] == 1
-    assert "gateway_operations_total" not in {name for name, _ in told}
+    assert values[refused, (("code", "BAD_USER_INPUT"), ("stage", "selection"))] == 2
+    assert values[refused, (("code", "UNAUTHENTICATED"), ("stage", "admission"))] == 1
+    assert "gateway_operations_total" not in {name for name, _ in values}
 
 
-async def test_what_is_refused_below_the_endpoints_is_counted(served: Served) -> None:
+async def test_refusals_below_the_endpoints_are_counted(served: Served) -> None:
     upgrade = "GET /graphql HTTP/1.1\r\nHost: here\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
     opening = upgrade + "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
     for sent, status in (
@@ -102,8 +102,8 @@ async def test_what_is_refused_below_the_endpoints_is_counted(served: Served) ->
         places.add("others")
         assert await answered(served, f"{opening}\r\n") == 503
         places.limit = 0
-    told = await figures(served, authorization="Bearer a-token-for-figures-only")
-    counted = {labels: value for (name, labels), value in told.items() if name == "gateway_http_refusals_total"}
+    values = await figures(served, authorization="Bearer a-token-for-figures-only")
+    counted = {labels: value for (name, labels), value in values.items() if name == "gateway_http_refusals_total"}
     bad = "BAD_USER_INPUT"
     assert counted == {
         (("code", code), ("status", status)): value
@@ -115,7 +115,7 @@ async def test_what_is_refused_below_the_endpoints_is_counted(served: Served) ->
 
 
 async def answered(served: Served, sent: str) -> int:
-    """The status that bytes on a connection of their own are answered with."""
+    """Return the status of the response to these bytes on a new connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", served.gateway.settings.port)
     writer.write(sent.encode())
     status = (await reader.readline()).split()[1]
@@ -143,13 +143,13 @@ async def test_sockets_that_the_server_closes_are_counted(served: Served) -> Non
         return registry.get_sample_value("gateway_websocket_closed_total", {"code": code}) or 0
 
     async with asyncio.timeout(5):
-        while sum(map(counted, codes)) < len(codes):  # noqa: ASYNC110 - it is counted when the connection has gone
+        while sum(map(counted, codes)) < len(codes):  # noqa: ASYNC110 - counted when the connection has ended
             await asyncio.sleep(0.005)
     assert [counted(code) for code in (*codes, "1000", "1005", "1006")] == [1, 1, 1, 1, 0, 0, 0]
 
 
-async def test_every_figure_is_told_of_in_the_docs(served: Served) -> None:
-    """Those that only grow are counters, and nothing is told of when they began."""
+async def test_every_metric_is_documented(served: Served) -> None:
+    """Metrics that only grow are counters, without a series for the time of their creation."""
     await served.ask(QUAKES)
     docs = (ROOT / "docs" / "observability.md").read_text()
     headers = {"authorization": "Bearer a-token-for-figures-only"}
@@ -164,7 +164,7 @@ async def test_every_figure_is_told_of_in_the_docs(served: Served) -> None:
 
 
 @pytest.mark.parametrize(("role", "status"), [(None, 401), (Role.USER, 403), (Role.ADMIN, 200), (Role.SYSTEM, 200)])
-async def test_figures_are_for_those_who_may_see_them(served: Served, role: Role | None, status: int) -> None:
+async def test_metrics_require_a_role(served: Served, role: Role | None, status: int) -> None:
     headers = served.headers("ada", role) if role else {}
     async with served.http.get(f"{served.url}/metrics", headers=headers) as response:
         assert response.status == status
@@ -173,7 +173,7 @@ async def test_figures_are_for_those_who_may_see_them(served: Served, role: Role
             assert error["extensions"]["code"] == {401: "UNAUTHENTICATED", 403: "FORBIDDEN"}[status]
 
 
-async def test_a_wrong_token_sees_no_figures(served: Served) -> None:
+async def test_a_wrong_token_is_refused(served: Served) -> None:
     for wrong in ("Bearer a-token-for-figures-onlY", "Basic YTpi", "Bearer é"):
         async with served.http.get(f"{served.url}/metrics", headers={"authorization": wrong}) as response:
             assert response.status == 401
@@ -190,7 +190,7 @@ async def test_a_wrong_token_sees_no_figures(served: Served) -> None:
         {"GATEWAY_LOG_FORMAT": "xml"},
     ],
 )
-def test_settings_that_do_not_do(environment: dict[str, str]) -> None:
+def test_invalid_settings_of_metrics_and_logs_are_refused(environment: dict[str, str]) -> None:
     with pytest.raises(Misconfigured, match=next(iter(environment))):
         from_environment(environment)
 
@@ -205,5 +205,5 @@ def test_settings_that_do_not_do(environment: dict[str, str]) -> None:
         ({"OTEL_EXPORTER_OTLP_ENDPOINT": "http://collector:4318", "OTEL_SDK_DISABLED": "true"}, False),
     ],
 )
-def test_traces_are_sent_where_opentelemetrys_variables_say(environment: dict[str, str], sends: bool) -> None:
+def test_opentelemetrys_variables_enable_traces(environment: dict[str, str], sends: bool) -> None:
     assert from_environment(environment)["traces"] is sends

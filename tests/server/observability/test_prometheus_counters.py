@@ -1,4 +1,4 @@
-"""Figures are told as `prometheus_client` tells its own."""
+"""Our counters and histograms are exported like those of `prometheus_client`."""
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,7 +14,7 @@ VALUES = st.one_of(st.sampled_from([0.0, *BOUNDS]), st.floats(0, 1e6))
 
 @settings(max_examples=25)
 @given(st.lists(st.tuples(LABELS, VALUES)))
-def test_figures_are_told_as_prometheus_client_tells_its_own(seen: list[tuple[tuple[str, str], float]]) -> None:
+def test_the_output_equals_that_of_prometheus_client(seen: list[tuple[tuple[str, str], float]]) -> None:
     ours, theirs = CollectorRegistry(), CollectorRegistry()
     count = CounterFamily(ours, "seen", "What was seen.", ("kind", "other"))
     spread = HistogramFamily(ours, "size", "How large.", BOUNDS, ("kind", "other"))

@@ -1,4 +1,4 @@
-"""Answers are bounded in values and characters and paid for by their size, and so is what subscriptions keep."""
+"""Responses are limited in values and characters and charged by their size. Subscriptions keep little memory."""
 
 import asyncio
 from collections.abc import Iterator
@@ -50,13 +50,13 @@ LIVE_SCORE = "innings {runs wickets overs} batting {runs balls fours sixes} bowl
 
 
 def pages(fields: int) -> str:
-    """A query for so many pages of sightings, and its variable `n` for their size."""
+    """Return a query for `fields` pages of sightings, whose size is the variable `n`."""
     asked = " ".join(f's{number}: sightings(area: "Harbor", first: $n) {{nodes {{...F}}}}' for number in range(fields))
     return f"query ($n: Int) {{{asked}}} fragment F on Sighting {{{SIGHTING}}}"
 
 
 def wide(names: int) -> str:
-    """A subscription with so many names for one field."""
+    """Return a subscription with this number of aliases of one field."""
     fields = " ".join(f"a{number}: description" for number in range(names))
     return f"subscription {{sightingReported {{{fields}}}}}"
 
@@ -88,7 +88,7 @@ async def prepared(served: Served, text: str, variables: dict[str, Any] | None =
         ("{a: areas ...F} fragment F on Query {b: areas ... on Query {c: areas}}", {}, 3),
     ],
 )
-async def test_values_are_counted_by_the_sizes_of_pages_and_lists(
+async def test_values_are_estimated_from_the_sizes_of_pages_and_lists(
     served: Served, text: str, variables: dict[str, Any], values: float
 ) -> None:
     text = text.replace("sightings(first", 'sightings(area: "Harbor", first')
@@ -96,7 +96,7 @@ async def test_values_are_counted_by_the_sizes_of_pages_and_lists(
     assert (await prepared(served, text, variables)).max_values == values
 
 
-async def test_an_answer_of_too_many_values_is_refused_before_anything_is_read(served: Served) -> None:
+async def test_a_response_with_too_many_values_is_refused_before_any_read(served: Served) -> None:
     allowed = await served.ask(pages(20), {"n": 20})
     refused = await served.ask(pages(24), {"n": 100})
 
@@ -124,7 +124,7 @@ def spent(answer: Answer) -> float:
     return float(answer.headers["ratelimit-limit"]) - float(answer.headers["ratelimit-remaining"])
 
 
-async def test_what_an_answer_keeps_of_its_estimate_goes_by_its_bytes(served: Served) -> None:
+async def test_a_response_costs_at_least_one_unit_per_8_kb(served: Served) -> None:
     text = "{__schema {types {name fields {name}}}}"
 
     answer = await served.ask(text, user="ada")
@@ -134,7 +134,7 @@ async def test_what_an_answer_keeps_of_its_estimate_goes_by_its_bytes(served: Se
     assert spent(answer) == pytest.approx(size / ANSWER_BYTES_PER_UNIT, abs=1)
 
 
-async def test_json_is_paid_for_by_its_size_whatever_it_holds(served: Served) -> None:
+async def test_the_json_of_a_request_is_charged_by_its_size(served: Served) -> None:
     body = {"query": "{areas}", "extensions": {"unknown": [{}] * 50_000}}
 
     async with served.http.post(
@@ -146,7 +146,7 @@ async def test_json_is_paid_for_by_its_size_whatever_it_holds(served: Served) ->
     assert float(response.headers["ratelimit-limit"]) - left == pytest.approx(0.25 * (1 + 200_000 // 16_384), abs=1)
 
 
-def test_the_same_text_counts_wherever_it_stands() -> None:
+def test_a_repeated_string_counts_each_time() -> None:
     text = "x" * 1_000
     least = MAX_ANSWER_CHARACTERS // 1_000
 
@@ -156,7 +156,7 @@ def test_the_same_text_counts_wherever_it_stands() -> None:
 
 
 @pytest.mark.parametrize("unmeasured", [1, 2_000], ids=["many values", "few values"])
-async def test_an_answer_of_too_many_characters_is_refused(
+async def test_a_response_with_too_many_characters_is_refused(
     served: Served, monkeypatch: pytest.MonkeyPatch, unmeasured: int
 ) -> None:
     monkeypatch.setattr("server.operations.outcome.MAX_ANSWER_CHARACTERS", 50)
@@ -174,7 +174,7 @@ async def test_an_answer_of_too_many_characters_is_refused(
 
 
 @pytest.mark.parametrize("names", [1, 90])
-async def test_large_events_are_paid_for_by_their_size(
+async def test_large_events_are_charged_by_their_size(
     served: Served, monkeypatch: pytest.MonkeyPatch, names: int
 ) -> None:
     settled: list[float] = []
@@ -194,14 +194,14 @@ async def test_large_events_are_paid_for_by_their_size(
     size = len(orjson.dumps(event["payload"]))
     charged = (await prepared(served, wide(names))).charged
     assert event["type"] == "next"
-    # The second event is paid for once it was sent, the first one before that.
+    # The second event is charged after it was sent. The estimate has paid for the first one.
     await until(lambda: size < FREE_EVENT_BYTES or len(settled) == 2)
     paid = charged + sum(settled)
     assert paid == pytest.approx(max(0.25, 2 * (size - FREE_EVENT_BYTES) / ANSWER_BYTES_PER_UNIT), abs=0.1)
 
 
 @pytest.mark.parametrize(("texts", "executions"), [((1, 1), 1), ((1, 2), 2)], ids=["the same", "different"])
-async def test_each_execution_of_an_event_is_paid_for_once_by_those_who_share_it(
+async def test_subscribers_share_the_cost_of_each_execution_of_an_event(
     served: Served, monkeypatch: pytest.MonkeyPatch, texts: tuple[int, int], executions: int
 ) -> None:
     settled: list[float] = []
@@ -221,11 +221,11 @@ async def test_each_execution_of_an_event_is_paid_for_once_by_those_who_share_it
     await until(lambda: len(served.reports) == 2)
 
     charged = sum([(await prepared(served, wide(names))).charged for names in texts])
-    # Each subscription costs the least that any operation does, and that pays for its first event.
+    # Each subscription pays the minimum of an operation, which covers its first event.
     assert charged + sum(settled) == pytest.approx((len(texts) + 11 * executions) * MIN_UNITS)
 
 
-async def test_a_subscription_keeps_the_variables_that_it_declares_and_no_extensions(served: Served) -> None:
+async def test_a_subscription_keeps_only_its_declared_variables(served: Served) -> None:
     text = "subscription ($area: String) {sightingReported(area: $area) {area}}"
     variables = {"area": "Harbor", "other": "x" * 100_000}
 
@@ -247,7 +247,7 @@ def test_characters_of_variables_are_counted_in_names_lists_and_objects() -> Non
     ],
     ids=["characters", "values"],
 )
-async def test_a_large_subscription_takes_more_places(
+async def test_a_large_subscription_takes_more_units_of_the_quota(
     served: Served, monkeypatch: pytest.MonkeyPatch, large: str
 ) -> None:
     monkeypatch.setattr(served.gateway.edge.runner._subscriptions, "_places", KeyedQuota("subscriptions", 100, 4))
@@ -260,7 +260,7 @@ async def test_a_large_subscription_takes_more_places(
     assert refused["payload"][0]["extensions"]["code"] == "THROTTLED"
 
 
-def test_places_are_taken_and_given_back_in_their_number() -> None:
+def test_units_of_a_quota_are_acquired_and_released_by_number() -> None:
     places = KeyedQuota("places", 10, 6)
 
     places.acquire("a", 6)
@@ -280,7 +280,7 @@ JSON = Headers([(b"content-type", b"application/json")])
 
 
 class Arriving:
-    """A body that arrives in pieces, as ASGI has it; the rest is withheld until `go_on`."""
+    """A body that arrives in pieces as in ASGI. Its end is withheld until `go_on` is set."""
 
     def __init__(self, *pieces: bytes) -> None:
         self.pieces = [*pieces]
@@ -302,7 +302,7 @@ def bodies() -> Iterator[Bodies]:
     assert bodies.held.total == 0
 
 
-async def test_bodies_under_way_are_bounded_for_each_address_and_in_all(bodies: Bodies) -> None:
+async def test_incomplete_bodies_are_limited_per_address_and_in_total(bodies: Bodies) -> None:
     held = [Arriving(b"x" * 100), Arriving(b"x" * 100)]
     reading = [
         asyncio.create_task(bodies.read(JSON, one.receive, f"192.0.2.{number}")) for number, one in enumerate(held)
@@ -322,7 +322,7 @@ async def test_bodies_under_way_are_bounded_for_each_address_and_in_all(bodies: 
     assert await asyncio.gather(*reading) == [b"x" * 100] * 2
 
 
-async def test_a_body_that_is_given_up_is_held_no_more(bodies: Bodies) -> None:
+async def test_an_abandoned_body_is_released(bodies: Bodies) -> None:
     one = Arriving(b"x" * 100)
     reading = asyncio.create_task(bodies.read(JSON, one.receive, "192.0.2.1"))
     await one.waits.wait()

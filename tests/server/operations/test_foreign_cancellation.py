@@ -1,4 +1,4 @@
-"""What a resolver waits for may be cancelled: that is an error of this operation, and all who asked are answered."""
+"""The awaitable of a resolver may be cancelled. This is an error of the operation, and every client gets a response."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from tests.support.match_updates import advance, begun
 from tests.support.served import Served
 from tests.support.shared_subscriptions import FOLLOWED, REPORTED, all_end, follow, leave
 
-__all__ = ["all_end"]  # subscriptions that are cut off leave nothing behind either
+__all__ = ["all_end"]  # subscriptions that are cancelled leave nothing behind either
 POST = '{ post(id: "p") { postId } }'
 
 
@@ -22,7 +22,7 @@ async def cut(*_: object, **__: object) -> Any:
 
 @pytest.mark.parametrize("asked", range(1, 4))
 async def test_a_query(served: Served, monkeypatch: pytest.MonkeyPatch, asked: int) -> None:
-    """Executed as it is at first, and compiled as it is then."""
+    """The first execution is interpreted, later ones are compiled."""
     monkeypatch.setattr(Posts, "visible", cut)
     for _ in range(asked):
         answer = await served.ask(POST)
@@ -40,7 +40,7 @@ async def test_a_query_on_a_socket(served: Served, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("alone", [False, True])
 async def test_an_event(served: Served, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
-    """Whether it is made for one alone or for all with the same rights: the others go on."""
+    """Whether the event is executed for one subscriber or for several: the other subscriptions continue."""
     await begun(served, "m1")
     if alone:
         monkeypatch.setattr("server.subscriptions.manager._asked", lambda _: None)

@@ -1,4 +1,4 @@
-"""Idempotency-Key, over the wire and on the real engine: executed once, answered alike, whatever happens in between."""
+"""Idempotency-Key over HTTP, on the real engine: a mutation is executed once, and its response repeated."""
 
 import asyncio
 import logging
@@ -43,8 +43,8 @@ def settings() -> Settings:
 
 
 @dataclass
-class Got:
-    """What came over the wire, and the calls that were made for it."""
+class Reply:
+    """A response, and the calls that it caused."""
 
     status: int
     body: bytes
@@ -75,7 +75,7 @@ async def send(
     email: str | None = None,
     accept: str = JSON,
     **body: Any,
-) -> Got:
+) -> Reply:
     """POST a mutation with a key."""
     served.reports.clear()
     headers = {**served.headers(user, role, email), "Accept": accept}
@@ -86,17 +86,17 @@ async def send(
     async with served.http.post(f"{served.url}/graphql", json=asked, headers=headers) as response:
         content = await response.read()
     made = sorted(call_name(call) for report in served.reports for call in report.latest_calls)
-    return Got(response.status, content, dict(response.headers), made)
+    return Reply(response.status, content, dict(response.headers), made)
 
 
 async def reported(served: Served, user: str = "ada") -> int:
-    """How many sightings a user has reported."""
+    """Return the number of sightings that a user has reported."""
     answer = await served.ask(TOTAL % user)
     profile = answer.data["userProfile"]
     return int(profile["reportTotal"]) if profile else 0
 
 
-async def test_the_first_answer_is_given_again(served: Served) -> None:
+async def test_the_first_response_is_repeated(served: Served) -> None:
     first = await send(served, "k1")
     assert (first.status, first.codes, first.replayed, first.made) == (200, [], False, FIRST)
     for _ in range(3):
@@ -105,7 +105,7 @@ async def test_the_first_answer_is_given_again(served: Served) -> None:
     assert await reported(served) == 1
 
 
-async def test_the_log_tells_replays_from_others(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_marks_replayed_responses(served: Served, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="gateway.operations"):
         await send(served, "k1")
         await send(served, "k1")
@@ -119,15 +119,15 @@ async def figures(served: Served) -> bytes:
         return await response.read()
 
 
-async def test_without_a_key_nothing_is_kept(served: Served) -> None:
+async def test_without_a_key_no_response_is_stored(served: Served) -> None:
     first, second = await send(served, None), await send(served, None)
     assert first.made == second.made == ["GetItem blip", "TransactWriteItems blip"]
     assert first.body != second.body
     assert await reported(served) == 2
 
 
-async def test_a_key_on_a_query_means_nothing(served: Served) -> None:
-    """Clients that send a header with everything are served; even one that is no key."""
+async def test_a_key_on_a_query_is_ignored(served: Served) -> None:
+    """Clients may send the header with every request, even with an invalid key."""
     for key in ("k1", "", "no key"):
         got = await send(served, key, TOTAL % "ada", {}, user=None)
         assert (got.status, got.codes, got.made) == (200, [], ["GetItem blip"])
@@ -136,14 +136,14 @@ async def test_a_key_on_a_query_means_nothing(served: Served) -> None:
 @pytest.mark.parametrize(
     "key", ["", '""', "a b", "a, b", "é", "x" * 256, "a\tb", '"' + "x" * 256 + '"'], ids=lambda key: repr(key)[:12]
 )
-async def test_what_is_no_key_is_refused_before_anything_is_done(served: Served, key: str) -> None:
+async def test_an_invalid_key_is_refused_before_the_execution(served: Served, key: str) -> None:
     got = await send(served, key, accept=GRAPHQL)
     assert (got.status, got.codes, got.made) == (400, ["BAD_USER_INPUT"], [])
     assert b"Idempotency-Key must have 1 to 255 visible ASCII characters" in got.body
 
 
-async def test_keys_may_be_long_odd_and_quoted(served: Served) -> None:
-    """The draft has a quoted string, many clients send it bare: it is the same key."""
+async def test_keys_may_be_long_unusual_and_quoted(served: Served) -> None:
+    """A key with the quotes of the draft is equal to the key without them, which many clients send."""
     for number, key in enumerate(("x" * 255, "!#%&/\\~", "ANSWER#ada#1"), 1):
         first = await send(served, key)
         assert first.codes == []
@@ -151,16 +151,16 @@ async def test_keys_may_be_long_odd_and_quoted(served: Served) -> None:
         assert await reported(served) == number
 
 
-async def test_keys_are_their_callers_own(served: Served) -> None:
-    mine, theirs = await send(served, "k1", user="ada"), await send(served, "k1", user="bob")
-    assert not theirs.replayed
-    assert mine.body != theirs.body
-    # Users whose names run into the key are told apart.
+async def test_each_caller_has_keys_of_its_own(served: Served) -> None:
+    of_ada, of_bob = await send(served, "k1", user="ada"), await send(served, "k1", user="bob")
+    assert not of_bob.replayed
+    assert of_ada.body != of_bob.body
+    # User and key are separate: "a#b" with "c" is not "a" with "b#c".
     await send(served, "c", user="a#b")
     assert not (await send(served, "b#c", user="a")).replayed
 
-    nobody = await send(served, "k1", user=None, accept=GRAPHQL)
-    assert (nobody.status, nobody.codes, nobody.made) == (401, ["UNAUTHENTICATED"], [])
+    anonymous = await send(served, "k1", user=None, accept=GRAPHQL)
+    assert (anonymous.status, anonymous.codes, anonymous.made) == (401, ["UNAUTHENTICATED"], [])
 
 
 async def test_another_request_with_the_same_key_is_refused(served: Served) -> None:
@@ -191,7 +191,7 @@ RIGHTS: list[tuple[Role, str | None]] = [
 
 
 @pytest.mark.parametrize("first", range(len(RIGHTS)))
-async def test_an_answer_is_given_again_to_the_same_rights_alone(served: Served, first: int) -> None:
+async def test_a_response_is_repeated_only_for_the_same_role_and_email(served: Served, first: int) -> None:
     role, email = RIGHTS[first]
     given = await send(served, "k1", ENTER, {}, role=role, email=email, accept=GRAPHQL)
 
@@ -205,7 +205,7 @@ async def test_an_answer_is_given_again_to_the_same_rights_alone(served: Served,
         assert again.made == ["PutItem gateway"]
 
 
-async def test_twins_with_other_rights_do_not_wait_for_one_answer(served: Served) -> None:
+async def test_concurrent_requests_with_different_roles_do_not_share_a_response(served: Served) -> None:
     user, admin = await asyncio.gather(
         send(served, "k1", ENTER, {}, email="ada@example.com", accept=GRAPHQL),
         send(served, "k1", ENTER, {}, email="ada@example.com", role=Role.ADMIN, accept=GRAPHQL),
@@ -214,39 +214,39 @@ async def test_twins_with_other_rights_do_not_wait_for_one_answer(served: Served
     assert sorted([user.status, admin.status]) == [200, 422]
 
 
-async def test_two_operations_of_one_document_are_two_requests(served: Served) -> None:
+async def test_two_operations_of_a_document_are_different_requests(served: Served) -> None:
     both = "\n".join(REPORT.replace("Report", name, 1) for name in ("One", "Two"))
     assert (await send(served, "k1", both, operationName="One")).codes == []
     assert (await send(served, "k1", both, operationName="Two")).codes == ["IDEMPOTENCY_MISMATCH"]
 
 
-async def test_answers_are_kept_for_a_day(served: Served, clock: Clock) -> None:
+async def test_responses_are_stored_for_a_day(served: Served, clock: Clock) -> None:
     first = await send(served, "k1")
     clock.forward(hours=23, minutes=59)
     assert (await send(served, "k1")).body == first.body
     clock.forward(minutes=1)
-    # Expired by the clock: DynamoDB deletes it days later.
+    # The record has expired by the clock, although DynamoDB deletes it days later.
     again = await send(served, "k1", variables={"area": "Midtown", "text": "Another one"})
     assert (again.codes, again.replayed, again.made) == ([], False, FIRST)
     assert await reported(served) == 2
 
 
-async def test_refusals_that_would_be_the_same_again_are_kept(served: Served) -> None:
+async def test_errors_that_would_repeat_are_stored(served: Served) -> None:
     first = await send(served, "k1", CONFIRM, {}, accept=GRAPHQL)
     assert first.codes == ["NOT_FOUND"]
     again = await send(served, "k1", CONFIRM, {}, accept=GRAPHQL)
     assert (again.status, again.body, again.replayed) == (first.status, first.body, True)
 
 
-async def test_a_key_is_free_again_when_nothing_was_executed(served: Served) -> None:
+async def test_a_key_is_free_again_if_nothing_was_executed(served: Served) -> None:
     wrong = await send(served, "k1", variables={"area": "Harbor"}, accept=GRAPHQL)
     assert (wrong.status, wrong.codes) == (400, ["BAD_USER_INPUT"])
     assert wrong.made == ["DeleteItem gateway", "PutItem gateway"]
     assert (await send(served, "k1")).codes == []
 
 
-async def test_what_was_done_in_part_is_not_done_again(served: Served) -> None:
-    """The first field is done, the second fails, and takes all data with it."""
+async def test_a_partly_executed_mutation_is_not_repeated(served: Served) -> None:
+    """The first field succeeds. The second fails, which nulls the data."""
     both = REPORT.replace("}\n}", '}\n  confirmSighting(area: "Harbor", sightingId: "none") { sightingId }\n}')
     first = await send(served, "k1", both)
     assert (first.data, first.codes) == (None, ["NOT_FOUND"])
@@ -282,7 +282,7 @@ async def test_extensions_carry_a_key_over_http_too(served: Served) -> None:
     assert (await send(served, "k1")).body == first.body
 
 
-async def test_an_explanation_is_of_the_first_request_alone(served: Served) -> None:
+async def test_only_the_first_response_has_an_explanation(served: Served) -> None:
     served.http.headers["X-Explain"] = "1"
     first, again = await send(served, "k1"), await send(served, "k1")
     del served.http.headers["X-Explain"]
@@ -293,8 +293,8 @@ async def test_an_explanation_is_of_the_first_request_alone(served: Served) -> N
     assert plain.body == again.body
 
 
-async def test_a_replay_is_not_paid_for_as_if_it_was_executed(served: Served) -> None:
-    def left(got: Got) -> int:
+async def test_a_replay_costs_less_than_an_execution(served: Served) -> None:
+    def left(got: Reply) -> int:
         return int(got.headers["ratelimit-remaining"])
 
     unkept = left(await send(served, None))
@@ -304,14 +304,16 @@ async def test_a_replay_is_not_paid_for_as_if_it_was_executed(served: Served) ->
     assert unkept == round(1000 - report.cost)
     first = left(await send(served, "k1"))
     assert first < unkept
-    # The put that fails on its condition is billed by what is kept, and reported by nobody: here a write unit.
+    # The put that fails on its condition is billed by the size of the stored response, here one write unit.
     assert left(await send(served, "k1")) == first - WRITE_UNIT_COST
     assert (served.reports[-1].units, served.reports[-1].cost) == (0, WRITE_UNIT_COST)
     assert left(await send(served, "k2")) < first
 
 
-async def test_a_client_that_leaves_finds_its_answer(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A mutation with a key goes on; one without is stopped."""
+async def test_a_client_that_disconnects_receives_the_response_later(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A mutation with a key continues. One without a key is cancelled."""
     assert served.gateway.database is not None
     client = served.gateway.database.client
     begun, may_go_on = asyncio.Event(), asyncio.Event()
@@ -344,7 +346,7 @@ async def test_a_client_that_leaves_finds_its_answer(served: Served, monkeypatch
 async def pair(
     request: pytest.FixtureRequest, proxy: Proxy, store_options: StoreOptions, clock: Clock
 ) -> AsyncIterator[tuple[Served, Served]]:
-    """Two gateways on the same tables, behind a proxy that misbehaves on demand; a test may say the first deadline."""
+    """Two gateways on the same tables, behind a proxy that injects faults. The parameter is the first deadline."""
     deadlines = (getattr(request, "param", 30.0), 30.0)
     async with AsyncExitStack() as stack:
         running = []
@@ -363,7 +365,9 @@ async def pair(
         yield running[0], running[1]
 
 
-async def test_fifty_twins_are_one_write_and_fifty_equal_answers(pair: tuple[Served, Served], proxy: Proxy) -> None:
+async def test_fifty_concurrent_requests_write_once_and_receive_equal_responses(
+    pair: tuple[Served, Served], proxy: Proxy
+) -> None:
     answers = await asyncio.gather(*[send(pair[number % 2], "k1") for number in range(50)])
     assert {answer.status for answer in answers} == {200}
     assert len({answer.body for answer in answers}) == 1
@@ -371,12 +375,12 @@ async def test_fifty_twins_are_one_write_and_fifty_equal_answers(pair: tuple[Ser
     assert [answer.replayed for answer in answers].count(False) == 1
     made = Counter(proxy.operations())
     assert made["TransactWriteItems"] == made["UpdateItem"] == 1
-    # One of each process asks the store, the others wait for that one.
+    # One request of each process reads the store. The others wait for it.
     assert made["PutItem"] == 2
     assert await reported(pair[0]) == 1
 
 
-async def test_twins_with_other_bodies_are_told_apart(pair: tuple[Served, Served]) -> None:
+async def test_concurrent_requests_with_different_bodies_are_distinguished(pair: tuple[Served, Served]) -> None:
     texts = ["A cat", "A dog"] * 10
     sent = [
         send(pair[number // 2 % 2], "k1", variables={"area": "Harbor", "text": text}, accept=GRAPHQL)
@@ -391,22 +395,22 @@ async def test_twins_with_other_bodies_are_told_apart(pair: tuple[Served, Served
 
 
 @pytest.mark.parametrize("seed", range(2))
-async def test_lost_and_throttled_calls_make_no_second_sighting(
+async def test_lost_and_throttled_calls_create_no_second_sighting(
     pair: tuple[Served, Served], proxy: Proxy, seed: int
 ) -> None:
-    """Clients that repeat until they are told that it is done, or cannot be, to either process and at once."""
+    """Clients send the mutation to both processes at once, and repeat it until they receive a final response."""
     chance = random.Random(seed)
     throttled = refuse(400, "ProvisionedThroughputExceededException")
 
     async def faulty(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-        # Seldom enough that no call fails at all of its tries: an answer has to be kept in the end.
+        # Faults are rare enough that no call fails at all of its attempts: a response has to be stored in the end.
         fault = chance.choice((*[forward] * 6, lose_answer, throttled))
         return await fault(proxy, seen)
 
     proxy.always = faulty
 
     async def insist(user: str) -> set[bytes]:
-        """What is told in the end; in between a client may be told to come again."""
+        """Return the final responses. Before them a client may receive retryable errors."""
         final: set[bytes] = set()
         for _ in range(20):
             for got in await asyncio.gather(*[send(served, "k", user=user) for served in pair]):
@@ -418,13 +422,13 @@ async def test_lost_and_throttled_calls_make_no_second_sighting(
         return final
 
     users = [f"user{number}" for number in range(6)]
-    told = await asyncio.gather(*map(insist, users))
+    outcomes = await asyncio.gather(*map(insist, users))
     proxy.always = None
-    for user, final in zip(users, told, strict=True):
+    for user, final in zip(users, outcomes, strict=True):
         kept = await send(pair[1], "k", user=user)
         assert kept.replayed
         assert final == {kept.body}
-        # It was done, or it is said that it may have been.
+        # The mutation was executed, or the response says that it may have been.
         assert kept.codes in ([], ["UNAVAILABLE"], ["TIMEOUT"], ["THROTTLED"])
         errors = orjson.loads(kept.body).get("errors", ())
         assert all(error["extensions"]["mayHaveBeenApplied"] for error in errors)
@@ -432,8 +436,8 @@ async def test_lost_and_throttled_calls_make_no_second_sighting(
         assert kept.codes or await reported(pair[0], user) == 1
 
 
-async def test_a_store_that_fails_half_way_makes_no_second_sighting(pair: tuple[Served, Served], proxy: Proxy) -> None:
-    """What may be tried again by itself may not be where something was written before it."""
+async def test_a_store_that_fails_halfway_causes_no_second_sighting(pair: tuple[Served, Served], proxy: Proxy) -> None:
+    """An error that would be retryable alone is final after another field has written."""
 
     async def no_queries(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         return await (plain(503) if seen.operation == "Query" else forward)(proxy, seen)
@@ -452,10 +456,10 @@ async def test_a_store_that_fails_half_way_makes_no_second_sighting(pair: tuple[
 
 @pytest.mark.parametrize("pair", [0.3], indirect=True)
 @pytest.mark.parametrize("key", ["k", None])
-async def test_a_deadline_that_passes_after_a_write_says_so(
+async def test_a_deadline_that_passes_after_a_write_is_reported_as_ambiguous(
     pair: tuple[Served, Served], proxy: Proxy, key: str | None
 ) -> None:
-    """And with a key it goes on saying so, instead of writing it twice."""
+    """With a key the response is repeated, and the mutation is not executed again."""
 
     async def written_in_silence(proxy: Proxy, seen: Seen) -> web.StreamResponse:
         if seen.operation == "TransactWriteItems":

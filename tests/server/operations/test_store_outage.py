@@ -1,4 +1,4 @@
-"""A store that is gone, or hangs: what probes, clients and operators are told, and that it is found again."""
+"""A store that is unreachable or hangs: the readiness, the errors and the metrics, until it responds again."""
 
 from dataclasses import replace
 
@@ -22,7 +22,7 @@ def store_options(store_options: StoreOptions, proxy: Proxy) -> StoreOptions:
 
 @pytest.fixture
 def client(served: Served) -> Client:
-    """The gateway's own."""
+    """The client of the gateway."""
     assert served.gateway.database is not None
     return served.gateway.database.client
 
@@ -42,7 +42,9 @@ async def figure(served: Served, name: str) -> float:
     return float(next(line for line in lines if line.startswith(name)).rpartition(" ")[2])
 
 
-async def test_a_store_that_is_gone_is_told_and_found_again(served: Served, client: Client, proxy: Proxy) -> None:
+async def test_an_unreachable_store_is_reported_and_used_again_after_its_return(
+    served: Served, client: Client, proxy: Proxy
+) -> None:
     assert await ready(served) == (200, "ok")
     await proxy.go_away()
     assert await ready(served) == (503, "unreachable")
@@ -64,14 +66,14 @@ async def test_a_store_that_is_gone_is_told_and_found_again(served: Served, clie
     assert await figure(served, BREAKER) == 0
 
 
-async def test_a_store_that_hangs_is_not_ready_until_it_answers(served: Served, proxy: Proxy) -> None:
+async def test_a_store_that_hangs_is_not_ready_until_it_responds(served: Served, proxy: Proxy) -> None:
     proxy.always = hang
     assert await ready(served) == (503, "unreachable")
     proxy.always = None
     assert await ready(served) == (200, "ok")
 
 
-async def test_what_is_left_to_repeat_tries_with_is_told(served: Served, client: Client) -> None:
+async def test_the_retry_budget_has_metrics(served: Served, client: Client) -> None:
     full = await figure(served, "gateway_dynamodb_retry_tokens")
     client.budget.take(client.budget.tokens - 3)
     client.budget.take(5)

@@ -1,4 +1,4 @@
-"""What an object has at hand is answered without asking a resolver; where it has not, the resolver is asked."""
+"""A preloaded attribute is returned without calling the resolver. If it is None, the resolver is called."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -26,12 +26,12 @@ class Note:
     tags: Any = ()
 
 
-asked_for: list[str] = []
+calls: list[str] = []
 Info = strawberry.Info[None, None]
 
 
 def like_count(parent: strawberry.Parent[Note], info: Info) -> int | Awaitable[int]:
-    asked_for.append(info.field_name)
+    calls.append(info.field_name)
     return parent.likes if parent.likes is not None else counted(parent)
 
 
@@ -43,7 +43,7 @@ async def counted(note: Note) -> int:
 
 
 def tags(parent: strawberry.Parent[Note]) -> Any:
-    asked_for.append("tags")
+    calls.append("tags")
     return parent.tags
 
 
@@ -68,13 +68,13 @@ SCHEMA: GraphQLSchema = strawberry.Schema(Query)._schema
 TEXT = "{ notes { title likes maybe tags } }"
 
 
-async def answered(given: list[Note], *, compiled: bool, text: str = TEXT) -> ExecutionResult:
+async def executed(given: list[Note], *, compiled: bool, text: str = TEXT) -> ExecutionResult:
     document = parse(text)
     if compiled:
         operation = operation_of(Compiling, SCHEMA, document, document.definitions[0])  # type: ignore[arg-type]
         result: Any = operation.execute(None, root=given)
         result = result if isinstance(result, ExecutionResult) else await result
-        asked_for.clear()
+        calls.clear()
         result = operation.execute(None, root=given)
     else:
         result = execute(SCHEMA, document, given, executor_class=StrawberryGraphQLCoreExecutionContext)
@@ -82,7 +82,7 @@ async def answered(given: list[Note], *, compiled: bool, text: str = TEXT) -> Ex
 
 
 async def test_no_resolver_is_called_for_a_preloaded_value() -> None:
-    result = await answered([Note("a", 1, ["x"]), Note("b", 0, ("x", "y"))], compiled=True)
+    result = await executed([Note("a", 1, ["x"]), Note("b", 0, ("x", "y"))], compiled=True)
     assert result.errors is None
     assert result.data == {
         "notes": [
@@ -90,14 +90,14 @@ async def test_no_resolver_is_called_for_a_preloaded_value() -> None:
             {"title": "b", "likes": 0, "maybe": 0, "tags": ["x", "y"]},
         ]
     }
-    assert asked_for == []
+    assert calls == []
 
 
 async def test_the_resolver_is_called_for_a_value_that_is_not_preloaded() -> None:
-    result = await answered([Note("a", 1), Note("b", None)], compiled=True)
+    result = await executed([Note("a", 1), Note("b", None)], compiled=True)
     assert result.data is not None
     assert result.data["notes"][1] == {"title": "b", "likes": 7, "maybe": 7, "tags": []}
-    assert asked_for == ["likes", "maybe"]
+    assert calls == ["likes", "maybe"]
 
 
 @pytest.mark.parametrize(
@@ -118,19 +118,19 @@ async def test_the_resolver_is_called_for_a_value_that_is_not_preloaded() -> Non
 async def test_an_unusual_value_has_the_result_of_graphql_core(odd: Note) -> None:
     given = [Note("a", 1), odd, Note("c", 2)]
 
-    expected, found = await answered(given, compiled=False), await answered(given, compiled=True)
+    expected, found = await executed(given, compiled=False), await executed(given, compiled=True)
     assert found.data == expected.data
-    assert _told(found) == _told(expected)
+    assert _errors(found) == _errors(expected)
 
 
 @pytest.mark.parametrize("name", ["likes", "maybe"])
-async def test_a_resolver_that_is_asked_may_fail(name: str) -> None:
+async def test_a_called_resolver_may_fail(name: str) -> None:
     given, text = [Note("a", 1), Note("uncounted", None)], f"{{ notes {{ title {name} }} }}"
-    expected = await answered(given, compiled=False, text=text)
-    found = await answered(given, compiled=True, text=text)
+    expected = await executed(given, compiled=False, text=text)
+    found = await executed(given, compiled=True, text=text)
     assert found.data == expected.data
-    assert _told(found) == _told(expected)
+    assert _errors(found) == _errors(expected)
 
 
-def _told(result: ExecutionResult) -> list[Any]:
+def _errors(result: ExecutionResult) -> list[Any]:
     return sorted((str(error.path), error.message) for error in result.errors or ())

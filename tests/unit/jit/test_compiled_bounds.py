@@ -1,4 +1,4 @@
-"""What is compiled is bounded, whatever documents come, and goes when nobody needs it any more."""
+"""Compiled code is limited in size, and freed when it is unused."""
 
 import gc
 from collections.abc import Iterator
@@ -63,7 +63,7 @@ def _plans(program: Any) -> list[Any]:
     return [value for value in found if value.__class__.__name__ == "FieldPlan" and not value.leaf]
 
 
-async def test_an_operation_with_very_many_fields_is_left_to_graphql_core() -> None:
+async def test_graphql_core_executes_an_operation_with_very_many_fields() -> None:
     fragments = [
         f"fragment f{number} on Query {{ a: me {{ ...f{number + 1} }} b: me {{ ...f{number + 1} }} }}"
         for number in range(9)
@@ -74,7 +74,7 @@ async def test_an_operation_with_very_many_fields_is_left_to_graphql_core() -> N
     assert (await executed(made))["a"]["a"] is not None
 
 
-async def test_programs_go_without_the_collector_once_nobody_has_them() -> None:
+async def test_unused_programs_are_freed_without_the_garbage_collector() -> None:
     made = operation("{ name me { name me { name } } }")
     await executed(made)
     gone = ref(made.program())
@@ -137,7 +137,7 @@ async def test_fields_beneath_an_interface_count_for_each_of_its_types() -> None
 
 
 @pytest.mark.parametrize("given", range(16))
-async def test_a_field_is_included_as_its_variables_say_however_many_there_are(given: int) -> None:
+async def test_the_variables_decide_which_fields_are_included(given: int) -> None:
     text = """query ($a: Boolean!, $b: Boolean!, $c: Boolean!, $d: Boolean!) {
         one: name @include(if: $a)
         two: name @include(if: $a) @skip(if: $b)

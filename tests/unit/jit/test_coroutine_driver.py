@@ -1,4 +1,4 @@
-"""Resolvers run as if each were a task of its own, though none is: on every version of Python that is served."""
+"""Driven coroutines behave like tasks, on every supported version of Python."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ class Compiled(CompiledExecutor):
     compile_after = 1
 
 
-async def answered(**resolvers: Resolve) -> ExecutionResult:
+async def executed(**resolvers: Resolve) -> ExecutionResult:
     fields = " ".join(f"{name}: String" for name in resolvers)
     schema: GraphQLSchema = build_schema(f"type Query {{ {fields} }}")
     for name, resolve in resolvers.items():
@@ -37,7 +37,7 @@ async def never() -> None:
     await asyncio.get_running_loop().create_future()
 
 
-async def test_each_is_the_current_task_wherever_it_goes_on() -> None:
+async def test_each_resolver_is_the_current_task_at_each_step() -> None:
     seen: dict[str, list[Any]] = {"a": [], "b": []}
 
     def watching(name: str) -> Resolve:
@@ -50,13 +50,13 @@ async def test_each_is_the_current_task_wherever_it_goes_on() -> None:
         return resolve
 
     outside = asyncio.current_task()
-    assert (await answered(a=watching("a"), b=watching("b"))).data == {"a": "a", "b": "b"}
+    assert (await executed(a=watching("a"), b=watching("b"))).data == {"a": "a", "b": "b"}
     assert asyncio.current_task() is outside
     a, b = map(set, seen.values())
     assert len(a) == len(b) == len(a - b - {outside}) == 1
 
 
-async def test_what_one_sets_in_its_context_is_not_seen_by_others() -> None:
+async def test_each_resolver_has_its_own_context() -> None:
     NAME.set("outside")
 
     def naming(name: str) -> Resolve:
@@ -68,7 +68,7 @@ async def test_what_one_sets_in_its_context_is_not_seen_by_others() -> None:
 
         return resolve
 
-    assert (await answered(a=naming("a"), b=naming("b"))).data == {"a": "outside a", "b": "outside b"}
+    assert (await executed(a=naming("a"), b=naming("b"))).data == {"a": "outside a", "b": "outside b"}
     assert NAME.get() == "outside"
 
 
@@ -82,7 +82,7 @@ async def in_time() -> str:
     return "in time"
 
 
-async def waits_in_vain() -> str:
+async def waits_too_long() -> str:
     async with asyncio.timeout(5), asyncio.timeout(0.001):
         await never()
     return "in time"
@@ -107,7 +107,7 @@ async def in_groups() -> str:
     return "none failed"
 
 
-async def takes_it_back() -> str:
+async def cancels_and_uncancels() -> str:
     task = asyncio.current_task()
     assert task is not None
     task.cancel()
@@ -121,15 +121,15 @@ async def takes_it_back() -> str:
     ("resolve", "value", "error"),
     [
         (in_time, "late", None),
-        (waits_in_vain, None, TimeoutError),
+        (waits_too_long, None, TimeoutError),
         (waits_for, None, TimeoutError),
         (in_groups, "one of them", None),
-        (takes_it_back, "went on", None),
+        (cancels_and_uncancels, "went on", None),
     ],
 )
-async def test_what_asks_for_the_current_task_ends_that_one_alone(
+async def test_cancelling_the_current_task_ends_one_resolver_only(
     resolve: Resolve, value: str | None, error: type[Exception] | None
 ) -> None:
-    result = await answered(a=resolve, b=other)
+    result = await executed(a=resolve, b=other)
     assert result.data == {"a": value, "b": "other"}
     assert [type(told.original_error) for told in result.errors or ()] == ([error] if error else [])

@@ -1,4 +1,4 @@
-"""Fields that are resolved alike are resolved once for an operation, whatever becomes of the places they stand in."""
+"""Fields that share a value are resolved once per operation, even if some of their positions become null."""
 
 import asyncio
 from collections import Counter
@@ -24,7 +24,7 @@ class Compiling(StrawberryExecutor):
 
 @dataclass
 class World:
-    """What resolvers see: how users are read, and how often each was."""
+    """The context of resolvers: it reads users and counts the reads."""
 
     read: Callable[[str], Awaitable["Person | None"]]
     reads: Counter[str] = field(default_factory=Counter)
@@ -48,7 +48,7 @@ class Person:
 @dataclass(frozen=True)
 class Note:
     user_id: str
-    fails: int = 0  # after so many turns
+    fails: int = 0  # the number of turns before the failure
 
 
 Info = strawberry.Info[World, None]
@@ -121,7 +121,7 @@ class Mutation:
 SCHEMA: GraphQLSchema = strawberry.Schema(Query, Mutation)._schema
 
 
-async def asked(executor: Any, world: World, text: str, variables: dict[str, Any] | None = None) -> ExecutionResult:
+async def executed(executor: Any, world: World, text: str, variables: dict[str, Any] | None = None) -> ExecutionResult:
     document = parse(text)
     if executor is Compiling:
         result: Any = operation_of(Compiling, SCHEMA, document, document.definitions[0]).execute(world, variables)  # type: ignore[arg-type]
@@ -152,32 +152,32 @@ CHECKED = "query Q($ids: [String!]!) { notes(ids: $ids) { checked author { name 
 
 @pytest.mark.parametrize("read", [soon, at_once, broken])
 @pytest.mark.parametrize("text", [NOTES, CHECKED])
-async def test_the_answer_is_what_it_is_when_each_is_resolved_by_itself(
+async def test_the_result_equals_that_of_graphql_core(
     read: Callable[[str], Awaitable[Person | None]], text: str
 ) -> None:
     variables = {"ids": ["a", "b", "!a", "c", "b", "nobody", "a", "c", "!b"]}
     shared, single = World(read), World(read)
-    expected = await asked(StrawberryGraphQLCoreExecutionContext, single, text, variables)
-    for _ in range(2):  # by now the classes of values are known
-        found = await asked(Compiling, shared, text, variables)
+    expected = await executed(StrawberryGraphQLCoreExecutionContext, single, text, variables)
+    for _ in range(2):  # the second execution knows the classes of values
+        found = await executed(Compiling, shared, text, variables)
         assert found.data == expected.data
-        assert _told(found) == _told(expected)
+        assert _errors(found) == _errors(expected)
 
 
-def _told(result: ExecutionResult) -> list[Any]:
+def _errors(result: ExecutionResult) -> list[Any]:
     return sorted((str(error.path), error.message, str(error.locations)) for error in result.errors or ())
 
 
 @pytest.mark.parametrize("read", [soon, at_once])
 async def test_each_value_is_resolved_once(read: Callable[[str], Awaitable[Person | None]]) -> None:
     world = World(read)
-    result = await asked(Compiling, world, NOTES, {"ids": ["a", "b"] * 25 + ["nobody"]})
+    result = await executed(Compiling, world, NOTES, {"ids": ["a", "b"] * 25 + ["nobody"]})
     assert result.errors is None
     assert world.reads == {"a": 1, "b": 1, "nobody": 1}
 
 
-async def test_a_failure_is_told_at_each_place() -> None:
-    result = await asked(Compiling, World(broken), NOTES, {"ids": ["b", "a", "b"]})
+async def test_a_failure_is_reported_at_each_position() -> None:
+    result = await executed(Compiling, World(broken), NOTES, {"ids": ["b", "a", "b"]})
     assert sorted(str(error.path) for error in result.errors or ()) == [
         str(["notes", place, name]) for place in (0, 2) for name in ("author", "editor")
     ]
@@ -185,7 +185,7 @@ async def test_a_failure_is_told_at_each_place() -> None:
     assert [note["author"] for note in result.data["notes"]] == [None, {"name": "A"}, None]
 
 
-async def test_who_waits_for_a_place_that_became_null_still_gets_the_value() -> None:
+async def test_a_shared_value_survives_while_another_field_waits_for_it() -> None:
     released = asyncio.Event()
 
     async def late(user_id: str) -> Person | None:
@@ -193,29 +193,29 @@ async def test_who_waits_for_a_place_that_became_null_still_gets_the_value() -> 
         return Person(user_id.upper())
 
     world = World(late)
-    answering = asyncio.ensure_future(asked(Compiling, world, CHECKED, {"ids": ["!a", "a", "!b"]}))
+    answering = asyncio.ensure_future(executed(Compiling, world, CHECKED, {"ids": ["!a", "a", "!b"]}))
     for _ in range(10):
         await asyncio.sleep(0)
-    assert world.cancelled == ["b"]  # whose only place is null by now
+    assert world.cancelled == ["b"]  # its only position has become null
     released.set()
     result = await answering
     assert result.data == {"notes": [None, {"checked": "yes", "author": {"name": "A"}}, None]}
     assert world.reads == {"a": 1, "b": 1}
 
 
-async def test_when_nobody_waits_any_more_it_is_given_up() -> None:
+async def test_a_shared_value_is_abandoned_when_no_field_waits_for_it() -> None:
     async def never(user_id: str) -> Person | None:
         await asyncio.Event().wait()
         return None
 
     world = World(never)
-    result = await asyncio.wait_for(asked(Compiling, world, CHECKED, {"ids": ["!a", "!!!a", "!!a"]}), 5)
+    result = await asyncio.wait_for(executed(Compiling, world, CHECKED, {"ids": ["!a", "!!!a", "!!a"]}), 5)
     assert result.data == {"notes": [None, None, None]}
     assert world.reads == {"a": 1}
     assert world.cancelled == ["a"]
 
 
-async def test_who_asks_for_what_is_just_given_up_has_it_read_anew() -> None:
+async def test_an_abandoned_value_is_read_again_for_a_later_field() -> None:
     async def slowly_left(user_id: str) -> Person | None:
         try:
             await asyncio.sleep(1 if world.reads[user_id] == 1 else 0)
@@ -228,7 +228,7 @@ async def test_who_asks_for_what_is_just_given_up_has_it_read_anew() -> None:
     world = World(slowly_left)
     text = CHECKED.replace("author { name } }", "author { name } } later(ids: $later) { author { name } }")
     text = text.replace("$ids: [String!]!", "$ids: [String!]!, $later: [String!]!")
-    result = await asked(Compiling, world, text, {"ids": ["!a"], "later": ["a", "a"]})
+    result = await executed(Compiling, world, text, {"ids": ["!a"], "later": ["a", "a"]})
     assert result.data == {"notes": [None], "later": [{"author": {"name": "A"}}] * 2}
     assert world.reads == {"a": 2}
     assert world.cancelled == ["a"]
@@ -244,37 +244,37 @@ async def test_who_asks_for_what_is_just_given_up_has_it_read_anew() -> None:
         "author { name n: name @include(if: $x) name } editor { n: name @skip(if: $y) name }",
     ],
 )
-async def test_fields_that_select_otherwise_are_answered_otherwise(selections: str) -> None:
+async def test_fields_with_different_selections_have_different_results(selections: str) -> None:
     text = f"query Q($ids: [String!]!, $x: Boolean!, $y: Boolean!) {{ notes(ids: $ids) {{ {selections} }} ...Both }}"
     text += " fragment Both on Query { __typename @include(if: $x) @skip(if: $y) }"
     variables = {"ids": ["a", "b", "a"], "x": True, "y": False}
-    expected = await asked(StrawberryGraphQLCoreExecutionContext, World(soon), text, variables)
+    expected = await executed(StrawberryGraphQLCoreExecutionContext, World(soon), text, variables)
     for read in (soon, at_once):
-        found = await asked(Compiling, World(read), text, variables)
+        found = await executed(Compiling, World(read), text, variables)
         assert str(found.data) == str(expected.data)
 
 
 @pytest.mark.parametrize("conditions", [{"x": True, "y": True}, {"x": False, "y": True}, {"x": True, "y": False}])
-async def test_keys_stand_in_their_order_where_variables_decide_about_it(conditions: dict[str, bool]) -> None:
+async def test_keys_are_in_the_order_that_the_variables_determine(conditions: dict[str, bool]) -> None:
     text = """query Q($ids: [String!]!, $x: Boolean!, $y: Boolean!) {
         notes(ids: $ids) {
             author @include(if: $x) { name } userId editor { name } author @include(if: $y) { name }
         }
     }"""
     variables = {"ids": ["a", "b", "a", "b"], **conditions}
-    expected = await asked(StrawberryGraphQLCoreExecutionContext, World(soon), text, variables)
+    expected = await executed(StrawberryGraphQLCoreExecutionContext, World(soon), text, variables)
     for _ in range(2):
-        found = await asked(Compiling, World(soon), text, variables)
+        found = await executed(Compiling, World(soon), text, variables)
         assert str(found.data) == str(expected.data)
 
 
-async def test_cancelled_it_leaves_nothing_behind() -> None:
+async def test_a_cancelled_execution_cancels_its_resolvers() -> None:
     async def never(user_id: str) -> Person | None:
         await asyncio.Event().wait()
         return None
 
     world = World(never)
-    answering = asyncio.ensure_future(asked(Compiling, world, NOTES, {"ids": ["a", "a", "b"]}))
+    answering = asyncio.ensure_future(executed(Compiling, world, NOTES, {"ids": ["a", "a", "b"]}))
     for _ in range(5):
         await asyncio.sleep(0)
     answering.cancel()
@@ -283,7 +283,7 @@ async def test_cancelled_it_leaves_nothing_behind() -> None:
     assert sorted(world.cancelled) == ["a", "b"]
 
 
-async def test_a_mutation_sees_what_the_one_before_it_did() -> None:
+async def test_a_mutation_sees_the_changes_of_the_previous_one() -> None:
     world = World(soon)
 
     async def now(_: str) -> Person:
@@ -292,12 +292,12 @@ async def test_a_mutation_sees_what_the_one_before_it_did() -> None:
 
     world.read = now
     text = 'mutation { a: rename(name: "x") { author { name } } b: rename(name: "y") { author { name } } }'
-    result = await asked(Compiling, world, text)
+    result = await executed(Compiling, world, text)
     assert result.data == {"a": {"author": {"name": "x"}}, "b": {"author": {"name": "y"}}}
 
 
-async def test_asked_for_in_the_turn_in_which_it_is_given_up_it_is_resolved_anew() -> None:
-    """The first note is null, and so is what it asked for; the second asks for the same before that has ended."""
+async def test_a_value_that_is_requested_while_it_is_abandoned_is_resolved_again() -> None:
+    """The first note becomes null, which abandons its value. The second requests it before the end of the read."""
 
     async def slowly(user_id: str) -> Person:
         await asyncio.sleep(0.001)
@@ -305,21 +305,21 @@ async def test_asked_for_in_the_turn_in_which_it_is_given_up_it_is_resolved_anew
 
     text = "query Q($ids: [String!]!) { notes(ids: $ids) { author { name } atOnce } }"
     world = World(slowly)
-    result = await asyncio.wait_for(asked(Compiling, world, text, {"ids": ["!a", "a", "a"]}), 5)
+    result = await asyncio.wait_for(executed(Compiling, world, text, {"ids": ["!a", "a", "a"]}), 5)
     assert result.data == {"notes": [None, *[{"author": {"name": "A"}, "atOnce": "yes"}] * 2]}
     assert [error.path for error in result.errors or ()] == [["notes", 0, "atOnce"]]
     assert world.reads == {"a": 2}
     assert world.cancelled == ["a"]
 
 
-async def test_who_asked_first_is_given_up_first_and_all_who_followed_later() -> None:
+async def test_the_first_field_may_be_abandoned_before_its_followers() -> None:
     async def never(user_id: str) -> Person | None:
         await asyncio.Event().wait()
         return None
 
     world = World(never)
     ids = ["!a", "!!!a", "!!a"]
-    result = await asyncio.wait_for(asked(Compiling, world, CHECKED, {"ids": ids}), 5)
+    result = await asyncio.wait_for(executed(Compiling, world, CHECKED, {"ids": ids}), 5)
     assert result.data == {"notes": [None, None, None]}
     assert world.cancelled == ["a"]
 
@@ -343,17 +343,17 @@ async def in_groups(user_id: str) -> Person:
         async with asyncio.TaskGroup() as group:
             group.create_task(asyncio.Event().wait())
             group.create_task(fails())
-    except ExceptionGroup as told:
-        return Person(str(told.exceptions[0]))
+    except ExceptionGroup as group:
+        return Person(str(group.exceptions[0]))
     return Person("none failed")
 
 
 @pytest.mark.parametrize(("read", "name"), [(in_time, "late"), (in_groups, "one of them")])
-async def test_what_a_resolver_cancels_of_its_own_is_no_matter_of_those_who_follow(
+async def test_a_cancellation_inside_a_resolver_does_not_affect_followers(
     read: Callable[[str], Awaitable[Person]], name: str
 ) -> None:
     world = World(read)
-    result = await asyncio.wait_for(asked(Compiling, world, NOTES, {"ids": ["a", "b", "a"]}), 5)
+    result = await asyncio.wait_for(executed(Compiling, world, NOTES, {"ids": ["a", "b", "a"]}), 5)
     assert result.errors is None
     assert result.data is not None
     assert [(note["author"], note["editor"]) for note in result.data["notes"]] == [({"name": name}, {"n": name})] * 3
@@ -363,7 +363,7 @@ async def test_what_a_resolver_cancels_of_its_own_is_no_matter_of_those_who_foll
 
 @dataclass(frozen=True)
 class NoName:
-    """Fails when it is awaited, each time, after so many turns."""
+    """An awaitable that fails each time, after a number of turns."""
 
     turns: int
 
@@ -380,7 +380,7 @@ class Nameless:
 
 @pytest.mark.parametrize("turns", [0, 1])
 @pytest.mark.parametrize("waits", [True, False])
-async def test_an_attribute_that_fails_when_it_is_awaited_is_told_of_at_each_place(turns: int, waits: bool) -> None:
+async def test_an_awaitable_attribute_that_fails_is_reported_at_each_position(turns: int, waits: bool) -> None:
     async def read(user_id: str) -> Any:
         if waits:
             await asyncio.sleep(0)
@@ -388,8 +388,8 @@ async def test_an_attribute_that_fails_when_it_is_awaited_is_told_of_at_each_pla
 
     text = "query Q($ids: [String!]!) { notes(ids: $ids) { maybe { name } } }"
     variables = {"ids": ["a", "a", "a"]}
-    expected = await asked(StrawberryGraphQLCoreExecutionContext, World(read), text, variables)
+    expected = await executed(StrawberryGraphQLCoreExecutionContext, World(read), text, variables)
     for _ in range(2):
-        found = await asked(Compiling, World(read), text, variables)
+        found = await executed(Compiling, World(read), text, variables)
         assert found.data == expected.data == {"notes": [{"maybe": {"name": None}}] * 3}
-        assert _told(found) == _told(expected)
+        assert _errors(found) == _errors(expected)
