@@ -114,7 +114,7 @@ def _on_stop_request(channel: socket.socket, stop: Callable[[], None]) -> Iterat
 class _Server(uvicorn.Server):
     """uvicorn's server with the gateway's start and shutdown.
 
-    It handles no signals: uvicorn raises those that it has captured again after a clean stop, which ends the process.
+    It captures no signals: after a clean stop uvicorn raises captured signals again, which would end the process.
     """
 
     def __init__(self, gateway: GatewayProcess, on_started: Callable[[], Awaitable[None]], rng: random.Random) -> None:

@@ -30,7 +30,7 @@ class Caching:
         self._ages = CacheControl(schema)
 
     def apply(self, answer: Reply, request: Request, outcome: Outcome, headers: Mapping[str, str]) -> Reply:
-        """Return the response to a GET with its cache headers, or 304 if the client has it already.
+        """Return the response to a GET with its cache headers, or 304 if the client has a copy.
 
         `headers` are those of the request. A response that must not be stored is returned as it is (`no-store`): one
         with errors or an explanation, of an operation that was sent as text, with null in a root field (the object may
@@ -47,7 +47,7 @@ class Caching:
             (b"etag", tag := _tag(answer)),
             (b"vary", VARY),
         )
-        # The budget headers are left out: a cache would send them to other callers, for whom they are wrong.
+        # Without the budget headers: a cache would send them to other callers.
         cacheable = answer._replace(headers=cache_headers, allowance=None)
         if _matches(headers.get("if-none-match"), tag.decode()):
             return cacheable._replace(status=304, body=b"")

@@ -44,7 +44,7 @@ class StreamLimits:
 
     #: Between two heartbeats of a stream without events.
     heartbeat: float = 12.0
-    #: Until a stream ends whose client does not read. On the gateway's own server the connection is aborted before.
+    #: Until the end of a stream whose client does not read. The gateway's own server aborts the connection earlier.
     send_timeout: float = 10.0
     #: Until a client reconnects.
     retry: float = 3.0
@@ -103,7 +103,7 @@ class EventStreams:
         deadline = clock() + seconds
         served = [task for task in self._open.values() if task is not None]
         subscriptions = [stream for stream in self._open if stream.is_subscription]
-        await end_gradually(subscriptions, lambda stream: stream.close_when_answered(delays.next_ms()))
+        await end_gradually(subscriptions, lambda stream: stream.end_with_retry(delays.next_ms()))
         if served:
             _, late = await asyncio.wait(served, timeout=max(0.0, deadline - clock()))
             for task in late:
@@ -151,7 +151,7 @@ class _Stream:
         self._resume_id: str | None = None  # the last one that was sent
         self._retry_ms: int | None = None
 
-    def close_when_answered(self, retry_ms: int) -> None:
+    def end_with_retry(self, retry_ms: int) -> None:
         """End the stream. The client reconnects after `retry_ms`."""
         self._retry_ms = retry_ms
         self.end()

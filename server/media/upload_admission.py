@@ -38,7 +38,7 @@ class UploadAdmission:
 
 
 class Upload:
-    """The file of one form. Token and reservation are checked before it is received, its size meanwhile.
+    """The file of one form. Token and reservation are checked before it is received, and its size while it arrives.
 
     `length` is the length of the form that the client announced, and `address` the client's. Cleanups are pushed on
     the `stack`.

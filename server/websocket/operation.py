@@ -36,7 +36,7 @@ class SocketPort(Protocol):
     def caller(self) -> Caller: ...
     @property
     def authenticated_until(self) -> float:
-        """When the token of the peer expires. Operations keep a copy, which the socket updates."""
+        """The time at which the token of the peer expires. Operations have a copy, which the socket updates."""
 
     def check_authenticated(self) -> bool:
         """Return whether the token is valid. If it has expired, end the socket."""
@@ -302,7 +302,7 @@ def _with_options(params: GraphQLParams) -> GraphQLParams:
 
 
 def _slow_subscriber(outcome: Outcome) -> SlowSubscriber | None:
-    """Return the error of a full queue, if the outcome has it."""
+    """Return the error of a full queue that the outcome has, if any."""
     for error in outcome.errors:
         slow = domain_error(error)
         if isinstance(slow, SlowSubscriber):

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Protocol
 
-# An ASGI extension by which our server offers the application its connection: once the handshake is accepted,
-# `attach` takes a `TransportHandler`, and the application returns.
+# The ASGI extension through which our server offers its connection to the application. After the application has
+# accepted the handshake, it passes a `TransportHandler` to `attach` and returns.
 TAKE_OVER = "gateway.websocket.take_over"
 # The time for the peer's reply to a close frame.
 CLOSE_SECONDS = 10.0

@@ -4,7 +4,7 @@
 `request_head` validates the head of a request; `rejections` has the errors of requests that reach no application. A
 `server.http.cycle.RequestCycle` is one request with its response, as an ASGI application sees them.
 
-Unlike uvicorn's protocol, it limits what a client sends or leaves unread, in bytes, lines and seconds.
+Unlike uvicorn's protocol, it limits the input and the unread output of a client, in bytes, lines and seconds.
 """
 
 from collections.abc import Mapping

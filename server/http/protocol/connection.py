@@ -17,8 +17,8 @@ CLOSING  discarded: all responses   CLOSED: by the client, or at  none is kept  
          are sent                   the deadline
 ======== ========================== ============================= =============================== ======================
 
-Requests are answered in their order: one cycle runs, the others wait, and the socket is not read meanwhile. In every
-state a client that leaves more than the transport's buffer unread has to read `least_bytes` in `silent_seconds`.
+Requests are answered in their order: one cycle runs, the others wait, and meanwhile the socket is not read. In every
+state a client that leaves more than the transport's buffer unread must read `least_bytes` in `silent_seconds`.
 
 No later input changes the meaning of a head: trailers are counted and discarded. Every iteration of the loop in
 `_parse` consumes input. A request that is rejected in HEAD or CONTENT is answered once, and ends the connection.

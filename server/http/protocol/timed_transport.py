@@ -13,7 +13,7 @@ SENDING_SECONDS = 0.1
 
 
 class ReadState(Enum):
-    """How the input of a connection is interpreted; see the table in `connection`."""
+    """The interpretation of a connection's input; see the table in `connection`."""
 
     HEAD = auto()
     CONTENT = auto()
