@@ -46,6 +46,7 @@ from server.security.jwks import OpenSession
 from server.security.jwt import Tokens, TokenSettings
 from server.settings import Settings
 from server.shutdown import Delays
+from server.subscriptions.manager import SubscriptionManager
 from server.websocket.endpoint import GraphQLWebSocket
 from server.websocket.transport import SocketLimits
 
@@ -151,7 +152,7 @@ class ServerComponents:
                 if serving:
                     await self.http.streams.close()
                     await self.socket.close()
-                    await self.runner.aclose()
+                    await self.subscriptions.aclose()
                     await self.persisted_documents.aclose()
                 await self.idempotency.aclose()
                 if self.tracing is not None:
@@ -196,13 +197,19 @@ class ServerComponents:
             registry=self.persisted_documents.registry,
             budgets=self.admission.budgets,
             load=self.admission.load,
-            subscriptions=self.admission.subscriptions,
-            waiting_bytes=self.settings.capacity.waiting_bytes,
-            resume_ids=ResumeIds(self.settings.secret.encode(), map(str.encode, self.settings.other_secrets)),
             idempotency=self.idempotency,
             observers=(self.metrics.observe_operation, OperationLog(), *self._observers),
             tracing=self.tracing,
             explanations=Explanations(self._explain, self._store.prefix),
+        )
+
+    @cached_property
+    def subscriptions(self) -> SubscriptionManager:
+        return SubscriptionManager(
+            self.runner,
+            quota=self.admission.subscriptions,
+            resume_ids=ResumeIds(self.settings.secret.encode(), map(str.encode, self.settings.other_secrets)),
+            max_queued_bytes=self.settings.capacity.waiting_bytes,
         )
 
     @cached_property
@@ -228,6 +235,7 @@ class ServerComponents:
         return GraphQLHTTP(
             self.runner,
             self.tokens.identify,
+            subscriptions=self.subscriptions,
             streams=EventStreams(StreamLimits(heartbeat=self.settings.heartbeat_seconds), self._dependencies.clock),
             profile=HttpProfile(self.settings.http_profile),
             allowed_origins=self.settings.allowed_origins,
@@ -241,6 +249,7 @@ class ServerComponents:
         return GraphQLWebSocket(
             self.runner,
             self.tokens.identify,
+            subscriptions=self.subscriptions,
             allowed_origins=self.settings.allowed_origins,
             limits=SocketLimits(
                 ping_every=self.settings.heartbeat_seconds,

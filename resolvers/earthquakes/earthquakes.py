@@ -1,5 +1,6 @@
 """Earthquakes: QUAKE-1, QUAKE-2, QUAKE-5 and QUAKE-S1."""
 
+from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Annotated
@@ -8,7 +9,7 @@ from urllib.parse import urlsplit
 import strawberry
 
 from datastore.change_streams.shards.stream_reader import Change
-from datastore.change_streams.subscriptions.event_source import SharedSource
+from datastore.change_streams.subscriptions.event_source import SharedSource, SourceReader
 from datastore.earthquakes.earthquakes import IngestSummary
 from datastore.earthquakes.events import (
     MAX_EVENT_ID,
@@ -211,7 +212,10 @@ async def earthquake_detected(
         recent = event.occurred_at_ms >= (event.ingested_at_ms - RECENT_MS if earliest is None else earliest)
         return event if strong and near and recent and kind.holds(event) else None
 
-    return SharedSource(info.context, limits, lambda _: follow(info.context, keys.EARTHQUAKES, detected, limits))
+    def events(reader: SourceReader[Earthquake]) -> AsyncGenerator[Earthquake, None]:
+        return follow(info.context, keys.EARTHQUAKES, detected, limits, reader=reader)
+
+    return SharedSource(info.context, limits, events)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 """The subscription FEED-S1 to the counts of a post."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 
 from datastore.change_streams.shards.stream_reader import Change
-from datastore.change_streams.subscriptions.event_source import SharedSource
+from datastore.change_streams.subscriptions.event_source import SharedSource, SourceReader
 from datastore.errors import Forbidden, NotFound
 from datastore.feeds.posts import Post, is_live, post_from
 from datastore.feeds.visibility import VisibilityPolicy
@@ -72,11 +72,9 @@ class _PostCounts:
             raise NotFound("There is no such post.")
         return _engagement(post)
 
-    async def events(
-        self, begin: Callable[[], Awaitable[PostEngagement | None]]
-    ) -> AsyncGenerator[PostEngagement, None]:
+    async def events(self, reader: SourceReader[PostEngagement]) -> AsyncGenerator[PostEngagement, None]:
         states: AsyncGenerator[PostEngagement | _PostDeleted, None] = follow(
-            self._context, FEED, self._select, self._limits, first=begin
+            self._context, FEED, self._select, self._limits, first=reader.read_first, reader=reader
         )
         async with aclosing(states):
             async for state in states:

@@ -4,13 +4,13 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from datetime import datetime
 from functools import partial
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import quote, unquote
 
 import strawberry
 
 from datastore.change_streams.replay.signed_resume_ids import not_an_id
-from datastore.change_streams.subscriptions.event_source import SharedSource
+from datastore.change_streams.subscriptions.event_source import SharedSource, SourceReader
 from datastore.errors import Internal
 from datastore.matches.active_matches import ActiveMatches
 from datastore.matches.cricket import Match
@@ -45,17 +45,15 @@ async def match_updates(
     async def first(context: Context) -> MatchUpdate:
         return await read_snapshot(context, id)
 
-    def events(
-        begin: Callable[[], Awaitable[MatchUpdate | Internal | None]],
-    ) -> AsyncGenerator[MatchUpdate | Internal, None]:
+    def events(reader: SourceReader[MatchUpdate | Internal]) -> AsyncGenerator[MatchUpdate | Internal, None]:
         async def read_first() -> Updates:
-            update = await begin()
+            update = await reader.read_first()
             return [] if update is None or isinstance(update, Internal) else [update]
 
-        return _updates_of(context, _conflated(context, sequence, read_first, seconds))
+        return _updates_of(context, _conflated(context, sequence, read_first, seconds, reader))
 
     if seconds:  # each subscriber has its own interval
-        return events(partial(first, context))
+        return events(SourceReader(partial(first, context)))
     since = partial(UpdateJoinFilter, sequence.seen)
     return SharedSource(
         context, QUEUE_LIMITS, events, first=first, since=since, seen=sequence.seen, known=_known_after_update
@@ -79,17 +77,15 @@ async def live_scores(
             await context.leagues.check_code(code)
         return LiveScores(True, [snapshot_of(active) for active in live])
 
-    def events(
-        begin: Callable[[], Awaitable[LiveScores | Internal | None]],
-    ) -> AsyncGenerator[LiveScores | Internal, None]:
+    def events(reader: SourceReader[LiveScores | Internal]) -> AsyncGenerator[LiveScores | Internal, None]:
         async def read_first() -> Updates:
-            scores = await begin()
+            scores = await reader.read_first()
             return [] if scores is None or isinstance(scores, Internal) else scores.updates
 
-        return _scores_of(context, known, _conflated(context, sequence, read_first, seconds))
+        return _scores_of(context, known, _conflated(context, sequence, read_first, seconds, reader))
 
     if seconds:
-        return events(partial(first, context))
+        return events(SourceReader(partial(first, context)))
     since = partial(ScoresJoinFilter, sequence.seen)
     return SharedSource(
         context,
@@ -152,12 +148,16 @@ def _version_from(text: str) -> int:
 
 
 def _conflated(
-    context: Context, sequence: VersionSequence, read_first: Callable[[], Awaitable[Updates]], seconds: float
+    context: Context,
+    sequence: VersionSequence,
+    read_first: Callable[[], Awaitable[Updates]],
+    seconds: float,
+    reader: SourceReader[Any],
 ) -> AsyncGenerator[Updates, None]:
     if not seconds or context.progress is None:
-        return sequence.updates(read_first, context.progress)
+        return sequence.updates(read_first, context.progress, reader)
     ahead = context.progress.as_ahead()
-    return conflated(sequence.updates(read_first, ahead), seconds, ahead, context.progress)
+    return conflated(sequence.updates(read_first, ahead, reader), seconds, ahead, context.progress)
 
 
 async def _updates_of(

@@ -8,11 +8,12 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.subscriptions.event_source import SourceReader
 from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.dynamodb.codec import Item
 from datastore.dynamodb.records import DAMAGE_ERRORS, DAMAGED_RECORD
@@ -96,7 +97,10 @@ class VersionSequence:
         self._is_deleted = False
 
     async def updates(
-        self, read_first: Callable[[], Awaitable[Updates]], progress: SubscriptionProgress | None
+        self,
+        read_first: Callable[[], Awaitable[Updates]],
+        progress: SubscriptionProgress | None,
+        reader: SourceReader[Any],
     ) -> AsyncGenerator[Updates, None]:
         """Yield the batch that `read_first` returns, then a batch of one for each update."""
         changes: AsyncGenerator[_Change, None] = follow(
@@ -109,6 +113,7 @@ class VersionSequence:
             second_table=SecondTable(FIXTURES, self._select_fixture),
             on_resume=self._read_fixture_again,
             progress=progress,
+            reader=reader,
         )
         async with aclosing(changes):
             async for change in changes:

@@ -1,6 +1,5 @@
 """The context that resolvers receive: the caller, the time and the store of one operation or event."""
 
-from collections.abc import Callable
 from datetime import datetime
 from weakref import WeakSet
 
@@ -54,10 +53,6 @@ from resolvers.shared.lazy_attribute import LazyAttribute
 from resolvers.shared.services import Services
 
 
-def _one_subscriber() -> int:
-    return 1
-
-
 class Context:
     """The context of one operation. The source of a subscription has one, and each of its events has its own."""
 
@@ -67,8 +62,6 @@ class Context:
     store: Store
     #: Whether the identity was read, so that the result may depend on it.
     used_identity: bool
-    #: Returns the number of subscribers that share the source of a subscription.
-    subscriber_count: Callable[[], int]
     #: The resume position of a subscription; None for other operations.
     progress: SubscriptionProgress | None
     #: Whether a request log of a rejected field was written.
@@ -78,7 +71,6 @@ class Context:
 
     def __init__(self, services: Services, identity: Identity | None) -> None:
         self.services = services
-        self.subscriber_count = _one_subscriber
         self.progress = None
         self.used_identity = False
         self._identity = identity

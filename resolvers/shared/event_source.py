@@ -9,6 +9,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from graphql import OperationType
 
 from datastore.change_streams.shards.stream_reader import Change
+from datastore.change_streams.subscriptions.event_source import SourceReader
 from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from datastore.dynamodb.records import DAMAGE_ERRORS, logged_keys
 from datastore.errors import BadUserInput
@@ -62,6 +63,7 @@ async def follow(
     second_table: SecondTable[Event] | None = None,
     on_resume: Callable[[], Awaitable[Event | None]] | None = None,
     progress: SubscriptionProgress | None = None,
+    reader: SourceReader[Any] | None = None,
 ) -> AsyncGenerator[Event, None]:
     """Yield the events that `select` returns for the table's changes, from now on or from the client's resume position.
 
@@ -74,14 +76,16 @@ async def follow(
     - `on_resume` is awaited after the replay for a client that resumes. Its result is the next event.
     - `second_table` adds events of another table's changes. They have no resume position.
     - `progress` defaults to that of the context.
+    - `reader` is the reader of a shared source. It is notified of the start and of the end of the replay.
     """
     progress = progress or context.progress or SubscriptionProgress()
+    reader = reader or SourceReader()
     changes = context.services.changes.follow(
         table,
         _tolerant(select),
         keeping=limits.upstream,
         key=key,
-        subscriber_count=lambda: context.subscriber_count(),
+        subscriber_count=reader.subscriber_count,
         after=None if progress.resume is None else progress.resume.place,
         charge=context.meter.charge,
     )
@@ -93,6 +97,7 @@ async def follow(
             )
         context.advance_watermark()  # also without a first event: a client that resumes needs this position
         progress.begin(events, events.last_number, sends_first_event=first is not None)
+        reader.on_started()
         for read in (prepare, None if progress.is_resumed else first):
             if read is not None and (event := await read()) is not None:
                 context.advance_watermark()
@@ -104,6 +109,7 @@ async def follow(
             progress.take()
             yield event
         progress.here()
+        reader.on_live()
         async for event in events:
             progress.take()
             if events.dropped:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import strawberry
 
 from datastore.change_streams.shards.stream_reader import Change
-from datastore.change_streams.subscriptions.event_source import SharedSource, UnsharedSource
+from datastore.change_streams.subscriptions.event_source import SharedSource, SourceReader, UnsharedSource
 from datastore.errors import BadUserInput, NotFound
 from datastore.keyspace import sightings as keys
 from datastore.model.composite_keys import Key
@@ -216,8 +216,9 @@ async def sighting_reported(
             return None
         return sighting
 
-    def events(_: Any) -> AsyncGenerator[Sighting, None]:
-        return _unexpired(info.context, follow(info.context, keys.BLIP, reported, limits, key=_area_and_category))
+    def events(reader: SourceReader[Sighting]) -> AsyncGenerator[Sighting, None]:
+        sightings = follow(info.context, keys.BLIP, reported, limits, key=_area_and_category, reader=reader)
+        return _unexpired(info.context, sightings)
 
     return SharedSource(info.context, limits, events, key=_area_and_category)
 

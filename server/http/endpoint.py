@@ -24,13 +24,13 @@ from server.http.headers import Headers
 from server.http.media_types import EVENTS, GRAPHQL, JSON, MOST_ACCEPT_BYTES, MOST_RANGES, AcceptedTypes, parse_accept
 from server.http.refusals import ClientGone, Refused
 from server.http.responses import HttpProfile, Reply, fault, head_of, refusal, reply, send_reply
-from server.http.sse import END_ID, EventStreams, send_end
+from server.http.sse import END_ID, EventStreams, Outcomes, send_end
 from server.operations.outcome import Outcome
 from server.operations.request import Request, Transport
 from server.operations.runner import Runner
 from server.security.jwt import Identify, bearer_token
 from server.security.origins import canonical_origins
-from server.subscriptions.subscriber import PullPosition
+from server.subscriptions.manager import SubscriptionManager
 
 _METHODS = "GET, POST"
 _ANYTHING = parse_accept("")
@@ -46,9 +46,8 @@ _OPTION_HEADERS = frozenset({b"idempotency-key", b"x-explain", b"traceparent", b
 class Streamed(NamedTuple):
     """A response that is sent event by event."""
 
-    outcomes: AsyncGenerator[Outcome, None]
+    outcomes: Outcomes
     caller: Caller
-    pull_position: PullPosition | None = None
     is_subscription: bool = False
 
 
@@ -65,6 +64,7 @@ class GraphQLHTTP:
         runner: Runner,
         identify: Identify,
         *,
+        subscriptions: SubscriptionManager | None = None,
         streams: EventStreams | None = None,
         profile: HttpProfile = HttpProfile.EDITION_2025,
         allowed_origins: Collection[str] = (),
@@ -75,6 +75,7 @@ class GraphQLHTTP:
         body_seconds: float = BODY_SECONDS,
     ) -> None:
         self._runner = runner
+        self._subscriptions = subscriptions or SubscriptionManager(runner)
         self._identify = identify
         self._cached_identity = cached_identity
         self.streams = EventStreams() if streams is None else streams
@@ -104,10 +105,8 @@ class GraphQLHTTP:
         if isinstance(answer, Streamed):
             if cycle is not None:
                 cycle.begin_stream()
-            outcomes, caller, pull_position, is_subscription = answer
-            client_reads = await self.streams.serve(
-                outcomes, caller, receive, send, pull_position, is_subscription=is_subscription
-            )
+            outcomes, caller, is_subscription = answer
+            client_reads = await self.streams.serve(outcomes, caller, receive, send, is_subscription=is_subscription)
             if cycle is not None and not client_reads:
                 cycle.abort()
         elif cycle is None:
@@ -174,8 +173,7 @@ class GraphQLHTTP:
             _check_transport(kind, method, accepted)
         if kind is _SUBSCRIPTION:
             request.transport = Transport.EVENTS
-            pull_position = PullPosition()
-            return Streamed(self._runner.stream(request, pull_position), caller, pull_position, is_subscription=True)
+            return Streamed(self._subscriptions.stream(request), caller, is_subscription=True)
         if single is None:
             return Streamed(self._single(request), caller)
         outcome = await self._runner.run(request)

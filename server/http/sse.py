@@ -20,7 +20,7 @@ from server.admission.callers import Caller
 from server.http.media_types import EVENTS
 from server.operations.outcome import Outcome, failure
 from server.shutdown import Delays, end_gradually
-from server.subscriptions.subscriber import PullPosition
+from server.subscriptions.result_stream import ResultStream
 
 EVENTS_PER_TURN = 16
 HEADERS = [
@@ -34,6 +34,9 @@ END_ID = "end"
 # A browser dispatches no event without a data field.
 _COMPLETE = f"id: {END_ID}\nevent: complete\ndata:\n\n".encode()
 _HEARTBEAT = b":\n\n"
+
+# The outcomes of an operation. Those of a subscription have a resume position.
+Outcomes = AsyncGenerator[Outcome, None] | ResultStream
 
 _log = logging.getLogger(__name__)
 
@@ -63,28 +66,15 @@ class EventStreams:
 
     async def serve(
         self,
-        outcomes: AsyncGenerator[Outcome, None],
+        outcomes: Outcomes,
         caller: Caller,
         receive: Receive,
         send: Send,
-        pull_position: PullPosition | None = None,
         *,
         is_subscription: bool = True,
     ) -> bool:
-        """Send the outcomes as events, and close them. Return False if the client did not read.
-
-        `pull_position` is the position of the outcomes while the next one is awaited.
-        """
-        stream = _Stream(
-            outcomes,
-            caller,
-            self._limits,
-            self._clock,
-            receive,
-            send,
-            pull_position or PullPosition(),
-            is_subscription=is_subscription,
-        )
+        """Send the outcomes as events, and close them. Return False if the client did not read."""
+        stream = _Stream(outcomes, caller, self._limits, self._clock, receive, send, is_subscription=is_subscription)
         self._open[stream] = asyncio.current_task()
         try:
             await stream.run()
@@ -127,13 +117,12 @@ class _Stream:
 
     def __init__(
         self,
-        outcomes: AsyncGenerator[Outcome, None],
+        outcomes: Outcomes,
         caller: Caller,
         limits: StreamLimits,
         clock: Callable[[], float],
         receive: Receive,
         send: Send,
-        pull_position: PullPosition,
         *,
         is_subscription: bool,
     ) -> None:
@@ -144,7 +133,7 @@ class _Stream:
         self._clock = clock
         self._receive = receive
         self._send = send
-        self._pull_position = pull_position
+        self._results = outcomes if isinstance(outcomes, ResultStream) else None
         self._writing = asyncio.Lock()
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._sent = 0  # events
@@ -234,12 +223,16 @@ class _Stream:
 
     def _advanced_position(self) -> bytes:
         """Return the new resume id as a block if changes without events have advanced it, and `b""` otherwise."""
-        position = self._pull_position.settled_position()
-        last_id = self._pull_position.after if self._resume_id is None else self._resume_id
+        position = None if self._results is None else self._results.settled_position()
+        last_id = self._resumes_after if self._resume_id is None else self._resume_id
         if position is None or last_id is None or (advanced := position.id_after(last_id)) == last_id:
             return b""
         self._resume_id = advanced
         return _id_only(advanced)
+
+    @property
+    def _resumes_after(self) -> str | None:
+        return None if self._results is None else self._results.resumes_after
 
     def _has_expired(self) -> bool:
         return self._expires_at is not None and self._clock() >= self._expires_at
@@ -259,7 +252,7 @@ class _Stream:
             return
         self._resume_id = outcome.event_id or self._resume_id
         # In a stream with resume ids, an event without one has no `id:`, so that the client keeps the previous id.
-        counts = self._resume_id is None and self._pull_position.after is None and not self._is_retryable(outcome)
+        counts = self._resume_id is None and self._resumes_after is None and not self._is_retryable(outcome)
         id = str(self._sent) if counts else outcome.event_id
         line = b"" if id is None else _id(id)
         # JSON escapes line breaks, so that the data is one line.

@@ -13,7 +13,6 @@ from datastore.session.request_reads import ReadFreshness
 class OperationContext(Protocol):
     """The `info.context` of resolvers; every operation has its own."""
 
-    subscriber_count: Callable[[], int]
     progress: SubscriptionProgress | None
 
     @property

@@ -2,14 +2,12 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from functools import partial
-from secrets import token_bytes
 from typing import Any
 
 from graphql.language import OperationType
 
-from datastore.change_streams.replay.signed_resume_ids import ResumeIds
 from datastore.errors import BadUserInput, DomainError, Internal, Throttled, Timeout, Unavailable
 from datastore.model.ids import IdSource
 from datastore.session.metering import Meter
@@ -18,7 +16,6 @@ from server.admission.callers import Caller, payer
 from server.admission.deadlines import Deadlines
 from server.admission.fairness import TimeSlices
 from server.admission.load_shedding import LoadShedder
-from server.admission.quotas import KeyedQuota
 from server.documents.cost.analysis import TooCostly
 from server.documents.document_cache import Document, DocumentRejected, Documents, DocumentText, PreparedOperation
 from server.documents.persisted.registry import DocumentRegistry
@@ -32,8 +29,6 @@ from server.operations.idempotency import Idempotency
 from server.operations.outcome import MAX_ANSWER_CHARACTERS, AnswerTooLarge, Outcome, failure, is_too_large
 from server.operations.report import Observe, Report, Tracing, new_report
 from server.operations.request import Request, Transport, preparation_units, response_units
-from server.subscriptions.manager import SubscriptionManager
-from server.subscriptions.subscriber import Listener, PullPosition, SubscriptionHandle
 
 DEADLINE = 30.0
 CANCELLED = "CANCELLED"
@@ -48,10 +43,9 @@ Work = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
 
 
 class Runner:
-    """The executor of queries and mutations, within `deadline` seconds, and of subscriptions until they end.
+    """The executor of queries and mutations, within `deadline` seconds. `load` limits the operations that run at once.
 
-    `load` limits the operations that run at once, and `subscriptions` the running subscriptions. Without `resume_ids`
-    a subscription can be resumed in this process only.
+    It also prepares subscriptions, which `SubscriptionManager` runs with the same billing, limits and deadline.
     """
 
     def __init__(
@@ -63,19 +57,17 @@ class Runner:
         registry: DocumentRegistry | None = None,
         budgets: CallerBudgets | None = None,
         load: LoadShedder | None = None,
-        subscriptions: KeyedQuota | None = None,
-        waiting_bytes: int = 0,
-        resume_ids: ResumeIds | None = None,
         idempotency: Idempotency | None = None,
         observers: Collection[Observe] = (),
         tracing: Tracing | None = None,
         explanations: Explanations = Explanations(),  # noqa: B008 - frozen
     ) -> None:
-        self._documents = documents
-        self._deadlines = Deadlines(deadline)
+        self.documents = documents
+        self.deadlines = Deadlines(deadline)
+        self.slices = TimeSlices()
+        self.load = load or LoadShedder(0)
         self._registry = registry
         self._budgets = budgets
-        self._load = load or LoadShedder(0)
         self._idempotency = idempotency
         self._explanations = explanations
         self.billing = Billing(
@@ -86,22 +78,10 @@ class Runner:
             tracing=tracing,
             explanations=explanations,
         )
-        quota = subscriptions or KeyedQuota("subscriptions", 0, 0)
-        self._slices = TimeSlices()
-        self._subscriptions = SubscriptionManager(
-            documents,
-            self.billing,
-            self._load,
-            quota,
-            self._deadlines,
-            self._slices,
-            resume_ids or ResumeIds(token_bytes()),
-            waiting_bytes,
-        )
 
     def check_load(self) -> None:
         """Raise `Unavailable` if a new operation would be refused, so that the transport need not read its request."""
-        self._load.check()
+        self.load.check()
 
     async def prepare(self, params: GraphQLParams, caller: Caller, transport: Transport) -> Request | Outcome:
         """Return the prepared request, or the outcome that refuses it."""
@@ -117,8 +97,8 @@ class Runner:
             registry = self._registry
             plain_text = None if registry is None else registry.plain_text(params)
             text = plain_text or await self._text(params, caller)
-            document = self._documents.prepare(text.text, trusted=text.trusted)
-            self._documents.check_introspection(document, caller.identity)
+            document = self.documents.prepare(text.text, trusted=text.trusted)
+            self.documents.check_introspection(document, caller.identity)
             if registry is not None and plain_text is None:
                 await registry.on_valid(params, document)
             operation = document.operation(params.name)
@@ -126,7 +106,7 @@ class Runner:
             values = check_variables(variables) if variables else 0
             if (loading := operation.loading_statistics(variables)) is not None:
                 await loading
-            estimate, max_values = self._documents.estimate(operation, variables)
+            estimate, max_values = self.documents.estimate(operation, variables)
             min_units = preparation_units(
                 "" if text.trusted else text.text, values, document.introspection_values, params.size
             )
@@ -218,9 +198,9 @@ class Runner:
         return await self._with_billing(work, request, report)
 
     async def _with_deadline(self, request: Request, report: Report, work: Work) -> Outcome:
-        load, caller = self._load, request.caller.payer or payer(request.caller)
+        load, caller = self.load, request.caller.payer or payer(request.caller)
         try:
-            with self._deadlines.deadline():
+            with self.deadlines.deadline():
                 if not load.try_acquire(caller):
                     await load.acquire(caller)
                 try:
@@ -228,7 +208,7 @@ class Runner:
                 finally:
                     load.release(caller)
         except TimeoutError:
-            message = f"The operation did not finish within {self._deadlines.seconds:g} seconds and was stopped."
+            message = f"The operation did not finish within {self.deadlines.seconds:g} seconds and was stopped."
             outcome = failure(Timeout(message))
             if _wrote(report):
                 outcome.mark_ambiguous()
@@ -256,10 +236,10 @@ class Runner:
         meter = context.meter
         try:
             if request.max_values <= UNSLICED_VALUES:
-                outcome = await execute_operation(self._documents, request, context)
+                outcome = await execute_operation(self.documents, request, context)
             else:
-                await self._slices.wait_for_slice()
-                outcome = await execute_operation(self._documents, request, context, self._slices)
+                await self.slices.wait_for_slice()
+                outcome = await execute_operation(self.documents, request, context, self.slices)
         finally:
             context.close()
             self.billing.measure(report, meter)
@@ -277,18 +257,6 @@ class Runner:
             if wrote:
                 outcome.mark_ambiguous()
         return outcome
-
-    def stream(self, request: Request, position: PullPosition | None = None) -> AsyncGenerator[Outcome, None]:
-        """Return the outcomes of a subscription. The caller must close the generator to release the event source."""
-        return self._subscriptions.stream(request, position or PullPosition())
-
-    async def aclose(self) -> None:
-        """Wait until ended subscriptions are settled and reported."""
-        await self._subscriptions.aclose()
-
-    async def follow(self, request: Request, listener: Listener) -> SubscriptionHandle:
-        """Deliver the outcomes of a subscription to `listener` until it ends or is stopped."""
-        return await self._subscriptions.follow(request, listener)
 
 
 def _wrote(report: Report) -> bool:

@@ -1,4 +1,4 @@
 """Subscriptions: equal subscriptions share one source and one execution of each event.
 
-`manager` begins them, `broadcast_group` delivers events, `replay` serves those that resume.
+`manager` starts them, `broadcast_group` delivers events, `replay` sends clients that resume the events they missed.
 """

@@ -1,4 +1,4 @@
-"""Equal subscriptions: one source, one execution and one encoding of each event, delivered to all members."""
+"""A broadcast group of equal subscriptions: one source, and one execution and one encoding of each event for all."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ from typing import Any
 
 from graphql.execution import Executor
 
-from datastore.change_streams.subscriptions.event_source import SharedSource
+from datastore.change_streams.subscriptions.event_source import SharedSource, SourceReader
 from datastore.change_streams.subscriptions.resume_position import ResumePosition, SubscriptionProgress
 from datastore.errors import SlowSubscriber
 from server.admission.deadlines import Deadlines
@@ -25,26 +25,26 @@ from server.subscriptions.keyed_worker import KeyedWorkers
 from server.subscriptions.replay import ReplaySet, ReplaySource
 from server.subscriptions.subscriber import Listener, Subscriber
 
-# Members per turn of the event loop: their deliveries take a few milliseconds.
+# Members per turn of the event loop. Their deliveries take a few milliseconds.
 LISTENERS_PER_TURN = 250
-# Concurrent executions of events for different callers. That many may hang without delaying the others.
-EXECUTED_AT_ONCE = 32
+# Concurrent executions of events for members with different rights. This many may hang without delaying the others.
+MAX_EXECUTIONS = 32
 
 _log = logging.getLogger(__name__)
 
 DeliverResult = Callable[[EventResult, Sequence[GroupMember]], Coroutine[Any, Any, None]]
-# An event, and the members with the same rights at its arrival.
-_Due = tuple[GroupEvent, list[GroupMember]]
+# An event, and the members with the same rights when it arrived.
+_QueuedEvent = tuple[GroupEvent, list[GroupMember]]
 
 
 class BroadcastGroup:
     """Subscriptions that share one source, which runs until the last member has left.
 
-    If a result depends on the identity of the caller, the operation is `personal`: it is executed once for the members
-    of each set of rights, by a keyed worker. Without `is_public` all members belong to one caller, and the source may
-    read the identity. A member whose event is not executed within `deadlines` ends with TIMEOUT; the others continue.
-    `spawn` runs work that must complete although the group has ended; `forget` is called when no member can join any
-    more.
+    If a result depends on the identity of the caller, the operation is added to `personal`: it is then executed once
+    for all members with the same rights, by a keyed worker. Without `is_public` all members have the same rights, and
+    the source may read the identity. A member whose event is not executed within `deadlines` ends with TIMEOUT; the
+    others continue. `spawn` runs work that must complete although the group has ended; `forget` is called when no
+    member can join any more.
     """
 
     def __init__(
@@ -64,25 +64,26 @@ class BroadcastGroup:
         self.keeping = source.keeping
         self._source = source
         self._context = context
-        self._is_anyones = is_public
+        self._is_public = is_public
         self._personal = personal
         self._spawn = spawn
         self._forget = forget
         self._members: dict[GroupMember, None] = {}
         self._cost_splitter = CostSplitter(billing, spawn, self._members)
-        # The members that wait for the first state.
+        # The members for which the first state has to be read.
         self._joining: list[GroupMember] = []
         self._has_begun = False
         self._reading: asyncio.Task[None] | None = None
-        self._turns = asyncio.Semaphore(EXECUTED_AT_ONCE)
-        self._workers = KeyedWorkers[Rights | None, _Due](self.keeping.upstream, EXECUTED_AT_ONCE, self._run_queued)
+        self._turns = asyncio.Semaphore(MAX_EXECUTIONS)
+        self._workers = KeyedWorkers[Rights | None, _QueuedEvent](
+            self.keeping.upstream, MAX_EXECUTIONS, self._run_queued
+        )
         self._event_executor = EventExecutor(billing, source, executor, deadlines, slices)
         self._progress = context.progress or SubscriptionProgress()
-        self._progress.on_started = self._send_positions
         self._is_delivering = False
-        self._before: ResumePosition | None = None  # delivered to all members before the event in progress
+        # The position up to which everything was delivered to all members before the event that is being delivered.
+        self._before: ResumePosition | None = None
         self._replays = ReplaySet(self, spawn)
-        context.subscriber_count = self._members.__len__
         self._running = asyncio.create_task(self._run())
 
     def join(self, subscriber: Subscriber, listener: Listener, missed: ReplaySource | None = None) -> GroupMember:
@@ -108,7 +109,7 @@ class BroadcastGroup:
         self._members.pop(member, None)
         if not self._members:
             self._forget(self)
-            for context in (self._context, *self._event_executor.open):  # their executions are abandoned
+            for context in (self._context, *self._event_executor.open):  # the last member pays for abandoned executions
                 knows_all = context.meter.is_complete
                 member.subscriber.share(context.meter.take(), 1, knows_all=knows_all)
             self._running.cancel()
@@ -118,14 +119,17 @@ class BroadcastGroup:
         try:
             if not member.subscriber.end_if_settled():
                 self._spawn(member.subscriber.end())
-        except Exception:  # an observer's error must not delay the end of other members
+        except Exception:  # an observer's error must not prevent the end of other members
             _log.exception("The end of a subscription could not be reported to an observer")
 
     @property
     def _is_ready(self) -> bool:
+        """Whether a replay may begin: the source follows its changes, and the first state, if any, was read."""
         return self._progress.begun.is_set() and (self._has_begun or self._source.first is None)
 
     async def deliver_missed(self, members: list[GroupMember], event: GroupEvent) -> None:
+        """Execute a missed event, and deliver it before the queued events."""
+
         async def deliver(result: EventResult, sharing: Sequence[GroupMember]) -> None:
             self._cost_splitter.charge(result.taken, sharing, result.outcome, knows_all=result.knows_all)
             key, outcome = self._source.key(result.event), result.outcome
@@ -138,13 +142,15 @@ class BroadcastGroup:
             await self._deliver_to_class(sharing, event, deliver)
         self._cost_splitter.settle_soon()
 
-    def keep(self, members: list[GroupMember]) -> None:
+    def begin_queueing(self, members: list[GroupMember]) -> None:
+        """Queue the events of the group for these members from now on."""
         for member in members:
             member.mark = self._delivered_position()
             member.wait()
             member.since = self._source.since and self._source.since()
 
     def resync(self, members: list[GroupMember]) -> None:
+        """Deliver RESYNC, with the present state if the source has a first state."""
         if self._source.first is None:
             for member in members:
                 mark = member.mark or self._progress.latest()
@@ -158,6 +164,7 @@ class BroadcastGroup:
         self._read_soon(*members)
 
     def share(self, context: OperationContext, members: list[GroupMember]) -> None:
+        """Charge the members for the reads of their common replay."""
         knows_all = context.meter.is_complete
         self._cost_splitter.charge(context.meter.take(), members, knows_all=knows_all)
 
@@ -166,11 +173,11 @@ class BroadcastGroup:
         return self._before if self._is_delivering or self._workers else self._progress.latest()
 
     def settled_position(self) -> ResumePosition | None:
-        """Return the position up to which everything was delivered; None while an event is executed."""
+        """Return the position up to which everything was delivered; None while an event is executed or delivered."""
         return None if self._workers else self._progress.settled_position
 
     def _send_positions(self) -> None:
-        """Send the resume id of the start: the source follows changes now."""
+        """Send the resume id of the start to all members: the source follows its changes now."""
         self._before = self._progress.latest()
         for member in self._members:
             member.mark = self._before
@@ -184,7 +191,7 @@ class BroadcastGroup:
         if member.mark is not None:
             member.listener.send_position(member.mark.id(""))
 
-    # The source, and the first state.
+    # The source, and the first state
 
     async def _run(self) -> None:
         try:
@@ -202,7 +209,8 @@ class BroadcastGroup:
     async def _deliver_events(self) -> Outcome | None:
         """Deliver the events until the source ends. Return the error that ended it, if any."""
         try:
-            async with aclosing(self._source.events(self._begin)) as events:
+            reader = SourceReader(self._begin, self._send_positions, subscriber_count=self._members.__len__)
+            async with aclosing(self._source.events(reader)) as events:
                 async for event in events:
                     if self._source.first is not None and not self._has_begun:
                         self._has_begun = True
@@ -215,22 +223,23 @@ class BroadcastGroup:
             if self._reading is not None:
                 await self._reading
         except asyncio.CancelledError as cancelled:
-            return self._broken(translate_cancellation(cancelled))
+            return self._stop_reading(translate_cancellation(cancelled))
         except Exception as problem:
-            return self._broken(problem)
+            return self._stop_reading(problem)
         finally:
             self._forget(self)
             self._context.close()
         return None
 
-    def _broken(self, problem: Exception) -> Outcome:
+    def _stop_reading(self, problem: Exception) -> Outcome:
+        """Cancel the reading of the first state. Return the outcome for the error of the source."""
         if self._reading is not None:
             self._reading.cancel()
         return failure(problem)
 
     def _check_source(self) -> None:
         """Raise `RuntimeError` if the source of a shared subscription has read the identity of a caller."""
-        if self._is_anyones and self._context.used_identity:
+        if self._is_public and self._context.used_identity:
             raise RuntimeError("The source of a shared subscription has read the identity of a caller.")
 
     async def _begin(self) -> Any:
@@ -240,15 +249,15 @@ class BroadcastGroup:
         while True:
             members, self._joining = self._joining, []
             members = [member for member in members if not member.is_over]
-            anyone = next(iter(members or self._members), None)
-            if anyone is None:
+            reading_member = next(iter(members or self._members), None)
+            if reading_member is None:
                 await asyncio.sleep(0)  # all members have left, and this task is cancelled next
                 continue
-            result = await self._event_executor.execute(anyone, None, self._delivered_position())
+            result = await self._event_executor.execute(reading_member, None, self._delivered_position())
             _, others = result.partition(members)
             self._joining[:0] = others
-            # If all members replay, none receives the first state; a failure to read it still ends the group.
-            await self._deliver_first(result, members or ([] if not result.outcome.is_failure else [anyone]))
+            # If all members resume, none receives the first state. A failure to read it still ends the member.
+            await self._deliver_first(result, members or ([] if not result.outcome.is_failure else [reading_member]))
             if not result.outcome.is_failure:
                 return result.event
 
@@ -260,12 +269,12 @@ class BroadcastGroup:
             self._reading = asyncio.create_task(self._read())
 
     async def _read(self) -> None:
-        """Read the first state, again for members that join while it is read."""
+        """Read the first state, and read it again for members that join while it is read."""
         while self._joining:
             members, self._joining = self._joining, []
             try:
                 await self._read_for(members)
-            except Exception as problem:  # later members read it again
+            except Exception as problem:  # it ends the waiting members; for later ones the state is read again
                 outcome = failure(problem)
                 waiting = [member for member in members if member.is_waiting]
                 await _each(waiting, lambda member, event=outcome: member.end(event))  # type: ignore[misc]
@@ -286,7 +295,7 @@ class BroadcastGroup:
             await _each(members, lambda member: member.begin(result.event, outcome, key))
         self._cost_splitter.settle_soon()
 
-    # Events.
+    # Events
 
     async def _deliver_event(self, event: GroupEvent) -> None:
         self._is_delivering = True
@@ -310,22 +319,22 @@ class BroadcastGroup:
         self._cost_splitter.settle_soon()
 
     def _enqueue_for_class(self, rights: Rights | None, sharing: list[GroupMember], event: GroupEvent) -> None:
-        """Enqueue the event for the members with these rights. They delay no other members."""
+        """Enqueue the event for the members with these rights, so that its execution delays no other members."""
         try:
             self._workers.put(self._working, rights, (event, sharing), self._source.key(event.event), event.dropped)
         except SlowSubscriber as problem:
             for member in sharing:
                 member.stop(problem)
 
-    async def _run_queued(self, due: _Due, dropped: int) -> None:
-        event, members = due
+    async def _run_queued(self, queued: _QueuedEvent, dropped: int) -> None:
+        event, members = queued
         event = event._replace(dropped=dropped)
         members = [member for member in members if not member.is_over]
         if members:
             await self._deliver_to_class(members, event, self._deliver)
             self._cost_splitter.settle_soon()
 
-    # Results and the members that share them.
+    # Results, and the members that share them
 
     async def _deliver_shared(
         self, members: list[GroupMember], event: GroupEvent | None, deliver: DeliverResult
@@ -352,7 +361,7 @@ class BroadcastGroup:
 
     @staticmethod
     def _operation(members: Sequence[GroupMember]) -> PreparedOperation:
-        """Return the operation, which is the same for all members."""
+        """Return the operation. It is the same for all members."""
         return members[0].subscriber.request.operation
 
     async def _deliver(self, result: EventResult, members: Sequence[GroupMember]) -> None:
@@ -376,7 +385,7 @@ class BroadcastGroup:
                 if number % LISTENERS_PER_TURN == 0:
                     await asyncio.sleep(0)
 
-    # Billing.
+    # Billing
 
     def _share_source(self) -> None:
         """Charge all members for the reads of the source."""
@@ -386,7 +395,7 @@ class BroadcastGroup:
 
 
 async def _each(members: Sequence[GroupMember], act: Callable[[GroupMember], None]) -> None:
-    """Call `act` for each member that has not ended, and let other tasks run in between."""
+    """Call `act` for each member that has not ended. Let other tasks run after each `LISTENERS_PER_TURN` members."""
     for number, member in enumerate(members, 1):
         if not member.is_over:
             act(member)

@@ -1,4 +1,4 @@
-"""The shared cost of events: subscribers owe equal shares, which are charged once they reach a minimum."""
+"""The cost of shared events: the members of a group owe equal shares, which are charged once they reach a minimum."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -11,20 +11,26 @@ from server.operations.outcome import Outcome
 from server.operations.request import event_units
 from server.subscriptions.group_member import GroupMember
 
-# Shares below this are not charged: an event shared by very many subscribers is free.
-LEAST_SHARE = 0.001
+# The minimum share of the units for the size of a result. Smaller shares, of very many members, are not charged.
+MIN_SHARE = 0.001
 
 
 class CostSplitter:
-    """The debts of the members of a group. `spawn` runs work that must complete although the group has ended."""
+    """A splitter of costs among the members of a group.
+
+    `spawn` runs work that must complete although the group has ended.
+    """
+
+    #: Whether a member may owe something that is not settled.
+    may_owe: bool
 
     def __init__(
         self,
-        accounts: Billing,
+        billing: Billing,
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         members: Iterable[GroupMember],
     ) -> None:
-        self._accounts = accounts
+        self._billing = billing
         self._spawn = spawn
         self._members = members
         self._settling: asyncio.Task[None] | None = None
@@ -33,26 +39,27 @@ class CostSplitter:
     def charge(
         self, taken: Meter, members: Sequence[GroupMember], outcome: Outcome | None = None, *, knows_all: bool
     ) -> None:
-        """Charge the members equal shares of the reads and of the outcome.
+        """Charge the members equal shares of the calls in `taken` and of the units for the size of the outcome.
 
-        Members that have left pay only if all of `members` have left.
+        Members that have left pay only if all of `members` have left. `knows_all` is False if the cost of some calls is
+        not known yet.
         """
-        answer = 0.0 if outcome is None or not members else event_units(members[0].subscriber.request, outcome)
-        if answer < LEAST_SHARE * len(members):
-            answer = 0.0
-        if not taken.calls and not taken.deferred and knows_all and not answer:
+        units = 0.0 if outcome is None or not members else event_units(members[0].subscriber.request, outcome)
+        if units < MIN_SHARE * len(members):
+            units = 0.0
+        if not taken.calls and not taken.deferred and knows_all and not units:
             return
         payers = [member for member in members if not member.is_over] or members
         for member in payers:
-            member.subscriber.share(taken, len(payers), answer, knows_all=knows_all)
+            member.subscriber.share(taken, len(payers), units, knows_all=knows_all)
             if member.is_over:
                 self._spawn(member.subscriber.settle_late())
         if payers:
-            self._accounts.trace(payers[0].report)
+            self._billing.trace(payers[0].report)
         self.may_owe = True
 
     def settle_soon(self) -> None:
-        """Settle with the members that owe enough, and end those whose budget is exhausted."""
+        """Settle with the members that owe enough, in a task, and end the members whose budget is exhausted."""
         if not self.may_owe or not (self._settling is None or self._settling.done()):
             return
         due = [member for member in self._members if member.subscriber.is_due]

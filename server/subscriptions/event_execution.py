@@ -1,4 +1,4 @@
-"""The execution of an event for a member, and the members that share its result."""
+"""The execution of an event for a member of a group, and the members that share its result."""
 
 import asyncio
 from collections.abc import Sequence
@@ -21,28 +21,33 @@ from server.subscriptions.unshared import too_late
 
 
 class GroupEvent(NamedTuple):
-    """An event, its resume position, and the number of events dropped for it."""
+    """An event with its resume position."""
 
     event: Any
     mark: ResumePosition | None
+    #: The state of a client after the event: see `SubscriptionProgress.known`.
     known: str
+    #: The number of events that this one has replaced.
     dropped: int = 0
 
     @classmethod
     def of(cls, event: Any, progress: SubscriptionProgress) -> "GroupEvent":
-        """Return the event that a source has just emitted, with the progress of the source."""
+        """Return the event that a source has just emitted, with the position of its progress."""
         return cls(event, progress.mark, progress.known, progress.take_dropped())
 
 
 @dataclass(frozen=True, slots=True)
 class EventResult:
-    """The result of an event for one member, and whether it depends on the identity of the member."""
+    """The result of an event that was executed for one member."""
 
     event: Any
     outcome: Outcome
     member: GroupMember
+    #: Whether the result depends on the identity of the member.
     is_personal: bool
+    #: The calls that the execution made.
     taken: Meter
+    #: Whether the cost of all calls is known.
     knows_all: bool
 
     def partition(self, members: Sequence[GroupMember]) -> tuple[list[GroupMember], list[GroupMember]]:
@@ -57,7 +62,10 @@ class EventResult:
 
 
 class EventExecutor:
-    """An executor of the events of a source, each in a context of a member. `open` are the contexts in use."""
+    """An executor of the events of a source, each in a context of a member."""
+
+    #: The contexts of the executions in progress.
+    open: set[OperationContext]
 
     def __init__(
         self,
@@ -72,14 +80,14 @@ class EventExecutor:
         self._source = source
         self._executor = executor
         self._deadlines = deadlines
-        self.open: set[OperationContext] = set()
+        self.open = set()
 
     async def execute(
         self, member: GroupMember, group_event: GroupEvent | None, settled_position: ResumePosition | None
     ) -> EventResult:
-        """Execute an event, or the first state if `group_event` is None, for a member and all with the same result.
+        """Execute an event for a member, or read and execute the first state if `group_event` is None.
 
-        `settled_position` is the position up to which everything had been delivered when the first state is read.
+        `settled_position` is the position up to which everything was delivered before the first state is read.
         """
         if self._slices.is_used_up:
             await self._slices.wait_for_slice()

@@ -1,4 +1,4 @@
-"""A member of a broadcast group, from joining to its end."""
+"""A member of a broadcast group, from its joining to its end."""
 
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple, Protocol
@@ -13,7 +13,7 @@ from server.subscriptions.subscriber import Listener, Subscriber
 
 
 class Rights(NamedTuple):
-    """The part of an identity that resolvers read: members with equal rights share results."""
+    """The part of an identity that resolvers read. Members with equal rights share results."""
 
     user_id: str
     role: Role
@@ -32,7 +32,7 @@ class _QueuedResult(NamedTuple):
 
 
 class MemberGroup(Protocol):
-    """The group of a member."""
+    """The part of a group that a member uses."""
 
     @property
     def keeping(self) -> QueueLimits: ...
@@ -43,14 +43,14 @@ class MemberGroup(Protocol):
 class GroupMember:
     """A subscriber in a group (a `SubscriptionHandle`).
 
-    Until it has received the first state, events are queued for it; afterwards, those that the state includes are
-    skipped.
+    Events are queued for a member until it has received the first state. It then skips the events that the state
+    includes.
     """
 
     __slots__ = (
         "_after",
         "_group",
-        "_is_away",
+        "_is_replaying",
         "_waiting",
         "is_live",
         "is_over",
@@ -69,13 +69,19 @@ class GroupMember:
         self.listener = listener
         self.rights = rights_of(subscriber.request.caller.identity)
         self.is_over = False
-        self.is_live = True  # receives each event directly; an attribute, because every delivery reads it
+        #: Whether the group delivers each event directly. An attribute, because every delivery reads it.
+        self.is_live = True
+        #: The filter of events that the first state or the replay includes; None once all later events are new.
         self.since: JoinFilter | None = None
-        self.mark: ResumePosition | None = None  # the position of the group when the member joined
-        self.wants_resync = False  # its missed events are no longer available
-        self._after = 0  # the number of the last change that its replay delivered
+        #: The position of the group when the member joined.
+        self.mark: ResumePosition | None = None
+        #: Whether the missed events are no longer available, so that the first state is sent with RESYNC.
+        self.wants_resync = False
+        # The number of the last change that the replay delivered; 0 without a replay.
+        self._after = 0
         self._group = group
-        self._is_away = False
+        # Whether the member ignores the events of the group, because its replay will deliver them.
+        self._is_replaying = False
         self._waiting: BoundedQueue[_QueuedResult] | None = None
 
     @property
@@ -85,36 +91,36 @@ class GroupMember:
     @property
     def is_waiting(self) -> bool:
         """Whether events are queued for this member, or will be after its replay."""
-        return self._waiting is not None or self._is_away
+        return self._waiting is not None or self._is_replaying
 
     def begin_replay(self) -> None:
-        """Begin a replay: ignore the events of the group until `wait`."""
-        self.is_live, self._is_away = False, True
+        """Begin a replay: ignore the events of the group until `wait` is called."""
+        self.is_live, self._is_replaying = False, True
 
     def wait(self) -> None:
-        """Queue events from now on, and drop those queued before."""
-        self.is_live = self._is_away = False
-        self._forget_waiting()
+        """Queue events from now on, and drop the events that were queued before."""
+        self.is_live = self._is_replaying = False
+        self._drop_queue()
         self._waiting = BoundedQueue(self.keeping.upstream, self.listener.room)
 
-    def _forget_waiting(self) -> None:
+    def _drop_queue(self) -> None:
         """Drop the queue, and release its bytes."""
         if self._waiting is not None:
             self._waiting.clear()
             self._waiting = None
 
     def begin(self, event: Any, first: Outcome, key: Hashable) -> None:
-        """Deliver the first state, then the events queued since."""
+        """Deliver the first state, then the queued events."""
         if self.since is not None:
             self.since.begin(event)
         self.go_live_with(first.as_resync() if self.wants_resync else first, key)
 
     def deliver_replayed(self, outcome: Outcome, key: Hashable) -> None:
-        """Deliver a missed event, while events of the group are queued."""
+        """Deliver a missed event. In the meantime the events of the group are queued, or are part of the replay."""
         self._deliver(outcome, key)
 
     def go_live_after(self, after: int, seen: Mapping[str, int]) -> None:
-        """Go live after a replay up to the change `after` and the versions `seen`."""
+        """Go live after a replay up to the number `after` of a change and up to the versions `seen`."""
         if self.since is not None:
             self.since.resume_from(seen)
         self._after = after
@@ -122,40 +128,40 @@ class GroupMember:
 
     def go_live_with(self, outcome: Outcome | None, key: Hashable) -> None:
         """Go live: deliver `outcome`, if any, then the queued events."""
-        waiting, self._waiting, self._is_away = self._waiting, None, False
+        waiting, self._waiting, self._is_replaying = self._waiting, None, False
         if outcome is not None:
             self._deliver(outcome, key)
         while waiting:
             (event, outcome, key), dropped = waiting.take()
             if not self.is_over:
                 self.offer(event, outcome.with_dropped(dropped), key)
-        self._update_is_plain()
+        self._update_is_live()
 
     def offer(self, event: Any, outcome: Outcome, key: Hashable) -> None:
         """Deliver or queue an event of the group, unless the member already has it."""
-        if self._is_away:
+        if self._is_replaying:
             return
         if self._waiting is not None:
             try:
-                one = _QueuedResult(event, outcome, key)
-                self._waiting.add(one, key, size=len(outcome.body), dropped=outcome.dropped)
+                result = _QueuedResult(event, outcome, key)
+                self._waiting.add(result, key, size=len(outcome.body), dropped=outcome.dropped)
             except Exception as problem:
                 self.stop(problem)
         elif (self.since is None or self.since.accepts(event)) and not 0 < outcome.number <= self._after:
             self._deliver(outcome, key)
         if self._waiting is None and outcome.number > self._after > 0:
             self._after = 0
-            self._update_is_plain()
+            self._update_is_live()
         if self._waiting is None and self.since is not None and self.since.is_settled:
             self.since = None
-            self._update_is_plain()
+            self._update_is_live()
 
-    def _update_is_plain(self) -> None:
+    def _update_is_live(self) -> None:
         receives_all = self.since is None and self._after == 0
         self.is_live = receives_all and self._waiting is None and not self.is_over
 
     def deliver(self, outcome: Outcome, size: int, key: Hashable) -> None:
-        """Deliver an event without errors to an `is_live` member: the hot path of a delivery, which calls little."""
+        """Deliver an event without errors to a live member. This is the hot path, so it makes few calls."""
         report = self.report
         report.events += 1
         report.sent_bytes += size
@@ -172,7 +178,10 @@ class GroupMember:
             self.stop(problem)
 
     def settled_position(self) -> ResumePosition | None:
-        """Return the position of the group; None while this member is ahead of it, by a replay of another process."""
+        """Return the position of the group; None while events are queued, or while a replay is ahead of the group.
+
+        A replay can be ahead if the client has received events from another process before.
+        """
         mark = None if self.is_over or self.is_waiting else self._group.settled_position()
         return None if mark is None or mark.number < self._after else mark
 
@@ -202,7 +211,7 @@ class GroupMember:
 
     def _finish(self, outcome: Outcome | None) -> None:
         self.is_over, self.is_live = True, False
-        self._forget_waiting()
+        self._drop_queue()
         self.subscriber.leave()
         try:
             self.listener.finish(outcome)  # results that the listener withdraws now are not counted
@@ -211,13 +220,13 @@ class GroupMember:
 
     def _leave(self) -> None:
         self.is_over, self.is_live = True, False
-        self._forget_waiting()
+        self._drop_queue()
         self.subscriber.leave()
         self._group.leave(self)
 
 
 def by_rights(members: Iterable[GroupMember]) -> dict[Rights | None, list[GroupMember]]:
-    """Group members by rights, in the order in which they joined."""
+    """Return the members by their rights, each list in the given order."""
     classes: dict[Rights | None, list[GroupMember]] = {}
     for member in members:
         classes.setdefault(member.rights, []).append(member)

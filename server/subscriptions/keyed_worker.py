@@ -1,4 +1,4 @@
-"""Serial work per key: the work of one key runs in order, and delays no other key."""
+"""Keyed workers: the work of one key runs in order and delays no other key."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
@@ -12,49 +12,50 @@ Work = TypeVar("Work")
 
 
 class KeyedWorkers(Generic[Key, Work]):
-    """A worker with a bounded queue for each key that has work; `do` runs a piece of work.
+    """A worker with a bounded queue for each key that has work.
 
-    `do` also receives the number of pieces dropped before. `room` waits while more than `busy` keys have work.
+    `do` runs a piece of work. It also receives the number of pieces that the queue dropped before it. `room` waits
+    while more than `busy` keys have work.
     """
 
     def __init__(self, keeping: QueueLimits, busy: int, do: Callable[[Work, int], Coroutine[Any, Any, None]]) -> None:
         self._keeping = keeping
         self._busy = busy
         self._do = do
-        self._lanes: dict[Key, BoundedQueue[Work]] = {}
-        self._left = asyncio.Event()
+        self._queues: dict[Key, BoundedQueue[Work]] = {}
+        self._finished = asyncio.Event()  # set when a key has no more work
 
     def __len__(self) -> int:
-        return len(self._lanes)
+        return len(self._queues)
 
     def __contains__(self, key: Key) -> bool:
-        return key in self._lanes
+        return key in self._queues
 
     def put(self, tasks: asyncio.TaskGroup, key: Key, work: Work, of: Hashable, dropped: int = 0) -> None:
-        """Enqueue work, or replace queued work with the same `of`. `dropped` counts the pieces dropped before.
+        """Enqueue work, or replace queued work with the same `of`. `dropped` is the number of pieces dropped before.
 
-        Raises `SlowSubscriber` on overflow, after dropping the queue of the key.
+        Raises: `SlowSubscriber` on overflow, after the queue of the key was cleared.
         """
-        lane = self._lanes.get(key)
-        if lane is not None:
+        queue = self._queues.get(key)
+        if queue is not None:
             try:
-                lane.add(work, of, dropped=dropped)
+                queue.add(work, of, dropped=dropped)
             except SlowSubscriber:
-                lane.clear()
+                queue.clear()
                 raise
             return
-        lane = self._lanes[key] = BoundedQueue(self._keeping)
-        lane.add(work, of, dropped=dropped)
-        tasks.create_task(self._work_off(key, lane))
+        queue = self._queues[key] = BoundedQueue(self._keeping)
+        queue.add(work, of, dropped=dropped)
+        tasks.create_task(self._run(key, queue))
 
     async def room(self) -> None:
         """Wait until at most `busy` keys have work."""
-        while len(self._lanes) > self._busy:
-            self._left.clear()
-            await self._left.wait()
+        while len(self._queues) > self._busy:
+            self._finished.clear()
+            await self._finished.wait()
 
-    async def _work_off(self, key: Key, lane: BoundedQueue[Work]) -> None:
-        while lane:
-            await self._do(*lane.take())
-        del self._lanes[key]
-        self._left.set()
+    async def _run(self, key: Key, queue: BoundedQueue[Work]) -> None:
+        while queue:
+            await self._do(*queue.take())
+        del self._queues[key]
+        self._finished.set()

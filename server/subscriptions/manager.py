@@ -6,6 +6,7 @@ Equal subscriptions share one source and one execution of each event (`broadcast
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, Coroutine
 from contextlib import aclosing
+from secrets import token_bytes
 from typing import Any, NamedTuple
 from weakref import WeakSet
 
@@ -20,23 +21,22 @@ from datastore.errors import DomainError
 from datastore.queues import QueueLimits
 from server.admission.budgets import OverBudget
 from server.admission.callers import payer
-from server.admission.deadlines import Deadlines
-from server.admission.fairness import TimeSlices
-from server.admission.load_shedding import LoadShedder
 from server.admission.quotas import KeyedQuota
-from server.documents.document_cache import Documents, PreparedOperation
-from server.operations.billing import Billing, refusal
+from server.documents.document_cache import PreparedOperation
+from server.operations.billing import refusal
 from server.operations.context import OperationContext
 from server.operations.execution import executor_of, selection_outcome
 from server.operations.foreign_cancellation import translate_cancellation
 from server.operations.outcome import Outcome, failure
 from server.operations.request import Request, Transport
+from server.operations.runner import Runner
 from server.subscriptions.broadcast_group import BroadcastGroup
 from server.subscriptions.group_member import Rights, rights_of
 from server.subscriptions.pull_queue import pulled
 from server.subscriptions.replay import ReplaySource
+from server.subscriptions.result_stream import RequestedResults, ResultStream
 from server.subscriptions.resume_bindings import binding_of, resume_of
-from server.subscriptions.subscriber import Listener, PullPosition, Subscriber, SubscriptionHandle
+from server.subscriptions.subscriber import Listener, Subscriber, SubscriptionHandle
 from server.subscriptions.unshared import (
     ENDED,
     DrivenSubscription,
@@ -44,44 +44,43 @@ from server.subscriptions.unshared import (
     outcomes_of,
 )
 
-_Asked = tuple[PreparedOperation, bytes]
+# The key of equal subscriptions: the operation, and its variables as JSON.
+_GroupKey = tuple[PreparedOperation, bytes]
 
 
 class _Shared(NamedTuple):
-    """A group to join, and the source of the events missed."""
+    """A group to join, and the source of the events that the client missed."""
 
     group: BroadcastGroup
     missed: ReplaySource | None = None
 
 
 class SubscriptionManager:
-    """The subscriptions of a process, within its quotas and its load limit.
+    """The subscriptions of a process, within a `quota` and the load limit of the `runner`.
 
-    For a consumer that requests each result at most `most_bytes` are queued; 0 means no limit.
+    Without `resume_ids` a subscription can be resumed in this process only. For a consumer that requests each result,
+    at most `max_queued_bytes` are queued; 0 means no limit.
     """
 
     def __init__(
         self,
-        documents: Documents,
-        accounts: Billing,
-        load: LoadShedder,
-        places: KeyedQuota,
-        deadlines: Deadlines,
-        slices: TimeSlices,
-        ids: ResumeIds,
-        most_bytes: int = 0,
+        runner: Runner,
+        *,
+        quota: KeyedQuota | None = None,
+        resume_ids: ResumeIds | None = None,
+        max_queued_bytes: int = 0,
     ) -> None:
-        self._documents = documents
-        self._ids = ids
-        self._accounts = accounts
-        self._load = load
-        self._places = places
-        self._deadlines = deadlines
-        self._slices = slices
-        self._most_bytes = most_bytes
-        # Groups of whoever asks, or else of those with the same rights.
-        self._groups: dict[_Asked, BroadcastGroup] = {}
-        self._own_groups: dict[tuple[_Asked, Rights | None], BroadcastGroup] = {}
+        self._documents = runner.documents
+        self._billing = runner.billing
+        self._load = runner.load
+        self._deadlines = runner.deadlines
+        self._slices = runner.slices
+        self._quota = quota or KeyedQuota("subscriptions", 0, 0)
+        self._ids = resume_ids or ResumeIds(token_bytes())
+        self._max_queued_bytes = max_queued_bytes
+        # The groups of any caller, and those of the callers with the same rights.
+        self._groups: dict[_GroupKey, BroadcastGroup] = {}
+        self._own_groups: dict[tuple[_GroupKey, Rights | None], BroadcastGroup] = {}
         self._personal: WeakSet[PreparedOperation] = WeakSet()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -95,12 +94,12 @@ class SubscriptionManager:
 
         The subscription runs when this returns. Before that, only an error is delivered.
         """
-        subscriber = Subscriber(self._accounts, self._places, request)
-        begun = await self._begun(subscriber)
+        subscriber = Subscriber(self._billing, self._quota, request)
+        begun = await self._begin(subscriber)
         if isinstance(begun, _Shared):
             return begun.group.join(subscriber, listener, begun.missed)
         if isinstance(begun, UnsharedSubscription):
-            return self._driven(listener, subscriber, begun)
+            return self._start_driving(listener, subscriber, begun)
         await subscriber.end()
         if begun.is_failure:
             listener.finish(begun)
@@ -109,56 +108,57 @@ class SubscriptionManager:
             listener.finish(None)
         return ENDED
 
-    async def stream(self, request: Request, pull_position: PullPosition) -> AsyncGenerator[Outcome, None]:
-        """Yield the results as they are requested. The caller closes the generator, which releases the source."""
-        subscriber = Subscriber(self._accounts, self._places, request)
-        begun = await self._begun(subscriber)
+    def stream(self, request: Request) -> ResultStream:
+        """Return the results for a consumer that requests one after the other. The subscription begins with the first.
+
+        The caller closes the stream, which releases the source.
+        """
+        return ResultStream(lambda: self._requested_results(request))
+
+    async def _requested_results(self, request: Request) -> RequestedResults:
+        subscriber = Subscriber(self._billing, self._quota, request)
+        begun = await self._begin(subscriber)
         if isinstance(begun, Outcome):
-            await subscriber.end()
-            yield begun
-            return
-        pull_position.after = subscriber.resumes_after
+            return RequestedResults(_only(subscriber, begun))
+        resumes_after = subscriber.resumes_after
         if isinstance(begun, _Shared):
             group, missed = begun
-            outcomes = pulled(
-                lambda listener: group.join(subscriber, listener, missed), pull_position, self._most_bytes
+            return pulled(
+                lambda listener: group.join(subscriber, listener, missed), resumes_after, self._max_queued_bytes
             )
-        elif begun.keeping is not None:
-            own = begun
-            outcomes = pulled(lambda listener: self._driven(listener, subscriber, own), pull_position, self._most_bytes)
-        else:
-            own = begun
-            pull_position.how = lambda: own.progress.settled_position
-            outcomes = self._executed(subscriber, begun)
-        async with aclosing(outcomes):
-            async for outcome in outcomes:
-                yield outcome
+        own = begun
+        if own.keeping is not None:
+            return pulled(
+                lambda listener: self._start_driving(listener, subscriber, own), resumes_after, self._max_queued_bytes
+            )
+        results = self._execute_on_request(subscriber, own)
+        return RequestedResults(results, lambda: own.progress.settled_position, resumes_after)
 
-    async def _begun(self, subscriber: Subscriber) -> _Shared | UnsharedSubscription | Outcome:
-        """Open a subscription. Return the group to join, or the only outcome. Ends the subscriber if cancelled."""
+    async def _begin(self, subscriber: Subscriber) -> _Shared | UnsharedSubscription | Outcome:
+        """Open a subscription. Return the group to join, or the only outcome. End the subscriber if cancelled."""
         request = subscriber.request
         context: OperationContext | None = None
         missed: ReplaySource | None = None
         try:
             resume = resume_of(request, self._ids)
-            subscriber.take_place()
+            subscriber.take_quota()
             async with self._load.slot(payer(request.caller)):
                 await subscriber.admit()
-                asked = _asked(request)
-                group = self._group_of(request, asked)
+                key = _group_key(request)
+                group = self._group_of(request, key)
                 if group is not None and resume is None:
                     return _Shared(group)
-                context = self._opened(request, resume)
+                context = self._open_context(request, resume)
                 begun = await self._source(request, context)
                 _check_known(begun, context)
-                if resume is not None and (missed := _missed(begun, context, asked)) is not None:
-                    context = self._opened(request, None)
+                if resume is not None and (missed := _missed(begun, context, key)) is not None:
+                    context = self._open_context(request, None)
                     begun = await self._source(request, context)
             if isinstance(begun, tuple):
                 executor, source = begun
-                if isinstance(source, SharedSource) and asked is not None:
-                    return _Shared(self._existing_or_new_group(subscriber, asked, executor, source, context), missed)
-                return UnsharedSubscription(context, executor, source, _wants_places(request))
+                if isinstance(source, SharedSource) and key is not None:
+                    return _Shared(self._existing_or_new_group(subscriber, key, executor, source, context), missed)
+                return UnsharedSubscription(context, executor, source, _wants_resume_ids(request))
             outcome = selection_outcome(begun)
             outcome.allowance = subscriber.allowance
         except DomainError as error:
@@ -166,27 +166,27 @@ class SubscriptionManager:
         except Exception as error:
             outcome = failure(error)
         except BaseException:
-            self._close_context(subscriber, context, missed)
+            self._close_contexts(subscriber, context, missed)
             await subscriber.end()
             raise
         if context is not None:
-            self._accounts.explain(request, outcome, context.meter)
-        self._close_context(subscriber, context, missed)
+            self._billing.explain(request, outcome, context.meter)
+        self._close_contexts(subscriber, context, missed)
         subscriber.note(outcome)
         return outcome
 
-    def _close_context(
+    def _close_contexts(
         self, subscriber: Subscriber, context: OperationContext | None, missed: ReplaySource | None = None
     ) -> None:
-        for one in (context, None if missed is None else missed.context):
-            if one is not None:
-                one.close()
-                subscriber.measure(one.meter)
+        for opened in (context, None if missed is None else missed.context):
+            if opened is not None:
+                opened.close()
+                subscriber.measure(opened.meter)
 
     async def _source(
         self, request: Request, context: OperationContext
     ) -> tuple[Executor[Any], AsyncIterable[Any]] | ExecutionResult:
-        """Return the executor of the events and their source; or the errors."""
+        """Return the executor of the events and their source, or the errors."""
         executor = executor_of(request).build(
             self._documents.schema,
             request.operation.document.node,
@@ -204,52 +204,52 @@ class SubscriptionManager:
             raise translate_cancellation(cancelled) from None
         return source if isinstance(source, ExecutionResult) else (executor, source)
 
-    def _opened(self, request: Request, resume: ResumeRequest | None) -> OperationContext:
-        context = self._accounts.open_context(request)
+    def _open_context(self, request: Request, resume: ResumeRequest | None) -> OperationContext:
+        context = self._billing.open_context(request)
         context.progress = SubscriptionProgress(resume, self._ids.sealer(binding_of(request)))
         return context
 
-    # Those that are equal.
+    # Shared subscriptions
 
     def _existing_or_new_group(
         self,
         subscriber: Subscriber,
-        asked: _Asked,
+        key: _GroupKey,
         executor: Executor[Any],
         source: SharedSource[Any],
         context: OperationContext,
     ) -> BroadcastGroup:
-        group = self._group_of(subscriber.request, asked)
+        group = self._group_of(subscriber.request, key)
         if group is None:
-            return self._new_group(subscriber.request, asked, executor, source, context)
-        self._close_context(subscriber, context)  # another was first
+            return self._new_group(subscriber.request, key, executor, source, context)
+        self._close_contexts(subscriber, context)  # an equal subscription has begun while the source was created
         return group
 
-    def _group_of(self, request: Request, asked: _Asked | None) -> BroadcastGroup | None:
-        if asked is None:
+    def _group_of(self, request: Request, key: _GroupKey | None) -> BroadcastGroup | None:
+        if key is None:
             return None
-        group = None if request.operation in self._personal else self._groups.get(asked)
-        return group or self._own_groups.get((asked, rights_of(request.caller.identity)))
+        group = None if request.operation in self._personal else self._groups.get(key)
+        return group or self._own_groups.get((key, rights_of(request.caller.identity)))
 
     def _new_group(
         self,
         request: Request,
-        asked: _Asked,
+        key: _GroupKey,
         executor: Executor[Any],
         source: SharedSource[Any],
         context: OperationContext,
     ) -> BroadcastGroup:
         is_public = not context.used_identity and request.operation not in self._personal
-        key = asked, rights_of(request.caller.identity)
+        own_key = key, rights_of(request.caller.identity)
 
         def forget(group: BroadcastGroup) -> None:
-            if self._groups.get(asked) is group:
-                del self._groups[asked]
-            if self._own_groups.get(key) is group:
-                del self._own_groups[key]
+            if self._groups.get(key) is group:
+                del self._groups[key]
+            if self._own_groups.get(own_key) is group:
+                del self._own_groups[own_key]
 
         group = BroadcastGroup(
-            self._accounts,
+            self._billing,
             source,
             executor,
             context,
@@ -261,9 +261,9 @@ class SubscriptionManager:
             forget=forget,
         )
         if is_public:
-            self._groups[asked] = group
+            self._groups[key] = group
         else:
-            self._own_groups[key] = group
+            self._own_groups[own_key] = group
         return group
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
@@ -272,46 +272,51 @@ class SubscriptionManager:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    # Those that nobody shares.
+    # Unshared subscriptions
 
-    async def _executed(self, subscriber: Subscriber, own: UnsharedSubscription) -> AsyncGenerator[Outcome, None]:
-        """Yield the results, each executed when it is requested, and settled after it was sent."""
-        accounts, context, request = self._accounts, own.context, subscriber.request
+    async def _execute_on_request(
+        self, subscriber: Subscriber, own: UnsharedSubscription
+    ) -> AsyncGenerator[Outcome, None]:
+        """Yield the results. Each is executed when it is requested, and settled when the next one is requested."""
+        billing, context, request = self._billing, own.context, subscriber.request
         try:
             async with aclosing(outcomes_of(own, self._deadlines, self._slices)) as outcomes:
                 async for outcome in outcomes:
                     if outcome.is_position_only:
                         yield outcome
                         continue
-                    accounts.explain(request, outcome, context.meter)
+                    billing.explain(request, outcome, context.meter)
                     subscriber.note(outcome)
                     yield outcome
-                    subscriber.made(outcome)
+                    subscriber.count_execution(outcome)
                     subscriber.measure(context.meter)
                     await subscriber.settle()
         except OverBudget as refusal:
             yield subscriber.refused(refusal)
         except (Exception, asyncio.CancelledError) as error:
             outcome = failure(translate_cancellation(error) if isinstance(error, asyncio.CancelledError) else error)
-            accounts.explain(request, outcome, context.meter)
+            billing.explain(request, outcome, context.meter)
             subscriber.note(outcome)
             yield outcome
         finally:
-            self._close_context(subscriber, context)
+            self._close_contexts(subscriber, context)
             await subscriber.end()
 
-    def _driven(self, listener: Listener, subscriber: Subscriber, own: UnsharedSubscription) -> "DrivenSubscription":
+    def _start_driving(
+        self, listener: Listener, subscriber: Subscriber, own: UnsharedSubscription
+    ) -> DrivenSubscription:
+        """Start the task that requests the results for the listener. Return the handle of the subscription."""
         driven = DrivenSubscription(listener, own.keeping or QueueLimits(), subscriber.report, own.progress)
         driven.task = asyncio.create_task(self._drive(driven, subscriber, own))
         return driven
 
-    async def _drive(self, driven: "DrivenSubscription", subscriber: Subscriber, own: UnsharedSubscription) -> None:
+    async def _drive(self, driven: DrivenSubscription, subscriber: Subscriber, own: UnsharedSubscription) -> None:
         """Request one result after the other; without a queue, wait until the listener has sent the last one."""
         driven.has_begun = True
         last: Outcome | None = None
         try:
             if not driven.is_over:
-                async with aclosing(self._executed(subscriber, own)) as outcomes:
+                async with aclosing(self._execute_on_request(subscriber, own)) as outcomes:
                     async for outcome in outcomes:
                         if outcome.is_failure:
                             last = outcome
@@ -324,10 +329,10 @@ class SubscriptionManager:
                             if driven.problem is not None:
                                 subscriber.note(failure(driven.problem))
                             break
-                        # What was missed comes as fast as it is taken, and what is new when it comes.
+                        # A replay is as fast as its listener. Live events are queued while the listener does not read.
                         if own.keeping is None or not own.progress.is_live.is_set():
                             await driven.listener.drained()
-                        else:  # who reads has a turn to take it
+                        else:  # let a consumer take the event before the next one
                             await asyncio.sleep(0)
         except Exception as error:
             last = failure(error)
@@ -339,11 +344,17 @@ class SubscriptionManager:
             driven.listener.finish(last)
 
 
+async def _only(subscriber: Subscriber, outcome: Outcome) -> AsyncGenerator[Outcome, None]:
+    """Yield the only outcome of a subscription that did not start."""
+    await subscriber.end()
+    yield outcome
+
+
 def _missed(
-    begun: tuple[Executor[Any], AsyncIterable[Any]] | ExecutionResult, context: OperationContext, asked: _Asked | None
+    begun: tuple[Executor[Any], AsyncIterable[Any]] | ExecutionResult, context: OperationContext, key: _GroupKey | None
 ) -> ReplaySource | None:
     """Return the source of the missed events of a subscription that is shared afterwards."""
-    if isinstance(begun, tuple) and isinstance(begun[1], SharedSource) and asked is not None:
+    if isinstance(begun, tuple) and isinstance(begun[1], SharedSource) and key is not None:
         return ReplaySource(begun[1], begun[0], context)
     return None
 
@@ -354,16 +365,16 @@ def _check_known(begun: object, context: OperationContext) -> None:
         context.progress.check_known()
 
 
-def _wants_places(request: Request) -> bool:
-    asked = request.params
-    return asked.wants_positions or asked.resume_after is not None or request.transport is Transport.EVENTS
+def _wants_resume_ids(request: Request) -> bool:
+    params = request.params
+    return params.wants_positions or params.resume_after is not None or request.transport is Transport.EVENTS
 
 
-def _asked(request: Request) -> _Asked | None:
-    """Return the key under which equal subscriptions are shared; None for one that is explained, and never shared."""
+def _group_key(request: Request) -> _GroupKey | None:
+    """Return the key under which equal subscriptions are shared; None for an explained one, which is never shared."""
     if request.params.explain:
         return None
     try:
         return request.operation, orjson.dumps(request.params.variables or None, option=orjson.OPT_SORT_KEYS)
-    except TypeError:  # numbers that JSON libraries do not agree on
+    except TypeError:  # JSON libraries differ in the numbers that they accept
         return None

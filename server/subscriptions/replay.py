@@ -10,7 +10,7 @@ from typing import Any, Protocol
 from graphql.execution import Executor
 
 from datastore.change_streams.replay.signed_resume_ids import ResumeRequest
-from datastore.change_streams.subscriptions.event_source import SharedSource
+from datastore.change_streams.subscriptions.event_source import SharedSource, SourceReader
 from datastore.change_streams.subscriptions.resume_position import SubscriptionProgress
 from server.operations.billing import MISSED_EVENT_UNITS
 from server.operations.context import OperationContext
@@ -19,17 +19,18 @@ from server.operations.outcome import Outcome, failure
 from server.subscriptions.event_execution import GroupEvent
 from server.subscriptions.group_member import GroupMember
 
-# The process and the system keep some for each reader: who reads at all is seldom waited for.
-MOST_BEHIND_SECONDS = 5.0
-# Of all of them together: one after another could hold up the others for minutes.
-MOST_WAITED_SECONDS = 10.0
-# What so many events cost is shared at once by those who are told them.
+# The seconds for which a replay of several members waits for each slow one. The buffers of the process and of the
+# system hold some events for each client, so that a client that reads at all is seldom waited for.
+MAX_SECONDS_PER_MEMBER = 5.0
+# The seconds for which such a replay waits altogether: several slow members could delay the others for minutes.
+MAX_SECONDS_TOGETHER = 10.0
+# The number of events after which the members are charged for the replay.
 EVENTS_PER_SHARE = 20
 
 
 @dataclass(frozen=True, slots=True)
 class ReplaySource:
-    """The missed events of a client: a source whose events the group executes."""
+    """The source of the events that a client missed. The group executes them."""
 
     source: SharedSource[Any]
     executor: Executor[Any]
@@ -48,10 +49,10 @@ class ReplaySource:
 class ReplayTarget(Protocol):
     """The part of a group that a replay uses."""
 
-    async def deliver_missed(self, members: list[GroupMember], told: GroupEvent) -> None:
+    async def deliver_missed(self, members: list[GroupMember], event: GroupEvent) -> None:
         """Execute a missed event, and deliver it before the queued events."""
 
-    def keep(self, members: list[GroupMember]) -> None:
+    def begin_queueing(self, members: list[GroupMember]) -> None:
         """Queue the events of the group for these members from now on."""
 
     def resync(self, members: list[GroupMember]) -> None:
@@ -64,15 +65,14 @@ class ReplayTarget(Protocol):
 class ReplayGroup:
     """Members that resume from the same event and joined before the replay began. They share one source."""
 
-    def __init__(self, home: ReplayTarget, missed: ReplaySource) -> None:
+    def __init__(self, group: ReplayTarget, missed: ReplaySource) -> None:
         self.resume = missed.resume
         self.members: list[GroupMember] = []
         self._is_open = True
-        self._home = home
+        self._group = group
         self._source = missed.source
         self._context = missed.context
         self._progress = missed.progress
-        self._progress.on_live = self._have_kept
 
     @property
     def is_open(self) -> bool:
@@ -80,9 +80,9 @@ class ReplayGroup:
         return self._is_open and not self._progress.is_live.is_set()
 
     async def run(self) -> None:
-        """Replay all missed events and those that arrive meanwhile, then go live."""
+        """Replay all missed events and those that arrive in the meantime, then go live."""
         try:
-            await self._tell_all()
+            await self._replay()
         except StopAsyncIteration:
             self._end(None)
         except asyncio.CancelledError as cancelled:
@@ -91,72 +91,75 @@ class ReplayGroup:
             self._end(failure(problem))
         finally:
             self._is_open = False
-            self._home.share(self._context, self.members)
+            self._group.share(self._context, self.members)
             self._context.close()
 
-    def _have_kept(self) -> None:
-        """The replay covers every event up to here: from now on queue the events of the group for the members."""
-        self._home.keep(self._here())
+    def _begin_queueing(self) -> None:
+        """Queue the events of the group for the members: the replay covers every event up to now."""
+        self._group.begin_queueing(self._present_members())
 
-    def _here(self) -> list[GroupMember]:
+    def _present_members(self) -> list[GroupMember]:
         return [member for member in self.members if not member.is_over]
 
     def _end(self, outcome: Outcome | None) -> None:
-        for member in self._here():
+        for member in self._present_members():
             member.end(outcome)
 
-    async def _tell_all(self) -> None:
-        progress, told, pace, count = self._progress, 0, None, 0
-        async with aclosing(self._source.events(_nothing)) as events:
-            coming = asyncio.ensure_future(anext(events))
-            here = asyncio.ensure_future(progress.is_live.wait())
+    async def _replay(self) -> None:
+        progress, delivered, backpressure, count = self._progress, 0, None, 0
+        async with aclosing(self._source.events(SourceReader(on_live=self._begin_queueing))) as events:
+            next_event = asyncio.ensure_future(anext(events))
+            is_live = asyncio.ensure_future(progress.is_live.wait())
             try:
-                while self._here():
-                    if coming.done():
+                while self._present_members():
+                    if next_event.done():
                         self._is_open = False
                         mark = progress.mark
-                        assert mark is not None  # it has begun, for there is an event
-                        event = GroupEvent.of(coming.result(), progress)
+                        assert mark is not None  # the source has begun, since it has emitted an event
+                        event = GroupEvent.of(next_event.result(), progress)
                         if progress.is_too_old:
                             break
                         count += 1
                         self._charge_missed_event(count)
-                        await self._home.deliver_missed(self._here(), event)
-                        pace = pace or Backpressure(self.members)
-                        await pace.kept()
-                        told = mark.number
-                        coming = asyncio.ensure_future(anext(events))
-                    elif here.done() and (progress.is_too_old or self._is_reached()):
+                        await self._group.deliver_missed(self._present_members(), event)
+                        backpressure = backpressure or Backpressure(self.members)
+                        await backpressure.wait()
+                        delivered = mark.number
+                        next_event = asyncio.ensure_future(anext(events))
+                    elif is_live.done() and (progress.is_too_old or self._has_caught_up()):
                         break
-                    waiting = {coming} if here.done() else {coming, here}
-                    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                    pending = {next_event} if is_live.done() else {next_event, is_live}
+                    await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
             finally:
-                await given_up(here, coming)
+                await cancel_all(is_live, next_event)
         self._is_open = False
         if progress.is_too_old:
-            self._home.resync(self._here())
+            self._group.resync(self._present_members())
         else:
-            for member in self._here():
-                member.go_live_after(max(told, progress.live_at), self._source.seen)
+            for member in self._present_members():
+                member.go_live_after(max(delivered, progress.live_at), self._source.seen)
 
     def _charge_missed_event(self, count: int) -> None:
         """Charge a missed event. The charge is shared after each `EVENTS_PER_SHARE` events."""
         self._context.meter.charge(MISSED_EVENT_UNITS)
         if count % EVENTS_PER_SHARE == 0:
-            self._home.share(self._context, self.members)
+            self._group.share(self._context, self.members)
 
-    def _is_reached(self) -> bool:
+    def _has_caught_up(self) -> bool:
+        """Whether the replay has delivered everything that the group had delivered when it went live."""
         seen, left = self._source.seen, self._source.left
-        return all(member.since is None or member.since.is_reached(seen, left) for member in self._here())
+        return all(member.since is None or member.since.is_reached(seen, left) for member in self._present_members())
 
 
 class ReplaySet:
     """All replays of a group."""
 
-    def __init__(self, home: ReplayTarget, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
-        self._home = home
+    def __init__(self, group: ReplayTarget, spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]) -> None:
+        self._group = group
         self._spawn = spawn
+        # By resume request, the replay that began last: new members may still join it.
         self._latest: dict[ResumeRequest | None, ReplayGroup] = {}
+        # The replays that begin when the group has started.
         self._waiting: list[ReplayGroup] = []
         self._tasks: dict[ReplayGroup, asyncio.Task[None]] = {}
 
@@ -165,30 +168,30 @@ class ReplaySet:
 
     def add(self, member: GroupMember, missed: ReplaySource, *, now: bool) -> None:
         """Add a member to the open replay from the same event, or to a new one."""
-        alike = self._latest.get(missed.resume)
-        if alike is None or not alike.is_open:
-            alike = self._latest[missed.resume] = ReplayGroup(self._home, missed)
-            self._waiting.append(alike)
+        replay = self._latest.get(missed.resume)
+        if replay is None or not replay.is_open:
+            replay = self._latest[missed.resume] = ReplayGroup(self._group, missed)
+            self._waiting.append(replay)
         else:
             missed.context.close()
-        alike.members.append(member)
+        replay.members.append(member)
         if now:
             self.begin()
 
     def begin(self) -> None:
         """Start the pending replays: the group has started."""
         waiting, self._waiting = self._waiting, []
-        for resuming in waiting:
-            task = self._tasks[resuming] = self._spawn(resuming.run())
-            task.add_done_callback(partial(self._over, resuming))
+        for replay in waiting:
+            task = self._tasks[replay] = self._spawn(replay.run())
+            task.add_done_callback(partial(self._forget, replay))
 
-    def _over(self, resuming: ReplayGroup, _: asyncio.Task[None]) -> None:
-        del self._tasks[resuming]
-        if self._latest[resuming.resume] is resuming:
-            del self._latest[resuming.resume]
+    def _forget(self, replay: ReplayGroup, _: asyncio.Task[None]) -> None:
+        del self._tasks[replay]
+        if self._latest[replay.resume] is replay:
+            del self._latest[replay.resume]
 
     async def finish(self) -> None:
-        """Wait until all of them have received what they missed."""
+        """Wait until all replays have ended."""
         while self._tasks:
             await asyncio.wait(self._tasks.values())
 
@@ -197,28 +200,24 @@ class ReplaySet:
             task.cancel()
 
 
-async def _nothing() -> None:
-    """Read no first event: the client has it."""
-
-
 class Backpressure:
-    """The waiting for the members of a replay that read slowly, limited for each member and for all together.
+    """The backpressure of slow members on their replay, limited for each member and for all together.
 
-    Afterwards the replay waits no longer, and the overflow policy (`whenSlow`) of the member applies.
+    Beyond the limit the replay does not wait for a member, and the overflow policy (`whenSlow`) of the member applies.
     """
 
     def __init__(self, members: Sequence[GroupMember]) -> None:
-        self._left = dict.fromkeys(members, MOST_BEHIND_SECONDS)
-        self._left_for_all = MOST_WAITED_SECONDS
+        self._left = dict.fromkeys(members, MAX_SECONDS_PER_MEMBER)
+        self._left_for_all = MAX_SECONDS_TOGETHER
 
-    async def kept(self) -> None:
+    async def wait(self) -> None:
         """Wait until the members that may still delay the replay can receive more; a single member always may."""
-        here = [member for member in self._left if not member.is_over]
-        if len(here) == 1:
-            await here[0].listener.drained()
+        members = [member for member in self._left if not member.is_over]
+        if len(members) == 1:
+            await members[0].listener.drained()
             return
         draining: dict[asyncio.Future[None], GroupMember] = {
-            asyncio.ensure_future(member.listener.drained()): member for member in here
+            asyncio.ensure_future(member.listener.drained()): member for member in members
         }
         try:
             if draining:
@@ -228,12 +227,12 @@ class Backpressure:
                     task: member for task, member in draining.items() if not task.done() and self._left[member] > 0
                 }
             ):
-                await self._waited(late)
+                await self._wait_for(late)
         finally:
-            await given_up(*draining)
+            await cancel_all(*draining)
 
-    async def _waited(self, late: dict[asyncio.Future[None], GroupMember]) -> None:
-        """Wait until a member is drained, or has used up its time."""
+    async def _wait_for(self, late: dict[asyncio.Future[None], GroupMember]) -> None:
+        """Wait until a member can receive more or has used up its time, and count the time."""
         clock = asyncio.get_running_loop().time
         began, least = clock(), min(self._left_for_all, *(self._left[member] for member in late.values()))
         await asyncio.wait(late, timeout=least, return_when=asyncio.FIRST_COMPLETED)
@@ -243,8 +242,8 @@ class Backpressure:
             self._left[member] -= waited
 
 
-async def given_up(*futures: asyncio.Future[Any]) -> None:
-    """Cancel the pending futures, and retrieve the result of each."""
+async def cancel_all(*futures: asyncio.Future[Any]) -> None:
+    """Cancel the pending futures and wait for them. Mark the exceptions of the others as retrieved."""
     if not futures:
         return
     for future in futures:

@@ -9,7 +9,7 @@ from graphql import FieldNode, value_from_ast_untyped
 from datastore.change_streams.replay.signed_resume_ids import ResumeIds, ResumeRequest
 from server.operations.request import Request
 
-# These arguments determine how events are sent, not which.
+# These arguments determine how events are sent, and not which events.
 PACING = frozenset(("whenSlow", "buffer", "minIntervalMs"))
 
 
@@ -17,15 +17,17 @@ def binding_of(request: Request) -> bytes:
     """Return the field and its arguments in a canonical form."""
     node = request.operation.node
     variables = {
-        one.variable.name.value: value_from_ast_untyped(one.default_value)
-        for one in node.variable_definitions or ()
-        if one.default_value is not None
+        definition.variable.name.value: value_from_ast_untyped(definition.default_value)
+        for definition in node.variable_definitions or ()
+        if definition.default_value is not None
     } | dict(request.params.variables or {})
     field = node.selection_set.selections[0]
     if not isinstance(field, FieldNode):
         return _bound(request.operation.root_field, variables)
-    given = {one.name.value: value_from_ast_untyped(one.value, variables) for one in field.arguments or ()}
-    return _bound(field.name.value, {name: value for name, value in given.items() if name not in PACING})
+    arguments = {
+        argument.name.value: value_from_ast_untyped(argument.value, variables) for argument in field.arguments or ()
+    }
+    return _bound(field.name.value, {name: value for name, value in arguments.items() if name not in PACING})
 
 
 def resume_of(request: Request, ids: ResumeIds) -> ResumeRequest | None:

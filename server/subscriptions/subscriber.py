@@ -1,7 +1,7 @@
-"""A subscriber: its quota, its charges, and the report at its end; and the protocols of listeners and handles."""
+"""A subscriber with its quota, charges and final report; and the protocols of listeners and handles."""
 
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import Protocol
 
 from datastore.change_streams.subscriptions.resume_position import ResumePosition
@@ -18,9 +18,9 @@ from server.operations.outcome import Outcome
 from server.operations.report import new_report
 from server.operations.request import Request, event_units
 
-# A subscription of so many characters, document and variables together, takes one place, and so do so many values of
-# each of its events.
-CHARACTERS_PER_PLACE, VALUES_PER_PLACE = 4_096, 1_000
+# A subscription takes one unit of its caller's quota, and another one for each of these: characters of its document and
+# variables, and values of one event.
+CHARACTERS_PER_UNIT, VALUES_PER_UNIT = 4_096, 1_000
 
 
 class Listener(Protocol):
@@ -38,7 +38,7 @@ class Listener(Protocol):
         """
 
     def send_position(self, event_id: str) -> None:
-        """Deliver the resume id of the start: a client that resumes after it misses nothing."""
+        """Send the resume id of the start: a client that resumes after it misses no event."""
 
     def finish(self, outcome: Outcome | None) -> None:
         """End the subscription, with an error unless `outcome` is None, after all queued events.
@@ -47,7 +47,7 @@ class Listener(Protocol):
         """
 
     async def drained(self) -> None:
-        """Wait until more can be sent. An unshared subscription executes no event before."""
+        """Wait until the listener can send more. An unshared subscription executes its next event after that."""
 
 
 class SubscriptionHandle(Protocol):
@@ -58,81 +58,70 @@ class SubscriptionHandle(Protocol):
         """The queue limits for a listener that reads too slowly."""
 
     def stop(self, problem: Exception | None = None) -> None:
-        """End the subscription.
+        """End the subscription, because its client has left or because of `problem`, a `SlowSubscriber`.
 
-        Its client has left, or `problem` (`SlowSubscriber`) is reported and passed to `finish`.
-
-        May be called again, and after the end.
+        `problem` is reported, and its outcome is passed to `finish`. May be called again, and after the end.
         """
 
     def settled_position(self) -> ResumePosition | None:
         """Return the position up to which every event was delivered; None while an event is executed or queued."""
 
     def withdraw(self, outcome: Outcome) -> None:
-        """Take back the report of a delivered outcome that will not be sent: it was dropped."""
-
-
-class PullPosition:
-    """The position of a subscription whose consumer requests one result after the other."""
-
-    def __init__(self) -> None:
-        self.after: str | None = None
-        self.how: Callable[[], ResumePosition | None] | None = None
-
-    def settled_position(self) -> ResumePosition | None:
-        """Return the position up to which every result was taken, while the next is awaited; None at other times."""
-        return None if self.how is None else self.how()
+        """Remove a delivered outcome from the report: the listener has dropped it instead of sending it."""
 
 
 class Subscriber:
-    """One subscription from start to end. The cost of an event is shared by the subscribers that received it."""
+    """One subscription from its start to its end, as its caller is charged for it and as it is reported.
+
+    The subscribers that receive an event share its cost.
+    """
 
     __slots__ = (
-        "_accounts",
+        "_acquired",
         "_began",
+        "_billing",
         "_is_new",
         "_is_over",
-        "_keeps",
+        "_min_units",
         "_paid",
         "_payer",
-        "_places",
+        "_quota",
         "_spent",
-        "_taken",
         "allowance",
         "report",
         "request",
     )
 
-    def __init__(self, accounts: Billing, places: KeyedQuota, request: Request) -> None:
+    def __init__(self, billing: Billing, quota: KeyedQuota, request: Request) -> None:
         self.request = request
-        self.report = accounts.start_report(new_report(request))
+        self.report = billing.start_report(new_report(request))
         self.allowance: Allowance | None = None
-        self._accounts = accounts
-        self._places = places
+        self._billing = billing
+        self._quota = quota
         self._payer = payer(request.caller)
-        self._taken = 0  # places
+        self._acquired = 0  # units of the quota
         self._began = time.perf_counter()
-        self._spent = self._paid = 0.0
-        self._keeps = 0.0  # of what was charged at the start, whatever was read
-        self._is_new = True
+        self._spent = self._paid = 0.0  # read units
+        self._min_units = 0.0  # the part of the charge at the start that is never refunded
+        self._is_new = True  # until the charge at the start is settled
         self._is_over = False
 
     async def admit(self) -> None:
         """Charge the estimate. Raises `OverBudget`."""
-        self.allowance = await self._accounts.charge(self.request)
+        self.allowance = await self._billing.charge(self.request)
         self._paid = self.request.charged
-        self._keeps = self.request.min_units
+        self._min_units = self.request.min_units
 
-    def take_place(self) -> None:
-        """Take one place, and more for a large document, large variables and large events.
+    def take_quota(self) -> None:
+        """Acquire one unit of the caller's quota, and more for a large document, large variables and large events.
 
-        Raises `Throttled` or `Unavailable`.
+        Raises: `Throttled` or `Unavailable`.
         """
         request = self.request
-        kept = len(request.operation.document.text) + characters_in(request.params.variables or {})
-        taken = 1 + kept // CHARACTERS_PER_PLACE + int(request.max_values) // VALUES_PER_PLACE
-        self._places.acquire(self._payer, taken)
-        self._taken = taken
+        characters = len(request.operation.document.text) + characters_in(request.params.variables or {})
+        units = 1 + characters // CHARACTERS_PER_UNIT + int(request.max_values) // VALUES_PER_UNIT
+        self._quota.acquire(self._payer, units)
+        self._acquired = units
 
     @property
     def resumes_after(self) -> str | None:
@@ -146,33 +135,32 @@ class Subscriber:
         self.report.add(outcome)
 
     def refused(self, error: DomainError) -> Outcome:
-        """Return the final outcome for a refusal by the budget."""
+        """Report a refusal by the budget, and return its outcome, which is the last one."""
         outcome = refusal(error)
-        if self.report.events:  # it ran until now
+        if self.report.events:  # the subscription ran until now
             outcome.stage = Stage.EXECUTION
         self.report.add(outcome)
         return outcome
 
     def measure(self, meter: Meter) -> None:
-        """Count the work done for this subscriber alone since the last call."""
-        self._spent += self._accounts.measure(self.report, meter)
+        """Count the calls made for this subscriber alone since the last measurement."""
+        self._spent += self._billing.measure(self.report, meter)
 
-    def share(self, taken: Meter, among: int, answer: float = 0.0, *, knows_all: bool) -> None:
-        """Count an equal share of work done for `among` subscribers, and of the units for the result size."""
-        self._spent += self.report.add_shared(taken, among, is_complete=knows_all) + answer / among
+    def share(self, taken: Meter, among: int, result_units: float = 0.0, *, knows_all: bool) -> None:
+        """Count an equal share of the calls made for `among` subscribers, and of the units for the size of the result.
 
-    def made(self, outcome: Outcome) -> None:
-        """Count a result that was executed for this subscriber alone."""
+        `knows_all` is False if the cost of some calls is not known yet.
+        """
+        self._spent += self.report.add_shared(taken, among, is_complete=knows_all) + result_units / among
+
+    def count_execution(self, outcome: Outcome) -> None:
+        """Count the units of a result that was executed for this subscriber alone."""
         self._spent += event_units(self.request, outcome)
 
     @property
     def is_due(self) -> bool:
-        """Whether enough is owed to settle: the charge at the start, or at least one unit."""
-        return (self._is_new and self._paid > 0) or self._owes >= 1
-
-    @property
-    def _owes(self) -> float:
-        return self._spent - self._paid
+        """Whether to settle now: the charge at the start is not settled, or at least one unit is owed."""
+        return (self._is_new and self._paid > 0) or self._spent - self._paid >= 1
 
     async def settle(self) -> None:
         """Charge the units read, or refund the surplus of the charge at the start. Raises `OverBudget`."""
@@ -181,9 +169,9 @@ class Subscriber:
     async def _settled(self) -> Allowance | None:
         units = self._owed
         self._is_new = False
-        self._spent, self._keeps = max(self._spent, self._least), 0.0
+        self._spent, self._min_units = max(self._spent, self._least), 0.0
         self._paid += units
-        return await self._accounts.settle(self.request, units)
+        return await self._billing.settle(self.request, units)
 
     @property
     def _owed(self) -> float:
@@ -191,21 +179,21 @@ class Subscriber:
 
     @property
     def _least(self) -> float:
-        return max(self._keeps, withheld_units(self.request, self.report))
+        return max(self._min_units, withheld_units(self.request, self.report))
 
     def end_if_settled(self) -> bool:
         """End the subscription if nothing is left to settle.
 
         Return whether it has ended; if not, `end` must be awaited.
         """
-        if not self._is_over and not self._accounts.needs_settlement(self._owed):
+        if not self._is_over and not self._billing.needs_settlement(self._owed):
             self._is_over = True
             self.leave()
-            self._accounts.finish_report(self.report, self._began)
+            self._billing.finish_report(self.report, self._began)
         return self._is_over
 
     async def end(self) -> None:
-        """Release the quota, settle the rest and write the report. May be called again."""
+        """Release the quota, settle the remaining cost and finish the report. May be called again."""
         if self._is_over:
             return
         self._is_over = True
@@ -213,7 +201,7 @@ class Subscriber:
         try:
             await self._settled()
         finally:
-            self._accounts.finish_report(self.report, self._began)
+            self._billing.finish_report(self.report, self._began)
 
     async def settle_late(self) -> None:
         """Settle costs that became known after the end. Before the end, do nothing: `end` settles them."""
@@ -222,6 +210,6 @@ class Subscriber:
 
     def leave(self) -> None:
         """Release the quota."""
-        if self._taken:
-            self._places.release(self._payer, self._taken)
-            self._taken = 0
+        if self._acquired:
+            self._quota.release(self._payer, self._acquired)
+            self._acquired = 0

@@ -21,19 +21,17 @@ from server.subscriptions.subscriber import Listener
 
 
 class UnsharedSubscription(NamedTuple):
-    """A subscription that was opened for one subscriber.
-
-    `wants_places`: its client receives a resume id before any event.
-    """
+    """A subscription that was opened for one subscriber."""
 
     context: OperationContext
     executor: Executor[Any]
     source: AsyncIterable[Any]
-    wants_places: bool = False
+    #: Whether the client receives a resume id before the first event.
+    sends_start_position: bool = False
 
     @property
     def keeping(self) -> QueueLimits | None:
-        """The queue limits; None where no event is executed before the last one was sent."""
+        """The queue limits. None for a source without limits: its next event is executed once the last one was sent."""
         return self.source.keeping if isinstance(self.source, SharedSource | UnsharedSource) else None
 
     def key(self, event: Any) -> Hashable:
@@ -48,12 +46,9 @@ class UnsharedSubscription(NamedTuple):
 async def outcomes_of(
     own: UnsharedSubscription, deadlines: Deadlines, slices: TimeSlices
 ) -> AsyncGenerator[Outcome, None]:
-    """Yield the outcome of each event.
-
-    The context is reset when an event arrives, so that it has the time of that event.
-    """
+    """Yield the outcome of each event. Reset the context when an event arrives: it has the time of the event."""
     progress = own.progress
-    async with aclosing(_from_the_start(own) if own.wants_places else _plain(own)) as events:
+    async with aclosing(_with_start_position(own) if own.sends_start_position else _plain(own)) as events:
         async for event in events:
             if isinstance(event, Outcome):
                 yield event
@@ -85,7 +80,7 @@ async def outcomes_of(
 
 def too_late(deadlines: Deadlines) -> Timeout:
     """Return the error for a subscription whose event was not executed in time."""
-    return Timeout(f"An event was not made within {deadlines.seconds:g} seconds: subscribe again.")
+    return Timeout(f"An event was not executed within {deadlines.seconds:g} seconds: subscribe again.")
 
 
 async def _plain(own: UnsharedSubscription) -> AsyncGenerator[Any, None]:
@@ -97,12 +92,12 @@ async def _plain(own: UnsharedSubscription) -> AsyncGenerator[Any, None]:
         await _close(events)
 
 
-async def _from_the_start(own: UnsharedSubscription) -> AsyncGenerator[Any, None]:
+async def _with_start_position(own: UnsharedSubscription) -> AsyncGenerator[Any, None]:
     """Yield the events, preceded by an outcome with the resume id of the start, or with RESYNC."""
     events, progress = aiter(own.source), own.progress
-    coming, begun = asyncio.ensure_future(anext(events)), asyncio.ensure_future(progress.begun.wait())
+    first, begun = asyncio.ensure_future(anext(events)), asyncio.ensure_future(progress.begun.wait())
     try:
-        await asyncio.wait((coming, begun), return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait((first, begun), return_when=asyncio.FIRST_COMPLETED)
         if progress.begun.is_set() and not progress.sends_first_event and progress.mark is not None and progress.id:
             if progress.is_too_old:
                 yield resync(progress.id, progress.mark.number)
@@ -110,17 +105,17 @@ async def _from_the_start(own: UnsharedSubscription) -> AsyncGenerator[Any, None
             elif progress.resume is None:
                 yield position_only(progress.id)
         try:
-            yield await coming
+            yield await first
         except StopAsyncIteration:
             return
         async for event in events:
             yield event
     finally:
-        for future in (coming, begun):
+        for future in (first, begun):
             future.cancel()
-        await asyncio.wait((coming, begun))
-        if not coming.cancelled():
-            coming.exception()
+        await asyncio.wait((first, begun))
+        if not first.cancelled():
+            first.exception()  # mark it as retrieved
         await _close(events)
 
 
@@ -144,24 +139,29 @@ ENDED = EndedSubscription()
 
 
 class DrivenSubscription:
-    """The handle of an unshared subscription, whose task requests the results."""
+    """The handle of an unshared subscription. A task requests the results for the listener."""
+
+    #: The task, created after this handle.
+    task: asyncio.Task[None] | None
+    #: The error with which the subscription was stopped.
+    problem: Exception | None
 
     def __init__(
         self, listener: Listener, keeping: QueueLimits, report: Report, progress: SubscriptionProgress
     ) -> None:
         self.listener = listener
         self.keeping = keeping
-        self.problem: Exception | None = None
+        self.problem = None
         self._report = report
         self._progress = progress
         self.is_over = self.has_begun = False
-        self.task: asyncio.Task[None] | None = None
+        self.task = None
 
     def stop(self, problem: Exception | None = None) -> None:
         if self.is_over:
             return
         self.is_over, self.problem = True, problem
-        # Else it ends as soon as it begins, or has told what its listener cannot take.
+        # A task that has not begun ends when it begins; the task itself stops after the delivery that was refused.
         if self.task is not None and self.has_begun and self.task is not asyncio.current_task():
             self.task.cancel()
         if problem is not None:

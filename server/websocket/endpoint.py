@@ -22,6 +22,7 @@ from server.operations.runner import Runner
 from server.security.jwt import Identify
 from server.security.origins import Origins
 from server.shutdown import STEP_SECONDS, Delays, end_gradually
+from server.subscriptions.manager import SubscriptionManager
 from server.websocket.asgi import ASGITransport
 from server.websocket.authentication import AUTHORIZATION
 from server.websocket.messages import GOING_AWAY, CloseCode
@@ -44,6 +45,7 @@ class GraphQLWebSocket:
         runner: Runner,
         identify: Identify,
         *,
+        subscriptions: SubscriptionManager | None = None,
         allowed_origins: Collection[str] = (),
         limits: SocketLimits = LIMITS,
         clock: Callable[[], float] = time.time,
@@ -52,7 +54,8 @@ class GraphQLWebSocket:
     ) -> None:
         self._on_refusal = on_refusal
         self._quota = quota or KeyedQuota("WebSockets", 0, 0)
-        self._service = Service(runner, identify, limits, clock, self._quota)
+        subscriptions = subscriptions or SubscriptionManager(runner)
+        self._service = Service(runner, subscriptions, identify, limits, clock, self._quota)
         self._sockets = self._service.sockets
         self._origins = Origins(allowed_origins)
         self._asgi_tasks: set[asyncio.Task[Any]] = set()

@@ -15,6 +15,7 @@ from server.documents.request import GraphQLParams
 from server.operations.outcome import Outcome, domain_error, encode, failure
 from server.operations.request import Request, Transport
 from server.operations.runner import Runner
+from server.subscriptions.manager import SubscriptionManager
 from server.subscriptions.subscriber import SubscriptionHandle
 from server.websocket.messages import CloseCode, ProtocolError
 from server.websocket.transport import WebSocketTransport
@@ -28,6 +29,7 @@ class SocketPort(Protocol):
     """The part of a socket that an operation uses."""
 
     runner: Runner
+    subscriptions: SubscriptionManager
     transport: WebSocketTransport
     room: ByteBudget
     clock: Callable[[], float]
@@ -156,7 +158,7 @@ class OpenOperation:
         if not isinstance(request, Request):
             self.finish(request)
         elif request.kind is OperationType.SUBSCRIPTION:
-            self._subscription = await runner.follow(request, self)
+            self._subscription = await self._socket.subscriptions.follow(request, self)
             if self.event_id is None and isinstance(params.resume_after, str):  # the subscription has none yet
                 self.event_id = params.resume_after
             if self._over:

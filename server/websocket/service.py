@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from server.admission.quotas import KeyedQuota
 from server.operations.runner import Runner
 from server.security.jwt import Identify
+from server.subscriptions.manager import SubscriptionManager
 from server.websocket.timer_queue import TimerQueue
 from server.websocket.transport import SocketLimits
 
@@ -20,6 +21,7 @@ class Service:
     """The state shared by all sockets of an endpoint."""
 
     runner: Runner
+    subscriptions: SubscriptionManager
     identify: Identify
     limits: SocketLimits
     clock: Callable[[], float]

@@ -61,6 +61,7 @@ class Socket:
         "quota_key",
         "room",
         "runner",
+        "subscriptions",
         "tasks",
         "transport",
     )
@@ -69,6 +70,7 @@ class Socket:
     def __init__(self, service: Service, address: str, offered: str | None) -> None:
         """`offered` is the Authorization header of the upgrade, if there is one."""
         self.runner = service.runner
+        self.subscriptions = service.subscriptions
         self.clock = service.clock
         self.quota_key = payer(Caller(None, address))
         self.room = ByteBudget(service.limits.waiting_bytes)

@@ -169,10 +169,10 @@ def test_a_package_of_mechanisms_has_twelve_modules_at_most() -> None:
 
 
 # The packages of the server that import one another in one direction: each imports only those to its right.
-SERVER_ORDER = ("operations", "documents", "admission")
+SERVER_ORDER = ("subscriptions", "operations", "documents", "admission")
 
 
-def test_operations_documents_and_admission_import_one_another_in_one_direction() -> None:
+def test_subscriptions_operations_documents_and_admission_import_one_another_in_one_direction() -> None:
     wrong = {
         (str(source.relative_to(ROOT)), name)
         for place, package in enumerate(SERVER_ORDER)

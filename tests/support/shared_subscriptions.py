@@ -14,6 +14,7 @@ from server.documents.request import GraphQLParams
 from server.operations.outcome import Outcome
 from server.operations.request import Request, Transport
 from server.operations.runner import Runner
+from server.subscriptions.manager import SubscriptionManager
 from server.subscriptions.subscriber import SubscriptionHandle
 from tests.support.served import Served
 
@@ -78,6 +79,10 @@ def runner(served: Served) -> Runner:
     return served.gateway.edge.runner
 
 
+def subscriptions(served: Served) -> SubscriptionManager:
+    return served.gateway.edge.subscriptions
+
+
 async def prepared(served: Served, query: str, by: Caller) -> Request:
     request = await runner(served).prepare(GraphQLParams(query), by, Transport.WEBSOCKET)
     assert isinstance(request, Request)
@@ -88,7 +93,7 @@ async def follow(
     served: Served, query: str, user: str | None = None, role: Role = Role.USER, heard: Heard | None = None
 ) -> Heard:
     heard = heard or Heard()
-    heard.following = await runner(served).follow(await prepared(served, query, caller(user, role)), heard)
+    heard.following = await subscriptions(served).follow(await prepared(served, query, caller(user, role)), heard)
     return heard
 
 
@@ -99,14 +104,14 @@ def leave(*listeners: Heard) -> None:
 
 
 def groups(served: Served) -> int:
-    streams = runner(served)._subscriptions
-    return len(streams._groups) + len(streams._own_groups)
+    manager = subscriptions(served)
+    return len(manager._groups) + len(manager._own_groups)
 
 
 @pytest.fixture(autouse=True)
 async def all_end(served: Served) -> AsyncIterator[None]:
     """What is left by all leaves nothing behind."""
     yield
-    await runner(served).aclose()
+    await subscriptions(served).aclose()
     assert groups(served) == 0
     assert served.gateway.edge.admission.subscriptions.total == 0

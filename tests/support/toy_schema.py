@@ -1,7 +1,7 @@
 """A small schema without a store, its context, and a stand-in for token verification."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 
 import strawberry
 from graphql import GraphQLError
@@ -18,7 +18,6 @@ class Toy:
     """What the resolvers below saw."""
 
     used_identity = True
-    subscriber_count: Callable[[], int]
     progress: SubscriptionProgress | None = None
 
     def __init__(self, identity: Identity | None) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import base64
 import json
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
@@ -65,7 +65,6 @@ class Toy:
     """A context whose loader remembers, as a real one does."""
 
     used_identity = True
-    subscriber_count: Callable[[], int]
     progress: SubscriptionProgress | None = None
 
     def __init__(self, identity: Identity | None) -> None:

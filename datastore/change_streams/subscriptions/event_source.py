@@ -1,4 +1,4 @@
-"""Sources of a subscription's events, shared by the subscribers of a group or for one subscriber."""
+"""Sources of a subscription's events: shared by the members of a broadcast group, or for one subscriber."""
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Hashable, Mapping
 from contextlib import aclosing
@@ -22,12 +22,37 @@ class EventContext(Protocol):
         """Advance the freshness watermark: later reads return nothing older."""
 
 
-def _any(_: object) -> None:
-    """Return the key of all events, where a newer event replaces any other."""
+def _one_key(_: object) -> None:
+    """Return the same key for all events: a newer event replaces any other."""
 
 
-def _nothing(_: object) -> str:
+def _no_state(_: object) -> str:
     return ""
+
+
+async def _no_first_event() -> None:
+    """Read no first event: the client has it, or the source begins without one."""
+
+
+def _do_nothing() -> None: ...
+
+
+def _one_subscriber() -> int:
+    return 1
+
+
+@dataclass(frozen=True, eq=False)
+class SourceReader(Generic[Event]):
+    """The reader of a source's events: a broadcast group, a replay, or a single subscription."""
+
+    #: Reads the first event. The source awaits it once no change can be missed any more.
+    read_first: Callable[[], Awaitable[Event | None]] = _no_first_event
+    #: Called when the source follows its changes: the start has a resume position, and no later change is missed.
+    on_started: Callable[[], None] = _do_nothing
+    #: Called when all missed events were emitted, before the first live one.
+    on_live: Callable[[], None] = _do_nothing
+    #: Returns the number of subscribers that receive the events, for metrics.
+    subscriber_count: Callable[[], int] = _one_subscriber
 
 
 class JoinFilter(Protocol):
@@ -42,7 +67,7 @@ class JoinFilter(Protocol):
     def is_reached(self, seen: Mapping[str, int], left: Mapping[str, int]) -> bool:
         """Return whether a replay up to the versions `seen` has caught up with the group.
 
-        `left` are the versions at which records left the selection.
+        `left` has the versions at which records left the selection.
         """
 
     def resume_from(self, seen: Mapping[str, int]) -> None:
@@ -61,28 +86,39 @@ class JoinFilter(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class SharedSource(Generic[Event]):
-    """Events that are the same for all members of a broadcast group, which share this source.
+    """A source whose events are the same for all members of a broadcast group, which share it.
 
-    An argument of `events` is awaited once no change can be missed any more; it reads the first event. Resolvers may
-    read the identity in the contexts passed to `first` and `check`, and before the source is created, but not in
-    `events`.
+    Resolvers may read the identity in the contexts passed to `first` and `check`, and before the source is created, but
+    not in `events`.
 
     Iterating over the source yields the events for one subscriber, the owner of `context`.
     """
 
+    #: The context of the subscriber for which the source was created.
     context: EventContext
+    #: The limits of the queue of a subscriber that reads too slowly.
     keeping: QueueLimits
-    events: Callable[[Callable[[], Awaitable[Event | None]]], AsyncGenerator[Event, None]]
-    key: Callable[[Event], Hashable] = _any
+    #: Returns a new iteration of the events, for one reader.
+    events: Callable[[SourceReader[Event]], AsyncGenerator[Event, None]]
+    #: Returns the key of an event, for conflation: a newer event replaces a queued one with the same key.
+    key: Callable[[Event], Hashable] = _one_key
+    #: Reads the present state, in the context of a subscriber: the first event of each subscriber. None if there is no
+    #: first event.
     first: Callable[[Any], Awaitable[Event]] | None = None
+    #: Creates the filter of a member that joins a running group. None if a new member receives every event.
     since: Callable[[], JoinFilter] | None = None
+    #: Raises the error of a subscriber, by its context, that may not receive an event. None if all may.
     check: Callable[[Any, Event], Awaitable[None]] | None = None
+    #: The version of each record that the events have shown. The source updates it; empty for records without versions.
     seen: Mapping[str, int] = field(default_factory=dict)
+    #: The version at which each record has left the selection. The source updates it.
     left: Mapping[str, int] = field(default_factory=dict)
-    known: Callable[[Event], str] = _nothing
+    #: Returns the state that the resume id of a first event contains besides the position: see
+    #: `SubscriptionProgress.known`.
+    known: Callable[[Event], str] = _no_state
 
     async def __aiter__(self) -> AsyncGenerator[Event, None]:
-        async with aclosing(self.events(self._begin)) as events:
+        async with aclosing(self.events(SourceReader(self._read_first))) as events:
             progress = self.context.progress
             is_first = self.first is not None and not (progress is not None and progress.resume is not None)
             async for event in events:
@@ -91,7 +127,7 @@ class SharedSource(Generic[Event]):
                 is_first = False
                 yield event
 
-    async def _begin(self) -> Event | None:
+    async def _read_first(self) -> Event | None:
         if self.first is None:
             return None
         event = await self.first(self.context)
@@ -101,11 +137,14 @@ class SharedSource(Generic[Event]):
 
 @dataclass(frozen=True, eq=False)
 class UnsharedSource(Generic[Event]):
-    """Events for one subscriber alone. They are queued by `keeping` and `key` while the subscriber does not read."""
+    """A source whose events are for one subscriber alone."""
 
+    #: The limits of the queue while the subscriber does not read.
     keeping: QueueLimits
+    #: The events, to be iterated once.
     events: AsyncGenerator[Event, None]
-    key: Callable[[Event], Hashable] = _any
+    #: Returns the key of an event, for conflation.
+    key: Callable[[Event], Hashable] = _one_key
 
     def __aiter__(self) -> AsyncGenerator[Event, None]:
         return self.events

@@ -1,7 +1,6 @@
 """The resume position of a subscription, from which a client can resume after a lost connection."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from datastore.change_streams.change_subscription import ChangeSubscription
@@ -10,15 +9,18 @@ from datastore.change_streams.replay.signed_resume_ids import ResumeRequest, Sea
 
 
 def unsealed(place: ResumeToken, known: str) -> str:
-    """Return the empty resume id, for events that no client receives and therefore none resumes after."""
+    """Return an empty resume id. It is for events that no client receives, so that no client resumes after them."""
     return ""
 
 
 class ResumePosition(NamedTuple):
-    """A position up to which every event was delivered: the local number of its change, and its portable token."""
+    """A position up to which every event was delivered."""
 
+    #: The number of the change in this process's replay log.
     number: int
+    #: The position in the stream, which is valid in every process.
     place: ResumeToken
+    #: Signs the position and the client's state: returns the resume id.
     seal: Seal = unsealed
 
     def id(self, known: str) -> str:
@@ -33,47 +35,73 @@ class ResumePosition(NamedTuple):
 class SubscriptionProgress:
     """The progress of a subscription, which its source updates and the server reads."""
 
+    #: The event after which the client resumes; None for a new subscription.
+    resume: ResumeRequest | None
+    #: Signs a position and the client's state: returns the resume id.
+    seal: Seal
+    #: The position of the event that the source emitted last; None before the source follows its changes.
+    mark: ResumePosition | None
+    #: The client's state after that event, such as versions. Resume ids contain it; a resuming client sends it back.
+    known: str
+    #: Set once the source follows its changes: no later change is missed.
+    begun: asyncio.Event
+    #: Set once all missed events were emitted.
+    is_live: asyncio.Event
+    #: The number of the last change when the source went live.
+    live_at: int
+    #: Whether the missed changes are no longer available. The client then receives RESYNC.
+    is_too_old: bool
+    #: Whether a source that does not resume begins with the present state.
+    sends_first_event: bool
+    #: Whether the client has received RESYNC.
+    is_resync_sent: bool
+    #: The number of events that newer events with the same key have replaced, and of which the client is not notified.
+    dropped: int
+    #: Whether a source that reads ahead has emitted everything that it has read.
+    has_given_all: bool
+
     def __init__(self, resume: ResumeRequest | None = None, seal: Seal = unsealed) -> None:
         self.resume = resume
         self.seal = seal
-        self._is_known_taken = False
-        self.mark: ResumePosition | None = None
+        self.mark = None
         self.known = ""
         self.begun = asyncio.Event()
         self.is_live = asyncio.Event()
-        self.is_too_old = self.sends_first_event = self.is_resync_sent = False
         self.live_at = 0
+        self.is_too_old = self.sends_first_event = self.is_resync_sent = False
         self.dropped = 0
-        self.on_started: Callable[[], None] | None = None
-        self.on_live: Callable[[], None] | None = None
         self.has_given_all = False
+        self._is_known_taken = False
+        #: The progress of the change subscription of a source that reads ahead.
         self._ahead: SubscriptionProgress | None = None
+        #: The number of the latest change when the source began, just before it read the present state.
         self._read_at = -1
         self._following: ChangeSubscription[Any] | None = None
 
     def take_known(self) -> str:
-        """Return the state that the resuming client had, and accept its presence in the resume id."""
+        """Return the state in the resume id, and note that this subscription issues ids with such a state."""
         self._is_known_taken = True
         return "" if self.resume is None else self.resume.known
 
     def check_known(self) -> None:
-        """Raise `BadUserInput` if the resume id contains state that this subscription never issues."""
+        """Raise `BadUserInput` if the resume id contains a state and this subscription issues none."""
         if self.resume is not None and self.resume.known and not self._is_known_taken:
             raise not_an_id()
 
     @property
     def is_resumed(self) -> bool:
-        """Whether missed events are replayed, or will be."""
+        """Whether the missed events were replayed, or will be."""
         return self.resume is not None and not self.is_too_old
 
     @property
     def is_past(self) -> bool:
-        """Whether the current change precedes the present state that was read, which includes it."""
+        """Whether the change that is being selected precedes the present state that was read, which includes it."""
         following = self._following
         return following is not None and following.is_replaying and following.number <= self._read_at
 
     @property
     def id(self) -> str | None:
+        """The resume id of the event that was emitted last; None before the source follows its changes."""
         return None if self.mark is None else self.mark.id(self.known)
 
     def begin(self, following: ChangeSubscription[Any], read_at: int, *, sends_first_event: bool) -> None:
@@ -84,11 +112,9 @@ class SubscriptionProgress:
             self.known = self.resume.known
         self.take()
         self.begun.set()
-        if self.on_started is not None:
-            self.on_started()
 
     def take(self) -> None:
-        """Advance to the current change: its event was emitted, or no event comes of it."""
+        """Advance to the current change: its event is emitted now, or it has no event."""
         if self._following is not None:
             self.mark = ResumePosition(self._following.number, self._following.place, self.seal)
 
@@ -102,30 +128,27 @@ class SubscriptionProgress:
         return dropped
 
     def here(self) -> None:
+        """Record that all missed events were emitted."""
         self.take()
         self.live_at = 0 if self.mark is None else self.mark.number
-        if self.on_live is not None:
-            self.on_live()
         self.is_live.set()
 
     def latest(self) -> ResumePosition | None:
-        """Return the position up to which everything emitted is delivered.
-
-        It passes `mark` when changes caused no event.
-        """
+        """Return the position after the emitted events. It is later than `mark` if later changes had no event."""
         following = self._following
         if following is None or following.is_replaying or following.waiting:
             return self.mark
         return ResumePosition(following.last_number, following.last_place, self.seal)
 
     def mark_resync_sent(self) -> None:
+        """Record that the client has received RESYNC."""
         self.is_resync_sent = True
         if self._ahead is not None:
             self._ahead.mark_resync_sent()
 
     @property
     def settled_position(self) -> ResumePosition | None:
-        """The latest change examined while the next event is awaited; None while an event is being produced."""
+        """The position of the latest change while the source awaits the next one; None while it produces an event."""
         if self.is_too_old and not self.is_resync_sent:
             return None
         if self._ahead is not None:
@@ -135,16 +158,20 @@ class SubscriptionProgress:
         return ResumePosition(following.last_number, following.last_place, self.seal) if following and is_idle else None
 
     def as_ahead(self) -> "SubscriptionProgress":
-        """Return the progress of the change subscription of a source that reads ahead of the events it emits."""
+        """Return the progress for the change subscription of a source that reads ahead of the events it emits."""
         self._ahead = ReadAheadProgress(self)
         return self._ahead
 
     def at(self, mark: ResumePosition | None) -> None:
+        """Set the position of the event that a source which reads ahead emits now."""
         self.mark = mark
 
 
 class ReadAheadProgress(SubscriptionProgress):
-    """The progress of a change subscription that is read ahead. It forwards only its start to the other progress."""
+    """The progress of a change subscription that is read ahead.
+
+    It passes its start and the dropped events on to the progress of the emitted events.
+    """
 
     def __init__(self, behind: SubscriptionProgress) -> None:
         super().__init__(behind.resume, behind.seal)

@@ -25,6 +25,7 @@ from server.http.protocol import UVICORN_OPTIONS
 from server.http.sse import EventStreams, StreamLimits
 from server.operations.runner import Runner
 from server.settings import Settings
+from server.subscriptions.manager import SubscriptionManager
 from tests.support.earthquake_samples import put_raw
 from tests.support.served import Served
 from tests.support.toy_sockets import AT_LAST, QUICK, SCHEMA, Toy, identify, upgrade, world
@@ -130,8 +131,9 @@ async def sockets(**limits: float) -> AsyncIterator[Plain]:
 async def streams(send_timeout: float = AT_LAST) -> AsyncIterator[Plain]:
     world.begin()
     running = EventStreams(StreamLimits(heartbeat=600, send_timeout=600), world.clock)
-    runner = Runner(Documents(SCHEMA), Toy, deadline=2, waiting_bytes=WAITING_BYTES)
-    app = GraphQLHTTP(runner, identify, streams=running)
+    runner = Runner(Documents(SCHEMA), Toy, deadline=2)
+    subscriptions = SubscriptionManager(runner, max_queued_bytes=WAITING_BYTES)
+    app = GraphQLHTTP(runner, identify, subscriptions=subscriptions, streams=running)
     config = uvicorn.Config(app, port=0, log_config=None, lifespan="off", **UVICORN_OPTIONS)
     config.load()
     server = uvicorn.Server(config)

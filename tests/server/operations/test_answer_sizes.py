@@ -250,7 +250,7 @@ def test_characters_of_variables_are_counted_in_names_lists_and_objects() -> Non
 async def test_a_large_subscription_takes_more_units_of_the_quota(
     served: Served, monkeypatch: pytest.MonkeyPatch, large: str
 ) -> None:
-    monkeypatch.setattr(served.gateway.edge.runner._subscriptions, "_places", KeyedQuota("subscriptions", 100, 4))
+    monkeypatch.setattr(served.gateway.edge.subscriptions, "_quota", KeyedQuota("subscriptions", 100, 4))
     first = await served.listen(large, user="ada")
     second = await served.listen("subscription {sightingReported {area}}", user="ada")
     refused = await second.message()

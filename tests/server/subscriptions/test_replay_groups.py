@@ -45,7 +45,7 @@ SCORES = "subscription { liveScores { isSnapshot ended updates { matchId version
 
 
 def group_of(served: Served) -> BroadcastGroup:
-    (group,) = served.gateway.edge.runner._subscriptions._groups.values()
+    (group,) = served.gateway.edge.subscriptions._groups.values()
     return group
 
 
@@ -73,7 +73,7 @@ async def test_who_comes_back_and_leaves_pays_for_it_and_nobody_else(
     await served.settle(EARTHQUAKES)
     await put_raw(served, "last")
     await stays.event()
-    streams = served.gateway.edge.runner._subscriptions
+    streams = served.gateway.edge.subscriptions
     assert served.gateway.services is not None
     log = next(iter(served.gateway.services.changes._tables.values())).log
     (key,) = log.last_place.positions
@@ -246,7 +246,8 @@ async def test_who_comes_once_others_have_all_is_told_by_itself() -> None:
         )()
         return ReplaySource(cast(Any, None), cast(Any, None), context)
 
-    returning = ReplaySet(cast(Any, type("Home", (), {"keep": lambda self, members: None})()), cast(Any, None))
+    group = type("Group", (), {"begin_queueing": lambda self, members: None})()
+    returning = ReplaySet(cast(Any, group), cast(Any, None))
     first, second, third = missed(), missed(), missed()
     returning.add(Alone().member, first, now=False)
     returning.add(Alone().member, second, now=False)
@@ -336,8 +337,8 @@ async def test_all_places_are_told_though_an_operation_hangs(served: Served, mon
     for id, after in (("2", None), ("3", first.last)):
         payload = {"query": QUAKES, "extensions": {"resumeAfter": after}}
         await stays.socket.send_json({"id": id, "type": "subscribe", "payload": payload})
-    await until(lambda: len(served.gateway.edge.runner._subscriptions._groups) == 2)
-    quakes = [*served.gateway.edge.runner._subscriptions._groups.values()][1]
+    await until(lambda: len(served.gateway.edge.subscriptions._groups) == 2)
+    quakes = [*served.gateway.edge.subscriptions._groups.values()][1]
     await until(lambda: len(quakes._members) == 2 and not quakes._replays and quakes._progress.begun.is_set())
 
     async def hang(*_: Any) -> None:
@@ -382,5 +383,5 @@ async def test_each_event_that_was_missed_costs_something(
     async with client.connected(served.url) as events:
         for _ in range(30):
             await anext(events)
-    await served.gateway.edge.runner._subscriptions.aclose()
+    await served.gateway.edge.subscriptions.aclose()
     assert 30 * MISSED_EVENT_UNITS <= sum(charged) < 30 * MISSED_EVENT_UNITS + 1

@@ -43,6 +43,7 @@ from tests.support.shared_subscriptions import (
     leave,
     prepared,
     runner,
+    subscriptions,
 )
 from tests.support.sightings import report as report_sighting
 
@@ -78,7 +79,7 @@ async def test_fifty_viewers_cost_what_one_does(served: Served) -> None:
     assert served.gateway.services.changes.followers(ACTIVE_MATCHES) == 50
 
     leave(*viewers)
-    await runner(served).aclose()
+    await subscriptions(served).aclose()
     await nobody_follows(served)
     assert [(report.events, report.codes, report.calls >= 1) for report in served.reports] == [(2, [], True)] * 50
     assert sum(report.sent_bytes for report in served.reports) == sum(
@@ -98,7 +99,7 @@ async def test_what_is_asked_otherwise_is_another(served: Served) -> None:
         request = await runner(served).prepare(operation, caller("ada"), Transport.WEBSOCKET)
         assert isinstance(request, Request)
         heard = Heard()
-        heard.following = await runner(served).follow(request, heard)
+        heard.following = await subscriptions(served).follow(request, heard)
         return heard
 
     viewers = [await of(id="m1"), await of(id="m2"), await of(id="m1")]
@@ -110,7 +111,7 @@ async def test_what_is_asked_otherwise_is_another(served: Served) -> None:
 async def test_over_all_transports_it_is_one(served: Served) -> None:
     listener = await served.listen(REPORTED)
     heard = await follow(served, REPORTED)
-    stream = runner(served).stream(await prepared(served, REPORTED, caller("ada")))
+    stream = subscriptions(served).stream(await prepared(served, REPORTED, caller("ada")))
     assert (await anext(stream)).is_position_only
     pulled = asyncio.ensure_future(anext(stream))
     await served.settle(BLIP, 3)
@@ -157,7 +158,7 @@ async def test_whoever_begins_what_another_has_just_begun_joins_him(
 
 
 async def test_who_owes_nothing_has_left_at_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    streams = runner(served)._subscriptions
+    streams = subscriptions(served)
     monkeypatch.setattr(runner(served).billing, "_budgets", None)
     await begun(served, "m1")
     viewers = [await follow(served, SCORE) for _ in range(3)]
@@ -407,7 +408,7 @@ async def test_an_event_that_cannot_be_read_is_an_event_and_a_source_that_fails_
     served.gateway.services.changes._broadcaster.end(ACTIVE_MATCHES.name, ChangesLost("Some may have been missed."))
 
     assert [await viewer.end() for viewer in viewers] == [ChangesLost.code] * 2
-    await runner(served).aclose()
+    await subscriptions(served).aclose()
     assert [report.codes for report in served.reports] == [["INTERNAL", ChangesLost.code]] * 2
     # Whoever comes now begins anew.
     again = await follow(served, WITH_MATCH)
@@ -440,7 +441,7 @@ async def test_an_event_that_hangs_for_one_ends_with_a_timeout_for_him_alone(
         await viewer.next()
 
     async def time_is_up(for_so_many: int) -> None:
-        under_way = runner(served)._deadlines._pending
+        under_way = runner(served).deadlines._pending
         async with asyncio.timeout(10):
             while len(under_way) != for_so_many:  # noqa: ASYNC110 - it has no event
                 await asyncio.sleep(0.001)

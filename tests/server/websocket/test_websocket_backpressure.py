@@ -18,6 +18,7 @@ from server.documents.request import GraphQLParams
 from server.operations.outcome import Outcome, failure
 from server.operations.request import Request, Transport
 from server.operations.runner import Runner
+from server.subscriptions.manager import SubscriptionManager
 from server.subscriptions.subscriber import Listener
 from server.websocket.service import Service
 from server.websocket.socket import Socket
@@ -117,7 +118,14 @@ class Talk:
         self.places = KeyedQuota("WebSockets", 0, 0)
         self.places.acquire("address:unknown")
         seconds = SocketLimits(**limits)  # type: ignore[arg-type]
-        service = Service(cast(Runner, self.runner), self._identify, seconds, lambda: self.now, self.places)
+        service = Service(
+            cast(Runner, self.runner),
+            cast(SubscriptionManager, self.runner),
+            self._identify,
+            seconds,
+            lambda: self.now,
+            self.places,
+        )
         self.socket = Socket(service, "", None)
         self.peer = Peer()
         self.socket.begin(self.peer)
