@@ -434,7 +434,7 @@ async def test_an_event_that_hangs_for_one_ends_with_a_timeout_for_him_alone(
         return await read(follows, match_id, user_id)
 
     if alone:
-        monkeypatch.setattr("server.subscriptions.manager._asked", lambda _: None)
+        monkeypatch.setattr("server.subscriptions.manager._group_key", lambda _: None)
     viewers = {user: await follow(served, FOLLOWED, user) for user in ("ada", "bob")}
     again = await follow(served, FOLLOWED, stuck)
     for viewer in (*viewers.values(), again):
