@@ -1,14 +1,14 @@
 """Subscribers of a broadcast group that leave, fail or read slowly do not affect the others."""
 
 import asyncio
-from collections.abc import AsyncGenerator
 
 import pytest
 
 from datastore.errors import SlowSubscriber
 from datastore.keyspace.sightings import BLIP
 from datastore.queues import OverflowPolicy
-from server.operations.outcome import Outcome, domain_error
+from server.operations.outcome import domain_error
+from server.subscriptions.result_stream import ResultStream
 from tests.support.feed_items import post_item
 from tests.support.feed_subscriptions import put as put_post
 from tests.support.served import Served
@@ -20,7 +20,7 @@ from tests.support.shared_subscriptions import (
     follow,
     leave,
     prepared,
-    runner,
+    subscriptions,
 )
 from tests.support.sightings import report as report_sighting
 
@@ -76,8 +76,8 @@ async def test_who_does_not_read_is_disconnected_and_holds_up_nobody(
     monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)
     await put_post(served, post_item("p", "bob"))
     latest = COUNTS.replace("CLOSE", "LATEST")
-    slow = runner(served).stream(await prepared(served, COUNTS, caller("ada")))
-    slower = runner(served).stream(await prepared(served, latest, caller("ada")))
+    slow = subscriptions(served).stream(await prepared(served, COUNTS, caller("ada")))
+    slower = subscriptions(served).stream(await prepared(served, latest, caller("ada")))
     quick = await follow(served, COUNTS)
     quick_latest = await follow(served, latest)
     assert (await anext(slow)).data == (await anext(slower)).data == {"postEngagement": {"likeCount": 0}}
@@ -100,19 +100,19 @@ async def test_who_does_not_read_is_disconnected_and_holds_up_nobody(
     assert (await anext(slower)).data == {"postEngagement": {"likeCount": 5}}
     await slow.aclose()
     await slower.aclose()
-    await runner(served).aclose()
+    await subscriptions(served).aclose()
     # What a newer one took the place of was not sent, nor what waited for one that was disconnected.
     told = [(report.events, report.codes) for report in served.reports]
     assert told == [(2, ["SLOW_SUBSCRIBER"]), (2, [])]
     leave(quick, quick_latest)
 
 
-async def come_back(served: Served, query: str, after: str, *users: str) -> list[AsyncGenerator[Outcome, None]]:
+async def come_back(served: Served, query: str, after: str, *users: str) -> list[ResultStream]:
     """Readers of streams who go on after the same event, and have had the next."""
     asked = [await prepared(served, query, caller(user)) for user in users]
     for request in asked:
         request.params.resume_after = after
-    readers = [runner(served).stream(request) for request in asked]
+    readers = [subscriptions(served).stream(request) for request in asked]
     await asyncio.gather(*map(anext, readers))
     return readers
 
@@ -138,7 +138,7 @@ async def test_a_replay_is_as_fast_as_the_slowest_of_those_who_read_it(
 
     everything: list[str | None] = [None] * 11
 
-    async def read(reader: AsyncGenerator[Outcome, None], turns: int) -> list[str | None]:
+    async def read(reader: ResultStream, turns: int) -> list[str | None]:
         told: list[str | None] = []
         for _ in range(11):
             for _ in range(turns):
@@ -158,7 +158,7 @@ async def test_who_reads_nothing_of_a_replay_holds_up_the_others_for_a_while(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)
-    monkeypatch.setattr("server.subscriptions.replay.MOST_BEHIND_SECONDS", 0.05)
+    monkeypatch.setattr("server.subscriptions.replay.MAX_SECONDS_PER_MEMBER", 0.05)
     present, after = await missed_by_others(served, 12)
     reader, idle = await come_back(served, REPORTED, after, "ada", "bob")
     async with asyncio.timeout(5):
