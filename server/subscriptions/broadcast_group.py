@@ -366,12 +366,8 @@ class BroadcastGroup:
 
     async def _deliver(self, result: EventResult, members: Sequence[GroupMember]) -> None:
         self._cost_splitter.charge(result.taken, members, result.outcome, knows_all=result.knows_all)
-        event, outcome, size, key = (
-            result.event,
-            result.outcome,
-            len(result.outcome.body),
-            self._source.key(result.event),
-        )
+        event, outcome = result.event, result.outcome
+        size, key = len(outcome.body), self._source.key(event)
         if outcome.is_failure:
             await _each(members, lambda member: member.end(outcome))
         elif outcome.errors:
