@@ -152,8 +152,10 @@ class ReadCache:
             self._cleared_at = now
             self._clear()
             if self._written_at:
-                left = {address: at for address, at in self._written_at.items() if 0 <= now - at < REPLICATION_SECONDS}
-                self._written_at = left
+                recent = {
+                    address: at for address, at in self._written_at.items() if 0 <= now - at < REPLICATION_SECONDS
+                }
+                self._written_at = recent
         return now
 
     def in_flight(

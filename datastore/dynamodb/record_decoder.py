@@ -113,8 +113,8 @@ def derived(compute: Callable[..., Any], *names: str) -> Derived:
 class RecordDecoder(Generic[T]):
     """A function from items to records. It passes the declared values to `build`, by the names of its parameters.
 
-    Values without such a parameter serve derived values, which are declared after them. Damage is found only in
-    attributes that are read: not in those that no value needs, nor in those of values that `without` leaves out.
+    Values without such a parameter serve derived values, which are declared after them. Only attributes that are read
+    can be damaged. An attribute is not read if no value needs it, or if `without` leaves out its value.
 
     Raises `TypeError` at once if a value that `build` requires is not declared. A damaged item raises one of
     `records.DAMAGE_ERRORS`.
@@ -150,8 +150,8 @@ class RecordDecoder(Generic[T]):
         if names not in self._variants:
             if len(self._variants) >= VARIANT_CACHE_SIZE:
                 self._variants.clear()
-            kept = {name: value for name, value in self._values.items() if name not in names}
-            self._variants[names] = RecordDecoder(self._build, **kept)
+            values = {name: value for name, value in self._values.items() if name not in names}
+            self._variants[names] = RecordDecoder(self._build, **values)
         return self._variants[names]
 
     @cached_property

@@ -46,7 +46,7 @@ class SignedTransport:
         return self._pool is not None and self._pool.closed
 
     def send(self, operation: str, body: bytes, deadline: float, fresh: bool = False) -> Awaitable[HttpResponse]:
-        """Send a request once. `fresh` opens a new connection, `deadline` is in the event loop's time.
+        """Send a request once. With `fresh` no idle connection is used. `deadline` is in the event loop's time.
 
         Raises the errors of `Pool.send`, and `DeadlineExceeded` also while waiting for credentials.
         """

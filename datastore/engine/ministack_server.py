@@ -148,7 +148,7 @@ class MiniStackEngine:
                     self._changed = True
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """The ASGI application."""
+        """Serve one connection of ASGI: a request, or the lifespan."""
         if scope["type"] == "lifespan":
             while (message := await receive())["type"] != "lifespan.shutdown":
                 await send({"type": message["type"] + ".complete"})
@@ -195,7 +195,7 @@ def _read(file: Path) -> Any:
 
 
 def _region(headers: dict[bytes, bytes]) -> str | None:
-    """The region that a request is signed for."""
+    """Return the region that a request is signed for."""
     parts = headers.get(b"authorization", b"").partition(b"Credential=")[2].split(b"/")
     return parts[2].decode("latin-1") if len(parts) > 4 else None
 

@@ -102,12 +102,12 @@ def _call_groups(calls: Iterable[Call]) -> Iterator[_CallGroup]:
     open_groups: dict[Any, _CallGroup] = {}
     for call in calls:
         traced = call.details.traced if call.details is not None else ()
-        place = _grouping_key(call, traced)
-        group = open_groups.get(place)
+        key = _grouping_key(call, traced)
+        group = open_groups.get(key)
         if group is not None and _is_continuation(call):
             group.calls.append(call)
             continue
-        open_groups[place] = group = _CallGroup([call], traced or (TracedRead(None, "", ""),))
+        open_groups[key] = group = _CallGroup([call], traced or (TracedRead(None, "", ""),))
         found.append(group)
     yield from found
 
@@ -169,7 +169,7 @@ def _call_object(
 
 
 def _request_object(call: Call, prefix: str, redact: Redact, room: int) -> dict[str, Any]:
-    """Return the request: a condition with its values, or keys, of which `room` are listed."""
+    """Return the request: a condition with its values, or at most `room` keys."""
     request = call.request
     if call.operation in ("Query", "Scan"):
         expressions = {"condition": request.get("KeyConditionExpression"), "filter": request.get("FilterExpression")}
@@ -279,8 +279,8 @@ def _total(parts: Iterable[Units]) -> Units:
     return total
 
 
-def _sum(one: Units, other: Units) -> Units:
-    return one[0] + other[0], one[1] + other[1]
+def _sum(first: Units, second: Units) -> Units:
+    return first[0] + second[0], first[1] + second[1]
 
 
 def _split_evenly(units: float, parts: int) -> list[float]:

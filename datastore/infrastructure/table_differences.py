@@ -75,7 +75,7 @@ def _keys(expected: Described, described: Described) -> _Result:
 
 
 def _key_of(schema: Described, definitions: Described) -> str:
-    kinds = {one["AttributeName"]: one["AttributeType"] for one in definitions["AttributeDefinitions"]}
+    kinds = {item["AttributeName"]: item["AttributeType"] for item in definitions["AttributeDefinitions"]}
     return ", ".join(
         f"{key['AttributeName']} ({kinds.get(key['AttributeName'])}, {KEY_ROLES[key['KeyType']]})"
         for key in schema["KeySchema"]

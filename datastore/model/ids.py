@@ -41,8 +41,8 @@ def uuid7(now: datetime, new_id: str) -> str:
 def uuid7_moment(text: str) -> datetime | None:
     """Return the moment of a UUID of version 7 in lower case with hyphens. Return None for any other text."""
     try:
-        given = UUID(text)
+        parsed = UUID(text)
         # Only one spelling is accepted: two spellings of one id would name two items.
-        return from_epoch_ms(given.int >> 80) if given.version == 7 and str(given) == text else None
+        return from_epoch_ms(parsed.int >> 80) if parsed.version == 7 and str(parsed) == text else None
     except (ValueError, OverflowError):
         return None

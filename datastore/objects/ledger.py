@@ -133,9 +133,9 @@ class Ledger:
                     path.unlink()
 
 
-def _user_limit_error(most: int) -> Throttled:
+def _user_limit_error(limit: int) -> Throttled:
     return Throttled(
-        f"Your uploads that are not completed may have at most {most:,} bytes together: complete or cancel some.",
+        f"Your unfinished uploads may have at most {limit:,} bytes together: complete or cancel some.",
         retryAfter=RETRY_SECONDS,
     )
 

@@ -131,7 +131,7 @@ class Deadline:
 
     def remaining(self) -> float:
         """Return the seconds left. Raises `Timeout` once the deadline has passed."""
-        left = self._at - self._clock()
-        if left <= 0:
+        seconds = self._at - self._clock()
+        if seconds <= 0:
             raise Timeout(f"The request took longer than its {self._seconds:g} seconds.")
-        return left
+        return seconds

@@ -60,7 +60,7 @@ def versioned_update(changes: Mapping[str, Any], attribute: str = VERSION) -> tu
 
 
 def version_values(expected: int | None) -> dict[str, Any]:
-    """Return the values for the clauses of a `guard`. None are needed if any version will do."""
+    """Return the values for the clauses of a `guard`: none if no version is expected."""
     if expected is None:
         return {}
     return {"expected": expected} if expected else {"never": 0, "nothing": "NULL"}

@@ -106,14 +106,14 @@ async def read_page(
         return page_of(await reader.read(partitions[0], span.size + 1, None), span, 1)
     ordered = list(reversed(partitions)) if span.backward else list(partitions)
     first, start = _position(pattern, ordered, span.start)
-    wanted = span.size + 1
+    required = span.size + 1
     found: list[Raw] = []
-    at, fullest = first, 0
+    at, largest = first, 0
     narrowing = _Narrowing(narrow, ordered, first)
-    while len(found) < wanted and await narrowing.leaves_any(at):
-        wave = ordered[at : min(at + _wave_size(wanted - len(found), fullest, at - first), narrowing.until)]
+    while len(found) < required and await narrowing.leaves_any(at):
+        wave = ordered[at : min(at + _wave_size(required - len(found), largest, at - first), narrowing.until)]
         reads = [
-            reader.read(values, wanted - len(found), start if at + offset == first else None)
+            reader.read(values, required - len(found), start if at + offset == first else None)
             for offset, values in enumerate(wave)
         ]
         # Await a single read directly: a task would start a turn of the event loop later, when the point reads that
@@ -121,7 +121,7 @@ async def read_page(
         batches = await asyncio.gather(*reads) if len(reads) > 1 else [await reads[0]]
         for batch in batches:
             found += batch
-        fullest = max(fullest, *map(len, batches))
+        largest = max(largest, *map(len, batches))
         at += len(wave)
     return page_of(found, span, at - first)
 
@@ -146,15 +146,15 @@ def page_of(found: list[Raw], span: Span, partitions: int) -> Page:
     return Page(None, more, span.start is not None, partitions, raw)
 
 
-def _wave_size(missing: int, fullest: int, read: int) -> int:
-    """Return the number of partitions to read concurrently: enough if each is as full as the fullest one so far.
+def _wave_size(missing: int, largest: int, read: int) -> int:
+    """Return the number of partitions to read concurrently: enough if each is as full as the largest one so far.
 
     The number is at most that of the partitions read so far, because their sizes may mislead: a cursor or a window cuts
     the first one short. So at most twice as many partitions are read as the page needs.
     """
     if read == 0:
         return 1
-    needed = -(-missing // fullest) if fullest else read
+    needed = -(-missing // largest) if largest else read
     return min(needed, read, MAX_WAVE)
 
 

@@ -67,7 +67,7 @@ class RequestReads:
         remaining = addresses
         while remaining:
             own: list[Address] = []
-            others: dict[Address, PointReadFlight] = {}
+            shared: dict[Address, PointReadFlight] = {}
             now = self.cache.now()
             for address in remaining:
                 projection = projection_of(address)
@@ -75,22 +75,22 @@ class RequestReads:
                     self._served_from_cache.add(address)
                     values[address] = cached.result(address)
                     on_shared_hit(address, cached.projection(address))
-                elif (other := self._in_flight(address, projection)) is not None:
-                    other.join()
-                    others[address] = other
+                elif (in_flight := self._in_flight(address, projection)) is not None:
+                    in_flight.join()
+                    shared[address] = in_flight
                 else:
                     own.append(address)
             if own:
                 flight = self.cache.start(own, self._consistent, now)
                 values |= zip(own, await _errors_as_values(fetch(flight, self), len(own)), strict=True)
             remaining = []
-            for address, other in others.items():
+            for address, flight in shared.items():
                 try:
-                    values[address] = await self._result(address, other)
+                    values[address] = await self._result(address, flight)
                 except ReadAbandoned:
                     remaining.append(address)
                 else:
-                    on_shared_hit(address, other.projection(address))
+                    on_shared_hit(address, flight.projection(address))
         return [values[address] for address in addresses]
 
     def _cached(self, address: Address, projection: Projection, now: float) -> PointReadFlight | None:
@@ -111,14 +111,14 @@ class RequestReads:
             return self.watermark
         return self.cache.watermark if self._freshness is ReadFreshness.AFTER_LAST_EVENT else 0
 
-    async def _result(self, address: Address, other: PointReadFlight) -> Value:
+    async def _result(self, address: Address, flight: PointReadFlight) -> Value:
         # A finished flight is used even if the deadline has passed during the request's own read.
-        if not other.is_finished:
+        if not flight.is_finished:
             try:
-                await other.wait(self._deadline.remaining())
+                await flight.wait(self._deadline.remaining())
             except Timeout as late:
                 return late
-        return other.result(address)
+        return flight.result(address)
 
 
 async def _errors_as_values(reading: Awaitable[list[Any]], count: int) -> list[Any]:

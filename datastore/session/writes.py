@@ -77,10 +77,10 @@ def checked_key(table: Table, item: Mapping[str, Any]) -> Key:
 
 def with_condition(request: Mapping[str, Any], condition: str) -> Mapping[str, Any]:
     """Return the request with an added condition. If the condition fails, the response has the item."""
-    given = request.get("ConditionExpression")
+    original = request.get("ConditionExpression")
     return {
         **request,
-        "ConditionExpression": f"({given}) AND {condition}" if given else condition,
+        "ConditionExpression": f"({original}) AND {condition}" if original else condition,
         "ReturnValuesOnConditionCheckFailure": "ALL_OLD",
     }
 

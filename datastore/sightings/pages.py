@@ -36,7 +36,7 @@ async def read_by_moment(store: Store, pattern: AccessPattern, values: Mapping[s
         page = await store.query(pattern, bounds, start=position, limit=limit, backward=span.backward)
         found.add(page.raw)
         position = page.next_start
-        if position is None or found.suffice(position):
+        if position is None or found.is_complete(position):
             return page_of(found.in_order(), span, 1)
         limit = min(4 * limit, MAX_LIMIT)
 
@@ -52,14 +52,14 @@ class _SightingsRead:
 
     def beginning(self, values: Mapping[str, Any]) -> tuple[Mapping[str, Any], Item | None]:
         """Return the values of the first Query, and its start key."""
-        if self._start is None or self._waits(self._start["SK"]):
+        if self._start is None or self._is_delayed(self._start["SK"]):
             return values, self._start
         second = keys.second_of(self._start["SK"])
         if self._backward:
             return {**values, "oldest": max(values["oldest"], second)}, None
         return {**values, "end": second + LAST_CHARACTER}, None
 
-    def _waits(self, sort: str) -> bool:
+    def _is_delayed(self, sort: str) -> bool:
         """Return whether an item belongs to the run that is read first in a second and comes last on the page."""
         return keys.is_whole_second(sort) is not self._backward
 
@@ -69,19 +69,19 @@ class _SightingsRead:
             items = [item for item in items if is_beyond(keys.chronological(_sort(item)), start)]
         self._items += items
 
-    def suffice(self, last: Item) -> bool:
+    def is_complete(self, last: Item) -> bool:
         """Return whether no unread item belongs on the page. `last` is the key that was read last."""
         second = keys.second_of(last["SK"])
-        waiting = 0
+        delayed = 0
         for item in reversed(self._items):
             sort = _sort(item)
             if keys.second_of(sort) != second:
                 break
-            waiting += self._waits(sort)
-        return len(self._items) > self._size and len(self._items) - waiting >= self._size
+            delayed += self._is_delayed(sort)
+        return len(self._items) > self._size and len(self._items) - delayed >= self._size
 
     def in_order(self) -> list[Raw]:
-        if any(self._waits(_sort(item)) for item in self._items):
+        if any(self._is_delayed(_sort(item)) for item in self._items):
             self._items.sort(key=lambda item: keys.chronological(_sort(item)), reverse=not self._backward)
         return self._items
 

@@ -43,7 +43,7 @@ class Pool:
     async def send(
         self, origin: HttpOrigin, head: bytes, body: bytes, deadline: float, *, fresh: bool = False
     ) -> HttpResponse:
-        """Send a request and return its response. `fresh` opens a new connection.
+        """Send a request and return its response. With `fresh` no idle connection is used.
 
         `deadline` is in the event loop's time. Raises `NotConnected`, `ConnectionLost`, `ResponseTimeout` or
         `DeadlineExceeded`.
