@@ -113,7 +113,7 @@ class Gateway:
             s3_url=settings.s3_url,
             secret=settings.secret.encode(),
             base_url=lambda: settings.reached_at,
-            others=_encoded(settings.other_secrets),
+            other_secrets=_encoded(settings.other_secrets),
         )
         self.edge = ServerComponents(
             settings,

@@ -59,12 +59,12 @@ class ObjectStore(Protocol):
         key: str,
         *,
         content_type: str,
-        most_bytes: int,
+        max_bytes: int,
         now: datetime,
         lifetime: timedelta = UPLOAD_LIFETIME,
         claims: Mapping[str, str] = NO_CLAIMS,
     ) -> UploadTarget:
-        """Return the target for uploading a file of at most `most_bytes`, valid for at most 15 minutes.
+        """Return the target for uploading a file of at most `max_bytes`, valid for at most 15 minutes.
 
         The token of the upload contains the `claims`, for the gateway that receives the file. A bucket ignores them.
         """
@@ -76,7 +76,7 @@ class ObjectStore(Protocol):
         the credentials that signed it.
         """
 
-    async def read(self, key: str, *, most_bytes: int) -> bytes | None:
+    async def read(self, key: str, *, max_bytes: int) -> bytes | None:
         """Return the file, or None. Raises `BadUserInput` for a larger file, without reading it."""
 
     async def write(self, key: str, content: bytes, *, content_type: str) -> None:

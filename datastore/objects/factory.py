@@ -18,7 +18,7 @@ def object_store(
     s3_url: str | None,
     secret: bytes,
     base_url: Callable[[], str],
-    others: Iterable[bytes] = (),
+    other_secrets: Iterable[bytes] = (),
 ) -> ObjectStore:
     """Return the bucket's store if a bucket is named, else a store in the data directory of this machine.
 
@@ -29,4 +29,4 @@ def object_store(
     if options.aws:
         return NoObjects()
     folder = options.data_dir / LOCAL_FOLDER if options.data_dir is not None and not options.memory else None
-    return LocalObjects(folder, secret, base_url, others)
+    return LocalObjects(folder, secret, base_url, other_secrets)

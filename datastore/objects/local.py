@@ -43,13 +43,13 @@ class LocalObjects:
     """An object store whose keys are paths below `folder`. Tokens contain them encrypted.
 
     `base_url` returns the address of the gateway. Without a folder there is a temporary one until `close`. Tokens that
-    were sealed with one of the `others`, the further secrets, are accepted, too.
+    were sealed with one of the `other_secrets` are accepted, too.
     """
 
     exposes_keys = False
 
     def __init__(
-        self, folder: Path | None, secret: bytes, base_url: Callable[[], str], others: Iterable[bytes] = ()
+        self, folder: Path | None, secret: bytes, base_url: Callable[[], str], other_secrets: Iterable[bytes] = ()
     ) -> None:
         self._configured = folder
         self._temporary: Path | None = None
@@ -58,7 +58,7 @@ class LocalObjects:
         self._base_url = base_url
         self._cipher = _cipher(secret)
         self._user_key = hmac.digest(secret, b"users of the ledger", "sha256")
-        self._accepted = (self._cipher, *map(_cipher, others))
+        self._accepted = (self._cipher, *map(_cipher, other_secrets))
 
     @property
     def folder(self) -> Path:
@@ -99,23 +99,23 @@ class LocalObjects:
         key: str,
         *,
         content_type: str,
-        most_bytes: int,
+        max_bytes: int,
         now: datetime,
         lifetime: timedelta = UPLOAD_LIFETIME,
         claims: Mapping[str, str] = NO_CLAIMS,
     ) -> UploadTarget:
         check_incoming(key)
         expires_at = now + lifetime
-        own = {"key": key, "type": content_type, "most": most_bytes, "until": to_seconds(expires_at)}
+        own = {"key": key, "type": content_type, "most": max_bytes, "until": to_seconds(expires_at)}
         token = self.seal_token({**claims, **own}, b"upload")
-        return UploadTarget(f"{self._base_url()}/media", {"token": token}, content_type, most_bytes, expires_at)
+        return UploadTarget(f"{self._base_url()}/media", {"token": token}, content_type, max_bytes, expires_at)
 
     async def url(self, key: str, *, now: datetime) -> str | None:
         claims = {"key": key, "until": window_start(now) + VALID_SECONDS}
         return f"{self._base_url()}/media/{self.seal_token(claims, b'download')}"
 
-    async def read(self, key: str, *, most_bytes: int) -> bytes | None:
-        return await asyncio.to_thread(self._read, key, most_bytes)
+    async def read(self, key: str, *, max_bytes: int) -> bytes | None:
+        return await asyncio.to_thread(self._read, key, max_bytes)
 
     async def write(self, key: str, content: bytes, *, content_type: str) -> None:
         await asyncio.to_thread(self._write, key, content)
@@ -213,13 +213,13 @@ class LocalObjects:
                 with suppress(OSError):
                     part.parent.rmdir()
 
-    def _read(self, key: str, most_bytes: int) -> bytes | None:
+    def _read(self, key: str, max_bytes: int) -> bytes | None:
         path = self.path(key)
         with translate_disk_errors():
             try:
                 with path.open("rb") as file:
-                    if os.fstat(file.fileno()).st_size > most_bytes:
-                        raise BadUserInput(f"The file has more than {most_bytes:,} bytes.")
+                    if os.fstat(file.fileno()).st_size > max_bytes:
+                        raise BadUserInput(f"The file has more than {max_bytes:,} bytes.")
                     return file.read()
             except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
                 return None

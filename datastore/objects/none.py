@@ -27,7 +27,7 @@ class NoObjects:
         key: str,
         *,
         content_type: str,
-        most_bytes: int,
+        max_bytes: int,
         now: datetime,
         lifetime: timedelta = UPLOAD_LIFETIME,
         claims: Mapping[str, str] = NO_CLAIMS,
@@ -37,7 +37,7 @@ class NoObjects:
     async def url(self, key: str, *, now: datetime) -> str | None:
         return None
 
-    async def read(self, key: str, *, most_bytes: int) -> bytes | None:
+    async def read(self, key: str, *, max_bytes: int) -> bytes | None:
         raise _none()
 
     async def write(self, key: str, content: bytes, *, content_type: str) -> None:

@@ -88,7 +88,7 @@ class S3Objects:
         key: str,
         *,
         content_type: str,
-        most_bytes: int,
+        max_bytes: int,
         now: datetime,
         lifetime: timedelta = UPLOAD_LIFETIME,
         claims: Mapping[str, str] = NO_CLAIMS,
@@ -104,11 +104,11 @@ class S3Objects:
                 self._bucket,
                 key,
                 Fields={"Content-Type": content_type},
-                Conditions=[{"Content-Type": content_type}, ["content-length-range", 1, most_bytes]],
+                Conditions=[{"Content-Type": content_type}, ["content-length-range", 1, max_bytes]],
                 # botocore adds this to this machine's time, and S3 compares the sum with its own time.
                 ExpiresIn=int(lifetime.total_seconds() + self._clock.skew),
             )
-        return UploadTarget(signed["url"], signed["fields"], content_type, most_bytes, now + lifetime)
+        return UploadTarget(signed["url"], signed["fields"], content_type, max_bytes, now + lifetime)
 
     async def url(self, key: str, *, now: datetime) -> str | None:
         if not self._kept_from <= now.timestamp() < self._kept_until:
@@ -147,8 +147,8 @@ class S3Objects:
             url: str = self._client.generate_presigned_url("get_object", Params=where, ExpiresIn=seconds)
         return url
 
-    async def read(self, key: str, *, most_bytes: int) -> bytes | None:
-        return await self._in_thread(partial(self._read, key, most_bytes))
+    async def read(self, key: str, *, max_bytes: int) -> bytes | None:
+        return await self._in_thread(partial(self._read, key, max_bytes))
 
     async def write(self, key: str, content: bytes, *, content_type: str) -> None:
         await self._in_thread(partial(self._write, key, content, content_type))
@@ -174,7 +174,7 @@ class S3Objects:
     def _write(self, key: str, content: bytes, content_type: str) -> None:
         self._client.put_object(Bucket=self._bucket, Key=key, Body=content, ContentType=content_type)
 
-    def _read(self, key: str, most_bytes: int) -> bytes | None:
+    def _read(self, key: str, max_bytes: int) -> bytes | None:
         try:
             answer = self._client.get_object(Bucket=self._bucket, Key=key)
         except botocore.exceptions.ClientError as problem:
@@ -182,8 +182,8 @@ class S3Objects:
                 return None
             raise
         with answer["Body"] as body:
-            if answer["ContentLength"] > most_bytes:
-                raise BadUserInput(f"The file has more than {most_bytes:,} bytes.")
+            if answer["ContentLength"] > max_bytes:
+                raise BadUserInput(f"The file has more than {max_bytes:,} bytes.")
             content: bytes = body.read()
         return content
 

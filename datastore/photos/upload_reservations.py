@@ -111,7 +111,7 @@ class UploadReservations:
     ) -> UploadTarget:
         lifetime = min(UPLOAD_LIFETIME, reservation.expires_at - self._now)
         return await self._objects.upload(
-            key, content_type=content_type.value, most_bytes=max_bytes, now=self._now, lifetime=lifetime, claims=claims
+            key, content_type=content_type.value, max_bytes=max_bytes, now=self._now, lifetime=lifetime, claims=claims
         )
 
     async def _resolve_failure(self, reservation: Reservation, cancelled: TransactionCancelled) -> Reservation | None:

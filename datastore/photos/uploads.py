@@ -129,7 +129,7 @@ class Uploads:
 
     async def _read(self, file: str, key: str, max_bytes: int) -> bytes | None:
         try:
-            return await self._objects.read(key, most_bytes=max_bytes)
+            return await self._objects.read(key, max_bytes=max_bytes)
         except BadUserInput:
             raise refusal(file, RefusalReason.TOO_LARGE, f"may have at most {max_bytes:,} bytes.") from None
 

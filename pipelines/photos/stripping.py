@@ -151,7 +151,7 @@ class Stripping:
 
     async def _separated(self, key: str) -> _File:
         try:
-            content = await self._objects.read(key, most_bytes=MAX_ORIGINAL_BYTES)
+            content = await self._objects.read(key, max_bytes=MAX_ORIGINAL_BYTES)
             if content is None:
                 return _File(StrippingOutcome.MISSING)
             bare = await asyncio.to_thread(separate, content)

@@ -206,7 +206,7 @@ async def test_what_became_of_it_since_stays(served: Served, clock: Clock) -> No
     rename = f'mutation {{ updatePerson(input: {{personId: "{person_id}", name: "Eva"}}) {{ name }} }}'
     assert (await served.ask(rename, user="ada", role=Role.ADMIN)).errors is None
     objects = served.gateway.objects
-    file = await objects.read(f"incoming/{photo_contract.WAITING}/original", most_bytes=10_000)
+    file = await objects.read(f"incoming/{photo_contract.WAITING}/original", max_bytes=10_000)
     assert file is not None
     await objects.write(f"incoming/{image_id}/original", file, content_type="image/jpeg")
     complete = f'mutation {{ completePhoto(imageId: "{image_id}") {{ width }} }}'

@@ -390,7 +390,7 @@ class TestBudgets:
         upload = await reserved(served, imageId=OWN_ID)
         before = await self.left(served)
         target: UploadTarget = await objects.upload(
-            incoming_keys(OWN_ID)[0], content_type="image/jpeg", most_bytes=MEGABYTE, now=NOON
+            incoming_keys(OWN_ID)[0], content_type="image/jpeg", max_bytes=MEGABYTE, now=NOON
         )
         token = {"fields": [{"name": "token", "value": target.fields["token"]}]}
         assert (await sent(served, upload["original"] | token, b"x" * 640_000))[0] == 204

@@ -35,7 +35,7 @@ async def upload(served: Served) -> None:
 
 async def files(served: Served) -> list[bool]:
     """Whether each of the photo's files is there."""
-    return [await objects(served).read(key, most_bytes=100) is not None for key in FILES]
+    return [await objects(served).read(key, max_bytes=100) is not None for key in FILES]
 
 
 async def test_what_a_photo_says_is_changed_in_one_call(served: Served) -> None:
@@ -318,7 +318,7 @@ async def test_files_that_are_to_be_removed_already_are_not_forgotten_by_a_delet
     await done(served, DELETE, id="i")
     await FileDeletionOutbox(served.store(), objects(served)).process_all()
 
-    assert [await objects(served).read(file, most_bytes=100) for file in (earlier, *FILES)] == [None] * 3
+    assert [await objects(served).read(file, max_bytes=100) for file in (earlier, *FILES)] == [None] * 3
     assert await stored(served) == [user(uploadCount=0)]
 
 

@@ -60,7 +60,7 @@ def objects(served: Served) -> LocalObjects:
 @pytest.fixture
 async def target(served: Served, objects: LocalObjects) -> UploadTarget:
     await put(served, *[reservation_item(replace(RESERVATION, image_id=image_id)) for image_id in ("one", "two")])
-    return await objects.upload(KEY, content_type="image/jpeg", most_bytes=MOST, now=served.clock.now)
+    return await objects.upload(KEY, content_type="image/jpeg", max_bytes=MOST, now=served.clock.now)
 
 
 def files(objects: LocalObjects) -> list[str]:
@@ -76,7 +76,7 @@ async def posted(served: Served, data: Any, **headers: str) -> tuple[int, Any]:
 async def test_an_uploaded_file_is_kept_whole(served: Served, objects: LocalObjects, target: UploadTarget) -> None:
     for content in (jpeg(), b"x" * MOST, b"--boundary\r\n\r\n--"):
         assert await send_to(served.http, target, content) == 204
-        assert await objects.read(KEY, most_bytes=MOST) == content
+        assert await objects.read(KEY, max_bytes=MOST) == content
     assert files(objects) == [KEY]
 
 
@@ -110,7 +110,7 @@ async def test_a_file_of_a_wrong_length_leaves_what_was_there(
     for length, status in ((MOST + 1, 413), (10**6, 413), (0, 400)):
         form = form_of(target.fields, b"x" * length, target.content_type)
         assert await posted(served, form) == (status, "BAD_USER_INPUT")
-    assert await objects.read(KEY, most_bytes=MOST) == jpeg()
+    assert await objects.read(KEY, max_bytes=MOST) == jpeg()
     assert files(objects) == [KEY]
 
 
@@ -128,7 +128,7 @@ async def test_a_token_is_good_for_a_quarter_of_an_hour_and_for_nothing_else(
     assert await send_to(served.http, target, jpeg()) == 403
     assert files(objects) == []
     with pytest.raises(ValueError, match="originals"):
-        await objects.upload("originals/1.jpg", content_type="image/jpeg", most_bytes=1, now=served.clock.now)
+        await objects.upload("originals/1.jpg", content_type="image/jpeg", max_bytes=1, now=served.clock.now)
 
 
 async def test_what_is_no_form_is_refused(served: Served, objects: LocalObjects) -> None:
@@ -219,7 +219,7 @@ async def test_a_file_is_uploaded_once_at_a_time(served: Served, objects: LocalO
     form = form_of(target.fields, jpeg(), target.content_type)
     assert await posted(served, form) == (409, "CONFLICT")
     assert len(files(objects)) == 1
-    other = await objects.upload("incoming/two/original", content_type="image/jpeg", most_bytes=MOST, now=NOON)
+    other = await objects.upload("incoming/two/original", content_type="image/jpeg", max_bytes=MOST, now=NOON)
     assert await send_to(served.http, other, jpeg()) == 204
     writer.write(body[-300:])
     assert (await reader.readline()).startswith(b"HTTP/1.1 204")

@@ -80,7 +80,7 @@ async def test_an_address_is_good_no_longer_than_its_credentials(temporary: S3Ob
 
 async def test_a_form_is_good_no_longer_than_its_credentials(temporary: S3Objects) -> None:
     now = datetime.now(UTC) + timedelta(minutes=15)
-    target = await temporary.upload(KEY, content_type="image/jpeg", most_bytes=9, now=now)
+    target = await temporary.upload(KEY, content_type="image/jpeg", max_bytes=9, now=now)
     assert timedelta(minutes=4) < target.expires_at - now <= timedelta(minutes=5)
 
 
@@ -91,7 +91,7 @@ async def test_nothing_is_signed_with_credentials_that_have_expired(
     with pytest.raises(Unavailable):
         await temporary.url(KEY, now=late)
     with pytest.raises(Unavailable):
-        await temporary.upload(KEY, content_type="image/jpeg", most_bytes=9, now=late)
+        await temporary.upload(KEY, content_type="image/jpeg", max_bytes=9, now=late)
     assert "The credentials for S3 expired at" in caplog.text
 
 
@@ -121,7 +121,7 @@ async def test_a_bucket_that_refuses_credentials_is_asked_with_those_that_are_fo
     helper.gives(datetime.now(UTC) + timedelta(hours=1))
     with closing(objects):
         await objects.write(KEY, b"x", content_type="image/png")
-        assert await objects.read(KEY, most_bytes=1) == b"x"
+        assert await objects.read(KEY, max_bytes=1) == b"x"
     assert server.requests == [f"PUT {KEY}"] * 3 + [f"GET {KEY}"]
 
 
@@ -139,7 +139,7 @@ async def test_requests_are_signed_at_the_bucket_s_time(
     server: S3Server, bucket: S3Objects, far: timedelta, caplog: pytest.LogCaptureFixture
 ) -> None:
     await bucket.write(KEY, b"x", content_type="image/png")
-    assert await bucket.read(KEY, most_bytes=1) == b"x"
+    assert await bucket.read(KEY, max_bytes=1) == b"x"
     await bucket.delete([KEY])
     assert server.requests == [f"PUT {KEY}"] * 2 + [f"GET {KEY}", f"DELETE {KEY}"]
     assert caplog.text.count("synchronize the clock") == 1
@@ -162,7 +162,7 @@ async def test_urls_and_forms_are_good_at_the_tables_time_before_the_bucket_has_
     objects.open(tables)
     with closing(objects):
         url = await objects.url(KEY, now=datetime.now(UTC))
-        target = await objects.upload(KEY, content_type="image/jpeg", most_bytes=9, now=datetime.now(UTC))
+        target = await objects.upload(KEY, content_type="image/jpeg", max_bytes=9, now=datetime.now(UTC))
     assert url is not None
     async with http.get(url) as response:
         assert response.status == 200

@@ -44,18 +44,18 @@ def settings(settings: Settings, server: S3Server) -> Settings:
 async def test_files_are_kept_read_and_removed(kind: str, bucket: S3Objects, tmp_path: Path) -> None:
     objects: ObjectStore = bucket if kind == "bucket" else LocalObjects(tmp_path, b"secret", lambda: "http://x")
 
-    assert await objects.read(KEY, most_bytes=10) is None
+    assert await objects.read(KEY, max_bytes=10) is None
     for key in (KEY, OTHER):
         await objects.write(key, b"first", content_type="image/png")
         await objects.write(key, b"0123456789", content_type="image/png")
-        assert await objects.read(key, most_bytes=10) == b"0123456789"
+        assert await objects.read(key, max_bytes=10) == b"0123456789"
     with pytest.raises(BadUserInput, match="more than 9 bytes"):
-        await objects.read(KEY, most_bytes=9)
+        await objects.read(KEY, max_bytes=9)
     await objects.delete([KEY, "not/there"])
-    assert await objects.read(KEY, most_bytes=10) is None
-    assert await objects.read(OTHER, most_bytes=10) == b"0123456789"
+    assert await objects.read(KEY, max_bytes=10) is None
+    assert await objects.read(OTHER, max_bytes=10) == b"0123456789"
     with pytest.raises(ValueError, match="originals"):
-        await objects.upload(OTHER, content_type="image/png", most_bytes=1, now=NOW)
+        await objects.upload(OTHER, content_type="image/png", max_bytes=1, now=NOW)
 
 
 async def test_a_file_is_on_the_disk_before_it_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +82,7 @@ async def test_a_form_may_be_good_for_less_than_a_quarter_of_an_hour(
     server: S3Server, bucket: S3Objects, http: aiohttp.ClientSession
 ) -> None:
     lifetime = timedelta(minutes=5)
-    target = await bucket.upload(KEY, content_type="image/jpeg", most_bytes=9, now=NOW, lifetime=lifetime)
+    target = await bucket.upload(KEY, content_type="image/jpeg", max_bytes=9, now=NOW, lifetime=lifetime)
 
     assert (await bucket.sweep(), target.expires_at) == (0, NOW + lifetime)
     server.later = timedelta(minutes=4, seconds=50)
@@ -94,7 +94,7 @@ async def test_a_form_may_be_good_for_less_than_a_quarter_of_an_hour(
 async def test_a_form_uploads_what_it_was_signed_for_and_nothing_else(
     server: S3Server, bucket: S3Objects, http: aiohttp.ClientSession
 ) -> None:
-    target = await bucket.upload(KEY, content_type="image/jpeg", most_bytes=1000, now=NOW)
+    target = await bucket.upload(KEY, content_type="image/jpeg", max_bytes=1000, now=NOW)
     assert (target.expires_at, target.max_bytes) == (NOW + timedelta(minutes=15), 1000)
 
     assert await send_to(http, target, b"x" * 1000) == 204
@@ -168,7 +168,7 @@ async def test_what_fails_is_told_without_what_is_inside(
     for fault in ("SlowDown", "AccessDenied", "NoSuchBucket"):
         server.fault = fault
         for work in (
-            bucket.read(KEY, most_bytes=1),
+            bucket.read(KEY, max_bytes=1),
             bucket.write(KEY, b"x", content_type="image/png"),
             bucket.delete([KEY]),
         ):
@@ -222,7 +222,7 @@ async def test_in_aws_addresses_name_the_bucket_and_its_region(
     objects.open()
     with closing(objects):
         assert objects.origin() == "https://photos.s3.eu-north-1.amazonaws.com"
-        target = await objects.upload(KEY, content_type="image/png", most_bytes=1, now=NOW)
+        target = await objects.upload(KEY, content_type="image/png", max_bytes=1, now=NOW)
     assert target.url == "https://photos.s3.eu-north-1.amazonaws.com/"
     for name, host in (("photos", "photos.s3.us-east-1"), ("photos.example.com", "s3.us-east-1")):
         objects = S3Objects(name, region="us-east-1")

@@ -85,7 +85,7 @@ class Library:
         return await asyncio.to_thread(run, *self.arguments, *arguments, **self.environment)
 
     async def file(self, key: str) -> bytes:
-        content = await self.objects.read(key, most_bytes=2**25)
+        content = await self.objects.read(key, max_bytes=2**25)
         assert content is not None
         return content
 
@@ -276,7 +276,7 @@ async def test_a_photo_that_is_deleted_meanwhile_leaves_no_file(library: Library
     await stripping(library, step, delete).run(nobody)
 
     for key in names_of(3):
-        assert await library.objects.read(key, most_bytes=2**25) is None
+        assert await library.objects.read(key, max_bytes=2**25) is None
     assert [node["imageId"] for node in await library.told()] == ["0", "1", "2", "4", "5", "6"]
 
 
