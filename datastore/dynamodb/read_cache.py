@@ -16,11 +16,11 @@ from msgspec import Struct
 
 from datastore.dynamodb.records import LazyItem
 from datastore.errors import Throttled, Timeout, Unavailable
-from datastore.model.access_patterns import CROWD_MS, Table
+from datastore.model.access_patterns import SHARED_MS, Table
 from datastore.model.composite_keys import Key, key_of
 
 # The maximum age of a cached item, and of a flight that other requests may join: an older one may hang.
-MAX_AGE_SECONDS = CROWD_MS / 1000
+MAX_AGE_SECONDS = SHARED_MS / 1000
 # The cache's capacity in read units. Half a unit reads at most 4 KB of one item: these are 1,000 items or 4 MB.
 MAX_CACHED_UNITS = 500.0
 # How long after a write an eventually consistent read may return the previous item: "usually one second or less",

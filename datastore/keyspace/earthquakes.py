@@ -2,7 +2,7 @@
 
 from datetime import datetime
 
-from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
+from datastore.model.access_patterns import SHARED_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key, join
 from datastore.model.timestamps import day_bucket, epoch_ms
 from datastore.queues import OverflowPolicy
@@ -154,7 +154,7 @@ EVENT = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=86_400,
-    shared_ms=CROWD_MS,
+    shared_ms=SHARED_MS,
     fields=("earthquake", "node", "nodes"),
     key="pk = EVENT#<eventId>, sk = EVENT",
 )
@@ -165,7 +165,7 @@ LATEST = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=10,
-    shared_ms=CROWD_MS,
+    shared_ms=SHARED_MS,
     fields=("Earthquake.latest",),
     key="pk = EVENT#<eventId>, sk = LATEST",
 )

@@ -5,7 +5,7 @@ from datetime import UTC, date, datetime
 from typing import Any
 
 from datastore.model import timestamp_forms as two_forms
-from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
+from datastore.model.access_patterns import SHARED_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key, join, split
 from datastore.model.timestamps import iso
 from datastore.queues import OverflowPolicy
@@ -127,7 +127,7 @@ USER_PROFILE = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=5,
-    shared_ms=CROWD_MS,
+    shared_ms=SHARED_MS,
     fields=("userProfile", "Sighting.reporter", "Me.profile", "node", "nodes"),
     key="PK = USER#<userId>, SK = PROFILE",
 )

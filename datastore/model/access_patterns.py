@@ -25,8 +25,8 @@ Operation = Literal[
 ]
 ActionKind = Literal["Put", "Update", "Delete", "ConditionCheck"]
 
-# `shared_ms` of items that many callers read at once: DynamoDB gets at most four reads of one per second and process.
-CROWD_MS = 250
+# The usual `shared_ms` of popular items: DynamoDB gets at most four reads of an item per second and process.
+SHARED_MS = 250
 # Clients choose the attributes of updates, so there are as many expressions as combinations of attributes.
 EXPRESSION_CACHE_SIZE = 4096
 

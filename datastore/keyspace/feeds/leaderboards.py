@@ -13,7 +13,7 @@ an hour `2026-06-25T14`, a day `2026-06-25`, all in UTC.
 
 import zlib
 
-from datastore.model.access_patterns import CROWD_MS, AccessPattern, Table, Who
+from datastore.model.access_patterns import SHARED_MS, AccessPattern, Table, Who
 from datastore.model.composite_keys import Key, join, split
 
 FEED_METRICS = Table(name="feed-metrics", partition="PK", sort="SK", ttl="expiresAt", item_bytes=1000)
@@ -55,7 +55,7 @@ TOP_AUTHORS = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=30,
-    shared_ms=CROWD_MS,
+    shared_ms=SHARED_MS,
     fields=("topAuthors",),
     key="PK = AUTHORS#<month>, SK = BOARD",
 )
@@ -66,7 +66,7 @@ TRENDING_TAGS = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=30,
-    shared_ms=CROWD_MS,
+    shared_ms=SHARED_MS,
     fields=("trendingTags",),
     key="PK = TAGS#<hour or day>, SK = BOARD",
 )

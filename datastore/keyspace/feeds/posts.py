@@ -4,7 +4,7 @@ from datetime import datetime
 
 from datastore.keyspace.feeds.table import FEED
 from datastore.keyspace.feeds.users import META
-from datastore.model.access_patterns import CROWD_MS, AccessPattern, Who
+from datastore.model.access_patterns import SHARED_MS, AccessPattern, Who
 from datastore.model.composite_keys import Key, join, split
 from datastore.model.timestamps import iso
 
@@ -56,7 +56,7 @@ POST = AccessPattern(
     table=FEED,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
-    shared_ms=CROWD_MS,
+    shared_ms=SHARED_MS,
     fields=(
         "post",
         "FeedEntry.post",

@@ -1,7 +1,7 @@
 """Search: the reads of the table `feed` that load results and keep the search index current."""
 
 from datastore.keyspace.feeds.table import FEED
-from datastore.model.access_patterns import CROWD_MS, AccessPattern, Who
+from datastore.model.access_patterns import SHARED_MS, AccessPattern, Who
 
 # The range of META and the tags of a post. Comments and likes sort before it.
 FIRST_INDEXED, LAST_INDEXED = "META", "TAG$"
@@ -13,7 +13,7 @@ SEARCH_POSTS = AccessPattern(
     # For followers-only posts, whether a signed-in caller follows is read.
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
-    shared_ms=CROWD_MS,
+    shared_ms=SHARED_MS,
     fields=("searchPosts",),
     key="PK = POST#<id>, SK = META",
     # The cursor of a truncated page may name a post that the caller may not see.
@@ -34,7 +34,7 @@ SEARCH_USERS = AccessPattern(
     table=FEED,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
-    shared_ms=CROWD_MS,
+    shared_ms=SHARED_MS,
     fields=("searchUsers",),
     key="PK = USER#<id>, SK = META",
 )

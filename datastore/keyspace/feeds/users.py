@@ -1,7 +1,7 @@
 """Users of the feed: `USER#<id>` / `META`."""
 
 from datastore.keyspace.feeds.table import FEED
-from datastore.model.access_patterns import CROWD_MS, AccessPattern, Who
+from datastore.model.access_patterns import SHARED_MS, AccessPattern, Who
 from datastore.model.composite_keys import Key, join, split
 from datastore.model.versioning import guard
 
@@ -23,7 +23,7 @@ USER = AccessPattern(
     table=FEED,
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
-    shared_ms=CROWD_MS,
+    shared_ms=SHARED_MS,
     fields=(
         "user",
         "Me.user",

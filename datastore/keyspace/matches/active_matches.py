@@ -8,7 +8,7 @@ the match or sets it to idle removes the attribute. All matches share one partit
 1,000 write units a second, which is 2,000 matches with a new version every two seconds.
 """
 
-from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
+from datastore.model.access_patterns import SHARED_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key
 from datastore.queues import OverflowPolicy
 
@@ -56,7 +56,7 @@ LIVE_SCORE = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=2,
-    shared_ms=CROWD_MS,
+    shared_ms=SHARED_MS,
     fields=("Match.liveScore",),
     key="matchId = <matchId>",
 )

@@ -1,6 +1,6 @@
 """The table `DisplayStateCache`: the state of a match that widgets show, for each team."""
 
-from datastore.model.access_patterns import CROWD_MS, AccessPattern, Table, Who
+from datastore.model.access_patterns import SHARED_MS, AccessPattern, Table, Who
 from datastore.model.composite_keys import Key, join
 
 DISPLAY_STATES = Table(
@@ -23,7 +23,7 @@ DISPLAY_STATE = AccessPattern(
     operations=("GetItem", "BatchGetItem", "PutItem"),
     who=Who.ANY,
     max_age=2,
-    shared_ms=CROWD_MS,
+    shared_ms=SHARED_MS,
     fields=("displayState", "Match.displayState", "node", "nodes"),
     key="cacheKey = DISPLAY#<matchId>#<teamId>",
 )

@@ -1,6 +1,6 @@
 """The table `cricket-fixture-cache`: the provider's latest data of each match."""
 
-from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
+from datastore.model.access_patterns import SHARED_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key
 
 FIXTURE_CACHE = Table(
@@ -26,7 +26,7 @@ CACHED = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=5,
-    shared_ms=CROWD_MS,
+    shared_ms=SHARED_MS,
     fields=("Match.lineups",),
     key="matchId = <matchId>",
 )

@@ -1,6 +1,6 @@
 """The table `cricket-fixtures`: all matches."""
 
-from datastore.model.access_patterns import CROWD_MS, AccessPattern, Index, Table, Who
+from datastore.model.access_patterns import SHARED_MS, AccessPattern, Index, Table, Who
 from datastore.model.composite_keys import Key
 from datastore.model.versioning import REVISION, guard, increment
 
@@ -55,7 +55,7 @@ FIXTURE = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=5,
-    shared_ms=CROWD_MS,
+    shared_ms=SHARED_MS,
     fields=(
         "match",
         "Match.scorecards",

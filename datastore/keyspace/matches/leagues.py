@@ -1,6 +1,6 @@
 """The table `cricket-leagues`: reference data, about thirty leagues."""
 
-from datastore.model.access_patterns import CROWD_MS, AccessPattern, Table, Who
+from datastore.model.access_patterns import SHARED_MS, AccessPattern, Table, Who
 from datastore.model.versioning import guard
 
 LEAGUES = Table(
@@ -16,7 +16,7 @@ LEAGUE = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=30,
-    shared_ms=CROWD_MS,
+    shared_ms=SHARED_MS,
     fields=("league", "Match.league", "node", "nodes"),
     key="leagueId = <leagueId>",
 )

@@ -1,6 +1,6 @@
 """The table `cricket-teams`: reference data, at most about a hundred teams."""
 
-from datastore.model.access_patterns import CROWD_MS, AccessPattern, Table, Who
+from datastore.model.access_patterns import SHARED_MS, AccessPattern, Table, Who
 from datastore.model.versioning import guard
 
 TEAMS = Table(
@@ -16,7 +16,7 @@ TEAM = AccessPattern(
     operations=("GetItem", "BatchGetItem"),
     who=Who.ANY,
     max_age=30,
-    shared_ms=CROWD_MS,
+    shared_ms=SHARED_MS,
     fields=("team", "Match.homeTeam", "Match.awayTeam", "TeamSeason.team", "node", "nodes"),
     key="teamId = <teamId>",
 )

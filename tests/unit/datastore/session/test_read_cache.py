@@ -18,7 +18,7 @@ from datastore.keyspace import PATTERNS
 from datastore.keyspace.feeds.search import SEARCH_POSTS
 from datastore.keyspace.matches.active_matches import ACTIVE_MATCHES, LIVE_SCORE
 from datastore.keyspace.sightings import BLIP
-from datastore.model.access_patterns import CROWD_MS, AccessPattern, Who
+from datastore.model.access_patterns import SHARED_MS, AccessPattern, Who
 from datastore.session.request_reads import ReadFreshness
 from datastore.session.store import Store
 from datastore.session.writes import Action
@@ -228,7 +228,7 @@ def test_only_what_anybody_may_read_is_kept() -> None:
             assert pattern.shared_ms <= 1_000, pattern.id
             continue
         assert "GetItem" in pattern.operations, pattern.id
-        assert pattern.shared_ms <= CROWD_MS, pattern.id  # nothing is kept for longer
+        assert pattern.shared_ms <= SHARED_MS, pattern.id  # nothing is kept for longer
 
 
 # --- All of it at random ----------------------------------------------------------------------------------------------
