@@ -163,10 +163,12 @@ class _Connection:
             return
         if answer.delay:
             await asyncio.sleep(answer.delay)
-        told = orjson.dumps({"reason": answer.reason}) if answer.reason else b""
-        self._h2.send_headers(stream, [(":status", str(answer.status)), *answer.headers.items()], end_stream=not told)
-        if told:
-            self._h2.send_data(stream, told, end_stream=True)
+        content = orjson.dumps({"reason": answer.reason}) if answer.reason else b""
+        self._h2.send_headers(
+            stream, [(":status", str(answer.status)), *answer.headers.items()], end_stream=not content
+        )
+        if content:
+            self._h2.send_data(stream, content, end_stream=True)
         self._done(stream)
 
     def _fail(self, stream: int, fault: Fault) -> None:

@@ -135,7 +135,9 @@ def falls(innings: Json) -> list[tuple[str, int]]:
     for over in innings.get("overs", []):
         for ball in over["deliveries"]:
             score += ball["runs"]["total"]
-            fallen += [(one["player_out"], score) for one in ball.get("wickets", []) if one["kind"] not in NO_WICKET]
+            fallen += [
+                (wicket["player_out"], score) for wicket in ball.get("wickets", []) if wicket["kind"] not in NO_WICKET
+            ]
     return fallen
 
 

@@ -23,7 +23,7 @@ query (
 
 @dataclass(frozen=True)
 class Page:
-    """A page as a client got it, and what DynamoDB was asked for it."""
+    """A page as a client received it, and its DynamoDB calls."""
 
     events: list[str]
     more: bool
@@ -66,4 +66,4 @@ async def walk(served: Served, size: int, *, backward: bool = False, **arguments
 
 def events_of(pages: list[Page], *, backward: bool = False) -> list[str]:
     """The list that the pages make, newest first."""
-    return [event for one in (reversed(pages) if backward else pages) for event in one.events]
+    return [event for page in (reversed(pages) if backward else pages) for event in page.events]

@@ -12,14 +12,14 @@ from tests.support.served import Served
 async def events_of_a_whole_run(served: Served, match_id: str = "m1") -> set[str]:
     """Return the ids of all events of the match, from an instance that is not killed."""
     provider = ReplayProvider([recording("whole")], now=served.clock, balls_per_tick=6)
-    one = Instance(served, provider)
+    instance = Instance(served, provider)
     snapshot = await provider.match("whole")
     assert snapshot is not None
     await Fixtures(served.store(), served.clock()).sync([snapshot.match])
     stored = await Fixtures(served.store(), served.clock()).latest("whole")
     assert stored is not None
     await ActiveMatches(served.store(), served.clock()).register(stored, instance_id="one")
-    while await one.poller.tick("whole") is Tick.CHANGED or not provider.is_over("whole"):
+    while await instance.poller.tick("whole") is Tick.CHANGED or not provider.is_over("whole"):
         pass
-    events = [event for change in one.changes for event in change.active.events]
+    events = [event for change in instance.changes for event in change.active.events]
     return {event.event_id.replace("whole:", f"{match_id}:", 1) for event in events}

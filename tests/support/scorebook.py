@@ -40,4 +40,4 @@ def _counted(score: InningsScore, card: Scorecard, names: dict[str, str]) -> Jso
 
 
 def without_hits(counts: list[Json]) -> list[Json]:
-    return [{name: value for name, value in one.items() if name not in ("fours", "sixes")} for one in counts]
+    return [{name: value for name, value in line.items() if name not in ("fours", "sixes")} for line in counts]

@@ -210,14 +210,14 @@ def run(inning: Json, team: int, score: Json, wickets: Json, overs: Json) -> Jso
 
 
 def total(scoreboard: str, team: int, runs: int, wickets: int, overs: Json) -> Json:
-    told = {"type": "total", "scoreboard": scoreboard, "team_id": team}
-    return {"resource": "scoreboards", **told, "total": runs, "wickets": wickets, "overs": overs, "wide": 0}
+    row = {"type": "total", "scoreboard": scoreboard, "team_id": team}
+    return {"resource": "scoreboards", **row, "total": runs, "wickets": wickets, "overs": overs, "wide": 0}
 
 
 def extra(scoreboard: str, team: int, **parts: int) -> Json:
     kinds = {"wide": 0, "noball_runs": 0, "noball_balls": 0, "bye": 0, "leg_bye": 0, "penalty": 0}
-    told = {"type": "extra", "scoreboard": scoreboard, "team_id": team}
-    return {"resource": "scoreboards", **told, **kinds, **parts, "total": 0, "overs": 0, "wickets": 0}
+    row = {"type": "extra", "scoreboard": scoreboard, "team_id": team}
+    return {"resource": "scoreboards", **row, **kinds, **parts, "total": 0, "overs": 0, "wickets": 0}
 
 
 def page(data: list[Json], number: int = 1, last: int = 1) -> Json:
@@ -259,13 +259,13 @@ class Service:
         if self.held is not None and path != "scores":
             self.busy += 1
             await self.held.wait()
-        said = self.responses.get(path)
-        said = said(request) if callable(said) else said
-        if said is None:
+        response = self.responses.get(path)
+        response = response(request) if callable(response) else response
+        if response is None:
             return web.json_response({"message": "record not found"}, status=404)
-        if isinstance(said, bytes):
-            return web.Response(body=said, content_type="application/json")
-        enveloped = said if isinstance(said, dict) and "data" in said else {"data": said}
+        if isinstance(response, bytes):
+            return web.Response(body=response, content_type="application/json")
+        enveloped = response if isinstance(response, dict) and "data" in response else {"data": response}
         return web.json_response(enveloped, headers=self.headers)
 
 
@@ -298,8 +298,8 @@ def echoing(status: int) -> Handler:
     """Return an error response that repeats the URL of the request, with the token."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
-        asked = f"Bad request: {request.url} {request.query['api_token']} {request.query_string}"
-        return web.json_response({"error": {"message": asked}}, status=status)
+        text = f"Bad request: {request.url} {request.query['api_token']} {request.query_string}"
+        return web.json_response({"error": {"message": text}}, status=status)
 
     return handler
 

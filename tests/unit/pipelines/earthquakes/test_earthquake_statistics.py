@@ -38,7 +38,7 @@ async def delete(served: Served, earthquake: Earthquake) -> None:
     await served.store().write_all(EARTHQUAKES, deletes=[event_key(earthquake.event_id)])
 
 
-async def test_events_of_ours_and_of_other_programs_are_counted_by_class_and_region(served: Served) -> None:
+async def test_events_of_all_programs_are_counted_by_class_and_region(served: Served) -> None:
     async with counting(served):
         await store(served, quake("ours", magnitude=4.5), quake("weaker", magnitude=4.1), quake("deep", magnitude=-0.5))
         await put_raw(served, "theirs", NOON - timedelta(days=3), mag=7.25, lat=36, lon=140)
@@ -60,7 +60,7 @@ async def test_events_of_ours_and_of_other_programs_are_counted_by_class_and_reg
     }
 
 
-async def test_events_that_are_overwritten_moved_and_deleted_are_counted_as_they_are_now(served: Served) -> None:
+async def test_overwritten_moved_and_deleted_events_are_recounted(served: Served) -> None:
     async with counting(served):
         await store(served, quake("stays"), quake("goes", magnitude=6.0))
         await put_raw(served, "moves", mag=5.5)
@@ -89,7 +89,7 @@ async def test_a_real_feed_that_is_ingested_twice_at_once_is_counted_once(served
     assert sum(count for kinds in found.values() for count, _ in kinds["natural"].values()) > 1000
 
 
-async def test_changes_that_are_delivered_again_and_at_once_count_once(served: Served) -> None:
+async def test_repeated_and_concurrent_changes_count_once(served: Served) -> None:
     events = [quake(f"us{number}", magnitude=number / 5) for number in range(30)]
     await store(served, *events)
     changes = changes_of((None, event_item(event)) for event in events)
@@ -101,7 +101,7 @@ async def test_changes_that_are_delivered_again_and_at_once_count_once(served: S
     assert await counts(served) == await plain_counts(served)
 
 
-async def test_what_was_interrupted_between_two_steps_is_repaired_when_it_comes_again(served: Served) -> None:
+async def test_the_next_delivery_repairs_an_interruption_between_two_steps(served: Served) -> None:
     events = [quake("us1"), quake("us2", magnitude=6.5)]
     await store(served, *events)
     changes = changes_of((None, event_item(event)) for event in events)
@@ -114,7 +114,7 @@ async def test_what_was_interrupted_between_two_steps_is_repaired_when_it_comes_
     assert await counts(served) == await plain_counts(served)
 
 
-async def test_damaged_events_are_passed_over(served: Served) -> None:
+async def test_damaged_events_are_skipped(served: Served) -> None:
     await put_raw(served, "nothing", mag=None)
     await put_raw(served, "text", mag="strong")
     await put_raw(served, "nowhere", gsi1pk=None)
@@ -128,12 +128,12 @@ async def test_damaged_events_are_passed_over(served: Served) -> None:
 
 async def test_the_bound_of_a_day_is_raised_before_an_event_is_stored(served: Served) -> None:
     assert served.gateway.database is not None
-    made: list[Call] = []
-    served.gateway.database.client.add_call_listener(made.append)
+    calls: list[Call] = []
+    served.gateway.database.client.add_call_listener(calls.append)
 
     await store(served, quake("us1", magnitude=4.5), quake("us2", magnitude=6.5), quake("us3", magnitude=5.5))
 
-    assert [call.operation for call in made][:2] == ["UpdateItem", "PutItem"]
+    assert [call.operation for call in calls][:2] == ["UpdateItem", "PutItem"]
     assert await bounds(served) == {TODAY: 6.5}
 
 
@@ -154,21 +154,21 @@ async def test_a_process_raises_a_bound_once(served: Served, tmp_path: Any) -> N
         pytest.skip("the folder of real feeds, ../shared/data/usgs, is not here")
     assert served.gateway.ingest is not None
     assert served.gateway.database is not None
-    made: list[Call] = []
-    served.gateway.database.client.add_call_listener(made.append)
+    calls: list[Call] = []
+    served.gateway.database.client.add_call_listener(calls.append)
     copy = tmp_path / "again.geojson"
     copy.write_bytes(FEED.read_bytes())
 
     await served.gateway.ingest.run(str(FEED))
-    first = [call.operation for call in made].count("UpdateItem")
-    made.clear()
+    first = [call.operation for call in calls].count("UpdateItem")
+    calls.clear()
     await served.gateway.ingest.run(str(copy))
 
     assert 30 <= first <= 250  # of 1,185 events on 31 days
-    assert [call.operation for call in made].count("UpdateItem") == 0
+    assert [call.operation for call in calls].count("UpdateItem") == 0
 
 
-async def test_a_rebuild_counts_what_was_stored_before_there_were_statistics(served: Served) -> None:
+async def test_a_rebuild_counts_events_stored_before_the_statistics(served: Served) -> None:
     for number in range(40):
         await put_raw(served, f"old{number}", NOON - timedelta(days=number % 7), mag=number / 5, lat=-20, lon=-70)
 
@@ -182,7 +182,7 @@ async def test_a_rebuild_counts_what_was_stored_before_there_were_statistics(ser
 
 
 @pytest.mark.timeout(120)
-async def test_a_rebuild_gives_each_page_of_the_table_its_own_time(served: Served) -> None:
+async def test_a_rebuild_gives_each_page_of_the_table_its_own_deadline(served: Served) -> None:
     place = "x" * 500
     events = [event_item(quake(f"us{n}", timedelta(hours=n % 90), place=place)) for n in range(3_000)]
     await served.store().write_all(EARTHQUAKES, puts=events)
@@ -200,7 +200,7 @@ async def test_a_rebuild_gives_each_page_of_the_table_its_own_time(served: Serve
     assert await counts(served) == await plain_counts(served)
 
 
-async def test_a_rebuild_of_a_range_counts_its_days_and_forgets_events_that_are_gone(served: Served) -> None:
+async def test_a_rebuild_of_a_range_counts_its_days_and_removes_deleted_events(served: Served) -> None:
     for number in range(4):
         await put_raw(served, f"old{number}", NOON - timedelta(days=number))
     await rebuild(served).all_days()
@@ -259,7 +259,7 @@ async def test_a_stream_that_was_not_read_for_a_day_makes_the_statistics_incompl
     assert late.spans == ()
 
 
-async def test_a_process_notes_that_it_keeps_up_once_it_has_read_the_stream(served: Served) -> None:
+async def test_a_process_records_that_it_keeps_up_after_reading_the_stream(served: Served) -> None:
     idle = served.gateway.background.earthquake_statistics()
     await idle.check()  # builds the missing statistics
     served.clock.forward(minutes=1)
@@ -292,5 +292,5 @@ async def test_a_process_notes_that_it_keeps_up_once_it_has_read_the_stream(serv
         (0.0, -100.0, SeismicRegion.ELSEWHERE),
     ],
 )
-def test_a_place_lies_in_a_region(latitude: float, longitude: float, region: SeismicRegion) -> None:
+def test_the_region_of_a_point(latitude: float, longitude: float, region: SeismicRegion) -> None:
     assert region_of(latitude, longitude) is region

@@ -20,7 +20,7 @@ from tests.support.usgs_samples import (
 )
 
 
-async def test_a_good_feature_becomes_an_earthquake() -> None:
+async def test_a_valid_feature_becomes_an_earthquake() -> None:
     assert await quake() == Earthquake(
         "us1", 1_700_000_000_000, 4.5, "1 km N of Here", 33.25, -116.5, 9.75, "USGS", 5, status="reviewed"
     )
@@ -66,7 +66,7 @@ async def test_a_good_feature_becomes_an_earthquake() -> None:
         ({"type": OTHER}, RejectionReason.NOT_A_FEATURE),
     ],
 )
-async def test_a_bad_feature_is_refused_for_its_reason_and_the_next_one_is_read(
+async def test_an_invalid_feature_is_rejected_with_its_reason_and_the_next_is_read(
     changes: dict[str, Json], reason: RejectionReason
 ) -> None:
     refused, good = await read(feed(feature(**changes), feature(id="us2")))
@@ -76,7 +76,7 @@ async def test_a_bad_feature_is_refused_for_its_reason_and_the_next_one_is_read(
 
 
 @pytest.mark.parametrize("value", [None, 3, "Feature", [], {}, [feature()], {"features": [feature()]}])
-async def test_an_element_that_is_no_feature_is_refused(value: Json) -> None:
+async def test_an_element_that_is_not_a_feature_is_rejected(value: Json) -> None:
     assert await read(feed(value)) == [Rejection(RejectionReason.NOT_A_FEATURE, None)]
 
 
@@ -89,7 +89,7 @@ async def test_an_element_that_is_no_feature_is_refused(value: Json) -> None:
         ({"geometry": "POINT(1 2)"}, RejectionReason.BAD_VALUE),
     ],
 )
-async def test_a_feature_without_its_parts_is_refused(parts: dict[str, Json], reason: RejectionReason) -> None:
+async def test_a_feature_without_its_parts_is_rejected(parts: dict[str, Json], reason: RejectionReason) -> None:
     assert await read(feed(feature() | parts)) == [Rejection(reason, "us1")]
 
 
@@ -112,7 +112,7 @@ async def test_depths_are_clamped_and_unknown_ones_stay_unknown(sent: list[Json]
 
 
 @pytest.mark.parametrize("sent", [None, OTHER, "", "  "])
-async def test_a_place_that_is_not_told_is_unknown(sent: Json) -> None:
+async def test_a_missing_place_is_unknown(sent: Json) -> None:
     assert (await quake(place=sent)).place == "Unknown location"
 
 
@@ -120,7 +120,7 @@ async def test_a_long_place_is_cut_at_512_characters_not_bytes() -> None:
     assert (await quake(place="ı" * 513)).place == "ı" * 512
 
 
-async def test_half_a_surrogate_pair_does_not_get_through() -> None:
+async def test_half_a_surrogate_pair_is_replaced() -> None:
     item = await quake(place="a\ud800b", id="x\ud800")
     assert (item.place, item.event_id) == ("a?b", "x?")
 
@@ -154,9 +154,7 @@ MEMBERS = ("id", "type", "mag", "place", "time", "status", "coordinates")
 
 @settings(max_examples=80, deadline=None)
 @given(st.dictionaries(st.sampled_from(MEMBERS), JSON_VALUES), JSON_VALUES, st.integers(1, 99))
-def test_whatever_a_feature_holds_there_is_one_item_for_it_within_bounds(
-    changes: dict[str, Json], element: Json, size: int
-) -> None:
+def test_any_feature_yields_one_item_within_bounds(changes: dict[str, Json], element: Json, size: int) -> None:
     items = asyncio.run(read(feed(feature(**changes), element, feature(id="last")), size))
     assert len(items) == 3
     assert isinstance(items[2], Earthquake)

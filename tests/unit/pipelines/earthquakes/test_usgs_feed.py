@@ -59,12 +59,12 @@ async def test_an_empty_feed_is_legal() -> None:
         b'{"type":"FeatureCollection","features":{}}',
     ],
 )
-async def test_what_is_no_feature_collection_is_told(body: bytes) -> None:
+async def test_a_body_that_is_not_a_feature_collection_is_not_geojson(body: bytes) -> None:
     assert await fault_of(body) == (0, FeedCode.NOT_GEOJSON)
     assert await fault_of(gzip.compress(body)) == (0, FeedCode.NOT_GEOJSON)
 
 
-async def test_a_wrong_type_after_the_features_is_told_after_them() -> None:
+async def test_a_wrong_type_after_the_features_fails_after_them() -> None:
     assert await fault_of(json.dumps({"features": [feature()], "type": "Topology"}).encode()) == (
         1,
         FeedCode.NOT_GEOJSON,
@@ -77,13 +77,13 @@ async def test_error_text_glued_to_the_features_is_a_truncated_feed() -> None:
 
 
 @pytest.mark.parametrize("literal", [b"nan", b"1" + b"0" * 5000, b"1e99999999999999999999", b"0x10"])
-async def test_what_no_json_parser_reads_breaks_the_feed_where_it_stands(literal: bytes) -> None:
+async def test_text_that_no_json_parser_reads_truncates_the_feed(literal: bytes) -> None:
     body = feed(feature(), feature(mag="HERE"), feature()).replace(b'"HERE"', literal)
     assert await fault_of(body) == (1, FeedCode.TRUNCATED)
 
 
 @pytest.mark.parametrize("metadata", [{"status": 503}, {"status": 200, "error": "search limit"}, {"status": 400.0}])
-async def test_an_error_in_the_metadata_is_told_wherever_the_metadata_stands(metadata: Json) -> None:
+async def test_an_error_in_the_metadata_fails_at_any_position_of_the_metadata(metadata: Json) -> None:
     document = {"type": "FeatureCollection", "metadata": metadata, "features": [feature()]}
     assert await fault_of(json.dumps(document).encode()) == (0, FeedCode.UPSTREAM_ERROR)
     document["metadata"] = document.pop("metadata")
@@ -115,7 +115,7 @@ async def test_a_decompression_bomb_is_too_large(monkeypatch: pytest.MonkeyPatch
     assert await fault_of(bomb) == (0, FeedCode.TOO_LARGE)
 
 
-async def test_deep_nesting_and_long_strings_are_passed_over() -> None:
+async def test_deep_nesting_and_long_strings_are_skipped() -> None:
     deep = json.loads("[" * 500 + "]" * 500)
     body = feed(feature(mag="DEEP", felt=deep), feature(place="x" * (3 << 20)), feature(id="y" * (3 << 20)))
     body = body.replace(b'"DEEP"', b'{"a":[' * 10_000 + b"]}" * 10_000)
@@ -159,20 +159,20 @@ async def test_nan_and_infinity_are_bad_values_of_their_feature_only(value: floa
     assert [item.place for item in rest if isinstance(item, Earthquake)] == [*texts, "1 km N of Here"]
 
 
-async def test_an_id_that_comes_twice_is_yielded_twice() -> None:
+async def test_a_repeated_id_is_yielded_twice() -> None:
     assert len(await read(feed(feature(), feature()))) == 2
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.binary(max_size=300) | st.binary(max_size=40).map(lambda tail: feed(feature())[:60] + tail))
-def test_whatever_the_body_is_only_a_feed_error_comes_out(body: bytes) -> None:
+def test_any_body_raises_only_a_feed_error(body: bytes) -> None:
     _, code = asyncio.run(fault_of(body, 7))
     assert code is not None
 
 
 @settings(max_examples=40, deadline=None)
 @given(st.data(), st.booleans())
-def test_a_feed_cut_anywhere_is_told_after_its_whole_features(data: st.DataObject, packed: bool) -> None:
+def test_a_feed_truncated_anywhere_fails_after_its_complete_features(data: st.DataObject, packed: bool) -> None:
     whole = feed(feature(), feature(), feature())
     body = gzip.compress(whole) if packed else whole
     cut = data.draw(st.integers(1 if not packed else 2, len(body) - 1))
@@ -197,14 +197,14 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
         yield opened
 
 
-def judged_plainly(document: Json) -> Counter[str]:
+def reference_counts(document: Json) -> Counter[str]:
     """Return the same counts from the whole document, for the reasons of rejection that occur in real feeds."""
     found: Counter[str] = Counter()
-    for each in document["features"]:
-        members, place = each["properties"], each["geometry"]["coordinates"]
+    for item in document["features"]:
+        members, place = item["properties"], item["geometry"]["coordinates"]
         if members.get("status", "").lower() == "deleted":
             found["DELETED"] += 1
-        elif not each.get("id"):
+        elif not item.get("id"):
             found["MISSING_ID"] += 1
         elif members.get("mag") is None:
             found["MISSING_MAGNITUDE"] += 1
@@ -223,35 +223,35 @@ def real_feeds() -> Iterable[Path]:
     return sorted(path for path in REAL.glob("*.geojson*"))
 
 
-async def test_every_real_feed_is_read_as_plain_code_reads_it(session: aiohttp.ClientSession) -> None:
+async def test_every_real_feed_is_read_as_by_simple_code(session: aiohttp.ClientSession) -> None:
     needs_real_data()
     for path in real_feeds():
         body = path.read_bytes()
         plain = gzip.decompress(body) if path.suffix == ".gz" else body
         document = json.loads(plain)
-        assert await judged(body) == judged_plainly(document), path.name
+        assert await judged(body) == reference_counts(document), path.name
         async with open_source(str(path), session=session) as source:
             items = [item async for item in read_events(source.chunks(), ingested_at_ms=5)]
         accepted = [item for item in items if isinstance(item, Earthquake)]
-        wanted = [each for each in document["features"] if each["properties"]["mag"] is not None]
-        assert [plainly(item) for item in accepted] == [plain_of(each) for each in wanted], path.name
+        expected = [item for item in document["features"] if item["properties"]["mag"] is not None]
+        assert [compared_fields(item) for item in accepted] == [expected_fields(item) for item in expected], path.name
 
 
-def plainly(item: Earthquake) -> tuple[Json, ...]:
+def compared_fields(item: Earthquake) -> tuple[Json, ...]:
     return item.event_id, item.occurred_at_ms, item.magnitude, item.longitude, item.latitude, item.depth_km, item.place
 
 
-def plain_of(each: Json) -> tuple[Json, ...]:
-    east, north, depth = each["geometry"]["coordinates"]
-    members = each["properties"]
-    return each["id"], members["time"], members["mag"], east, north, max(depth, 0), members["place"]
+def expected_fields(item: Json) -> tuple[Json, ...]:
+    east, north, depth = item["geometry"]["coordinates"]
+    members = item["properties"]
+    return item["id"], members["time"], members["mag"], east, north, max(depth, 0), members["place"]
 
 
 @pytest.mark.parametrize("name", ["all_hour_2025-05-04_to_24", "all_week_flapping_2025-05-20_to_21"])
-async def test_snapshots_of_the_histories_are_read_as_plain_code_reads_them(name: str) -> None:
+async def test_snapshots_of_the_histories_are_read_as_by_simple_code(name: str) -> None:
     needs_real_data()
     for body in sampled(REAL / "history" / f"{name}.tar.xz"):
-        assert await judged(body) == judged_plainly(json.loads(body))
+        assert await judged(body) == reference_counts(json.loads(body))
 
 
 def sampled(archive: Path) -> Iterator[bytes]:
@@ -267,11 +267,11 @@ async def test_a_csv_feed_is_not_geojson() -> None:
     assert await fault_of((REAL / "all_month_2019-11.csv.gz").read_bytes()) == (0, FeedCode.NOT_GEOJSON)
 
 
-async def test_the_demo_feed_holds_what_the_demo_shows() -> None:
+async def test_the_demo_feed_has_the_events_of_the_demo() -> None:
     body = DEMO.read_bytes()
     document = json.loads(body)
-    assert await judged(body) == judged_plainly(document) == {"accepted": 79, "MISSING_MAGNITUDE": 1}
+    assert await judged(body) == reference_counts(document) == {"accepted": 79, "MISSING_MAGNITUDE": 1}
     until = int(datetime(2026, 11, 21, tzinfo=UTC).timestamp() * 1000)
-    assert all(until - 30 * 86_400_000 <= each["properties"]["time"] <= until for each in document["features"])
-    assert sum(each["geometry"]["coordinates"][2] < 0 for each in document["features"]) == 2
-    assert [each["id"] for each in document["features"]] == [f"demo{n:04d}" for n in range(1, 81)]
+    assert all(until - 30 * 86_400_000 <= item["properties"]["time"] <= until for item in document["features"])
+    assert sum(item["geometry"]["coordinates"][2] < 0 for item in document["features"]) == 2
+    assert [item["id"] for item in document["features"]] == [f"demo{n:04d}" for n in range(1, 81)]

@@ -50,7 +50,7 @@ async def refusal(source: str, session: aiohttp.ClientSession, **options: Any) -
     return caught.value
 
 
-async def test_an_address_is_read_hashed_and_counted(session: aiohttp.ClientSession) -> None:
+async def test_a_url_is_read_hashed_and_counted(session: aiohttp.ClientSession) -> None:
     seen: list[str] = []
 
     async def handler(request: web.Request) -> web.StreamResponse:
@@ -66,10 +66,10 @@ async def test_an_address_is_read_hashed_and_counted(session: aiohttp.ClientSess
     assert "gateway" in seen[0]
 
 
-async def test_a_304_has_no_chunks_and_says_so(session: aiohttp.ClientSession) -> None:
+async def test_a_304_has_no_chunks_and_is_not_modified(session: aiohttp.ClientSession) -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
-        asked = request.headers["If-None-Match"], request.headers["If-Modified-Since"]
-        return web.Response(status=304 if asked == ('"1"', "then") else 500, headers={"ETag": '"1"'})
+        validators = request.headers["If-None-Match"], request.headers["If-Modified-Since"]
+        return web.Response(status=304 if validators == ('"1"', "then") else 500, headers={"ETag": '"1"'})
 
     async with (
         feed_server(handler) as url,
@@ -80,7 +80,7 @@ async def test_a_304_has_no_chunks_and_says_so(session: aiohttp.ClientSession) -
         assert (source.etag, source.total) == ('"1"', None)
 
 
-async def test_a_429_is_repeated_after_the_time_it_names(session: aiohttp.ClientSession) -> None:
+async def test_a_429_is_retried_after_its_retry_after(session: aiohttp.ClientSession) -> None:
     async with feed_server(answering(429, Retry_After="1"), answering(body=feed())) as url:
         start = time.monotonic()
         async with open_source(url, session=session, retry=QUICK) as source:
@@ -89,27 +89,27 @@ async def test_a_429_is_repeated_after_the_time_it_names(session: aiohttp.Client
         assert source.retries == 1
 
 
-async def test_a_429_that_names_a_long_time_is_not_waited_for(session: aiohttp.ClientSession) -> None:
+async def test_a_429_with_a_long_retry_after_fails_at_once(session: aiohttp.ClientSession) -> None:
     async with feed_server(answering(429, Retry_After="3600"), answering(body=feed())) as url:
         error = await refusal(url, session)
     assert (error.code, error.retries) == (FeedCode.RATE_LIMITED, 0)
 
 
-async def test_a_429_that_goes_on_is_rate_limited(session: aiohttp.ClientSession) -> None:
+async def test_a_lasting_429_is_rate_limited(session: aiohttp.ClientSession) -> None:
     async with feed_server(answering(429)) as url:
         error = await refusal(url, session)
     assert (error.code, error.retries) == (FeedCode.RATE_LIMITED, 3)
 
 
 @pytest.mark.parametrize("first", [answering(503), answering(500)])
-async def test_what_may_pass_is_repeated(session: aiohttp.ClientSession, first: Handler) -> None:
+async def test_temporary_failures_are_retried(session: aiohttp.ClientSession, first: Handler) -> None:
     async with feed_server(first, first, answering(body=feed())) as url:
         async with open_source(url, session=session, retry=QUICK) as source:
             assert await body_of(source) == feed()
         assert source.retries == 2
 
 
-async def test_a_connection_lost_before_the_body_is_made_again(session: aiohttp.ClientSession) -> None:
+async def test_a_connection_lost_before_the_body_is_retried(session: aiohttp.ClientSession) -> None:
     async with feed_server(*[cut_before_the_body] * 3, answering(body=feed())) as url:
         async with open_source(url, session=session, retry=QUICK) as source:
             assert await body_of(source) == feed()
@@ -121,14 +121,16 @@ async def test_a_connection_lost_before_the_body_is_made_again(session: aiohttp.
     [(404, "NOT_FOUND", 0), (400, "HTTP_STATUS", 0), (409, "HTTP_STATUS", 0), (204, "HTTP_STATUS", 0),
      (502, "HTTP_STATUS", 3)],
 )  # fmt: skip
-async def test_other_statuses_are_told(session: aiohttp.ClientSession, status: int, code: str, retries: int) -> None:
+async def test_other_statuses_are_reported(
+    session: aiohttp.ClientSession, status: int, code: str, retries: int
+) -> None:
     async with feed_server(answering(status)) as url:
         error = await refusal(url, session)
     assert (error.code, error.retries) == (code, retries)
     assert str(status) in str(error)
 
 
-async def test_a_body_cut_off_is_truncated_and_not_asked_for_again(session: aiohttp.ClientSession) -> None:
+async def test_an_incomplete_body_is_truncated_and_not_retried(session: aiohttp.ClientSession) -> None:
     async with feed_server(cut_after_50_bytes, answering(body=feed())) as url:
         error = await refusal(url, session)
     assert (error.code, error.retries) == (FeedCode.TRUNCATED, 0)
@@ -151,7 +153,7 @@ async def test_a_service_that_hangs_is_a_timeout(session: aiohttp.ClientSession)
     assert (error.code, error.retries) == (FeedCode.TIMEOUT, 1)
 
 
-async def test_a_body_that_stops_coming_is_a_timeout(session: aiohttp.ClientSession) -> None:
+async def test_a_stalled_body_is_a_timeout(session: aiohttp.ClientSession) -> None:
     async def stall(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -163,14 +165,14 @@ async def test_a_body_that_stops_coming_is_a_timeout(session: aiohttp.ClientSess
     assert error.code is FeedCode.TIMEOUT
 
 
-async def test_a_port_nobody_listens_on_is_unreachable(session: aiohttp.ClientSession) -> None:
+async def test_a_closed_port_is_unreachable(session: aiohttp.ClientSession) -> None:
     async with feed_server(hang) as url:
         pass
     error = await refusal(url, session)
     assert (error.code, error.retries) == (FeedCode.UNREACHABLE, 3)
 
 
-async def test_a_compressed_answer_is_read_with_its_size_unknown(session: aiohttp.ClientSession) -> None:
+async def test_a_compressed_response_has_no_known_size(session: aiohttp.ClientSession) -> None:
     packed = gzip.compress(feed(feature()))
     async with (
         feed_server(answering(body=packed, Content_Encoding="gzip")) as url,
@@ -180,14 +182,14 @@ async def test_a_compressed_answer_is_read_with_its_size_unknown(session: aiohtt
         assert len([item async for item in read_events(source.chunks(), ingested_at_ms=5)]) == 1
 
 
-async def test_a_body_that_is_gzip_itself_is_hashed_as_it_is(session: aiohttp.ClientSession) -> None:
+async def test_a_gzip_file_is_hashed_as_it_is(session: aiohttp.ClientSession) -> None:
     packed = gzip.compress(feed(feature()))
     async with feed_server(answering(body=packed)) as url, open_source(url, session=session) as source:
         assert len([item async for item in read_events(source.chunks(), ingested_at_ms=5)]) == 1
     assert source.sha256 == hashlib.sha256(packed).hexdigest()
 
 
-async def test_a_body_over_the_limit_is_too_large_told_or_not(
+async def test_a_body_over_the_limit_is_too_large_with_or_without_a_stated_size(
     session: aiohttp.ClientSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def untold(request: web.Request) -> web.StreamResponse:
@@ -210,7 +212,7 @@ async def test_a_redirect_is_followed_on_its_own_host(session: aiohttp.ClientSes
         assert await body_of(source) == feed()
 
 
-async def test_redirects_without_end_are_told(session: aiohttp.ClientSession) -> None:
+async def test_endless_redirects_are_an_error(session: aiohttp.ClientSession) -> None:
     async with feed_server(answering(302, Location="/again")) as url:
         assert (await refusal(url, session)).code is FeedCode.HTTP_STATUS
 
@@ -252,14 +254,14 @@ async def test_other_schemes_are_refused(session: aiohttp.ClientSession, source:
 
 
 @pytest.mark.parametrize("name", ["all_dya", "3.5_day", "all", "", "all_day_week", "ALL_DAY"])
-async def test_a_wrong_name_lists_the_sizes_and_ages_there_are(session: aiohttp.ClientSession, name: str) -> None:
+async def test_the_error_of_an_unknown_name_lists_the_sizes_and_ages(session: aiohttp.ClientSession, name: str) -> None:
     error = await refusal(name, session)
     assert error.code is FeedCode.BAD_SOURCE
     assert "significant, 4.5, 2.5, 1.0, all" in str(error)
     assert "hour, day, week, month" in str(error)
 
 
-def test_a_name_is_expanded_to_its_address() -> None:
+def test_a_name_is_expanded_to_its_url() -> None:
     assert feed_url("2.5_month") == "https://earthquake.usgs.gov/earthquakes/feed/v1.0/summary/2.5_month.geojson"
 
 
@@ -273,7 +275,7 @@ async def test_a_file_is_read_hashed_and_counted(session: aiohttp.ClientSession,
     assert source.sha256 == hashlib.sha256(packed).hexdigest()
 
 
-async def test_a_file_that_is_not_there_or_no_file_is_told(session: aiohttp.ClientSession, tmp_path: Path) -> None:
+async def test_a_missing_file_and_a_folder_are_errors(session: aiohttp.ClientSession, tmp_path: Path) -> None:
     assert (await refusal(str(tmp_path / "none.geojson"), session)).code is FeedCode.NOT_FOUND
     assert (await refusal("no-such-file.json", session)).code is FeedCode.NOT_FOUND
     assert (await refusal(str(tmp_path), session)).code is FeedCode.BAD_SOURCE

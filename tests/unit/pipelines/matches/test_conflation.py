@@ -34,7 +34,7 @@ class Source:
         self._queue: asyncio.Queue[Sequence[MatchUpdate] | Exception | None] = asyncio.Queue()
         self.closed = False
 
-    def tell(self, *updates: MatchUpdate) -> None:
+    def put(self, *updates: MatchUpdate) -> None:
         self._queue.put_nowait(updates)
 
     def end(self, problem: Exception | None = None) -> None:
@@ -67,7 +67,7 @@ async def tidy() -> AsyncIterator[None]:
 
 def versions(batch: Sequence[MatchUpdate]) -> list[tuple[str, int, int]]:
     """Return the match, the version, and the number of conflated versions of each update."""
-    return [(one.match_id, one.version, one.conflated) for one in batch]
+    return [(item.match_id, item.version, item.conflated) for item in batch]
 
 
 async def soon(batches: AsyncGenerator[Sequence[MatchUpdate], None]) -> Sequence[MatchUpdate]:
@@ -76,10 +76,10 @@ async def soon(batches: AsyncGenerator[Sequence[MatchUpdate], None]) -> Sequence
         return await anext(batches)
 
 
-async def test_the_first_batch_comes_at_once_also_an_empty_one() -> None:
+async def test_the_first_batch_is_delivered_at_once_even_if_empty() -> None:
     for first in ((), (update(3, snapshot=True),)):
         source = Source()
-        source.tell(*first)
+        source.put(*first)
         async with aclosing(
             conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
         ) as batches:
@@ -88,116 +88,116 @@ async def test_the_first_batch_comes_at_once_also_an_empty_one() -> None:
 
 async def test_without_an_interval_every_batch_passes_as_it_is() -> None:
     source = Source()
-    told = [(update(1, snapshot=True), update(9, match_id="m2", snapshot=True)), (update(2),), (update(3),)]
-    for batch in told:
-        source.tell(*batch)
+    expected = [(update(1, snapshot=True), update(9, match_id="m2", snapshot=True)), (update(2),), (update(3),)]
+    for batch in expected:
+        source.put(*batch)
     source.end()
 
     assert [
         batch async for batch in conflated(source.updates(), 0, SubscriptionProgress(), SubscriptionProgress())
-    ] == [list(batch) for batch in told]
+    ] == [list(batch) for batch in expected]
     assert source.closed
 
 
-async def test_what_may_wait_comes_as_one_when_the_interval_is_over() -> None:
+async def test_waiting_updates_are_conflated_into_one_after_the_interval() -> None:
     loop = asyncio.get_running_loop()
     source = Source()
-    source.tell(update(1, snapshot=True))
+    source.put(update(1, snapshot=True))
     async with aclosing(
         conflated(source.updates(), INTERVAL, SubscriptionProgress(), SubscriptionProgress())
     ) as batches:
         since = loop.time()
         await soon(batches)
         for version in (2, 3, 4):
-            source.tell(update(version, CricketEventKind.FOUR if version == 3 else CricketEventKind.MAIDEN))
+            source.put(update(version, CricketEventKind.FOUR if version == 3 else CricketEventKind.MAIDEN))
 
-        (one,) = await anext(batches)
+        (item,) = await anext(batches)
 
         assert loop.time() - since >= INTERVAL
-        assert (one.version, one.conflated, one.is_snapshot) == (4, 2, False)
-        assert [event.kind for event in one.events] == [
+        assert (item.version, item.conflated, item.is_snapshot) == (4, 2, False)
+        assert [event.kind for event in item.events] == [
             CricketEventKind.MAIDEN,
             CricketEventKind.FOUR,
             CricketEventKind.MAIDEN,
         ]
-        assert one.changed == (LiveStatePart.SCORE,)
+        assert item.changed == (LiveStatePart.SCORE,)
 
 
-async def test_after_a_quiet_interval_an_update_comes_at_once() -> None:
+async def test_after_a_quiet_interval_an_update_is_delivered_at_once() -> None:
     source = Source()
-    source.tell(update(1, snapshot=True))
+    source.put(update(1, snapshot=True))
     async with aclosing(conflated(source.updates(), 0.02, SubscriptionProgress(), SubscriptionProgress())) as batches:
         await soon(batches)
         await asyncio.sleep(0.03)
-        source.tell(update(2))
+        source.put(update(2))
 
         assert versions(await soon(batches)) == [("m1", 2, 0)]
 
 
 @pytest.mark.parametrize("kind", [kind for kind in CricketEventKind if kind not in CONFLATABLE])
-async def test_what_is_urgent_comes_at_once_with_what_waited(kind: CricketEventKind) -> None:
+async def test_an_urgent_event_is_delivered_at_once_with_the_waiting_updates(kind: CricketEventKind) -> None:
     source = Source()
-    source.tell(update(1, snapshot=True))
+    source.put(update(1, snapshot=True))
     async with aclosing(conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())) as batches:
         await soon(batches)
-        source.tell(update(2, CricketEventKind.SIX))
-        source.tell(update(3))
-        source.tell(update(4, kind))
+        source.put(update(2, CricketEventKind.SIX))
+        source.put(update(3))
+        source.put(update(4, kind))
 
-        (one,) = await soon(batches)
+        (item,) = await soon(batches)
 
-        assert (one.version, one.conflated) == (4, 2)
-        assert [event.kind for event in one.events] == [CricketEventKind.SIX, kind]
+        assert (item.version, item.conflated) == (4, 2)
+        assert [event.kind for event in item.events] == [CricketEventKind.SIX, kind]
 
 
-async def test_one_match_does_not_hurry_another() -> None:
+async def test_an_urgent_event_of_a_match_does_not_release_another_match() -> None:
     source = Source()
-    source.tell(update(1, snapshot=True), update(1, match_id="m2", snapshot=True))
+    source.put(update(1, snapshot=True), update(1, match_id="m2", snapshot=True))
     async with aclosing(
         conflated(source.updates(), INTERVAL, SubscriptionProgress(), SubscriptionProgress())
     ) as batches:
         await soon(batches)
-        source.tell(update(2, match_id="m2"))
-        source.tell(update(2, CricketEventKind.WICKET))
-        source.tell(update(3, match_id="m2"))
+        source.put(update(2, match_id="m2"))
+        source.put(update(2, CricketEventKind.WICKET))
+        source.put(update(3, match_id="m2"))
 
         assert versions(await soon(batches)) == [("m1", 2, 0)]
         assert versions(await anext(batches)) == [("m2", 3, 1)]
 
 
-async def test_matches_that_wait_come_together() -> None:
+async def test_waiting_matches_are_delivered_together() -> None:
     source = Source()
-    source.tell(*[update(1, match_id=f"m{number}", snapshot=True) for number in range(5)])
+    source.put(*[update(1, match_id=f"m{number}", snapshot=True) for number in range(5)])
     async with aclosing(
         conflated(source.updates(), INTERVAL, SubscriptionProgress(), SubscriptionProgress())
     ) as batches:
         await soon(batches)
         for version in (2, 3):
             for number in range(5):
-                source.tell(update(version, match_id=f"m{number}"))
+                source.put(update(version, match_id=f"m{number}"))
 
         assert versions(await anext(batches)) == [(f"m{number}", 3, 1) for number in range(5)]
 
 
-async def test_a_snapshot_takes_the_place_of_what_waits_but_for_its_events() -> None:
+async def test_a_snapshot_replaces_the_waiting_update_and_keeps_its_events() -> None:
     source = Source()
-    source.tell(update(1, snapshot=True))
+    source.put(update(1, snapshot=True))
     async with aclosing(conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())) as batches:
         await soon(batches)
-        source.tell(update(2, CricketEventKind.FOUR))
-        source.tell(update(9, snapshot=True))
+        source.put(update(2, CricketEventKind.FOUR))
+        source.put(update(9, snapshot=True))
 
-        (one,) = await soon(batches)
+        (item,) = await soon(batches)
 
-        assert (one.version, one.is_snapshot, one.conflated) == (9, True, 0)
-        assert [event.event_id for event in one.events] == ["m1:2:four"]
+        assert (item.version, item.is_snapshot, item.conflated) == (9, True, 0)
+        assert [event.event_id for event in item.events] == ["m1:2:four"]
 
 
-async def test_what_waits_at_the_end_is_told_before_it() -> None:
+async def test_waiting_updates_are_delivered_before_the_end() -> None:
     source = Source()
-    source.tell(update(1, snapshot=True))
-    source.tell(update(2))
-    source.tell(update(3))
+    source.put(update(1, snapshot=True))
+    source.put(update(2))
+    source.put(update(3))
     source.end()
 
     batches = [
@@ -209,10 +209,10 @@ async def test_what_waits_at_the_end_is_told_before_it() -> None:
     assert source.closed
 
 
-async def test_what_waits_when_something_fails_is_told_before_the_failure() -> None:
+async def test_waiting_updates_are_delivered_before_a_failure() -> None:
     source = Source()
-    source.tell(update(1, snapshot=True))
-    source.tell(update(2, CricketEventKind.FOUR))
+    source.put(update(1, snapshot=True))
+    source.put(update(2, CricketEventKind.FOUR))
     source.end(SlowSubscriber("too slow", behind=1001))
     batches = conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
 
@@ -225,7 +225,7 @@ async def test_what_waits_when_something_fails_is_told_before_the_failure() -> N
     assert source.closed
 
 
-async def test_a_failure_before_the_first_batch_is_told() -> None:
+async def test_a_failure_before_the_first_batch_is_raised() -> None:
     source = Source()
     source.end(LookupError("no such match"))
 
@@ -235,13 +235,13 @@ async def test_a_failure_before_the_first_batch_is_told() -> None:
 
 
 @pytest.mark.parametrize("waiting", [True, False], ids=["with updates that wait", "with none"])
-async def test_closed_while_it_waits_it_closes_its_source(waiting: bool) -> None:
+async def test_closing_during_an_interval_closes_the_source(waiting: bool) -> None:
     source = Source()
-    source.tell(update(1, snapshot=True))
+    source.put(update(1, snapshot=True))
     batches = conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
     await soon(batches)
     if waiting:
-        source.tell(update(2))
+        source.put(update(2))
 
     reader = asyncio.create_task(anext(batches))
     await asyncio.sleep(0.01)
@@ -252,9 +252,9 @@ async def test_closed_while_it_waits_it_closes_its_source(waiting: bool) -> None
     assert source.closed
 
 
-async def test_closed_between_two_batches_it_closes_its_source() -> None:
+async def test_closing_between_two_batches_closes_the_source() -> None:
     source = Source()
-    source.tell(update(1, snapshot=True))
+    source.put(update(1, snapshot=True))
     batches = conflated(source.updates(), LONG, SubscriptionProgress(), SubscriptionProgress())
     await soon(batches)
 
@@ -263,9 +263,9 @@ async def test_closed_between_two_batches_it_closes_its_source() -> None:
     assert source.closed
 
 
-async def test_closed_before_it_was_told_of_a_failure_it_leaves_none_behind() -> None:
+async def test_closing_before_a_failure_is_raised_leaves_no_exception() -> None:
     source = Source()
-    source.tell(update(1, snapshot=True))
+    source.put(update(1, snapshot=True))
     batches = conflated(source.updates(), 0, SubscriptionProgress(), SubscriptionProgress())
     await anext(batches)
     source.end(SlowSubscriber("too slow", behind=1001))
@@ -276,38 +276,38 @@ async def test_closed_before_it_was_told_of_a_failure_it_leaves_none_behind() ->
     assert source.closed
 
 
-async def test_whatever_comes_when_no_event_is_lost_and_versions_add_up() -> None:
+async def test_random_updates_lose_no_event_and_versions_are_contiguous() -> None:
     chance = random.Random(7)
     kinds = list(CricketEventKind)
     source = Source()
-    source.tell(*[update(1, match_id=f"m{number}", snapshot=True) for number in range(3)])
-    told: dict[str, list[str]] = {f"m{number}": [] for number in range(3)}
-    latest = dict.fromkeys(told, 1)
+    source.put(*[update(1, match_id=f"m{number}", snapshot=True) for number in range(3)])
+    expected: dict[str, list[str]] = {f"m{number}": [] for number in range(3)}
+    latest = dict.fromkeys(expected, 1)
 
     async def play() -> None:
         for _ in range(300):
-            match_id = chance.choice(list(told))
+            match_id = chance.choice(list(expected))
             latest[match_id] += 1
-            one = update(latest[match_id], *chance.sample(kinds, chance.choice((0, 0, 0, 1, 2))), match_id=match_id)
-            told[match_id] += [event.event_id for event in one.events]
-            source.tell(one)
+            item = update(latest[match_id], *chance.sample(kinds, chance.choice((0, 0, 0, 1, 2))), match_id=match_id)
+            expected[match_id] += [event.event_id for event in item.events]
+            source.put(item)
             if chance.random() < 0.2:
                 await asyncio.sleep(chance.random() * 0.01)
         source.end()
 
     playing = asyncio.create_task(play())
-    heard: dict[str, list[str]] = {match_id: [] for match_id in told}
-    seen = dict.fromkeys(told, 0)
+    received: dict[str, list[str]] = {match_id: [] for match_id in expected}
+    seen = dict.fromkeys(expected, 0)
     sizes = 0
     async for batch in conflated(source.updates(), 0.01, SubscriptionProgress(), SubscriptionProgress()):
-        assert len({one.match_id for one in batch}) == len(batch)
-        for one in batch:
-            assert one.version == seen[one.match_id] + 1 + one.conflated
-            seen[one.match_id] = one.version
-            heard[one.match_id] += [event.event_id for event in one.events]
+        assert len({item.match_id for item in batch}) == len(batch)
+        for item in batch:
+            assert item.version == seen[item.match_id] + 1 + item.conflated
+            seen[item.match_id] = item.version
+            received[item.match_id] += [event.event_id for event in item.events]
             sizes += 1
     await playing
 
-    assert heard == told
+    assert received == expected
     assert seen == latest
     assert sizes < 303

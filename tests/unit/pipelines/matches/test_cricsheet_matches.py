@@ -23,8 +23,8 @@ def final(document: Json) -> Match:
 
 
 async def test_super_overs_one_after_another() -> None:
-    def super_over(team: str, one: Json, target: Json | None = None) -> Json:
-        return innings(team, over(0, one), super_over=True, **({"target": target} if target else {}))
+    def super_over(team: str, delivery: Json, target: Json | None = None) -> Json:
+        return innings(team, over(0, delivery), super_over=True, **({"target": target} if target else {}))
 
     document = match(
         innings(REDS, over(0, ball(6))),
@@ -86,7 +86,9 @@ async def test_a_follow_on_a_declaration_and_an_innings_forfeited() -> None:
     snapshots = await to_the_end(replay(recorded(document)))
 
     end = snapshots[-1].match
-    assert [one.match.follow_on for one in snapshots] == [len(one.match.innings) > 2 for one in snapshots]
+    assert [snapshot.match.follow_on for snapshot in snapshots] == [
+        len(snapshot.match.innings) > 2 for snapshot in snapshots
+    ]
     assert [(score.declared, score.forfeited) for score in end.innings] == [
         (True, False),
         (False, False),

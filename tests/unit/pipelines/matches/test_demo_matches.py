@@ -16,11 +16,11 @@ DAY = date(2026, 6, 25)
 
 
 def test_the_demo_match_is_the_same_for_the_same_seed() -> None:
-    one, two, other = (demo_match(random.Random(seed), 3, DAY) for seed in (7, 7, 8))
+    first, second, other = (demo_match(random.Random(seed), 3, DAY) for seed in (7, 7, 8))
 
-    assert to_json(one) == to_json(two)
-    assert to_json(one) != to_json(other)
-    assert one["info"]["dates"] == ["2026-06-25"]
+    assert to_json(first) == to_json(second)
+    assert to_json(first) != to_json(other)
+    assert first["info"]["dates"] == ["2026-06-25"]
 
 
 def test_demo_matches_are_realistic() -> None:
@@ -48,10 +48,10 @@ async def test_a_demo_match_is_cricket(seed: int) -> None:
     assert counted(last, names_of(recording, document)) == without_hits([first, second])
     assert all(float(line["overs"]) <= 4 for innings in (first, second) for line in innings["bowling"].values())
     assert all(len(eleven) == len(set(eleven)) == 11 for eleven in document["info"]["players"].values())
-    for one in (first, second):
-        assert one["wickets"] == 10 or one["overs"] == "20" or one["runs"] > first["runs"]
+    for innings in (first, second):
+        assert innings["wickets"] == 10 or innings["overs"] == "20" or innings["runs"] > first["runs"]
     best = first["team"] if first["runs"] > second["runs"] else second["team"]
     assert winner(document) == (None if first["runs"] == second["runs"] else best)
     for played in document["innings"]:
-        bowlers = [one["deliveries"][0]["bowler"] for one in played["overs"]]
-        assert all(one != following for one, following in pairwise(bowlers))
+        bowlers = [over["deliveries"][0]["bowler"] for over in played["overs"]]
+        assert all(bowler != following for bowler, following in pairwise(bowlers))

@@ -8,16 +8,16 @@ from tests.support.served import Served
 
 
 async def test_all_demo_providers_play_the_same_matches(served: Served) -> None:
-    one, two = DemoProvider(served.clock), DemoProvider(served.clock)
-    early = {match.match_id for match in await one.live()}
+    first, second = DemoProvider(served.clock), DemoProvider(served.clock)
+    early = {match.match_id for match in await first.live()}
     served.clock.forward(minutes=4)
 
-    assert [match.match_id for match in await one.live()] == [match.match_id for match in await two.live()]
-    assert early & {match.match_id for match in await two.live()}
-    for match in await one.live():
-        assert await one.match(match.match_id) == await two.match(match.match_id)
-    assert await one.match("demo-x") is None
-    assert await one.match("other") is None
+    assert [match.match_id for match in await first.live()] == [match.match_id for match in await second.live()]
+    assert early & {match.match_id for match in await second.live()}
+    for match in await first.live():
+        assert await first.match(match.match_id) == await second.match(match.match_id)
+    assert await first.match("demo-x") is None
+    assert await first.match("other") is None
 
 
 async def test_the_demo_has_past_live_and_future_matches(served: Served) -> None:

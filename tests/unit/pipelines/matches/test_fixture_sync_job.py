@@ -233,9 +233,9 @@ async def test_a_result_that_is_corrected_later_arrives(
 ) -> None:
     await play(stores, status="Finished", phase=MatchPhase.FINISHED, note="Kites won")
     await Fixtures(stores(), START).archive("501")
-    told = fixture(501, status="Finished", note="Owls won", winner_team_id=OWLS, runs=[run(1, KITES, 80, 2, 10)])
+    corrected = fixture(501, status="Finished", note="Owls won", winner_team_id=OWLS, runs=[run(1, KITES, 80, 2, 10)])
     service.responses["fixtures"] = page(
-        [told | {"manofmatch": player(OWLS, 1), "man_of_match_id": player_id(OWLS, 1)}]
+        [corrected | {"manofmatch": player(OWLS, 1), "man_of_match_id": player_id(OWLS, 1)}]
     )
 
     assert await fixtures_job.run() == SyncResult(fetched=1, written=1)

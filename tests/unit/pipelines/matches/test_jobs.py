@@ -10,7 +10,7 @@ from pipelines.consumer import periodic as jobs
 
 
 @pytest.mark.parametrize(("problem", "traced"), [(Unavailable("Search is away."), False), (KeyError("PK"), True)])
-async def test_a_job_that_fails_is_logged_and_begun_again(
+async def test_a_failed_job_is_logged_and_restarted(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, problem: Exception, traced: bool
 ) -> None:
     """A temporary failure, such as a full disk, is logged in one line."""

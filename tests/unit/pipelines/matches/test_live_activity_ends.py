@@ -163,7 +163,7 @@ async def test_two_instances_may_end_a_match_at_once(
     await register(open_store(), *users)
     other = LACoordinator(open_store, delivery, clock)
 
-    await asyncio.gather(*[each.end(FINISHED, change(9).states) for each in (coordinator, other)])
+    await asyncio.gather(*[instance.end(FINISHED, change(9).states) for instance in (coordinator, other)])
     reached = len(server.requests)
     again = await other.end(FINISHED, change(9).states)
 

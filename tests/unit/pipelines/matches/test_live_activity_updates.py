@@ -225,11 +225,11 @@ async def test_a_late_change_shows_the_newer_state_and_its_wicket_rings(
 
     await coordinator.deliver(change(7))
     await coordinator.idle()
-    superseded, asked = list(server.requests), [call.operation for call in calls]
+    superseded, operations = list(server.requests), [call.operation for call in calls]
     await coordinator.deliver(change(7, WICKET))
     await coordinator.idle()
 
-    assert (superseded, asked) == ([], ["BatchGetItem"])
+    assert (superseded, operations) == ([], ["BatchGetItem"])
     assert rings(server) == [(8, "Kishan is out")]
 
 

@@ -14,7 +14,7 @@ from tests.support.orchestrator import ScriptedReplay
 from tests.support.served import Served
 
 
-class Noted(LoggedDelivery):
+class RecordingDelivery(LoggedDelivery):
     """A delivery that records the pushes."""
 
     def __init__(self) -> None:
@@ -29,9 +29,9 @@ class Noted(LoggedDelivery):
         return await super().send_all(noted())
 
 
-async def test_phones_ring_for_what_a_version_lets_ring_and_for_nothing_else(served: Served) -> None:
+async def test_phones_ring_only_for_the_events_that_a_version_allows(served: Served) -> None:
     changes: list[LiveChange] = []
-    phones, provider = Noted(), ScriptedReplay(served, "m1", balls_per_tick=24)
+    phones, provider = RecordingDelivery(), ScriptedReplay(served, "m1", balls_per_tick=24)
     pipeline = CricketPipeline(
         provider, served.store, phones, instance_id="one", now=served.clock, on_change=changes.append
     )
@@ -46,10 +46,10 @@ async def test_phones_ring_for_what_a_version_lets_ring_and_for_nothing_else(ser
         for _ in range(8):
             await pipeline.poller.tick("m1")
 
-    told = {event.text for change in changes for event in change.active.events}
+    texts = {event.text for change in changes for event in change.active.events}
     rung = {event.text for change in changes for event in change.active.events if event.event_id in change.rings}
-    heard = [aps["alert"]["body"] for aps in phones.sent if "alert" in aps]
-    assert heard
-    assert set(heard) <= rung < told
+    alerts = [aps["alert"]["body"] for aps in phones.sent if "alert" in aps]
+    assert alerts
+    assert set(alerts) <= rung < texts
     versions = [aps["content-state"]["version"] for aps in phones.sent]
     assert versions == sorted(set(versions))

@@ -20,21 +20,21 @@ DOT = ball()
 DOTS = [DOT] * 6
 
 
-async def heard(recording: Recording, balls_per_tick: int = 1) -> list[CricketEvent]:
+async def events_of(recording: Recording, balls_per_tick: int = 1) -> list[CricketEvent]:
     """Return all events of a match, from its first ball to its end."""
     provider = ReplayProvider([recording], now=Clock(), balls_per_tick=balls_per_tick)
     names = {team.team_id: team.name for team in recording.teams}
     watch = MatchWatch(recording.match_id, team_name=names.__getitem__)
     active = initial_state(recording.match)
-    told: list[CricketEvent] = []
+    reported: list[CricketEvent] = []
     while not provider.is_over(recording.match_id):
         snapshot = await provider.match(recording.match_id)
         assert snapshot is not None
         found = watch.compare(active, snapshot)
-        told += found.events
+        reported += found.events
         active = written(active, found)
-    assert len({event.event_id for event in told}) == len(told)
-    return told
+    assert len({event.event_id for event in reported}) == len(reported)
+    return reported
 
 
 def written(active: ActiveMatch, found: MatchDiff) -> ActiveMatch:
@@ -50,8 +50,8 @@ def written(active: ActiveMatch, found: MatchDiff) -> ActiveMatch:
 
 async def lines(document: Json, *kinds: CricketEventKind) -> list[tuple[str, str | None]]:
     """Return the texts and scores of the events of these kinds, or of all."""
-    told = await heard(read(document, match_id="m"))
-    return [(event.text, event.score) for event in told if event.kind in kinds or not kinds]
+    reported = await events_of(read(document, match_id="m"))
+    return [(event.text, event.score) for event in reported if event.kind in kinds or not kinds]
 
 
 async def first(*overs: Json, kinds: tuple[CricketEventKind, ...] = (), **more: Any) -> list[tuple[str, str | None]]:
@@ -99,12 +99,12 @@ async def test_a_small_match_from_start_to_end() -> None:
         ({"kind": "timed out"}, "timed out"),
     ],
 )
-async def test_a_wicket_reads_as_in_a_scorecard(wicket: Json, words: str) -> None:
+async def test_the_text_of_a_wicket_is_that_of_the_scorecard(wicket: Json, words: str) -> None:
     assert await first(over(0, ball(out="R1", **wicket))) == [(f"WICKET! R1 {words}", "0/1")]
 
 
 @pytest.mark.parametrize("kind", ["retired hurt", "retired not out", "retired ill", "absent hurt"])
-async def test_who_may_come_back_or_never_came_is_no_wicket(kind: str) -> None:
+async def test_a_batter_who_retires_or_is_absent_is_no_wicket(kind: str) -> None:
     assert await first(over(0, ball(out="R1", kind=kind))) == []
 
 
@@ -141,15 +141,15 @@ async def test_penalty_runs_before_the_innings_are_in_the_score() -> None:
 @pytest.mark.parametrize(("file", "number", "runs"), [("1389401", 2, 5), ("1150537", 2, 10)])
 async def test_real_penalty_runs_before_an_innings(file: str, number: int, runs: int) -> None:
     recording = load(RECORDINGS / f"{file}.json")
-    told = await heard(recording, 24)
+    reported = await events_of(recording, 24)
 
-    of_innings = [one for one in recording.balls if one.innings == number]
-    for event in told:
+    of_innings = [delivery for delivery in recording.balls if delivery.innings == number]
+    for event in reported:
         if event.ball is not None and event.innings == number and event.kind is not CricketEventKind.CORRECTION:
-            upto = [one for one in of_innings if one.ball_id <= event.ball.ball_id]
-            out = sum(len(one.wickets) for one in upto)
-            assert event.score == f"{runs + sum(one.runs for one in upto)}/{out}"
-    assert sum(event.innings == number for event in told) > 10
+            upto = [delivery for delivery in of_innings if delivery.ball_id <= event.ball.ball_id]
+            out = sum(len(delivery.wickets) for delivery in upto)
+            assert event.score == f"{runs + sum(delivery.runs for delivery in upto)}/{out}"
+    assert sum(event.innings == number for event in reported) > 10
 
 
 async def test_milestones_of_a_batter() -> None:
@@ -164,16 +164,16 @@ async def test_milestones_of_a_batter() -> None:
     ]
 
 
-async def test_a_milestone_is_of_an_innings() -> None:
+async def test_milestones_are_per_innings() -> None:
     forty = [over(index, *[ball(6)] * 3, *[ball(3)] * 2) for index in range(2)]
     document = match(innings(REDS, *forty[:1]), innings(BLUES), innings(REDS, *forty), match_type="Test", overs=None)
 
-    told = await heard(read(document, match_id="m"))
+    reported = await events_of(read(document, match_id="m"))
 
-    assert not [event for event in told if event.kind is CricketEventKind.FIFTY]
+    assert not [event for event in reported if event.kind is CricketEventKind.FIFTY]
 
 
-async def test_a_batter_who_retires_and_comes_back_goes_on_counting() -> None:
+async def test_a_batter_who_retires_and_returns_keeps_the_runs() -> None:
     tens = [ball(6), ball(4)]
     document = match(
         innings(
@@ -187,7 +187,7 @@ async def test_a_batter_who_retires_and_comes_back_goes_on_counting() -> None:
     assert await lines(document, CricketEventKind.FIFTY) == [("R1 reaches 50", "80/1")]
 
 
-async def test_a_partnership_ends_when_one_retires() -> None:
+async def test_a_partnership_ends_when_a_batter_retires() -> None:
     sixes = [ball(6)] * 8
     document = match(
         innings(
@@ -199,9 +199,9 @@ async def test_a_partnership_ends_when_one_retires() -> None:
         )
     )
 
-    told = await lines(document, CricketEventKind.PARTNERSHIP)
+    reported = await lines(document, CricketEventKind.PARTNERSHIP)
 
-    assert told == [("50 partnership between R3 and R2", "102/0")]
+    assert reported == [("50 partnership between R3 and R2", "102/0")]
     assert sum(kind == "PARTNERSHIP" for kind, *_ in events(document).elements()) == 1
 
 
@@ -237,7 +237,7 @@ async def test_maidens(balls: list[Json], is_maiden: bool) -> None:
     assert [text for text, _ in found] == ["A maiden over from B11"] * is_maiden
 
 
-async def test_a_maiden_is_of_one_bowler_in_overs_of_five_too() -> None:
+async def test_a_maiden_needs_one_bowler_also_in_overs_of_five() -> None:
     document = match(innings(REDS, over(0, *DOTS[:5]), over(1, *[ball(by="B10")] * 5)), balls_per_over=5)
 
     assert await lines(document, CricketEventKind.MAIDEN) == [
@@ -292,7 +292,7 @@ async def test_a_hat_trick_across_overs() -> None:
     assert found == [("Hat-trick for B11!", "0/3")]
 
 
-async def test_a_hat_trick_across_innings_and_not_into_a_super_over() -> None:
+async def test_a_hat_trick_continues_across_innings_but_not_into_a_super_over() -> None:
     ending = innings(REDS, over(0, DOT, out(), out()))
     two_innings = match(ending, innings(BLUES), innings(REDS, over(0, out())), match_type="Test", overs=None)
     super_over = match(ending, innings(BLUES), innings(REDS, over(0, out()), super_over=True))
@@ -301,9 +301,9 @@ async def test_a_hat_trick_across_innings_and_not_into_a_super_over() -> None:
     assert len(await lines(super_over, *HAT_TRICK)) == 0
 
 
-async def test_super_overs_have_targets_of_their_own() -> None:
-    def super_over(team: str, one: Json, **more: Any) -> Json:
-        return innings(team, over(0, one), super_over=True, **more)
+async def test_super_overs_have_their_own_targets() -> None:
+    def super_over(team: str, delivery: Json, **more: Any) -> Json:
+        return innings(team, over(0, delivery), super_over=True, **more)
 
     document = match(
         innings(REDS, over(0, ball(6))),
@@ -315,7 +315,7 @@ async def test_super_overs_have_targets_of_their_own() -> None:
         outcome={"result": "tie", "eliminator": BLUES},
     )
 
-    told = await lines(
+    reported = await lines(
         document,
         CricketEventKind.TARGET,
         CricketEventKind.SUPER_OVER,
@@ -323,7 +323,7 @@ async def test_super_overs_have_targets_of_their_own() -> None:
         CricketEventKind.RESULT,
     )
 
-    assert [text for text, _ in told] == [
+    assert [text for text, _ in reported] == [
         "Innings break: Reds 6/0",
         "Target 7 from 20 overs",
         "Innings break: Blues 6/0",
@@ -362,10 +362,10 @@ async def test_a_match_without_a_result_is_interrupted_first() -> None:
     ]
 
 
-async def test_an_event_tells_its_ball_and_its_player() -> None:
+async def test_an_event_has_its_ball_and_its_player() -> None:
     document = match(innings(REDS, over(0, ball(4), ball(out="R2", kind="run out"))))
 
-    _, four, wicket, _ = await heard(read(document, match_id="m"))
+    _, four, wicket, _ = await events_of(read(document, match_id="m"))
 
     assert (four.event_id, four.player_id, four.player, four.value) == ("m:100001:four", "id-r1", "R1", 4)
     assert (wicket.event_id, wicket.player, wicket.innings) == ("m:100002:wicket", "R2", 1)
@@ -374,13 +374,13 @@ async def test_an_event_tells_its_ball_and_its_player() -> None:
 
 
 @pytest.mark.parametrize("balls_per_tick", [1, 5, 1000])
-async def test_the_same_is_told_at_every_pace(balls_per_tick: int) -> None:
+async def test_the_events_are_the_same_at_every_pace(balls_per_tick: int) -> None:
     document = match(
         innings(REDS, over(0, ball(4), out(), out(), out(), ball(6), DOT), over(1, *DOTS)),
         innings(BLUES, over(0, *[blues(6)] * 6), over(1, *[blues(6)] * 6), target={"runs": 11, "overs": 20}),
     )
 
-    told = await heard(read(document, match_id="m"), balls_per_tick)
+    reported = await events_of(read(document, match_id="m"), balls_per_tick)
 
-    kinds = Counter(event.kind.name for event in told)
+    kinds = Counter(event.kind.name for event in reported)
     assert kinds == Counter(kind for kind, *_ in events(document).elements())

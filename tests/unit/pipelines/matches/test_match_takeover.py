@@ -40,12 +40,12 @@ class Instances:
     async def start(self) -> None:
         """Start an instance and wait until it is ready: its start is not part of the takeover's time."""
         name = f"instance-{time.monotonic_ns()}"
-        told = self._folder / name
+        output = self._folder / name
         self._processes[name] = Forked(
-            "tests/support/cricket_process.py", [*self._arguments, name, *self._clock], stdout=told
+            "tests/support/cricket_process.py", [*self._arguments, name, *self._clock], stdout=output
         )
         async with asyncio.timeout(20):
-            while not (told.exists() and "Ready" in told.read_text()):  # noqa: ASYNC110 - another process tells no event
+            while not (output.exists() and "Ready" in output.read_text()):  # noqa: ASYNC110 - another process tells no event
                 await asyncio.sleep(0.01)
 
     def kill(self, name: str) -> None:
@@ -124,9 +124,9 @@ async def test_no_ball_is_lost_however_often_the_owner_is_killed(
     assert final is not None
     versions = [update["version"] for update in updates]
     assert versions == list(range(versions[0], versions[-1] + 1))
-    told = [event["eventId"] for update in updates for event in update["events"]]
-    assert len(told) == len(set(told))
-    assert set(told) == expected
+    event_ids = [event["eventId"] for update in updates for event in update["events"]]
+    assert len(event_ids) == len(set(event_ids))
+    assert set(event_ids) == expected
     assert [(score.runs, score.wickets) for score in final.live.innings] == [
         (score["runs"], score["wickets"]) for score in updates[-1]["liveScore"]["innings"]
     ]

@@ -96,13 +96,13 @@ class Counted:
 
 
 async def test_a_changed_tick_makes_these_calls(served: Served) -> None:
-    one = Instance(served, recorded(served))
+    instance = Instance(served, recorded(served))
     await registered(served)
-    await one.poller.tick("m1")
-    await one.poller.tick("m1")
+    await instance.poller.tick("m1")
+    await instance.poller.tick("m1")
 
     with Counted(served) as counted:
-        assert await one.poller.tick("m1") is Tick.CHANGED
+        assert await instance.poller.tick("m1") is Tick.CHANGED
 
     assert counted.calls[0] == "PutItem cricket-locks"
     assert sorted(counted.calls[1:3]) == ["GetItem active-matches", "GetItem cricket-fixtures"]  # at the same time
@@ -114,17 +114,17 @@ async def test_a_changed_tick_makes_these_calls(served: Served) -> None:
     ]
 
 
-async def test_a_tick_that_changed_nothing_writes_only_when_it_was(served: Served) -> None:
+async def test_a_tick_without_changes_writes_only_its_time(served: Served) -> None:
     provider = recorded(served)
-    one = Instance(served, _Still(await _after(provider, ticks=5)))
+    instance = Instance(served, _ConstantProvider(await _snapshot_after(provider, ticks=5)))
     await registered(served)
-    await one.poller.tick("m1")
-    await one.poller.tick("m1")
+    await instance.poller.tick("m1")
+    await instance.poller.tick("m1")
     before = await item(served)
     served.clock.forward(seconds=4)
 
     with Counted(served) as counted:
-        assert await one.poller.tick("m1") is Tick.UNCHANGED
+        assert await instance.poller.tick("m1") is Tick.UNCHANGED
 
     # Both reads are sent in one batch.
     assert [counted.calls[0], *sorted(counted.calls[1:3]), *counted.calls[3:]] == [
@@ -138,40 +138,40 @@ async def test_a_tick_that_changed_nothing_writes_only_when_it_was(served: Serve
     assert {name for name in after if after[name] != before.get(name)} == {"lastTickAt"}
 
 
-class _Still(ReplayProvider):
+class _ConstantProvider(ReplayProvider):
     """A provider that returns the same snapshot until a test changes it."""
 
     def __init__(self, snapshot: MatchSnapshot | Exception) -> None:
-        self.says = snapshot
+        self.snapshot = snapshot
 
     async def match(self, match_id: str) -> MatchSnapshot:
-        if isinstance(self.says, Exception):
-            raise self.says
-        return self.says
+        if isinstance(self.snapshot, Exception):
+            raise self.snapshot
+        return self.snapshot
 
 
-async def _after(provider: ReplayProvider, ticks: int) -> MatchSnapshot:
+async def _snapshot_after(provider: ReplayProvider, ticks: int) -> MatchSnapshot:
     for _ in range(ticks):
         snapshot = await provider.match("m1")
     assert snapshot is not None
     return snapshot
 
 
-async def test_of_two_pollers_one_writes(served: Served) -> None:
+async def test_only_one_of_two_pollers_writes(served: Served) -> None:
     provider = recorded(served)
-    one, two = Instance(served, provider, "one"), Instance(served, provider, "two")
+    first, second = Instance(served, provider, "one"), Instance(served, provider, "two")
     await registered(served, "one")
 
-    ended = [await asyncio.gather(one.poller.tick("m1"), two.poller.tick("m1")) for _ in range(20)]
+    ended = [await asyncio.gather(first.poller.tick("m1"), second.poller.tick("m1")) for _ in range(20)]
 
     assert {ticks[1] for ticks in ended} <= {Tick.LOCKED, Tick.LOST}
-    assert two.changes == []
-    versions = [change.active.version for change in one.changes]
+    assert second.changes == []
+    versions = [change.active.version for change in first.changes]
     assert versions == list(range(1, len(versions) + 1))
     assert (await state(served)).version == versions[-1]
 
 
-async def test_two_that_both_claim_a_match_are_one_in_the_end(served: Served) -> None:
+async def test_only_one_of_two_claims_of_a_match_remains(served: Served) -> None:
     active = await registered(served, "dead")
     claims = await asyncio.gather(*[matches(served).claim(active, f"claimer {number}") for number in range(10)])
 
@@ -180,27 +180,27 @@ async def test_two_that_both_claim_a_match_are_one_in_the_end(served: Served) ->
     assert won.fence == active.fence + 1
 
 
-class _Held(ReplayProvider):
+class _HeldProvider(ReplayProvider):
     """A provider that responds when the test releases it."""
 
     gate: asyncio.Event
-    asked: asyncio.Event
+    requested: asyncio.Event
 
     async def match(self, match_id: str) -> MatchSnapshot | None:
         snapshot = await super().match(match_id)
-        self.asked.set()
+        self.requested.set()
         await self.gate.wait()
         return snapshot
 
 
-async def test_a_poller_that_slept_past_its_lock_writes_nothing_when_it_wakes(served: Served) -> None:
+async def test_a_poller_paused_beyond_its_lock_writes_nothing(served: Served) -> None:
     recording = read(demo_match(random.Random(5), 1, date(2026, 6, 25)), match_id="m1")
-    slow = _Held([recording], now=served.clock, balls_per_tick=90)
-    slow.gate, slow.asked = asyncio.Event(), asyncio.Event()
+    slow = _HeldProvider([recording], now=served.clock, balls_per_tick=90)
+    slow.gate, slow.requested = asyncio.Event(), asyncio.Event()
     sleeper, other = Instance(served, slow, "sleeper"), Instance(served, recorded(served), "other")
     await registered(served, "sleeper")
     asleep = asyncio.create_task(sleeper.poller.tick("m1"))
-    await slow.asked.wait()
+    await slow.requested.wait()
     served.clock.forward(seconds=21)
     await other.orchestrator.reconcile()
     await until(lambda: len(other.changes) >= 2)
@@ -221,44 +221,44 @@ async def served_locks(served: Served) -> list[Any]:
 
 
 @pytest.mark.parametrize("problem", [ProviderUnavailable("later"), TimeoutError()])
-async def test_a_provider_that_fails_leaves_everything_as_it_is(served: Served, problem: Exception) -> None:
-    provider = _Still(await _after(recorded(served), ticks=8))
-    one = Instance(served, provider)
+async def test_a_provider_failure_changes_nothing(served: Served, problem: Exception) -> None:
+    provider = _ConstantProvider(await _snapshot_after(recorded(served), ticks=8))
+    instance = Instance(served, provider)
     await registered(served)
-    await one.poller.tick("m1")
+    await instance.poller.tick("m1")
     before = await state(served)
-    provider.says = problem
+    provider.snapshot = problem
     served.clock.forward(seconds=4)
 
-    assert await one.poller.tick("m1") is Tick.FAILED
+    assert await instance.poller.tick("m1") is Tick.FAILED
 
     after = await state(served)
     assert after.last_tick_at == served.clock()
     assert (after.version, after.live) == (before.version, before.live)
 
 
-async def test_a_lock_is_released_whatever_happens(served: Served) -> None:
-    one = Instance(served, _Still(RuntimeError("broken")))
+async def test_a_lock_is_released_after_an_error(served: Served) -> None:
+    instance = Instance(served, _ConstantProvider(RuntimeError("broken")))
     await registered(served)
 
     with pytest.raises(RuntimeError):
-        await one.poller.tick("m1")
+        await instance.poller.tick("m1")
 
     assert await Locks(served.store(), "two", served.clock()).acquire(match_lock("m1"))
 
 
-async def test_a_tick_cut_off_at_any_call_loses_nothing_and_repeats_nothing(served: Served) -> None:
-    """Each tick is interrupted one call later than the previous one, and another instance continues."""
+async def test_a_tick_interrupted_at_any_call_loses_and_repeats_no_event(served: Served) -> None:
+    """Each tick is interrupted one call later than the previous tick, and another instance continues."""
     expected = await _events_of_a_whole_run(served)
     provider = recorded(served, balls_per_tick=12)
     await registered(served, "i0", provider)
     versions: list[int] = []
     events: list[CricketEvent] = []
     for number in range(1, 400):
-        one = Instance(served, provider, f"i{number}")
-        await _take_over(served, one)
+        instance = Instance(served, provider, f"i{number}")
+        await _take_over(served, instance)
         with suppress(asyncio.CancelledError), Counted(served) as counted:
-            task = asyncio.create_task(one.poller.tick("m1"))
+            task = asyncio.create_task(instance.poller.tick("m1"))
             counted.at[1 + number % 7] = task.cancel
             await task
         active = await state(served)
@@ -289,7 +289,7 @@ async def _events_of_a_whole_run(served: Served) -> list[CricketEvent]:
     """Return the events of the same match, played under another id without interruption, with the ids of `m1`."""
     recording = read(demo_match(random.Random(5), 1, date(2026, 6, 25)), match_id="whole")
     provider = ReplayProvider([recording], now=served.clock, balls_per_tick=12)
-    one = Instance(served, provider)
+    instance = Instance(served, provider)
     snapshot = await provider.match("whole")
     assert snapshot is not None
     await fixtures(served).sync([snapshot.match])
@@ -297,6 +297,6 @@ async def _events_of_a_whole_run(served: Served) -> list[CricketEvent]:
     assert found is not None
     await matches(served).register(found, instance_id="one")
     while not provider.is_over("whole"):
-        await one.poller.tick("whole")
-    events = [event for change in one.changes for event in change.active.events]
+        await instance.poller.tick("whole")
+    events = [event for change in instance.changes for event in change.active.events]
     return [replace(event, event_id=event.event_id.replace("whole:", "m1:", 1)) for event in events]

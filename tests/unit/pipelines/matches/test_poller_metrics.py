@@ -22,7 +22,7 @@ from tests.support.until import until
 class Figures:
     def __init__(self, clock: Clock) -> None:
         self._registry = CollectorRegistry()
-        self.told = PollMetrics(self._registry, lambda: clock().timestamp())
+        self.metrics = PollMetrics(self._registry, lambda: clock().timestamp())
 
     def of(self, name: str, **labels: str) -> float | None:
         return self._registry.get_sample_value(f"cricket_{name}", labels)
@@ -33,17 +33,15 @@ def figures(clock: Clock) -> Figures:
     return Figures(clock)
 
 
-async def test_nothing_is_told_where_nobody_polls(figures: Figures) -> None:
+async def test_a_process_that_does_not_poll_exports_no_sample(figures: Figures) -> None:
     """The alert is for absent metrics."""
     assert figures.of("live_age_seconds") is None
     assert figures.of("ticks_total", outcome="changed") is None
 
 
-async def test_matches_that_are_answered_for_and_those_that_are_not(
-    served: Served, clock: Clock, figures: Figures
-) -> None:
+async def test_the_age_of_the_oldest_response_is_exported(served: Served, clock: Clock, figures: Figures) -> None:
     provider = ScriptedReplay(served, "m1", "m2")
-    instance = Instance(served, provider, metrics=figures.told, tick_seconds=0.01, reconcile_seconds=0.02)
+    instance = Instance(served, provider, metrics=figures.metrics, tick_seconds=0.01, reconcile_seconds=0.02)
     running = asyncio.create_task(instance.orchestrator.run())
     try:
         await until(
@@ -54,7 +52,7 @@ async def test_matches_that_are_answered_for_and_those_that_are_not(
         provider.unknown = {"m2"}
         await until(lambda: (figures.of("ticks_total", outcome="unknown") or 0) > 0)
         clock.forward(seconds=7)
-        await until(lambda: figures.of("live_age_seconds") == 0)  # it shows the instance and the live matches
+        await until(lambda: figures.of("live_age_seconds") == 0)  # the provider still lists the live matches
         assert figures.of("tick_age_seconds") == 7
 
         provider.listed = None
@@ -81,7 +79,7 @@ def polling(tmp_path: Path) -> Iterator[str]:
     assert process.wait(15) == 0, log.read_text()
 
 
-async def test_the_command_tells_its_figures(polling: str) -> None:
+async def test_the_command_exports_metrics(polling: str) -> None:
     async with aiohttp.ClientSession() as http, asyncio.timeout(30):
         while True:
             with suppress(aiohttp.ClientConnectionError):

@@ -53,7 +53,7 @@ async def test_a_real_match_is_shown_ball_by_ball_without_a_gap(path: Path) -> N
     snapshots = await to_the_end(replay(recording), path.stem)
 
     assert ids == sorted(set(ids))
-    assert [len(one.balls) for one in snapshots] == sorted(len(one.balls) for one in snapshots)
+    assert [len(snapshot.balls) for snapshot in snapshots] == sorted(len(snapshot.balls) for snapshot in snapshots)
     assert {len(snapshot.balls) for snapshot in snapshots} == set(range(len(ids) + 1))
     assert snapshots[0].match.status == "NS"
     for number, snapshot in enumerate(snapshots):
@@ -89,7 +89,7 @@ def test_two_revisions_of_a_match_have_the_same_balls() -> None:
     second = load(RECORDINGS / "1270836.json")
 
     assert (first.revision, second.revision) == (1, 2)
-    assert [one.ball_id for one in first.balls] == [one.ball_id for one in second.balls]
+    assert [delivery.ball_id for delivery in first.balls] == [delivery.ball_id for delivery in second.balls]
     assert first.balls != second.balls
     assert first.match == second.match
 

@@ -24,7 +24,7 @@ async def test_every_status_is_shown_however_many_balls_a_tick_takes() -> None:
 
     assert statuses(slowly) == ["NS", "1st Innings", "Innings Break", "2nd Innings", "Finished"]
     assert statuses(fast) == statuses(slowly)
-    assert [len(one.balls) for one in fast] == [0, 0, 9, 9, 9, 13, 13]
+    assert [len(snapshot.balls) for snapshot in fast] == [0, 0, 9, 9, 9, 13, 13]
     assert fast[-1] == slowly[-1]
     assert fast[2].match.innings[0].overs == "1.3"
     assert fast[3].match.note == "Blues need 1 to win"
@@ -99,10 +99,10 @@ async def test_the_list_of_live_matches_does_not_advance_and_drops_ended_matches
     clock.forward(minutes=4)
     [ended, _] = await provider.live()
     clock.forward(minutes=2)
-    left = await provider.live()
+    remaining = await provider.live()
 
     assert (ended.match_id, ended.status, ended.scorecards) == ("m", "Finished", None)
-    assert [one.match_id for one in left] == ["other"]
+    assert [match.match_id for match in remaining] == ["other"]
     assert await provider.match("nobody") is None
 
 
@@ -111,15 +111,15 @@ async def test_a_replay_continues_after_a_given_ball(speed: float | None) -> Non
     clock = Clock()
     recording = recorded(SHORT)
     whole = Playback(recording)
-    for place, one in enumerate(recording.balls[:-1], 1):
+    for number, delivery in enumerate(recording.balls[:-1], 1):
         provider = replay(recording, now=clock, speed=speed)
 
-        provider.start_at("m", one.ball_id)
+        provider.start_at("m", delivery.ball_id)
         snapshot = await provider.match("m")
 
         assert snapshot is not None
-        assert len(snapshot.balls) == place
-        assert snapshot == whole.at(whole.timeline.after(one.ball_id))
+        assert len(snapshot.balls) == number
+        assert snapshot == whole.at(whole.timeline.after(delivery.ball_id))
 
 
 async def test_a_replay_continues_after_ball_0_or_an_unknown_ball() -> None:
@@ -148,7 +148,7 @@ async def test_fixtures_leagues_teams_and_seasons() -> None:
         await to_the_end(provider, match_id)
 
     async def fixtures(league: str, start: datetime, end: datetime) -> list[str]:
-        return [one.match_id async for one in provider.fixtures([league], start, end)]
+        return [match.match_id async for match in provider.fixtures([league], start, end)]
 
     assert await fixtures("harbour-cup-t20", noon - timedelta(hours=2), noon) == ["m", "drawn", "tied"]
     assert await fixtures("harbour-cup-t20", noon, noon + timedelta(days=1)) == []

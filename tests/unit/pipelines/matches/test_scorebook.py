@@ -81,7 +81,7 @@ def test_wides_and_no_balls_count_against_the_bowler_and_byes_do_not() -> None:
         ("stopped by a drone", (), False, "stopped by a drone"),
     ],
 )
-def test_a_dismissal_is_a_wicket_and_counts_for_the_bowler_when_it_was_theirs(
+def test_a_dismissal_is_a_wicket_and_may_be_credited_to_the_bowler(
     kind: str, fielders: tuple[str, ...], credited: bool, text: str
 ) -> None:
     score, card = first_innings(over(0, ball(4), ball(out="R1", kind=kind, fielders=fielders)))
@@ -95,7 +95,7 @@ def test_a_dismissal_is_a_wicket_and_counts_for_the_bowler_when_it_was_theirs(
 
 
 @pytest.mark.parametrize("kind", ["retired hurt", "retired not out"])
-def test_who_retires_is_not_out_and_may_come_back(kind: str) -> None:
+def test_a_batter_who_retires_is_not_out_and_may_return(kind: str) -> None:
     retired = [ball(2, out="R1", kind=kind), ball(1, batter="R3")]
     back = [ball(6, batter="R1", partner="R3")]
 
@@ -110,7 +110,7 @@ def test_who_retires_is_not_out_and_may_come_back(kind: str) -> None:
     assert batter(later, "R2").status is BatterStatus.RETIRED
 
 
-def test_who_was_timed_out_without_facing_a_ball_has_a_line() -> None:
+def test_a_batter_who_was_timed_out_has_a_line() -> None:
     score, card = first_innings(over(0, ball(out="R1"), ball(batter="R4", out="R3", kind="timed out")))
 
     assert score.wickets == 2
@@ -118,7 +118,7 @@ def test_who_was_timed_out_without_facing_a_ball_has_a_line() -> None:
     assert [line.name for line in card.batting[:4]] == ["R1", "R2", "R4", "R3"]
 
 
-def test_a_batter_at_the_crease_and_those_to_come_are_told_apart() -> None:
+def test_batters_at_the_crease_and_batters_to_come_have_different_statuses() -> None:
     _, card = during(over(0, ball(1), ball(2, batter="R2", partner="R1")))
     _, closed = first_innings(over(0, ball(1)), absent_hurt=["R11"])
 
@@ -148,7 +148,7 @@ def test_the_strike_turns_with_odd_runs_and_at_the_end_of_an_over() -> None:
     assert on_strike(ball(out="R1")) == []
 
 
-def test_a_partnership_counts_extras_and_starts_anew_with_a_wicket() -> None:
+def test_a_partnership_counts_extras_and_restarts_after_a_wicket() -> None:
     _, before = during(over(0, ball(4), ball(wides=1), ball(1)))
     _, after = during(over(0, ball(4), ball(1, out="R2", kind="run out"), ball(2, partner="R3")))
     _, closed = first_innings(over(0, ball(4)))
@@ -162,7 +162,7 @@ def test_a_partnership_counts_extras_and_starts_anew_with_a_wicket() -> None:
     assert closed.partnership is None
 
 
-def test_a_maiden_is_a_whole_over_of_one_bowler_that_cost_nothing() -> None:
+def test_a_maiden_is_a_whole_over_of_one_bowler_without_runs() -> None:
     def maidens(*balls: Json) -> int:
         _, card = first_innings(over(0, *balls), over(1, ball(by="B10")))
         return sum(line.maidens for line in card.bowling)
@@ -176,7 +176,7 @@ def test_a_maiden_is_a_whole_over_of_one_bowler_that_cost_nothing() -> None:
     assert first_innings(over(0, *DOTS[:5]))[1].bowling[0].maidens == 0
 
 
-def test_an_over_shared_by_two_bowlers_is_balls_for_each() -> None:
+def test_an_over_shared_by_two_bowlers_counts_as_balls_for_each() -> None:
     shared = over(0, *DOTS[:4], ball(by="B9"), ball(by="B9"))
     rest = over(1, ball(by="B9"), ball(by="B9"), ball(by="B9"), ball(by="B9"), ball(by="B10"), ball(by="B10"))
 
@@ -200,7 +200,7 @@ def test_an_over_shared_by_two_bowlers_is_balls_for_each() -> None:
         ([], {}, "0"),
     ],
 )
-def test_an_over_ends_when_the_umpires_said_so(overs: list[Json], more: Json, expected: str) -> None:
+def test_an_over_ends_by_the_decision_of_the_umpires(overs: list[Json], more: Json, expected: str) -> None:
     score, card = first_innings(*overs, **more)
 
     assert score.overs == expected
@@ -208,7 +208,7 @@ def test_an_over_ends_when_the_umpires_said_so(overs: list[Json], more: Json, ex
         assert card.bowling == () or card.bowling[0].overs == expected
 
 
-def test_an_over_is_complete_with_its_last_ball_however_many_it_had() -> None:
+def test_an_over_is_complete_with_its_last_ball() -> None:
     recording = read(match(innings(REDS, over(0, *DOTS[:5]), over(1, *DOTS, ball()), over(2, ball()))), match_id="m")
     playback = Playback(recording)
 
@@ -217,22 +217,22 @@ def test_an_over_is_complete_with_its_last_ball_however_many_it_had() -> None:
     assert shown == ["0", "0.1", "0.2", "0.3", "0.4", "1", "1.1", "1.2", "1.3", "1.4", "1.5", "1.6", "2", "2.1"]
 
 
-def test_without_a_word_from_the_umpires_the_legal_balls_end_an_over() -> None:
+def test_without_a_decision_of_the_umpires_the_legal_balls_end_an_over() -> None:
     book = InningsBook(1, "reds", balls_per_over=5)
     balls = read(match(innings(REDS, over(0, *DOTS), over(1, ball()))), match_id="m").balls
 
     shown = []
-    for one in (*balls[:4], *balls[-1:]):
-        book.add(one)
+    for delivery in (*balls[:4], *balls[-1:]):
+        book.add(delivery)
         shown.append(book.score().overs)
-    for one in balls[:5]:
-        book.add(replace(one, over=2))
+    for delivery in balls[:5]:
+        book.add(replace(delivery, over=2))
 
     assert shown == ["0.1", "0.2", "0.3", "0.4", "1.1"]
     assert book.score().overs == "3"
 
 
-def test_four_or_six_that_were_run_are_no_boundaries() -> None:
+def test_four_or_six_that_were_run_are_not_boundaries() -> None:
     _, card = first_innings(over(0, ball(4, non_boundary=True), ball(6, non_boundary=True), ball(4), ball(6), ball(6)))
 
     line = batter(card, "R1")
@@ -247,14 +247,14 @@ def test_overs_of_five_balls() -> None:
     assert (score.overs, score.legal_balls) == ("1.1", 6)
 
 
-def test_lines_that_did_not_change_are_the_same_objects() -> None:
+def test_unchanged_lines_are_the_same_objects() -> None:
     recording = read(match(innings(REDS, over(0, *DOTS), over(1, *[ball(by="B10")] * 6))), match_id="m")
     playback = Playback(recording)
     before, after = (playback.at(index).match.scorecards for index in (10, 11))
 
     assert before is not None
     assert after is not None
-    unchanged = [one for one, other in zip(before[0].bowling, after[0].bowling, strict=True) if one is other]
+    unchanged = [old for old, new in zip(before[0].bowling, after[0].bowling, strict=True) if old is new]
     assert [line.name for line in unchanged] == ["B11"]
     assert before[0].batting[1] is after[0].batting[1]
     assert before[0].batting[0] != after[0].batting[0]
@@ -285,32 +285,32 @@ def deliveries(draw: st.DrawFn, bowler: str) -> Json:
 @st.composite
 def overs(draw: st.DrawFn) -> list[Json]:
     """Whole overs of six legal balls, optionally followed by a part of an over."""
-    made = []
+    played = []
     for index in range(draw(st.integers(1, 4))):
         bowlers = draw(st.sampled_from([["B11"], ["B10"], ["B11", "B10"]]))
         balls: list[Json] = []
-        while sum(one.get("extras", {}).keys().isdisjoint({"wides", "noballs"}) for one in balls) < 6:
+        while sum(delivery.get("extras", {}).keys().isdisjoint({"wides", "noballs"}) for delivery in balls) < 6:
             balls.append(draw(deliveries(bowlers[-1 if len(balls) > 3 else 0])))
-        made.append(over(index, *balls))
-    made[-1]["deliveries"] = made[-1]["deliveries"][: draw(st.integers(1, 8))]
-    return made
+        played.append(over(index, *balls))
+    played[-1]["deliveries"] = played[-1]["deliveries"][: draw(st.integers(1, 8))]
+    return played
 
 
 def cut(played: list[Json], balls: int) -> list[Json]:
     """Return the first balls of these overs."""
     kept = []
-    for one in played:
+    for played_over in played:
         if balls > 0:
-            kept.append(over(one["over"], *one["deliveries"][:balls]))
-        balls -= len(one["deliveries"])
+            kept.append(over(played_over["over"], *played_over["deliveries"][:balls]))
+        balls -= len(played_over["deliveries"])
     return kept
 
 
 @settings(max_examples=40, deadline=None)
 @given(overs(), st.data())
-def test_after_every_ball_the_state_is_that_of_those_balls_alone(played_overs: list[Json], data: st.DataObject) -> None:
+def test_after_every_ball_the_state_depends_on_the_balls_alone(played_overs: list[Json], data: st.DataObject) -> None:
     whole = Playback(read(match(innings(REDS, *played_overs)), match_id="m"))
-    total = sum(len(one["deliveries"]) for one in played_overs)
+    total = sum(len(item["deliveries"]) for item in played_overs)
 
     for balls in range(1, total + 1):
         step_by_step = whole.at(balls + 1).match

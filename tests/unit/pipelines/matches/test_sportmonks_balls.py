@@ -60,8 +60,8 @@ def test_boundaries_are_the_batters() -> None:
 
 
 def test_an_illegal_ball_without_a_name_is_a_wide() -> None:
-    told = score("1 Wide") | {"name": None}
-    assert single_ball("1 Wide", score=told).extras == Extras(wides=1)
+    unnamed = score("1 Wide") | {"name": None}
+    assert single_ball("1 Wide", score=unnamed).extras == Extras(wides=1)
 
 
 @pytest.mark.parametrize(
@@ -89,10 +89,10 @@ def test_the_batters_and_the_bowler_of_a_ball() -> None:
     assert guest.batter == "Gus Guest"
 
 
-def test_balls_are_in_the_order_of_their_ids_whatever_their_numbers() -> None:
+def test_balls_are_in_the_order_of_their_ids() -> None:
     balls = [ball(30, 0.2), ball(9, 0.1), ball(10, 0.1, "1 Wide"), ball(8, 0.1, "1 Wide")]
     found = snapshot(status="1st Innings", balls=balls).balls
-    assert [(one.ball_id, one.label, one.legal) for one in found] == [
+    assert [(delivery.ball_id, delivery.label, delivery.legal) for delivery in found] == [
         (8, "0.1", False),
         (9, "0.1", True),
         (10, "0.1", False),
@@ -103,7 +103,7 @@ def test_balls_are_in_the_order_of_their_ids_whatever_their_numbers() -> None:
 def test_the_last_row_of_a_repeated_ball_counts(caplog: pytest.LogCaptureFixture) -> None:
     balls = [ball(1, 0.1, "FOUR"), ball(2, 0.2), ball(1, 0.1, "5 Wides")]
     found = snapshot(status="1st Innings", balls=balls).balls
-    assert [(one.ball_id, one.runs) for one in found] == [(1, 5), (2, 0)]
+    assert [(delivery.ball_id, delivery.runs) for delivery in found] == [(1, 5), (2, 0)]
     assert found[0].extras.wides == 5
     assert "fixture 501 repeats 1 balls, the first is 1" in caplog.text
 

@@ -69,9 +69,9 @@ async def test_a_lasting_failure_is_unavailable(provider: SportMonks, service: S
 async def test_a_closed_port_is_unavailable(
     provider: SportMonks, service: Service, session: aiohttp.ClientSession, time: Time
 ) -> None:
-    nobody = Service(url="http://127.0.0.1:1/")
+    unreachable = Service(url="http://127.0.0.1:1/")
     with pytest.raises(ProviderUnavailable):
-        await provider_of(nobody, session, time).live()
+        await provider_of(unreachable, session, time).live()
 
 
 @pytest.mark.parametrize("status", [301, 302, 400, 401, 403, 404, 418])

@@ -104,9 +104,9 @@ def test_numbers_as_text_and_includes_in_a_wrapper_mean_the_same() -> None:
     }
     bare = snapshot(**rows)
     wrapped = {name: {"data": rows} if isinstance(rows, list | dict) else rows for name, rows in rows.items()}
-    told = fixture(**wrapped, lineup={"data": lineup()}, league={"data": fixture()["league"]})
+    payload = fixture(**wrapped, lineup={"data": lineup()}, league={"data": fixture()["league"]})
 
-    assert snapshot_of(_texts(told), {}, TABLE) == bare
+    assert snapshot_of(_texts(payload), {}, TABLE) == bare
     assert bare.match.toss == Toss("12", "field")
 
 
@@ -120,12 +120,12 @@ def _texts(value: Json) -> Json:
 
 
 @pytest.mark.parametrize(
-    ("told", "toss"),
+    ("stated", "toss"),
     [((11, "batting"), Toss("11", "bat")), ((11, None), Toss("11")), ((None, "batting"), None),
      ((12, "Bowling"), Toss("12", "field")), ((12, "to sing"), Toss("12", "to sing"))],
 )  # fmt: skip
-def test_the_toss(told: tuple[Json, Json], toss: Toss | None) -> None:
-    assert match(toss_won_team_id=told[0], elected=told[1]).toss == toss
+def test_the_toss(stated: tuple[Json, Json], toss: Toss | None) -> None:
+    assert match(toss_won_team_id=stated[0], elected=stated[1]).toss == toss
 
 
 def test_the_code_of_a_league_comes_with_the_fixture_or_from_the_leagues_or_is_its_id() -> None:
@@ -142,13 +142,13 @@ def test_no_venue_and_half_a_venue() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "told", "overs"),
+    ("kind", "stated", "overs"),
     [("T20", 20, 20), ("T20I", None, 20), ("ODI", 35, 35), ("ODI", 0, 50), ("Test", 90, None), ("4day", None, None),
      ("Test/5day", None, None), ("List A", None, 50), ("T10", None, 10), ("100-ball", None, 20), ("New", None, None),
      (None, 12, 12)],
 )  # fmt: skip
-def test_the_overs_of_an_innings(kind: Json, told: Json, overs: Json) -> None:
-    assert match(type=kind, total_overs_played=told).scheduled_overs == overs
+def test_the_overs_of_an_innings(kind: Json, stated: Json, overs: Json) -> None:
+    assert match(type=kind, total_overs_played=stated).scheduled_overs == overs
 
 
 def test_the_player_of_the_match_is_named() -> None:

@@ -134,13 +134,13 @@ class Innings:
         fallen = {number: (name, at, place) for number, name, at, place in self.fallen}
         rows = []
         for number in range(1, len(self.fallen) + 3):
-            told: Json = {"active": number in self.crease and not closed}
+            fields: Json = {"active": number in self.crease and not closed}
             if number in fallen:
                 name, at, place = fallen[number]
-                told = {"result": score(name), "fow_score": at, "fow_balls": place}
-                told["bowling_player_id"] = player_id(self.other, 10 + int(place) % 2)
-                told["catch_stump_player_id"] = player_id(self.other, 4) if name == "Catch Out" else None
-            row = batter(number, score=self.runs[number], ball=self.faced[number], **told)
+                fields = {"result": score(name), "fow_score": at, "fow_balls": place}
+                fields["bowling_player_id"] = player_id(self.other, 10 + int(place) % 2)
+                fields["catch_stump_player_id"] = player_id(self.other, 4) if name == "Catch Out" else None
+            row = batter(number, score=self.runs[number], ball=self.faced[number], **fields)
             rows.append(row | {"scoreboard": self.board, "player_id": player_id(self.side, number)})
         return rows
 
@@ -194,7 +194,7 @@ def _told(status: str, innings: list[Innings], **changes: Json) -> Json:
 
 
 @pytest.fixture
-async def told() -> list[MatchSnapshot]:
+async def snapshots() -> list[MatchSnapshot]:
     """Return the snapshots of the provider, poll after poll."""
     time, found = Time(), []
     async with serving() as service, aiohttp.ClientSession() as session:
@@ -210,16 +210,16 @@ async def told() -> list[MatchSnapshot]:
     return found
 
 
-async def test_the_balls_grow_by_one_and_those_told_stay(told: list[MatchSnapshot]) -> None:
-    assert [len(snapshot.balls) for snapshot in told] == [0, *range(1, 17), 16, 16, *range(17, 27), 26]
-    for before, after in pairwise(told):
+async def test_each_snapshot_adds_one_ball_and_keeps_the_others(snapshots: list[MatchSnapshot]) -> None:
+    assert [len(snapshot.balls) for snapshot in snapshots] == [0, *range(1, 17), 16, 16, *range(17, 27), 26]
+    for before, after in pairwise(snapshots):
         assert after.balls[: len(before.balls)] == before.balls
         ids = [delivery.ball_id for delivery in after.balls]
         assert ids == sorted(set(ids))
 
 
-async def test_at_every_ball_totals_figures_and_balls_agree(told: list[MatchSnapshot]) -> None:
-    for snapshot in told:
+async def test_at_every_ball_totals_figures_and_balls_agree(snapshots: list[MatchSnapshot]) -> None:
+    for snapshot in snapshots:
         cards = {card.number: card for card in snapshot.match.scorecards or ()}
         for innings in snapshot.match.innings:
             balls = [delivery for delivery in snapshot.balls if delivery.innings == innings.number]
@@ -235,9 +235,9 @@ async def test_at_every_ball_totals_figures_and_balls_agree(told: list[MatchSnap
             assert [fall.wicket for fall in card.fall_of_wickets] == list(range(1, innings.wickets + 1))
 
 
-async def test_the_next_ball_is_faced_by_who_was_said_to_be_on_strike(told: list[MatchSnapshot]) -> None:
+async def test_the_batter_on_strike_faces_the_next_ball(snapshots: list[MatchSnapshot]) -> None:
     checked = 0
-    for before, after in pairwise(told):
+    for before, after in pairwise(snapshots):
         if len(after.balls) == len(before.balls) or not before.balls:
             continue
         cards = before.match.scorecards or ()
@@ -248,8 +248,8 @@ async def test_the_next_ball_is_faced_by_who_was_said_to_be_on_strike(told: list
     assert checked > 15
 
 
-async def test_how_it_went(told: list[MatchSnapshot]) -> None:
-    phases = list(dict.fromkeys(snapshot.match.phase for snapshot in told))
+async def test_the_phases_the_targets_and_the_result(snapshots: list[MatchSnapshot]) -> None:
+    phases = list(dict.fromkeys(snapshot.match.phase for snapshot in snapshots))
     assert phases == [
         MatchPhase.UPCOMING,
         MatchPhase.LIVE,
@@ -257,17 +257,17 @@ async def test_how_it_went(told: list[MatchSnapshot]) -> None:
         MatchPhase.BREAK,
         MatchPhase.FINISHED,
     ]
-    last = told[-1].match
+    last = snapshots[-1].match
     assert [(score.team_id, score.runs, score.wickets, score.overs) for score in last.innings] == [
         ("11", 31, 3, "2"),
         ("12", 32, 1, "1.3"),
     ]
-    assert {snapshot.match.target for snapshot in told} == {None, Target(32, "2")}
-    assert [snapshot.match.result for snapshot in told[:-1]] == [None] * (len(told) - 1)
+    assert {snapshot.match.target for snapshot in snapshots} == {None, Target(32, "2")}
+    assert [snapshot.match.result for snapshot in snapshots[:-1]] == [None] * (len(snapshots) - 1)
     assert last.result is not None
     assert (last.result.kind, last.result.winner_team_id, last.result.by_wickets) == (ResultKind.WIN, "12", 9)
     assert last.player_of_match == "Olly Adams"
-    assert [len(snapshot.lineups) for snapshot in told] == [0] + [22] * (len(told) - 1)
+    assert [len(snapshot.lineups) for snapshot in snapshots] == [0] + [22] * (len(snapshots) - 1)
     (first, second) = last.scorecards or ()
     assert [(line.name, line.runs, line.balls, line.dismissal) for line in first.batting][:2] == [
         ("Kit Adams", 7, 4, "c Olly Dixon b Olly Kelly"),
@@ -276,9 +276,9 @@ async def test_how_it_went(told: list[MatchSnapshot]) -> None:
     assert {line.status for line in second.batting} == {BatterStatus.OUT, BatterStatus.NOT_OUT}
 
 
-async def test_a_correction_changes_a_ball_and_its_place_stays() -> None:
+async def test_a_corrected_ball_keeps_its_position() -> None:
     service, time = Service(), Time()
-    *_, (_, before) = (told for told in story() if told[0] == "1st Innings")
+    *_, (_, before) = (step for step in story() if step[0] == "1st Innings")
     async with serving(service), aiohttp.ClientSession() as session:
         provider = SportMonks(session, TOKEN, base_url=service.url, now=time, sleep=time.sleep)
         service.responses["livescores"] = [before]
@@ -291,12 +291,12 @@ async def test_a_correction_changes_a_ball_and_its_place_stays() -> None:
         second = await provider.match("501")
     assert first is not None
     assert second is not None
-    assert [one.ball_id for one in second.balls] == [one.ball_id for one in first.balls[:-1]]
+    assert [delivery.ball_id for delivery in second.balls] == [delivery.ball_id for delivery in first.balls[:-1]]
     changed = [(a.ball_id, b.runs) for a, b in zip(first.balls, second.balls, strict=False) if a != b]
     assert changed == [(1002, 5)]
 
 
-async def test_the_poller_takes_it_from_there(database: Database) -> None:
+async def test_the_poller_reports_the_events_of_the_match(database: Database) -> None:
     service, time, changes = Service(), Time(), list[LiveChange]()
 
     def open_store() -> Store:
@@ -320,11 +320,15 @@ async def test_the_poller_takes_it_from_there(database: Database) -> None:
 
     versions = [change.active.version for change in changes]
     assert versions == list(range(versions[0], versions[0] + len(changes)))
-    told = Counter(event.kind for change in changes for event in change.active.events)
+    counts = Counter(event.kind for change in changes for event in change.active.events)
     scored = Counter([*FIRST, *SECOND])
-    assert told[CricketEventKind.WICKET] == sum(scored[name] for name in OUT) == 4
-    assert (told[CricketEventKind.SIX], told[CricketEventKind.FOUR]) == (scored["SIX"], scored["FOUR"]) == (4, 3)
-    assert (told[CricketEventKind.RESULT], told[CricketEventKind.INNINGS_BREAK], told[CricketEventKind.CORRECTION]) == (
+    assert counts[CricketEventKind.WICKET] == sum(scored[name] for name in OUT) == 4
+    assert (counts[CricketEventKind.SIX], counts[CricketEventKind.FOUR]) == (scored["SIX"], scored["FOUR"]) == (4, 3)
+    assert (
+        counts[CricketEventKind.RESULT],
+        counts[CricketEventKind.INNINGS_BREAK],
+        counts[CricketEventKind.CORRECTION],
+    ) == (
         1,
         1,
         0,
@@ -346,7 +350,7 @@ JUNK: tuple[Json, ...] = (
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_whatever_is_damaged_the_rest_is_read_or_it_is_no_fixture(seed: int) -> None:
+def test_randomly_damaged_fixtures_are_read_in_part_or_rejected(seed: int) -> None:
     chance, read = random.Random(seed), 0
     payloads = [json.dumps(payload) for _, payload in story()]
     for _ in range(60):

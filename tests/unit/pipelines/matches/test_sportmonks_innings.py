@@ -54,7 +54,7 @@ def test_totals_come_from_scoreboards() -> None:
     assert [score.overs for score in found.innings] == ["20", "3.4"]
 
 
-def test_totals_come_from_runs_and_extras_from_balls_where_there_are_no_scoreboards() -> None:
+def test_without_scoreboards_totals_come_from_runs_and_extras_from_balls() -> None:
     balls = [ball(1, 0.1, "1 Wide"), ball(2, 0.1, "1 No Ball + 1 Bye"), ball(3, 0.1, "2 Leg Byes")]
     found = match(status="1st Innings", runs=[run("1", KITES, "127", "9", "15.4")], balls=balls)
     extras = Extras(byes=1, leg_byes=2, wides=1, no_balls=1)

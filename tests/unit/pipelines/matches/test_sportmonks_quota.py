@@ -84,8 +84,8 @@ async def test_without_the_live_scores_each_match_is_requested_alone(
         time.forward(2)
 
     # One response for each match in six intervals: the quota of the hour is not used up.
-    asked = [path for path in service.paths() if path.startswith("fixtures/")]
-    assert ticks * 5 / 7 <= len(asked) <= ticks * 5 / 5.5
+    requests = [path for path in service.paths() if path.startswith("fixtures/")]
+    assert ticks * 5 / 7 <= len(requests) <= ticks * 5 / 5.5
     assert time.slept == []
     assert [record.message for record in caplog.records if "fails" in record.message] == [
         "SportMonks: livescores fails; further failures of this kind are not logged: "

@@ -98,13 +98,13 @@ def test_a_win_without_totals() -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "kind"),
+    ("value", "kind"),
     [("draw", "draw"), ("Drawn", "draw"), ("tie", "tie"), ("TIED", "tie"), ("no result", "no_result"),
      ("no-result", "no_result"), ("noresult", "no_result"), ("NR", "no_result")],
 )  # fmt: skip
 @pytest.mark.parametrize("status", ["Finished", "Aban."])
-def test_draws_ties_and_no_results(told: str, kind: str, status: str) -> None:
-    result = match(status=status, draw_noresult=told, note="Rain").result
+def test_draws_ties_and_no_results(value: str, kind: str, status: str) -> None:
+    result = match(status=status, draw_noresult=value, note="Rain").result
     assert result == Result(ResultKind(kind), "Rain")
 
 

@@ -56,11 +56,11 @@ def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> Sp
 def texts_of(error: BaseException) -> list[str]:
     """Return all texts that a log may contain of an error and its causes."""
     found, seen = [], [error]
-    for one in seen:
-        found += [str(one), repr(one), repr(one.args), repr(vars(one))]
-        found += traceback.format_exception(one)
-        found += traceback.TracebackException.from_exception(one, capture_locals=True).format()
-        seen += [other for other in (one.__cause__, one.__context__) if other is not None and other not in seen]
+    for item in seen:
+        found += [str(item), repr(item), repr(item.args), repr(vars(item))]
+        found += traceback.format_exception(item)
+        found += traceback.TracebackException.from_exception(item, capture_locals=True).format()
+        seen += [other for other in (item.__cause__, item.__context__) if other is not None and other not in seen]
     return found
 
 
@@ -71,7 +71,7 @@ async def live(provider: SportMonks) -> object:
     return await provider.live()
 
 
-async def one(provider: SportMonks) -> object:
+async def one_match(provider: SportMonks) -> object:
     return await provider.match("501")
 
 
@@ -87,7 +87,7 @@ async def season(provider: SportMonks) -> object:
     return await provider.team_seasons("70")
 
 
-@pytest.mark.parametrize("ask", [live, one, leagues, season, fixtures])
+@pytest.mark.parametrize("call", [live, one_match, leagues, season, fixtures])
 @pytest.mark.parametrize(
     "fault",
     [
@@ -112,7 +112,7 @@ async def test_the_token_is_in_no_error_and_no_log(
     provider: SportMonks,
     service: Service,
     caplog: pytest.LogCaptureFixture,
-    ask: Callable[[SportMonks], Awaitable[object]],
+    call: Callable[[SportMonks], Awaitable[object]],
     fault: Handler,
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -120,10 +120,10 @@ async def test_the_token_is_in_no_error_and_no_log(
     service.faults += [fault] * 9
     error: BaseException | None = None
     try:
-        await ask(provider)
+        await call(provider)
     except ProviderError as problem:
         error = problem
-    if ask is not one and fault.__qualname__.startswith(("failing", "echoing", "cut", "hang", "endless")):
+    if call is not one_match and fault.__qualname__.startswith(("failing", "echoing", "cut", "hang", "endless")):
         assert error is not None
 
     logging.getLogger("caller").error("It failed: %s %r", error, provider, exc_info=error)
