@@ -192,7 +192,7 @@ _ALL_FIELDS = frozenset(chain(_OTHERS, *_PARTS))
 
 @lru_cache(256)
 def decoder_for(fields: frozenset[str]) -> RecordDecoder[Match]:
-    """Return the decoder for an item of the table of which a query selects these fields."""
+    """Return the decoder of the table's items for a query that selects these fields."""
     if not fields <= _ALL_FIELDS:
         return match_from  # a display state needs the complete match
     omitted = [values for shown_by, values in _PARTS.items() if fields.isdisjoint(shown_by)]

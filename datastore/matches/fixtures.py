@@ -171,7 +171,7 @@ class Fixtures:
         return match_from(written.item)
 
     def _has_newer_state(self, match: Match, stored: Match, polled: Collection[str] | None) -> bool:
-        """Return whether the state of a started match is to be written."""
+        """Return whether the state of a started match must be written."""
         written_at = stored.live_updated_at
         if polled is None and written_at is not None and self._now - written_at < RECENT_WRITE:
             return False

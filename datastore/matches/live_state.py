@@ -28,7 +28,7 @@ from datastore.matches.json_records import Record, from_json, to_json
 from datastore.model.timestamps import from_iso, from_seconds, iso
 
 T = TypeVar("T")
-# The time of a state whose item has none.
+# The time of a state without a stored time.
 UNKNOWN_MOMENT = from_seconds(0)
 
 

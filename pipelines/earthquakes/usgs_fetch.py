@@ -38,7 +38,7 @@ USER_AGENT = "dynamodb-graphql-gateway (USGS feed reader)"
 class FeedDownload:
     """A feed that is read once.
 
-    Sizes are those of the bytes after the session has decoded any Content-Encoding. A .gz file stays compressed.
+    Bytes are counted after the session has decoded any Content-Encoding. A .gz file stays compressed.
     """
 
     parts: AsyncIterator[bytes]
@@ -93,7 +93,7 @@ async def open_source(
 ) -> AsyncIterator[FeedDownload]:
     """Open a feed by name, http(s) URL or file (only for callers that may read the gateway's files).
 
-    `etag` and `last_modified` are those of an earlier response: if the feed has not changed, `not_modified` is true and
+    `etag` and `last_modified` come from an earlier response: if the feed has not changed, `not_modified` is true and
     there are no chunks. Failures that may pass are retried until the first byte has arrived. Raises `FeedError`.
     """
     path = Path(source)

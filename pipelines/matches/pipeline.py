@@ -119,7 +119,7 @@ class CricketPipeline:
             await self._delivery.aclose()
 
     async def sync(self) -> None:
-        """Sync leagues, then teams, then fixtures: each depends on the ones before it."""
+        """Sync leagues, then teams, then fixtures: each step depends on the previous ones."""
         for job in self._jobs:
             result = await job.run()
             if result.written or result.rejected or result.error:

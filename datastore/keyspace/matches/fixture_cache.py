@@ -50,7 +50,7 @@ CACHED_OF_LEAGUE = AccessPattern(
 )
 ALL_CACHED = AccessPattern(
     id="FXC-4",
-    question="All cached matches, once in a sync, to find those that the provider no longer lists",
+    question="All cached matches, once in a sync, to find the matches that the provider no longer lists",
     table=FIXTURE_CACHE,
     operations=("Scan",),
     who=Who.INTERNAL,

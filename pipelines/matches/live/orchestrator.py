@@ -33,7 +33,7 @@ QUIET_AFTER = timedelta(minutes=15)
 MISSING_TICKS = 30
 CONCURRENT_RELEASES = 16
 CONFIRMING_TICKS = 2
-# How often a suspended match is fetched, and when one that the provider no longer has is ended.
+# The interval at which a suspended match is fetched, and the age at which a match that the provider lost is ended.
 RECHECK_INTERVAL = timedelta(minutes=5)
 UNKNOWN_LIMIT = timedelta(days=1)
 # The greatest difference of two instances' clocks.
@@ -77,7 +77,7 @@ class MatchOrchestrator:
         self._ticks: dict[str, int] = {}
         self._endings: dict[str, asyncio.Task[None]] = {}
         self._recheck_at: dict[str, datetime] = {}
-        # Of the matches of other instances: the fence and the last tick, and the time of their last change.
+        # By match of another instance: its fence and last tick, and the time at which this instance saw them change.
         self._seen: dict[str, tuple[tuple[int, datetime | None], datetime]] = {}
 
     @property

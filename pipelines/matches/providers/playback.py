@@ -36,7 +36,7 @@ class PlaybackState(NamedTuple):
 
 
 class Timeline:
-    """All states of a match in order: one for each ball, and one for each pause between balls."""
+    """The states of a match in order: one for each ball, and one for each pause between balls."""
 
     def __init__(self, recording: Recording) -> None:
         self.states: list[PlaybackState] = []

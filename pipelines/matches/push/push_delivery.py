@@ -16,12 +16,12 @@ logger = logging.getLogger(__name__)
 
 
 class PushOutcome(StrEnum):
-    """How a push ended. After REJECTED the token is dead; after FAILED it may be fine. LOGGED pushes are not sent."""
+    """The outcome of a push."""
 
     DELIVERED = "delivered"
-    REJECTED = "rejected"
-    FAILED = "failed"
-    LOGGED = "logged"
+    REJECTED = "rejected"  # the token will never work again
+    FAILED = "failed"  # the token may still work
+    LOGGED = "logged"  # logged, and not sent
 
 
 @dataclass(frozen=True, slots=True)
