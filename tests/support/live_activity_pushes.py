@@ -19,8 +19,6 @@ from tests.support.display_states import NAMES, first, fixture, in_chase, second
 from tests.support.served import NOON
 
 MATCH = fixture(version=7)
-
-
 FINISHED = replace(
     MATCH, version=9, phase=MatchPhase.FINISHED, result=Result(ResultKind.WIN, "Mumbai won"), innings=(first(),)
 )

@@ -6,9 +6,7 @@ from typing import Any
 from datastore.database import Database
 from datastore.dynamodb.client import Client
 from datastore.dynamodb.retry.backoff import Backoff
-from datastore.matches.cricket import (
-    Match,
-)
+from datastore.matches.cricket import Match
 from datastore.matches.fixtures import Fixtures
 from datastore.matches.leagues import League, Leagues
 from datastore.session.metering import Deadline
@@ -21,11 +19,7 @@ from tests.support.sportmonks_samples import (
 )
 
 Stores = Callable[[], Store]
-
-
 QUICKLY = Backoff(initial=0.001, maximum=0.002, attempts=5)
-
-
 LEAGUES = [
     {"id": 7, "season_id": 70, "name": "Hill League", "code": "hl", "type": "league"},
     {"id": 8, "season_id": 80, "name": "Dale Cup", "code": "DC", "type": "phase"},
@@ -58,7 +52,6 @@ async def put_league(stores: Stores, league_id: str = "7", **changes: Any) -> No
     await Leagues(stores(), START).put(League(league_id, **(defaults | changes)))
 
 
-# Teams
 def team(number: int, **changes: Json) -> Json:
     return {"id": number, "name": f"Team {number}", "code": f"T{number}", "national_team": False} | changes
 

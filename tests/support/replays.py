@@ -19,11 +19,7 @@ from tests.support.cricket_samples import (
 from tests.support.served import Clock
 
 DOTS = [ball()] * 6
-
-
 BLUE_DOTS = [blues()] * 6
-
-
 SHORT = match(
     innings(REDS, over(0, *DOTS), over(1, *DOTS[:3])),
     innings(BLUES, over(0, *BLUE_DOTS[:4]), target={"runs": 1, "overs": 20}),

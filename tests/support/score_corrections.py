@@ -22,8 +22,6 @@ from tests.support.cricket_play import state
 from tests.support.served import NOON, Served
 
 FIXTURE = Match("m", "cup", "CUP", "reds", "blues", NOON, "NS", MatchPhase.UPCOMING, scheduled_overs=20)
-
-
 SIDES = {1: "reds", 2: "blues"}
 
 

@@ -43,7 +43,6 @@ def delivery(make: Callable[..., ApnsDelivery]) -> ApnsDelivery:
     return make()
 
 
-# Credentials and provider tokens
 async def test_the_provider_token_is_signed_with_the_key_and_renewed_after_50_minutes(
     server: ApnsServer, delivery: ApnsDelivery, clock: Clock
 ) -> None:

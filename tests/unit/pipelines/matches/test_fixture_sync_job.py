@@ -41,8 +41,6 @@ from tests.support.sportmonks_samples import (
 )
 
 LATER = "2026-06-28T12:00:00Z"
-
-
 LINEUPS = (LineupPlayer("1101", "Kit Adams", "11"),)
 
 
@@ -88,7 +86,6 @@ def fixtures_job(provider: SportMonks, stores: Stores, time: Time) -> FixtureSyn
     return FixtureSyncJob(provider, stores, "i1", time)
 
 
-# Fixtures
 async def test_fixtures_are_written_when_they_are_new_or_changed(
     fixtures_job: FixtureSyncJob, service: Service, stores: Stores, opened: list[Store]
 ) -> None:

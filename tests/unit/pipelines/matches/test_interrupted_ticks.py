@@ -5,9 +5,7 @@ from typing import Any
 import pytest
 
 from datastore.matches.active_matches import ActiveMatches
-from datastore.matches.cricket import (
-    Target,
-)
+from datastore.matches.cricket import Target
 from datastore.matches.live_state import initial_state
 from datastore.session.store import Store
 from pipelines.matches.live.diff import MatchWatch

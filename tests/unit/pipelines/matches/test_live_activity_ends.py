@@ -67,7 +67,6 @@ async def sessions(store: Store) -> list[LiveActivity]:
     return [session async for page in LiveActivities(store, NOON).pages_of_match("m1") for session in page]
 
 
-# The end
 async def test_at_the_end_every_session_receives_the_end_and_is_ended(
     coordinator: LACoordinator, server: ApnsServer, open_store: Callable[[], Store]
 ) -> None:

@@ -69,7 +69,6 @@ def teams_job(provider: SportMonks, stores: Stores, time: Time) -> TeamSyncJob:
     return TeamSyncJob(provider, stores, "i1", time)
 
 
-# Leagues
 async def test_leagues_are_put_when_they_are_new_or_changed(
     leagues_job: LeagueSyncJob, service: Service, stores: Stores, opened: list[Store]
 ) -> None:

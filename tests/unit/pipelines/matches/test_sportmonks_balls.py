@@ -23,7 +23,6 @@ def single_ball(name: str, place: Json = 0.1, **changes: Json) -> Ball:
     return found
 
 
-# Balls
 @pytest.mark.parametrize(
     ("name", "batter_runs", "extras", "legal"),
     [

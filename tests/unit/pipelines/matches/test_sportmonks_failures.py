@@ -45,7 +45,6 @@ def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> Sp
     return provider_of(service, session, time)
 
 
-# Failures
 @pytest.mark.parametrize("fault", [failing(500), failing(502), failing(503, "{}"), cut, cut_body, hang])
 async def test_temporary_failures_are_retried(
     provider: SportMonks, service: Service, time: Time, fault: Handler

@@ -13,9 +13,7 @@ from datastore.matches.cricket import (
 )
 from pipelines.matches.providers.sportmonks.fixtures import match_of, snapshot_of
 from pipelines.matches.providers.sportmonks.reference import leagues_of
-from pipelines.matches.providers.sportmonks.values import (
-    UnreadableRow,
-)
+from pipelines.matches.providers.sportmonks.values import UnreadableRow
 from tests.support.sportmonks_matches import TABLE, match, snapshot
 from tests.support.sportmonks_samples import (
     KITES,

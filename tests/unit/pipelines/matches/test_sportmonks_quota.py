@@ -44,7 +44,6 @@ def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> Sp
     return provider_of(service, session, time)
 
 
-# Quota
 async def test_a_used_up_quota_is_reported_and_respected(provider: SportMonks, service: Service, time: Time) -> None:
     await provider.live()
     time.forward(100)

@@ -3,7 +3,6 @@
 from pipelines.matches.providers.sportmonks.reference import leagues_of, season_teams_of, standings_of, teams_of
 
 
-# Leagues, teams, seasons
 def test_leagues_and_teams() -> None:
     rows = [
         {"id": 3, "season_id": 70, "country_id": 9, "name": "Hill League", "code": "HL", "image_path": "https://i/3",

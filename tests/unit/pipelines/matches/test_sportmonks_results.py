@@ -18,7 +18,6 @@ from tests.support.sportmonks_samples import (
 )
 
 
-# Targets and results
 def decided(first: int, second: int, out: int = 4, **changes: Json) -> Match:
     """Return a match of two innings. The Kites bat first."""
     runs = [run(1, KITES, first, 6, 20), run(2, OWLS, second, out, 19.2)]

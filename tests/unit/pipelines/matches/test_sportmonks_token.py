@@ -52,7 +52,6 @@ def provider(service: Service, session: aiohttp.ClientSession, time: Time) -> Sp
     return provider_of(service, session, time)
 
 
-# The token
 def texts_of(error: BaseException) -> list[str]:
     """Return all texts that a log may contain of an error and its causes."""
     found, seen = [], [error]

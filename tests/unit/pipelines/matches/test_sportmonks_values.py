@@ -21,7 +21,6 @@ from tests.support.sportmonks_samples import (
 )
 
 
-# Values
 @pytest.mark.parametrize(
     ("read", "value", "expected"),
     [

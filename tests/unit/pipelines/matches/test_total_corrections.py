@@ -4,9 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from datastore.keyspace.matches import fixture_cache
-from datastore.matches.cricket import (
-    CricketEventKind,
-)
+from datastore.matches.cricket import CricketEventKind
 from datastore.matches.fixtures import Fixtures
 from tests.support.cricket_play import list_match
 from tests.support.score_corrections import FIXTURE, OVER, PolledMatch, amended, ball, out, snapshot_with, with_total
