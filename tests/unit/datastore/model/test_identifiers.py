@@ -3,6 +3,7 @@
 import ast
 import json
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import Any, Literal
 from unicodedata import category, normalize
 
@@ -30,13 +31,25 @@ def foldings(character: str) -> set[str]:
     }
 
 
-# Every character outside ASCII that some folding maps onto ASCII: 1,400 of them, KELVIN SIGN, LONG S, full-width
-# letters, superscripts and ligatures among them.
-DANGEROUS = {
-    character: {folded for folded in foldings(character) if folded and folded.isascii()}
-    for character in map(chr, range(0x80, 0x110000))
-    if category(character) != "Cs" and any(folded and folded.isascii() for folded in foldings(character))
-}
+# A character that is not assigned, or a surrogate, has no folding.
+WITHOUT_FOLDINGS = {"Cn", "Co", "Cs"}
+
+
+@cache
+def dangerous() -> dict[str, set[str]]:
+    """Return the characters outside ASCII that some folding maps onto ASCII, with their foldings.
+
+    There are 1,400: KELVIN SIGN, LONG S, full-width letters, superscripts and ligatures among them.
+    """
+    found = {}
+    for character in map(chr, range(0x80, 0x110000)):
+        if category(character) not in WITHOUT_FOLDINGS:
+            plain = {folded for folded in foldings(character) if folded and folded.isascii()}
+            if plain:
+                found[character] = plain
+    return found
+
+
 # Characters that look like one of ASCII, by that: all single ones of
 # https://www.unicode.org/Public/security/latest/confusables.txt
 LOOK_ALIKES: dict[str, str] = json.loads((ROOT / "tests" / "support" / "confusables.json").read_text())
@@ -44,7 +57,7 @@ LOOK_ALIKES: dict[str, str] = json.loads((ROOT / "tests" / "support" / "confusab
 
 def spoofs() -> Iterable[tuple[str, str]]:
     """Pairs of an ASCII text, and another one that a folding makes the same, or that looks the same."""
-    for character, folded in DANGEROUS.items():
+    for character, folded in dangerous().items():
         for plain in folded:
             yield plain, character
     for plain, others in LOOK_ALIKES.items():
@@ -53,13 +66,10 @@ def spoofs() -> Iterable[tuple[str, str]]:
             yield plain, other.upper()
 
 
-SPOOFS = list(spoofs())
-
-
 def test_the_dangerous_characters_are_those_that_unicode_has() -> None:
-    assert len(DANGEROUS) > 1400
-    assert {"\u212a", "\u017f", "\u0131", "\uff2b", "\ufb01", "\u1d4f", "\u24d4"} <= DANGEROUS.keys()
-    assert DANGEROUS["\u212a"] == {"k", "K"}
+    assert len(dangerous()) > 1400
+    assert {"\u212a", "\u017f", "\u0131", "\uff2b", "\ufb01", "\u1d4f", "\u24d4"} <= dangerous().keys()
+    assert dangerous()["\u212a"] == {"k", "K"}
 
 
 def in_case(text: str) -> set[str]:
@@ -82,7 +92,7 @@ def test_no_variant_equals_another_identifier(kind: str) -> None:
 
     taken = [
         (plain, ascii(spoof))
-        for plain, spoof in SPOOFS
+        for plain, spoof in spoofs()
         if (known := {normal(form % case) for case in in_case(plain)} - {None})
         and known & {normal(form % case) for case in {spoof, spoof.lower(), spoof.upper()} if not case.isascii()}
     ]
@@ -96,7 +106,7 @@ def test_a_normal_form_is_stable(kind: str) -> None:
 
     changed = [
         ascii(character)
-        for character in (*DANGEROUS, *"aZ\u00c9\u0130\u1e9e\u03a3\u03c2\u2126\u212b\u0149")
+        for character in (*dangerous(), *"aZ\u00c9\u0130\u1e9e\u03a3\u03c2\u2126\u212b\u0149")
         if (found := normal(form % character)) is not None and normal(found) != found
     ]
 
