@@ -20,10 +20,12 @@ ONCE = Backoff(attempts=1)
 QUICK = Backoff(initial=0.001, maximum=0.004, attempts=4)
 # Whoever has to wait for this, waits in vain.
 NEVER = Backoff(initial=10**6, maximum=10**6)
+# A busy machine takes longer than in production to open a connection.
+PATIENT = HttpLimits(connect_seconds=50)
 LARGE = {"TableName": "t", "number": 1, "text": "x" * 2_000_000}
 
 
-def client_at(url: str, *, backoff: Backoff = QUICK, limits: HttpLimits = HttpLimits()) -> Client:  # noqa: B008 - frozen
+def client_at(url: str, *, backoff: Backoff = QUICK, limits: HttpLimits = PATIENT) -> Client:
     credentials = CredentialSource(Credentials("local", "local"))
     return Client(Endpoint(lambda: url, lambda: url, "local"), credentials, backoff=backoff, limits=limits)
 
@@ -33,7 +35,7 @@ async def talking(
     script: Script,
     *,
     backoff: Backoff = QUICK,
-    limits: HttpLimits = HttpLimits(),  # noqa: B008 - frozen
+    limits: HttpLimits = PATIENT,
 ) -> AsyncIterator[tuple[Client, Server]]:
     async with serving(script) as server, client_at(server.url, backoff=backoff, limits=limits) as client:
         yield client, server

@@ -182,18 +182,23 @@ async def test_who_waits_longest_for_a_connection_is_served_first() -> None:
 
 @on_both_loops
 async def test_a_deadline_holds_in_line_and_costs_no_place() -> None:
+    received, may_answer = asyncio.Event(), asyncio.Event()
+
     async def script(talk: Talk) -> None:
         while True:
-            asked = await talk.asked()
-            await asyncio.sleep(0.3 if asked["number"] == 0 else 0)
-            await talk.say(answer(asked))
+            request = await talk.asked()
+            received.set()
+            if request["number"] == 0:
+                await may_answer.wait()
+            await talk.say(answer(request))
 
     meter = Meter()
     async with talking(script, limits=HttpLimits(connections=1)) as (client, server):
         first = asyncio.create_task(ask(client, 0))
-        await asyncio.sleep(0.02)
+        await received.wait()
         with pytest.raises(Timeout):
             await ask(client, 1, timeout=0.1, meter=meter)
+        may_answer.set()
         assert [await first, await ask(client, 2)] == [0, 2]
         assert server.connections == 1
     # It was never sent: nothing can have been done.

