@@ -26,8 +26,9 @@ from tests.support.served import SECRET, UNBOUGHT, Clock, Served, Tidied, listen
 from tests.support.store_engines import ENGINE, Engines, engines_for_tests, free_port, make_tables
 
 # Modules that take long begin first, so that no worker is left alone with one in the end.
-LONG = {"test_commands", "test_serve", "test_graphiql", "test_match_takeover", "test_ingest", "test_match_replays"}
-LONG |= {"test_photo_paging", "test_earthquake_pages"}
+LONG = {"test_commands", "test_earthquake_pages", "test_graphiql", "test_ingest", "test_match_replays", "test_serve"}
+# Of the proofs.
+LONG |= {"test_hangs", "test_http_differential", "test_photo_paging", "test_rolling_deploys", "test_full_disk"}
 
 # Who started this may ignore SIGHUP (nohup does), which gateways that tests start would inherit, and heed.
 if hasattr(signal, "SIGHUP"):
