@@ -134,7 +134,7 @@ async def test_a_subscription_reads_what_it_begins_with_once_and_consistently(
     with every_call(served) as calls:
         listener = await served.listen(f"subscription {{ {field} }}", user="ada")
         await served.settle(table)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(50):
             while expected not in [call_name(call) for call in calls]:  # noqa: ASYNC110 - it is over the wire
                 await asyncio.sleep(0.01)
 

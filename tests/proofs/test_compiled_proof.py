@@ -147,7 +147,7 @@ async def test_an_awaitable_that_was_cancelled_before_ends_the_operation() -> No
     for executor in (REFERENCE, Compiled):
         result: Any = execute(schema, parse("{ a { b } }"), executor_class=executor)
         with pytest.raises(asyncio.CancelledError):
-            await asyncio.wait_for(result, 5)
+            await asyncio.wait_for(result, 50)
 
 
 async def test_coroutines_of_a_list_that_is_null_are_let_go() -> None:

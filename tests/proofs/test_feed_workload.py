@@ -193,7 +193,7 @@ async def _killed_at_random(
     process = await _started(options)
     killed_at_work = 0
     for _ in range(KILLS):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while not await _holds_the_lease(served, process):  # noqa: ASYNC110 - it is over the wire
                 await asyncio.sleep(0.01)
         await asyncio.sleep(chance.uniform(0, BETWEEN_KILLS))

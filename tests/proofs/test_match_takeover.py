@@ -44,7 +44,7 @@ class Instances:
         self._processes[name] = Forked(
             "tests/support/cricket_process.py", [*self._arguments, name, *self._clock], stdout=output
         )
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while not (output.exists() and "Ready" in output.read_text()):  # noqa: ASYNC110 - another process tells no event
                 await asyncio.sleep(0.01)
 
@@ -73,7 +73,7 @@ async def state(served: Served) -> ActiveMatch | None:
 
 async def polled_by_another(served: Served, before: str | None) -> ActiveMatch:
     """Wait until another instance has ticked the match, and return the match."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(50):
         while True:
             active = await state(served)
             if active is not None and active.instance_id != before and active.last_tick_at is not None:

@@ -86,7 +86,7 @@ class Load:
     async def more(self, answers: int) -> None:
         """Returns after so many more answers."""
         most = self.answers + answers
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(50):
             while self.answers < most and not any(task.done() for task in self._asking):  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 

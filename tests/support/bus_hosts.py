@@ -102,7 +102,7 @@ def number_of(change: Change) -> int:
 
 
 async def take(events: ChangeSubscription[int], many: int) -> list[int]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         return [await anext(events) for _ in range(many)]
 
 
@@ -118,7 +118,7 @@ def on_bus(*processes: Process) -> bool:
 
 async def reads_settle(*processes: Process) -> None:
     """Wait until only one of them reads the table's stream."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while await _readers(processes) != 1:
             pass
 

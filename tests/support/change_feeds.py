@@ -13,7 +13,7 @@ BLIP = Table("Blip", "pk", "sk", stream="NEW_AND_OLD_IMAGES")
 
 
 async def take(events: ChangeSubscription[Any], number: int) -> list[Any]:
-    async with asyncio.timeout(8):
+    async with asyncio.timeout(50):
         return [await anext(events) for _ in range(number)]
 
 

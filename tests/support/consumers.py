@@ -184,6 +184,6 @@ async def letters_of(database: Database, at: datetime | None = None) -> list[Dea
 
 async def leased(database: Database, as_wanted: Callable[[dict[str, Lease]], bool], stream: str | None = None) -> None:
     """Wait until the leases are as wanted."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         while not as_wanted(await leases_of(database, stream)):  # noqa: ASYNC110 - the store tells no event
             await asyncio.sleep(0.01)

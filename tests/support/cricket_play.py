@@ -88,7 +88,7 @@ class Subscriber:
 
     async def at(self, version: int) -> None:
         """Wait until the subscriber has received a version."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while not self.updates or self.updates[-1]["version"] < version:
                 if self._reading.done():
                     self._reading.result()

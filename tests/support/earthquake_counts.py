@@ -67,7 +67,7 @@ async def counting(served: Served) -> AsyncIterator[EarthquakeStatisticsPipeline
 
 async def counted(served: Served) -> Counts:
     """Wait until the statistics agree with the stored events. Return them."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while (found := await counts(served)) != await plain_counts(served):  # noqa: ASYNC110 - it is over the wire
             await asyncio.sleep(0.02)
     return found

@@ -62,7 +62,7 @@ async def begun(served: Served, *ids: str, **facts: Any) -> None:
 
 async def nobody_follows(served: Served) -> None:
     assert served.gateway.services is not None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(50):
         while served.gateway.services.changes.followers(ACTIVE_MATCHES):  # noqa: ASYNC110 - it is over the wire
             await asyncio.sleep(0.01)
 

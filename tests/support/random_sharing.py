@@ -173,7 +173,7 @@ async def told_apart(seed: int) -> str | None:
 
 async def _seen(result: Any) -> tuple[str, set[tuple[Any, ...]]]:
     try:
-        answer: ExecutionResult = await asyncio.wait_for(result, 5) if isawaitable(result) else result
+        answer: ExecutionResult = await asyncio.wait_for(result, 50) if isawaitable(result) else result
     except (TimeoutError, asyncio.CancelledError) as error:
         return type(error).__name__, set()
     errors = [tuple(error.path or ()) for error in answer.errors or ()]

@@ -80,7 +80,7 @@ class Waiting:
                 group.create_task(asyncio.sleep(1))
                 group.create_task(asyncio.sleep(0))
         elif kind == 10:
-            await asyncio.wait_for(asyncio.sleep(chance.randint(0, 1)), 5)
+            await asyncio.wait_for(asyncio.sleep(chance.randint(0, 1)), 50)
         else:
             await _Bare(2, lambda: None)
 

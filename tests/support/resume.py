@@ -90,6 +90,6 @@ async def told_all(served: Served) -> None:
         newest = 0
         while records := (await cursor.read()).records:
             newest = int(records[-1]["dynamodb"]["SequenceNumber"])
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             while read_up_to(followed.log) < newest:  # noqa: ASYNC110 - it has no event to await
                 await asyncio.sleep(0.01)

@@ -60,7 +60,7 @@ class Feeds:
 
     async def read(self, feed: ChangeFeed, many: int) -> None:
         """Resume, receive `many` events, and keep the position as clients do."""
-        async with self.following(feed) as events, asyncio.timeout(20):
+        async with self.following(feed) as events, asyncio.timeout(50):
             assert not events.is_too_old
             for _ in range(many):
                 self.had.append(await anext(events))

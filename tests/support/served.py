@@ -124,7 +124,7 @@ class Served:
         """Wait until that many subscribers follow the table and its stream is read."""
         services = self.gateway.services
         assert services is not None
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             while services.changes.followers(table) < followers:  # noqa: ASYNC110 - it is over the wire
                 await asyncio.sleep(0.01)
 

@@ -53,7 +53,7 @@ class Heard:
 
     async def next(self) -> Any:
         """The data of the next event."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             while len(self.outcomes) <= self._taken:
                 assert not self.last, self.last
                 self._wake.clear()
@@ -63,7 +63,7 @@ class Heard:
 
     async def end(self) -> str | None:
         """The code it ended with, None if it ended by itself."""
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             while not self.last:
                 self._wake.clear()
                 await self._wake.wait()

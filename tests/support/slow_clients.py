@@ -129,7 +129,7 @@ class Running:
 
     async def exchange(self, *sent: bytes) -> "Answers":
         """All that is answered, until the server closes the connection."""
-        async with self.client(*sent) as (reader, _), asyncio.timeout(5):
+        async with self.client(*sent) as (reader, _), asyncio.timeout(50):
             return Answers(await reader.read())
 
     async def heard(self, least: int) -> Any:

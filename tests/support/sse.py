@@ -44,7 +44,7 @@ class Edge:
 
 async def blocks(response: aiohttp.ClientResponse) -> AsyncIterator[Any]:
     """What is parted by empty lines: its fields, with data decoded, or the text of a comment."""
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(50):
         while text := (await response.content.readuntil(b"\n\n") if not response.content.at_eof() else b"").decode():
             if text.startswith(":"):
                 yield ":"

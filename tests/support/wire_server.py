@@ -39,7 +39,7 @@ def on_both_loops(test: Callable[..., Awaitable[None]]) -> Callable[..., None]:
 
 
 async def _bounded(work: Awaitable[None]) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(50):
         await work
 
 

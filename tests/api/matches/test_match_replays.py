@@ -264,7 +264,7 @@ async def replayed_over(served: Served, recording: Recording, last_ball_id: int)
     await instance.orchestrator.start(recording.match)
     async with subscribed(served, REVISED) as subscriber:
         may_tick.set()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(50):
             await provider.end_shown.wait()
         await instance.orchestrator.finish(await state(served, REVISED))
         assert instance.orchestrator.polled == set()

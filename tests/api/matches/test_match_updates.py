@@ -325,7 +325,7 @@ async def test_a_version_that_the_table_does_not_have_is_no_update(served: Serve
     unknown = replace(await state(served), version=9)
     with every_call(served) as calls:
         publish(served, unknown)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(50):
             while "GetItem active-matches" not in [call_name(call) for call in calls]:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
     await advance(served)

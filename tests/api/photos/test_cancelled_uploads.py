@@ -145,7 +145,7 @@ async def test_files_that_are_written_after_an_upload_was_given_up_are_removed(
     await asyncio.gather(cut_off, return_exceptions=True)
     assert (await cancel(served, id)).data == {"cancelUpload": True}
     going.set()
-    await asyncio.wait_for(asyncio.gather(*_cleanup_tasks), 10)
+    await asyncio.wait_for(asyncio.gather(*_cleanup_tasks), 50)
 
     assert (cut_off.cancelled(), files(served), await stored(served, "REMOVAL")) == (True, set(), [])
 

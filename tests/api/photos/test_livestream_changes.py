@@ -220,7 +220,7 @@ async def test_one_is_read_anew_when_the_change_that_followed_the_reading_is_los
 
     for title in "123":
         await publish(title)
-    await asyncio.wait_for(has_failed.wait(), 10)
+    await asyncio.wait_for(has_failed.wait(), 50)
     for title in "456":
         await publish(title)
     events = [await told(listener)]
@@ -300,7 +300,7 @@ async def test_a_subscriber_that_leaves_stops_the_reading_and_the_waiting(served
     services.changes._linger = 0
     await listener.socket.close()
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         while services.changes.followers(SPARKS) or asyncio.all_tasks() - before:  # noqa: ASYNC110 - it tells no event
             await asyncio.sleep(0.01)
 

@@ -181,7 +181,7 @@ async def test_a_subscriber_that_leaves_stops_the_reading(served: Served) -> Non
 
     services = served.gateway.services
     assert services is not None
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(50):
         while services.changes.followers(BLIP):  # noqa: ASYNC110 - what is waited for is over the wire
             await asyncio.sleep(0.01)
 

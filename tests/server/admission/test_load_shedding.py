@@ -344,7 +344,7 @@ async def close_code(served: Served, payload: dict[str, str]) -> tuple[int | Non
     """Return the close code and the reason of a socket with this payload of connection_init."""
     socket = await connect(served)
     await socket.send_json({"type": "connection_init", "payload": payload})
-    message = await socket.receive(timeout=5)
+    message = await socket.receive(timeout=50)
     return socket.close_code, str(message.extra)
 
 

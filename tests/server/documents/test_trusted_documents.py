@@ -282,7 +282,7 @@ async def test_a_changed_file_is_reloaded_and_an_invalid_one_is_not(
 
     _write(path, {"areas": "{ nothing }"})
     watching = asyncio.create_task(source.watch())
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(50):
         while "Cannot query" not in caplog.text:  # noqa: ASYNC110 - a file has no event
             await asyncio.sleep(0.01)
     watching.cancel()

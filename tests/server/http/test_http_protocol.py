@@ -86,7 +86,7 @@ async def test_the_server_answers_others_after_connect(server: Running) -> None:
 @pytest.mark.parametrize("at", [1, 2, 20])
 async def test_an_unknown_method_is_refused_however_it_arrives(server: Running, method: bytes, at: int) -> None:
     head = method + b" /a HTTP/1.1\r\n" + HOST + b"\r\n"
-    async with server.client(head[:at]) as (reader, writer), asyncio.timeout(5):
+    async with server.client(head[:at]) as (reader, writer), asyncio.timeout(50):
         await asyncio.sleep(0.01)
         writer.write(head[at:])
         answers = Answers(await reader.read())
@@ -137,7 +137,7 @@ async def test_trailers_are_discarded(server: Running) -> None:
 @pytest.mark.parametrize("size", [100_000, 700, 7])
 async def test_trailers_are_bounded(server: Running, trailers: bytes, size: int) -> None:
     sent = CHUNKED + b"\r\n2\r\nhi\r\n0\r\n" + trailers
-    async with server.client() as (reader, writer), asyncio.timeout(5):
+    async with server.client() as (reader, writer), asyncio.timeout(50):
         for at in range(0, len(sent), size):
             writer.write(sent[at : at + size])
             await asyncio.sleep(0)
@@ -148,7 +148,7 @@ async def test_trailers_are_bounded(server: Running, trailers: bytes, size: int)
 
 
 async def test_chunk_extensions_are_bounded(server: Running) -> None:
-    async with server.client(CHUNKED + b"\r\n2;") as (reader, writer), asyncio.timeout(5):
+    async with server.client(CHUNKED + b"\r\n2;") as (reader, writer), asyncio.timeout(50):
         await until(lambda: server.app.asked == ["/body"])
         writer.write(b"x" * 9000)
         answers = Answers(await reader.read())
@@ -157,7 +157,7 @@ async def test_chunk_extensions_are_bounded(server: Running) -> None:
 
 async def test_small_chunks_are_read(server: Running) -> None:
     content = b"".join(b"1;some=extension\r\n%c\r\n" % number for number in range(65, 91)) * 1000
-    async with server.client(CHUNKED + b"\r\n" + content + b"0\r\n\r\n") as (reader, _), asyncio.timeout(5):
+    async with server.client(CHUNKED + b"\r\n" + content + b"0\r\n\r\n") as (reader, _), asyncio.timeout(50):
         head = await reader.readuntil(b"\r\n\r\n")
         assert b"content-length: 26000" in head
         assert await reader.readexactly(26) == bytes(range(65, 91))
@@ -166,7 +166,7 @@ async def test_small_chunks_are_read(server: Running) -> None:
 async def test_a_stream_whose_request_goes_on_for_ever_is_ended(server: Running) -> None:
     """An endless trailer section took memory without bound while the response was a stream."""
     head = b"GET /stream HTTP/1.1\r\nHost: here\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n"
-    async with server.client(head) as (reader, writer), asyncio.timeout(5):
+    async with server.client(head) as (reader, writer), asyncio.timeout(50):
         await reader.readuntil(b"begun")
         protocol: Any = next(iter(server.server.server_state.connections))
         with pytest.raises(ConnectionError):  # noqa: PT012 - which write fails depends on the system's buffers
@@ -218,7 +218,7 @@ async def test_http_1_0_has_no_upgrade(server: Running, protocol: bytes) -> None
 
 async def test_a_trailer_does_not_end_the_connection(server: Running) -> None:
     sent = CHUNKED + b"\r\n2\r\nhi\r\n0\r\nConnection: close\r\n\r\n"
-    async with server.client(sent + GET % b"b") as (reader, _), asyncio.timeout(5):
+    async with server.client(sent + GET % b"b") as (reader, _), asyncio.timeout(50):
         assert Answers(await reader.readuntil(b"/b")).bodies == [b"hi", b"/b"]
 
 
@@ -233,7 +233,7 @@ async def test_an_ignored_upgrade_keeps_the_other_connection_options(server: Run
 
 async def test_pipelined_upgrades_that_are_ignored_are_requests_of_their_own(server: Running) -> None:
     one = b"POST /body HTTP/1.1\r\nHost: here\r\nConnection: Upgrade\r\nUpgrade: h2c\r\nContent-Length: 1\r\n\r\n%d"
-    async with server.client(b"".join(one % number for number in range(8))) as (reader, _), asyncio.timeout(5):
+    async with server.client(b"".join(one % number for number in range(8))) as (reader, _), asyncio.timeout(50):
         answers = Answers(await reader.readuntil(b"\r\n\r\n7"))
 
     assert answers.bodies == [b"%d" % number for number in range(8)]
@@ -280,7 +280,7 @@ async def test_a_client_that_read_the_last_response_slowly_and_stays_is_dropped(
 async def test_a_response_is_delivered_before_the_connection_is_closed_for_a_late_error(
     server: Running, path: bytes
 ) -> None:
-    async with server.client(GET % path, b"nonsense\r\n\r\n") as (reader, _), asyncio.timeout(5):
+    async with server.client(GET % path, b"nonsense\r\n\r\n") as (reader, _), asyncio.timeout(50):
         await until(lambda: len(scopes(server)) == 1)
         server.app.go.set()
         received = await reader.read()

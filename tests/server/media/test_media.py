@@ -161,7 +161,7 @@ async def test_what_stands_in_front_of_the_file_is_bounded(served: Served, start
     """It is refused while the rest of the 25 MB that were announced is still to come."""
     reader, writer = await begun(served, "multipart/form-data; boundary=b", 25 * 2**20)
     writer.write(start)
-    answer = await asyncio.wait_for(reader.readuntil(b"]}"), 10)
+    answer = await asyncio.wait_for(reader.readuntil(b"]}"), 50)
 
     assert answer.startswith(b"HTTP/1.1 400")
     assert told.encode() in answer
@@ -259,7 +259,7 @@ async def test_an_upload_that_takes_too_long_is_ended(
     reader, writer = await begun(served, content_type, len(body))
     writer.write(body[:-300])
 
-    answer = await asyncio.wait_for(reader.read(), 10)
+    answer = await asyncio.wait_for(reader.read(), 50)
     assert answer.startswith(b"HTTP/1.1 408")
     assert files(objects) == []
     writer.close()

@@ -188,7 +188,7 @@ async def test_a_subscription_writes_one_line_at_its_end(served: Served, lines: 
     await served.settle(EARTHQUAKES)
     assert not lines.told
     await listener.socket.close()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(50):
         while not lines.told:  # noqa: ASYNC110 - logged when the server has detected the end
             await asyncio.sleep(0.005)
     (line,) = lines.told

@@ -58,7 +58,7 @@ async def test_an_event(served: Served, monkeypatch: pytest.MonkeyPatch, alone: 
     assert [await ada.end(), await again.end()] == ["INTERNAL"] * 2
     assert not bob.last
     leave(bob)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         while served.gateway.edge.admission.subscriptions.total:  # noqa: ASYNC110 - it has no event
             await asyncio.sleep(0.001)
 

@@ -264,7 +264,7 @@ async def test_a_socket_and_http_share_keys(served: Served) -> None:
             asked = {"query": REPORT, "variables": {"area": "Harbor", "text": "A cat"}}
             payload = {**asked, "extensions": {"idempotencyKey": key}}
             await socket.send_json({"id": "1", "type": "subscribe", "payload": payload})
-            message = await socket.receive_json(timeout=5)
+            message = await socket.receive_json(timeout=50)
             if message["type"] == "next":
                 assert (await socket.receive_json())["type"] == "complete"
             return message["payload"]

@@ -51,7 +51,7 @@ async def socket(served: Served, payload: dict[str, Any], *headers: tuple[str, s
     protocols = ["graphql-transport-ws"]
     async with served.http.ws_connect(f"{served.url}/graphql", protocols=protocols, headers=headers) as connected:
         await connected.send_json({"type": "connection_init", "payload": payload})
-        message = await connected.receive(timeout=5)
+        message = await connected.receive(timeout=50)
         return connected.close_code if message.data is None or isinstance(message.data, int) else None
 
 

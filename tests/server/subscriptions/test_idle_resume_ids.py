@@ -60,7 +60,7 @@ async def cut_at_places(
                 if wait == 0 or (over.is_set() and has_all()):
                     return
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(50):
         while not (over.is_set() and has_all()):
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.5):
@@ -224,7 +224,7 @@ async def test_who_goes_on_and_misses_nothing_is_told_places_too(
     async with client.connected(served.url) as events:
         await anext(events)
     last = client.last
-    async with client.connected(served.url) as events, asyncio.timeout(10):
+    async with client.connected(served.url) as events, asyncio.timeout(50):
         coming = asyncio.ensure_future(anext(events))
         await put_raw(served, "q1", mag=2.5)
         await advance(served, "m2")

@@ -84,7 +84,7 @@ async def test_who_comes_back_and_leaves_pays_for_it_and_nobody_else(
     before = ResumeToken.at(key_of(log.stream, ""), 1, {key: "1"})
     client.last = ResumeIds(SECRET.encode()).sealer(b"earthquakeDetected?{}")(before, "")
     async with client.connected(served.url):
-        await asyncio.wait_for(reads.wait(), 10)
+        await asyncio.wait_for(reads.wait(), 50)
         group = group_of(served)
     await until(lambda: len(group._members) == (not alone))
     may_go_on.set()
@@ -114,7 +114,7 @@ async def test_one_comes_to_be_as_the_others_although_a_match_left_meanwhile(
     monkeypatch.setattr(BroadcastGroup, "deliver_missed", deliver_missed)
     versions, ended = dict[str, int](), list[str]()
     async with client.connected(served.url) as events:
-        await asyncio.wait_for(inside.wait(), 10)
+        await asyncio.wait_for(inside.wait(), 50)
         await matches(served).set_idle("m1", (await state(served, "m1")).fence)
         await told_all(served)
         may_go_on.set()
@@ -228,7 +228,7 @@ async def test_nothing_waits_for_one_who_is_told_it_otherwise(served: Served, mo
     monkeypatch.setattr(BroadcastGroup, "deliver_missed", deliver_missed)
     monkeypatch.setattr("datastore.queues.MAX_EVENTS", 3)
     async with client.connected(served.url) as events:
-        await asyncio.wait_for(inside.wait(), 10)
+        await asyncio.wait_for(inside.wait(), 50)
         for number in range(2, 8):
             await put_raw(served, f"q{number}")
             await stays.event()
@@ -304,7 +304,7 @@ async def test_a_stream_that_may_go_on_later_is_not_told_to_be_complete(served: 
         (followed,) = served.gateway.services.changes._tables.values()
         followed.source.problem = ChangesLost("lost")
         followed.log.lost(followed.source.problem)
-        told += await asyncio.wait_for(response.content.read(), 10)
+        told += await asyncio.wait_for(response.content.read(), 50)
     assert b'"UNAVAILABLE"' in told
     assert b"complete" not in told
     assert told.count(b"id:") == 1
@@ -348,7 +348,7 @@ async def test_all_places_are_told_though_an_operation_hangs(served: Served, mon
     hangs = asyncio.Event()
     monkeypatch.setattr(SubscriptionManager, "follow", hang)
     await stays.socket.send_json({"id": "4", "type": "subscribe", "payload": {"query": QUAKES}})
-    await asyncio.wait_for(hangs.wait(), 10)
+    await asyncio.wait_for(hangs.wait(), 50)
     await served.gateway.edge.end_streams(random.Random(8), 0.1)
     told = dict[str, str]()
     while (message := await stays.socket.receive()).type is aiohttp.WSMsgType.TEXT:

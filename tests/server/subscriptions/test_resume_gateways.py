@@ -75,7 +75,7 @@ async def test_each_earthquake_comes_once_while_shards_are_split(
     await cut_at_random(client, [served.url, other.url], lambda: True, take)
     over.set()
     expected = {f"q{number}" for number in range(await writing + 1)}
-    async with client.connected(other.url) as events, asyncio.timeout(20):
+    async with client.connected(other.url) as events, asyncio.timeout(50):
         while len(had) < len(expected):
             take(await anext(events))
     assert (len(had), set(had)) == (len(expected), expected)
@@ -110,7 +110,7 @@ async def test_versions_are_contiguous_while_shards_are_split(
     await cut_at_random(client, [served.url, other.url], lambda: True, take)
     over.set()
     await writing
-    async with client.connected(other.url) as events, asyncio.timeout(20):
+    async with client.connected(other.url) as events, asyncio.timeout(50):
         while versions[-1] < written[0]:
             take(await anext(events))
     assert versions == [*range(versions[0], versions[0] + len(versions))]

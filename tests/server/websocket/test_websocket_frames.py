@@ -39,7 +39,7 @@ async def answers(edge: Served, *sent: bytes) -> bytes:
     """All that the server says until it ends the connection. What is sent comes in so many pieces."""
     reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(50):
             writer.write(upgrade("here"))
             await reader.readuntil(b"\r\n\r\n")
             for part in sent:
@@ -115,7 +115,7 @@ async def test_frames_may_come_with_the_handshake(edge: Served, place: int) -> N
     head = upgrade("here")
     sent = head + framed(TEXT, INIT) + framed(PING, b"?")
     reader, writer = await asyncio.open_connection("127.0.0.1", edge.port)
-    async with asyncio.timeout(3):
+    async with asyncio.timeout(50):
         writer.write(sent[: len(head) + place])
         await asyncio.sleep(0.02)
         writer.write(sent[len(head) + place :])

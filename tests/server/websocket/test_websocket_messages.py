@@ -149,7 +149,7 @@ async def test_a_peer_hears_that_its_message_is_too_large_when_it_has_sent_it(ed
         await reader.readuntil(b"\r\n\r\n")
         writer.write(bytes([0x81, 0x80 | 127]) + size.to_bytes(8, "big") + bytes(4) + b"x" * size)
         await writer.drain()
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(50):
             frame = await reader.read()
         assert (frame[0], frame[2:4]) == (0x88, (1009).to_bytes(2, "big"))
         writer.close()

@@ -68,7 +68,7 @@ async def test_a_port_for_figures_is_taken_over_from_a_process_that_ends(
         await asyncio.sleep(0.05)
         assert caplog.text.count("It is tried again") == 1
     Gauge("of_who_takes_over", "For this test.", registry=after.registry)
-    async with aiohttp.ClientSession() as session, asyncio.timeout(5):
+    async with aiohttp.ClientSession() as session, asyncio.timeout(50):
         while "of_who_takes_over" not in await _figures(session, port):  # noqa: ASYNC110
             await asyncio.sleep(0.01)
     serving.cancel()
@@ -99,7 +99,7 @@ async def left_and_stopped(settings: Settings, options: StoreOptions, answer: Ha
             await gateway.database.create_tables()
             assert gateway.services is not None
             client = asyncio.ensure_future(gateway.services.ingest(url))
-            await asyncio.wait_for(asked.wait(), 5)
+            await asyncio.wait_for(asked.wait(), 50)
             client.cancel()
         return await log(settings, options)
 

@@ -37,7 +37,7 @@ async def test_the_first_process_is_ended_while_it_begins(alone: tuple[str, ...]
     )  # fmt: skip
     assert maker.stderr is not None
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while b"typer" not in await maker.stderr.readline():
                 pass  # it has begun with its imports
             os.kill(first_child(maker.pid), signal.SIGTERM)

@@ -90,7 +90,7 @@ async def test_who_goes_on_does_not_wait_for_a_table_that_is_missing(go: Go) -> 
     script.fail("DescribeTable", TableMissing("no table"))
     going = go(script, a="98")
     with pytest.raises(TableMissing):
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(50):
             await going.reader.attached()
 
 

@@ -200,5 +200,5 @@ async def test_a_shard_that_is_trimmed_though_it_is_read_from_its_start_is_chang
 async def test_a_store_that_is_away_is_waited_for_however_long(script: Script) -> None:
     first, second = script.write("a", "x"), script.write("a", "x")
     script.fail("GetRecords", *[RequestRefused("AccessDeniedException", "not yet")] * 20)
-    async with Reading(script, a=str(first).zfill(WIDTH)) as going, asyncio.timeout(10):
+    async with Reading(script, a=str(first).zfill(WIDTH)) as going, asyncio.timeout(50):
         await until(lambda: going.heard.numbers == [second])

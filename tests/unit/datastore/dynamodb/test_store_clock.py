@@ -157,7 +157,7 @@ async def test_an_idle_shard_whose_iterator_expires_misses_nothing(stack: AsyncE
         await until(lambda: script.calls.count("GetRecords") > 1)
         script.generation += 1
         number = script.put("k0")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             assert number_of(await anext(events)) == number
 
 
@@ -200,7 +200,7 @@ async def test_one_who_leaves_a_bus_without_a_record_of_a_shard_misses_nothing(
     last = script.write("b", "y")
     feed = ChangeFeed(script, poll_interval=0.001, discover_interval=0.02, linger=0, empty_seconds=0)
     stack.push_async_callback(feed.aclose)
-    async with feed.follow(BLIP, number_of, after=place) as events, asyncio.timeout(10):
+    async with feed.follow(BLIP, number_of, after=place) as events, asyncio.timeout(50):
         assert await anext(events) == last
 
 
@@ -237,7 +237,7 @@ async def test_a_feed_of_the_client_misses_nothing(database: Database, proxy: Pr
         async with feed().follow(BLIP, number_of) as events:
             place = decode(events.place.encode())  # of an idle shard
         await write(1)
-        async with feed().follow(BLIP, number_of, after=place) as events, asyncio.timeout(10):
+        async with feed().follow(BLIP, number_of, after=place) as events, asyncio.timeout(50):
             assert not events.is_too_old
             assert await anext(events) == 1
 

@@ -194,7 +194,7 @@ async def test_attached_takes_over_when_the_owner_ends(
         await make_table(engine)
         await put(engine, "wren")
         owner.communicate()
-        await asyncio.wait_for(told.wait(), 20)
+        await asyncio.wait_for(told.wait(), 50)
         assert (engine.endpoint, engine.attached, engine.restarts) == (endpoint, False, 1)
         assert await keys(engine) == {"wren"}
 
@@ -230,7 +230,7 @@ async def test_killed_engine_is_restarted_on_the_same_port(binary: Dynoxide) -> 
         assert engine._running is not None
         for restart in (1, 2):
             os.kill(engine._running.pid, signal.SIGKILL)
-            await asyncio.wait_for(made.wait(), 3)
+            await asyncio.wait_for(made.wait(), 50)
             made.clear()
             assert (engine.endpoint, engine.restarts) == (endpoint, restart)
             assert await tables(engine) == ["birds"]

@@ -274,7 +274,7 @@ async def test_no_other_user_gets_the_port_while_the_engine_is_gone(engine: Engi
     try:
         for restarts in (1, 2):
             os.kill(json.loads((tmp_path / "engine.json").read_text())["pid"], signal.SIGKILL)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(50):
                 while engine.restarts < restarts:  # noqa: ASYNC110 - it tells no event
                     await asyncio.sleep(0.01)
     finally:

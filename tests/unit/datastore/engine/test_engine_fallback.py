@@ -220,7 +220,7 @@ async def reported(gateway: Fallback) -> None:
 
 async def saved(folder: Path, text: str) -> None:
     """Wait until a text is in the file that the engine writes."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while text not in (folder / MiniStack.file).read_text():  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.05)
 
@@ -229,7 +229,7 @@ async def kill_engine(record: Path) -> None:
     """Kill the engine that a data directory's record names, and wait until the record names another one."""
     killed = pid_in(record)
     os.kill(killed, signal.SIGKILL)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while pid_in(record) == killed:  # noqa: ASYNC110 - another process writes it
             await asyncio.sleep(0.05)
 
@@ -240,7 +240,7 @@ def pid_in(record: Path) -> int:
 
 async def answered(gateway: Fallback, query: str) -> Any:
     """Return the data of an operation. Retry while the engine and its tables are not available again."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while "errors" in (answer := await gateway.post(query)):
             assert {error["extensions"]["code"] for error in answer["errors"]} <= {"UNAVAILABLE", "INTERNAL"}, answer
             await asyncio.sleep(0.05)

@@ -44,6 +44,6 @@ async def test_the_engine_stays_where_it_was_told_to_listen_when_it_is_started_a
 
     async with Engine(find_program(ROOT), tmp_path, restarted, listen=(host, port)) as engine:
         os.kill(json.loads((tmp_path / "engine.json").read_text())["pid"], signal.SIGKILL)
-        await asyncio.wait_for(again.wait(), 20)
+        await asyncio.wait_for(again.wait(), 50)
         assert engine.endpoint == f"http://127.0.0.1:{port}"
         socket.create_connection(("127.0.0.1", port), 2).close()

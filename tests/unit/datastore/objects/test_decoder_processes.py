@@ -292,7 +292,7 @@ async def test_closing_ends_decoders_and_those_who_wait_for_them() -> None:
     places = DecoderPool(made)
     await places.examine("original", jpeg(), JPEG, user="me")
     waiting = [asyncio.create_task(places.examine("original", b"sleep", JPEG, user=name)) for name in "abcd"]
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(50):
         while sum(decoder.pid is not None for decoder in decoders) < 2:  # noqa: ASYNC110 - threads tell no event
             await asyncio.sleep(0.005)
     pids = [decoder.pid for decoder in decoders]

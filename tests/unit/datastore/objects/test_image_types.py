@@ -358,7 +358,7 @@ class Looking:
         return Picture(1, 1, b"")
 
     async def are(self, number: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(50):
             while self.going < number:  # noqa: ASYNC110 - threads tell no event of the loop
                 await asyncio.sleep(0.001)
 
@@ -389,13 +389,13 @@ async def test_nobody_takes_all_places(monkeypatch: pytest.MonkeyPatch) -> None:
     await looking.are(2)
     looking.free.set()
 
-    assert await asyncio.wait_for(other, 10) == await asyncio.wait_for(mine[3], 10) == Picture(1, 1, b"")
+    assert await asyncio.wait_for(other, 10) == await asyncio.wait_for(mine[3], 50) == Picture(1, 1, b"")
     async with places.file_slot("me"):
         second = asyncio.create_task(places.file_slot("me").__aenter__())
         async with places.file_slot("other"):
             await asyncio.sleep(0)
             assert not second.done()
-    await asyncio.wait_for(second, 10)
+    await asyncio.wait_for(second, 50)
 
 
 async def test_whoever_goes_away_hears_nothing_of_what_is_no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -407,7 +407,7 @@ async def test_whoever_goes_away_hears_nothing_of_what_is_no_picture(monkeypatch
     await asyncio.gather(task, return_exceptions=True)
     looking.free.set()
     del task
-    await asyncio.wait_for(places.examine("It", b"", JPEG, user="me"), 10)
+    await asyncio.wait_for(places.examine("It", b"", JPEG, user="me"), 50)
     gc.collect()
 
     assert told == []

@@ -193,7 +193,7 @@ async def test_a_request_that_is_cancelled_while_reads_wait_leaves_nothing_held(
     request.cancel()
     await asyncio.gather(request, return_exceptions=True)
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(50):
         assert await read(store, [0, 1, 2]) == [item(0), item(1), item(2)]
     assert proxy.operations() == ["BatchGetItem"]
 

@@ -76,7 +76,7 @@ async def test_handlers_work_side_by_side(database: Database) -> None:
     async def meet(_: Sequence[Change]) -> None:
         await both.wait()
 
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(50):
         await batches_of(database, Noting("a", meet), Noting("b", meet)).handle(FEED.name, [record(1)])
 
 
@@ -223,7 +223,7 @@ async def test_what_can_never_be_stored_is_buried_after_one_try(database: Databa
     metrics, handler = StreamMetrics(), Noting("handler", store)
     records = [record(1, "long"), record(2, "large"), record(3, "group"), record(4, "good")]
 
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(50):
         await batches_of(
             database, handler, retries=Backoff(initial=600, maximum=600, attempts=6), metrics=metrics
         ).handle(FEED.name, records)
@@ -307,7 +307,7 @@ async def test_what_is_too_much_for_a_deadline_is_done_in_pieces(database: Datab
 
     handler = Noting("handler", be_late)
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         await batches_of(database, handler).handle(FEED.name, [record(number, f"k{number}") for number in range(100)])
 
     assert handler.numbers() == list(range(100))

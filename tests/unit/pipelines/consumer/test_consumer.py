@@ -253,7 +253,7 @@ async def test_a_gateway_that_is_set_up_so_handles_the_feeds_changes_and_tells_o
 
 async def liked(database: Database) -> None:
     """Wait until the one post has its like counted."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while not any(item.get("likes") for item in await items_of(database, FEED)):  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.02)
 

@@ -127,7 +127,7 @@ async def test_the_pipeline_makes_a_lively_feed_of_it(served: Served) -> None:
 
     entries: list[Any] = []
     around: Any = None
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while not (_is_lively(entries) and _is_counted(around)):
             await asyncio.sleep(0.05)
             entries, around = (await seen(HOME))["homeFeed"]["nodes"], await seen(AROUND)

@@ -110,7 +110,7 @@ async def syncing(
 
 async def finds(index: Flaky, text: str, ids: Sequence[str]) -> None:
     """Wait until a search finds these posts."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(50):
         while sorted(await index.found(text)) != sorted(ids):  # noqa: ASYNC110 - the stream has no event to await
             await asyncio.sleep(0.01)
 
@@ -228,7 +228,7 @@ async def test_an_index_that_is_away_holds_up_no_counts(database: Database, inde
         await put(database, user_item("ada"), post := post_item("p1"))
         await until(lambda: (instance.figure("search_failures_total") or 0) > 0)
         await put(database, like_item(post))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(50):
             while (await likes_of(database, "p1")) != 1:  # noqa: ASYNC110 - the stream has no event
                 await asyncio.sleep(0.01)
         assert await index.found("hello") == []

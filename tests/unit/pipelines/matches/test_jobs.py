@@ -26,7 +26,7 @@ async def test_a_failed_job_is_logged_and_restarted(
         await asyncio.Event().wait()
 
     task = asyncio.create_task(jobs.supervise(job))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(50):
         await again.wait()
     task.cancel()
 

@@ -80,7 +80,7 @@ def polling(tmp_path: Path) -> Iterator[str]:
 
 
 async def test_the_command_exports_metrics(polling: str) -> None:
-    async with aiohttp.ClientSession() as http, asyncio.timeout(30):
+    async with aiohttp.ClientSession() as http, asyncio.timeout(50):
         while True:
             with suppress(aiohttp.ClientConnectionError):
                 async with http.get(polling) as response:
