@@ -1,4 +1,4 @@
-"""Bounded queues of events for subscribers, and what happens when a subscriber does not keep up."""
+"""Bounded queues of events for subscribers, their overflow policies, and byte budgets."""
 
 from collections import OrderedDict
 from collections.abc import Hashable
@@ -9,19 +9,18 @@ from datastore.errors import SlowSubscriber
 
 T = TypeVar("T")
 
-# The maximum of waiting events per subscriber, unless it requests fewer.
+# The maximum number of queued events of a subscriber, unless it requests fewer.
 MAX_EVENTS = 1000
 
 
 class OverflowPolicy(StrEnum):
-    """What happens to a subscriber that does not keep up.
+    """The treatment of a full queue, whose subscriber does not keep up."""
 
-    CLOSE: its iteration raises `SlowSubscriber`. LATEST: of each key only the newest event waits; it is ended only when
-    there is no place for the newest of all keys. BUFFER: the newest wait, and the oldest are left out.
-    """
-
+    #: Drop no event: the subscription ends with `SlowSubscriber`.
     CLOSE = "close"
+    #: Conflate: keep only the newest event of each key. If these exceed the limits, as CLOSE.
     LATEST = "latest"
+    #: Keep the newest events, and drop the oldest.
     BUFFER = "buffer"
 
     @property
@@ -31,25 +30,29 @@ class OverflowPolicy(StrEnum):
 
 
 class QueueLimits(NamedTuple):
-    """The limits of a slow subscriber's queue: its overflow policy and its maximum of events."""
+    """The limits of a subscriber's queue: the overflow policy and the maximum number of events."""
 
     policy: OverflowPolicy = OverflowPolicy.CLOSE
     max_events: int = MAX_EVENTS
 
     @classmethod
     def of(cls, policy: OverflowPolicy, buffer: int) -> "QueueLimits":
+        """Return the limits for a policy. `buffer` is the maximum number of events under the policy BUFFER."""
         return cls(policy, buffer if policy is OverflowPolicy.BUFFER else MAX_EVENTS)
 
     @property
     def upstream(self) -> "QueueLimits":
-        """What is kept on the way to the subscriber, where others are waited for: there nothing is dropped."""
+        """The limits of a queue between the source and the subscriber's own queue, which drops no event by itself.
+
+        LATEST still conflates. Any other policy becomes CLOSE.
+        """
         return QueueLimits(
             OverflowPolicy.LATEST if self.policy is OverflowPolicy.LATEST else OverflowPolicy.CLOSE, MAX_EVENTS
         )
 
 
 class ByteBudget:
-    """Bytes that may wait for one reader, in all that it follows; 0 is without limit."""
+    """The bytes that all queues of one listener may hold together. A `limit` of 0 means no limit."""
 
     __slots__ = ("limit", "used")
 
@@ -58,9 +61,12 @@ class ByteBudget:
         self.used = 0
 
     def fits(self, size: int, replaced: int = 0) -> bool:
-        """Return whether `size` more bytes may wait, in place of `replaced`. An empty queue accepts any event."""
-        left = self.used - replaced
-        return not self.limit or not left or left + size <= self.limit
+        """Return whether an event of `size` bytes fits once `replaced` bytes are released.
+
+        An event of any size fits while no other bytes are queued.
+        """
+        used = self.used - replaced
+        return not self.limit or not used or used + size <= self.limit
 
 
 class _QueuedEvent(NamedTuple, Generic[T]):
@@ -70,10 +76,10 @@ class _QueuedEvent(NamedTuple, Generic[T]):
 
 
 class BoundedQueue(Generic[T]):
-    """What waits for one subscriber, within the room of its reader.
+    """The events queued for one subscriber, within its limits and the byte budget of its listener.
 
-    What takes the place of another goes to the end of the line: what is taken is in the order in which it came, so
-    that a client with an event has every earlier one, or a newer one of its key, or its count as dropped.
+    A replacement goes to the back, so events leave in arrival order: a client that has an event also has every earlier
+    one, or a newer one with the same key, or has it counted as dropped.
     """
 
     __slots__ = ("_budget", "_count", "_dropped_after", "_dropped_before", "_events", "_limits")
@@ -83,25 +89,26 @@ class BoundedQueue(Generic[T]):
         self._budget = budget or ByteBudget()
         self._events: OrderedDict[Hashable, _QueuedEvent[T]] = OrderedDict()
         self._count = 0
-        self._dropped_before = 0  # before the first that waits
-        self._dropped_after = 0  # after the last
+        self._dropped_before = 0  # events dropped before the first queued one
+        self._dropped_after = 0  # events dropped after the last queued one
 
     def __len__(self) -> int:
         return len(self._events)
 
     @property
     def is_drained(self) -> bool:
-        """Whether what is taken next tells of all that was left out: nothing waits, and nothing was dropped since."""
+        """Whether the queue is empty and every dropped event was counted by an event that has left the queue."""
         return not (self._events or self._dropped_before or self._dropped_after)
 
     def add(self, event: T, key: Hashable = None, *, size: int = 0, dropped: int = 0) -> list[T]:
         """Enqueue an event of `size` bytes. Return the events dropped to make room, possibly this one.
 
-        `left_out` is how many it stands for beside itself. Raises `SlowSubscriber`, and keeps what waits, when there is
-        no place for it.
+        `dropped` is the number of events that this event has already replaced.
+
+        Raises: `SlowSubscriber` on overflow, without a change of the queue.
         """
         if self._limits.policy is OverflowPolicy.BUFFER:
-            if not self._could_fit(size):  # other subscriptions of the reader take it up
+            if not self._could_fit(size):  # other queues of the listener use up the byte budget
                 self._dropped_after += 1 + dropped
                 return [event]
             dropped_events = self._drop_oldest(size)
@@ -127,14 +134,14 @@ class BoundedQueue(Generic[T]):
         return dropped_events
 
     def take(self) -> tuple[T, int]:
-        """The first of those that wait, and how many were left out before it, or for it."""
+        """Remove and return the first event, with the number of events dropped before it or replaced by it."""
         _, queued = self._events.popitem(last=False)
         self._release_bytes(queued)
         dropped, self._dropped_before = self._dropped_before, 0
         return queued.event, queued.dropped + dropped
 
     def clear(self) -> list[T]:
-        """Those that waited."""
+        """Remove and return all events."""
         events = [queued.event for queued in self._events.values()]
         for queued in self._events.values():
             self._release_bytes(queued)
@@ -150,14 +157,14 @@ class BoundedQueue(Generic[T]):
             dropped_events.append(oldest.event)
         return dropped_events
 
-    def _fits(self, size: int, instead: _QueuedEvent[T] | None = None) -> bool:
-        if instead is not None:
-            return self._budget.fits(size, instead.size)
+    def _fits(self, size: int, replaced: _QueuedEvent[T] | None = None) -> bool:
+        if replaced is not None:
+            return self._budget.fits(size, replaced.size)
         return len(self._events) < self._limits.max_events and self._budget.fits(size)
 
     def _could_fit(self, size: int) -> bool:
-        """Whether there is place, or would be if nothing waited here."""
-        return self._fits(size) or self._budget.fits(size, sum(one.size for one in self._events.values()))
+        """Return whether the event fits, or would fit if this queue were empty."""
+        return self._fits(size) or self._budget.fits(size, sum(queued.size for queued in self._events.values()))
 
     def _release_bytes(self, queued: _QueuedEvent[T]) -> None:
         self._budget.used -= queued.size
@@ -165,7 +172,7 @@ class BoundedQueue(Generic[T]):
     def _overflow_error(self) -> SlowSubscriber:
         behind = len(self) + 1
         if len(self) < self._limits.max_events:
-            found = f"This subscription left more than {self._budget.limit:,} bytes unread"
+            reason = f"This subscription left more than {self._budget.limit:,} bytes unread"
         else:
-            found = f"This subscription fell {behind} changes behind"
-        return SlowSubscriber(f"{found} and was disconnected; subscribe again.", behind=behind)
+            reason = f"This subscription fell {behind} changes behind"
+        return SlowSubscriber(f"{reason} and was disconnected; subscribe again.", behind=behind)

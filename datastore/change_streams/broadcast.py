@@ -1,11 +1,12 @@
 """Fan-out of records to subscribers through bounded queues. A publisher never waits and never fails.
 
 A subscriber that does not keep up loses events or is disconnected, by its overflow policy. It receives the number of
-events that were left out.
+dropped events.
 """
 
 import asyncio
 from collections.abc import Callable, Hashable
+from functools import partial
 from types import TracebackType
 from typing import Any, Generic, Self, TypeVar
 
@@ -17,10 +18,10 @@ R = TypeVar("R")
 
 
 class TopicSubscription(Generic[T]):
-    """The events of one subscriber. Iterate it in one task, inside `async with` (or call `aclose`).
+    """The events of one subscriber. Iterate it in one task, inside `async with` (or call `aclose`)."""
 
-    `dropped` is the number of waiting events that the last returned event replaced.
-    """
+    #: The number of queued events that the last returned event replaced, or that were dropped before it.
+    dropped: int
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class TopicSubscription(Generic[T]):
         self.dropped = 0
 
     def __len__(self) -> int:
-        """Return the number of waiting events."""
+        """Return the number of queued events."""
         return len(self._backlog)
 
     def __bool__(self) -> bool:
@@ -51,7 +52,7 @@ class TopicSubscription(Generic[T]):
     async def __anext__(self) -> T:
         while not self._backlog:
             if self._problem is not None:
-                raise self._problem.with_traceback(None)  # subscribers may share it: keep no other's frames
+                raise self._problem.with_traceback(None)  # subscribers share it: keep no frames of others
             if self._ended:
                 raise StopAsyncIteration
             self._wake.clear()
@@ -60,11 +61,11 @@ class TopicSubscription(Generic[T]):
         return event
 
     def offer(self, record: Any) -> None:
-        """Enqueue the event that `select` makes of a record. An error ends this subscription and no other."""
+        """Enqueue the event that `select` returns for a record. An error ends this subscription alone."""
         self.take_from(self._select, record)
 
     def take_from(self, select: Callable[[Any], T | None], record: Any) -> None:
-        """Enqueue the event that the given `select` makes of a record, as `offer` does."""
+        """Enqueue the event that the given `select` returns for a record, as `offer` does."""
         try:
             event = select(record)
             if event is not None:
@@ -80,7 +81,7 @@ class TopicSubscription(Generic[T]):
         self._wake.set()
 
     def end(self, problem: Exception | None = None) -> None:
-        """Accept no more events. After the waiting events the iteration ends, or raises `problem`."""
+        """Accept no more events. After the queued events the iteration ends, or raises `problem`."""
         if not self._ended:
             self._ended, self._problem = True, problem
             self._forget(self)
@@ -100,7 +101,7 @@ class TopicSubscription(Generic[T]):
 
 
 class Joined(Generic[T]):
-    """A second topic of a subscription, which ends when that topic ends."""
+    """A second topic of a subscription. The subscription ends when that topic ends."""
 
     def __init__(
         self, subscription: TopicSubscription[T], select: Callable[[Any], T | None], forget: Callable[[Any], None]
@@ -126,7 +127,7 @@ class Joined(Generic[T]):
 
 
 class Broadcaster(Generic[R]):
-    """A broadcaster with subscriptions by topic. Publishing costs one `select` for each subscriber of the topic.
+    """A broadcaster with subscriptions by topic. Publishing a record calls `select` once for each subscriber.
 
     `before` is called with each record before the subscribers receive it.
     """
@@ -143,18 +144,19 @@ class Broadcaster(Generic[R]):
         keeping: QueueLimits = QueueLimits(),  # noqa: B008 - a tuple
         key: Callable[[T], Hashable] | None = None,
     ) -> TopicSubscription[T]:
-        """Return a subscription to records from now on. `select` makes events of records, or skips them with None.
+        """Return a subscription to records from now on. `select` returns the event of a record, or None to skip it.
 
-        `key` is for the policy LATEST: of each key the newest event waits; without `key`, the newest of all.
+        `key` returns the key of an event for the policy LATEST: the newest event of each key is queued. Without `key`
+        only the newest of all events is.
         """
         backlog: BoundedQueue[T] = BoundedQueue(keeping)
-        subscription = TopicSubscription(select, backlog, key or (lambda _: None), lambda one: self._forget(topic, one))
+        subscription = TopicSubscription(select, backlog, key or (lambda _: None), partial(self._forget, topic))
         self._topics.setdefault(topic, {})[id(subscription)] = subscription
         return subscription
 
     def join(self, topic: str, subscription: TopicSubscription[T], select: Callable[[R], T | None]) -> Joined[T]:
         """Add the events of another topic to a subscription, in the order of arrival, until the context is left."""
-        joined = Joined(subscription, select, lambda one: self._forget(topic, one))
+        joined = Joined(subscription, select, partial(self._forget, topic))
         self._topics.setdefault(topic, {})[id(joined)] = joined
         return joined
 
@@ -164,7 +166,7 @@ class Broadcaster(Generic[R]):
             subscription.offer(record)
 
     def end(self, topic: str, problem: Exception | None = None) -> None:
-        """End all subscriptions of a topic. Each first receives its waiting events."""
+        """End all subscriptions of a topic. Each receives its queued events first."""
         for subscription in tuple(self._topics.get(topic, {}).values()):
             subscription.end(problem)
 

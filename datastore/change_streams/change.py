@@ -11,19 +11,23 @@ TTL_PRINCIPAL = "dynamodb.amazonaws.com"
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A change of one item. `time` is DynamoDB's, to about a second. `by_ttl`: TTL deleted the item."""
+    """A change of one item."""
 
     table: str
     kind: Literal["INSERT", "MODIFY", "REMOVE"]
     keys: Item
     old: Item | None
     new: Item | None
+    #: The sequence number in the shard.
     sequence: str
+    #: DynamoDB's time of the change, with a resolution of about a second.
     time: datetime
+    #: Whether TTL deleted the item.
     by_ttl: bool
 
 
 def decode_change(table: str, record: dict[str, Any]) -> Change:
+    """Return the change of a record. Raises: `KeyError`, `TypeError` or `ValueError` for a malformed record."""
     body = record["dynamodb"]
     return Change(
         table=table,
@@ -38,7 +42,7 @@ def decode_change(table: str, record: dict[str, Any]) -> Change:
 
 
 def encode_change(change: Change) -> dict[str, Any]:
-    """Return the record from which `decode_change` makes this change."""
+    """Return the record that `decode_change` decodes to this change."""
     body: dict[str, Any] = {
         "Keys": encode_item(change.keys),
         "SequenceNumber": change.sequence,
@@ -51,6 +55,6 @@ def encode_change(change: Change) -> dict[str, Any]:
 
 
 def _principal(record: dict[str, Any]) -> str | None:
-    # The API spells it PrincipalId; Lambda's events, and engines that copy them, principalId.
+    # The API names it PrincipalId. Lambda's events, and engines that copy them, name it principalId.
     identity = record.get("userIdentity") or {}
     return identity.get("PrincipalId") or identity.get("principalId")

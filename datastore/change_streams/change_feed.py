@@ -1,7 +1,7 @@
 """The change feed: followers of a table receive its changes, in order for each key, from now on or after a position.
 
-One source per table (a `StreamReader`) runs while the table has followers, and a little longer, since clients resume
-from its log. The broadcaster distributes the changes to the followers.
+One source per table (a `StreamReader`) runs while the table has followers, and some seconds longer, since clients
+resume from its log. The broadcaster distributes the changes to the followers.
 """
 
 import asyncio
@@ -32,8 +32,9 @@ T = TypeVar("T")
 R = TypeVar("R", bound=StreamReader)
 
 LINGER_SECONDS = 30.0
+# The seconds between two calls that drop old changes of a log.
 DROP_SECONDS = 30.0
-# The followers that read missed changes in one turn of the loop.
+# The followers that read missed changes in one turn of the event loop.
 REPLAYS_PER_TURN = 16
 
 logger = logging.getLogger(__name__)
@@ -44,7 +45,7 @@ def _log(table: str, problem: Exception) -> None:
 
 
 class _Followed:
-    """A table that has followers, or had some within the linger time."""
+    """A table that has followers, or had its last one less than the linger time ago."""
 
     def __init__(self, log: ReplayLog, source: ChangeSource) -> None:
         self.log = log
@@ -55,7 +56,7 @@ class _Followed:
         self.drop()
 
     def drop(self) -> None:
-        """Have the log drop old changes now and periodically: a table may have no new change for a long time."""
+        """Drop old changes from the log, now and periodically: a table may have no new change for a long time."""
         self.log.drop()
         self._dropping = asyncio.get_running_loop().call_later(DROP_SECONDS, self.drop)
 
@@ -67,11 +68,12 @@ class _Followed:
 
 
 class ChangeFeed:
-    """The changes of all tables. `on_error` is called for records that cannot be decoded, and once for each outage.
+    """The changes of all tables.
 
-    `linger`: seconds for which a table is still read after its last follower has left. With a `bus`, one process reads
-    each table for all processes on that bus; `aclose` closes it. `on_change` is called with each change before the
-    table's followers get it. `empty_seconds`: see `Backfill`. `reads` counts the reads of all shards, for metrics.
+    `on_error` is called for records that cannot be decoded, and once for each outage. `linger` is the seconds for which
+    a table is still read after its last follower has left. With a `bus`, one process reads each table for all processes
+    on that bus; `aclose` closes it. `on_change` is called with each change before the table's followers get it.
+    `empty_seconds` is that of `Backfill`. `reads` counts the reads of all shards, for metrics.
     """
 
     def __init__(
@@ -92,7 +94,7 @@ class ChangeFeed:
         reads = StreamReads() if reads is None else reads
         self._broadcaster: Broadcaster[LogEntry] = Broadcaster(lambda entry: on_change(entry.change))
         self._tables: dict[str, _Followed] = {}
-        self._heads: dict[str, dict[int, Callable[[], int]]] = {}
+        self._subscriber_counts: dict[str, dict[int, Callable[[], int]]] = {}
         self._linger = linger
         self._stopping: set[asyncio.Task[None]] = set()
         self._older = Backfill(wire, empty_seconds=empty_seconds)
@@ -123,14 +125,14 @@ class ChangeFeed:
         after: ResumeToken | None = None,
         charge: Callable[[float], None] = lambda _: None,
     ) -> AsyncIterator[ChangeSubscription[T]]:
-        """Follow a table. Every write that is acknowledged after the context is entered is seen; older ones may be.
+        """Follow a table. It sees every write acknowledged after the context is entered, and maybe older ones.
 
         With `after`, the changes since that position come first, each once, and then the new ones; see
         `ChangeSubscription.is_too_old`. `subscriber_count` returns the number of subscribers that share the events, for
         metrics. `charge` receives the read units that it takes to find the missed changes.
 
-        Raises: the store's errors, if the store cannot be reached at first or while missed changes are read. Later
-        outages are waited out, and the iteration raises `ChangesLost` if changes were lost.
+        Raises: the store's errors, if the store cannot be reached at first or while missed changes are read. Reading
+        continues after later outages, and the iteration raises `ChangesLost` if changes were lost.
         """
         followed = self._join(table)
         try:
@@ -141,11 +143,11 @@ class ChangeFeed:
                 await followed.source.attached()
                 number = None if after is None else await followed.log.load_from(after, charge)
                 following.begin(events, after, number)
-                self._heads.setdefault(table.name, {})[id(events)] = subscriber_count
+                self._subscriber_counts.setdefault(table.name, {})[id(events)] = subscriber_count
                 try:
                     yield following
                 finally:
-                    self._heads.get(table.name, {}).pop(id(events), None)
+                    self._subscriber_counts.get(table.name, {}).pop(id(events), None)
         finally:
             await self._leave(table, followed)
 
@@ -171,10 +173,9 @@ class ChangeFeed:
     def followers(self, table: Table) -> int:
         """Return the number of followers of a table whose stream is read, 0 otherwise."""
         followed = self._tables.get(table.name)
-        is_read = followed is not None and followed.source.is_attached
-        return (
-            sum(subscriber_count() for subscriber_count in self._heads.get(table.name, {}).values()) if is_read else 0
-        )
+        if followed is None or not followed.source.is_attached:
+            return 0
+        return sum(subscriber_count() for subscriber_count in self._subscriber_counts.get(table.name, {}).values())
 
     async def aclose(self) -> None:
         """Stop reading. Each remaining follower's iteration ends."""

@@ -6,7 +6,7 @@ from datastore.change_streams.shards.stream_reader import Change
 
 
 def size_of(change: Change) -> int:
-    """Return about how many bytes the change takes in memory."""
+    """Return an estimate of the bytes that a change takes in memory."""
     return 500 + sum(_bytes(image) for image in (change.old, change.new) if image is not None)
 
 

@@ -13,7 +13,7 @@ from datastore.change_streams.shards.stream_reader import Change, ChangesLost
 
 T = TypeVar("T")
 
-# The changes that a follower examines before others have a turn, and the price of that in read units.
+# The changes that a follower examines in one turn, and the price of a turn in read units.
 CHANGES_PER_TURN = 250
 TURN_UNITS = 1.0
 
@@ -22,19 +22,24 @@ class _Head(NamedTuple):
     """The position up to which a table's changes have been delivered to its followers."""
 
     number: int
-    place: ResumeToken
+    token: ResumeToken
 
 
-HasPlace = LogEntry | _Head
+HasToken = LogEntry | _Head
 
 
 class ChangeSubscription(Generic[T]):
     """One follower's events, to be iterated in one task: first the missed ones, from the log, then the live ones.
 
-    `place` and `number` are the position up to which all events have been returned or skipped: they only rise.
-    `is_too_old`: the changes after the requested place are no longer known, and the events are those from now on.
-    `is_replaying`: the follower still reads missed changes from the log.
+    `token` and `number` are the position up to which all events have been returned or skipped. They only rise.
     """
+
+    #: Whether the changes after the requested position are no longer known, so that the events are those from now on.
+    is_too_old: bool
+    #: Whether the follower still reads missed changes from the log.
+    is_replaying: bool
+    #: The number, in the log, of the last change that was returned or skipped.
+    number: int
 
     def __init__(
         self,
@@ -49,41 +54,41 @@ class ChangeSubscription(Generic[T]):
         self._key = key
         self._turns = turns
         self._charge = charge
-        self._events: TopicSubscription[tuple[T, HasPlace]] | None = None
+        self._events: TopicSubscription[tuple[T, HasToken]] | None = None
         self._seen: Seen | None = None
         self._generation = self._time = 0
         self._turn_changes = 0  # the changes left to examine in this turn
         self._is_waiting = False
         self.is_replaying = True
         self.is_too_old = False
-        self.number, self._place = log.last_number, log.last_place
+        self.number, self._token = log.last_number, log.last_token
 
     def begin(
-        self, events: "TopicSubscription[tuple[T, HasPlace]]", after: ResumeToken | None, number: int | None
+        self, events: "TopicSubscription[tuple[T, HasToken]]", after: ResumeToken | None, number: int | None
     ) -> None:
-        """Resume after a place whose `number` is known; otherwise begin with the next change."""
+        """Resume after a position if its `number` in the log is known; otherwise begin with the next change."""
         self._events = events
         self.is_too_old = after is not None and number is None
         if after is None or number is None:
             self._go_live()
         else:
-            self.number, self._place = number, after
+            self.number, self._token = number, after
             self._seen, self._generation, self._time = self._log.seen_by(after), self._log.generation, after.time
 
     def _go_live(self) -> None:
         self.is_replaying, self._seen = False, None
-        self.number, self._place = self._log.last_number, self._log.last_place
+        self.number, self._token = self._log.last_number, self._log.last_token
 
     @property
-    def place(self) -> ResumeToken:
-        """Where a client resumes that has received all events up to now."""
+    def token(self) -> ResumeToken:
+        """The resume token of a client that has received all events up to now."""
         return (
-            self._place if self._seen is None else ResumeToken.at(self._place.stream, self._time, self._seen.positions)
+            self._token if self._seen is None else ResumeToken.at(self._token.stream, self._time, self._seen.positions)
         )
 
     @property
     def dropped(self) -> int:
-        """The number of waiting events that the last returned one replaced."""
+        """The number of queued events that the last returned one replaced."""
         return 0 if self._events is None or self.is_replaying else self._events.dropped
 
     @property
@@ -92,51 +97,51 @@ class ChangeSubscription(Generic[T]):
         return self._log.last_number
 
     @property
-    def last_place(self) -> ResumeToken:
-        """The place of that change."""
-        return self._log.last_place
+    def last_token(self) -> ResumeToken:
+        """The resume token after that change."""
+        return self._log.last_token
 
     @property
     def waiting(self) -> int:
-        """The number of live events that wait to be taken."""
+        """The number of queued live events."""
         return 0 if self._events is None else len(self._events)
 
     @property
     def is_idle(self) -> bool:
-        """Whether the follower waits for the next event: all earlier ones have been taken or skipped."""
+        """Whether the follower awaits the next event: all earlier ones were returned or skipped."""
         return self._is_waiting and not self.waiting and self._log.last_number >= self.number
 
-    def accept(self, entry: LogEntry) -> "tuple[T, HasPlace] | None":
-        """Return the event to enqueue from the broadcaster: none while the follower is behind and reads the log."""
+    def accept(self, entry: LogEntry) -> "tuple[T, HasToken] | None":
+        """Return the event of a live change, to be queued; None while the follower still reads the log."""
         if self.is_replaying or entry.number <= self.number:
             return None
         event = self._select(entry.change)
         return None if event is None else (event, entry)
 
-    def accept_joined(self, select: Callable[[Change], T | None], entry: LogEntry) -> "tuple[T, HasPlace] | None":
+    def accept_joined(self, select: Callable[[Change], T | None], entry: LogEntry) -> "tuple[T, HasToken] | None":
         """Return an event of another table with the last position of the follower's own table.
 
         All changes up to that position are delivered before the event.
         """
         event = select(entry.change)
-        return None if event is None else (event, _Head(self._log.last_number, self._log.last_place))
+        return None if event is None else (event, _Head(self._log.last_number, self._log.last_token))
 
     @property
-    def subscription(self) -> "TopicSubscription[tuple[T, HasPlace]]":
+    def subscription(self) -> "TopicSubscription[tuple[T, HasToken]]":
         assert self._events is not None
         return self._events
 
-    def key(self, event: "tuple[T, HasPlace]") -> Hashable:
+    def key(self, event: "tuple[T, HasToken]") -> Hashable:
         return None if self._key is None else self._key(event[0])
 
     async def next_replayed(self) -> T | None:
-        """Return the next missed event; None once there are no more. Raises `ChangesLost`."""
+        """Return the next missed event; None once there are no more. Raises: `ChangesLost`."""
         while self.is_replaying:
             if not self._turn_changes:
                 async with self._turns:
                     await asyncio.sleep(0)
                 self._turn_changes = CHANGES_PER_TURN
-            # Requested again each time: a slow follower must not keep changes that the log has dropped.
+            # Read again each time: a slow follower must not keep changes that the log has dropped.
             entries = self._log.after(self.number, self._turn_changes, self._generation)
             if entries is None:
                 self._locate_again()
@@ -154,8 +159,8 @@ class ChangeSubscription(Generic[T]):
         return None
 
     def _locate_again(self) -> None:
-        """Look the position up again: the log dropped the changes that were read again, or has read more of them."""
-        number = self._log.number_of(self.place)
+        """Look the position up again, after the log has dropped older changes or has read more of them."""
+        number = self._log.number_of(self.token)
         if number is None:
             raise ChangesLost("You fell too far behind the changes: read the current state and subscribe again.")
         self.number, self._generation = number, self._log.generation
@@ -193,5 +198,5 @@ class ChangeSubscription(Generic[T]):
         finally:
             self._is_waiting = False
         if entry.number >= self.number:
-            self.number, self._place = entry.number, entry.place
+            self.number, self._token = entry.number, entry.token
         return event

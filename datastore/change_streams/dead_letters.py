@@ -27,15 +27,14 @@ SEQUENCE_DIGITS = 40  # the maximum in DynamoDB
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A record of a stream, and the error of its handler.
-
-    `moment` and `sequence` (padded) are those of the change if they are known. `whole` is False when the record was too
-    large to be stored with its images. `id` is the same each time the same record is buried for the same handler.
-    """
+    """A record of a stream that could not be handled, with the error of its handler."""
 
     table: str
+    #: The same each time the same record is buried for the same handler.
     id: str
+    #: The time of the change; the time of burial if it is unknown.
     moment: datetime
+    #: The change's sequence number, padded with zeros; only zeros if it is unknown.
     sequence: str
     handler: str
     record: Mapping[str, Any]
@@ -43,6 +42,7 @@ class DeadLetter:
     error: str
     attempts: int
     buried_at: datetime
+    #: False for a record that was too large to be stored with its images.
     whole: bool = True
 
     @property
@@ -82,7 +82,7 @@ class DeadLetters:
         self._table = table
 
     async def bury(self, letter: DeadLetter) -> None:
-        """FEED-P3: store a letter for `LIFETIME`, in place of an earlier one for the same record and handler."""
+        """FEED-P3: store a letter for `LIFETIME`. It replaces an earlier letter of the same record and handler."""
         text = orjson.dumps(letter.record)
         if len(text) > MAX_RECORD_BYTES:
             await self._put(letter, _without_images(letter.record), whole=False)
@@ -110,7 +110,7 @@ async def every_letter(
 ) -> AsyncIterator[DeadLetter]:
     """FEED-P3: yield a table's letters, oldest first, without expired ones.
 
-    A new store reads each page, since the caller may take long for each letter.
+    Each page is read with a new store, since the caller may take long for each letter.
     """
     values = {"partition": consumer_table.dead_letters_partition(table), "now": to_seconds(now)}
     start: Item | None = None
@@ -140,7 +140,7 @@ def letter_from(consumer_table: ConsumerTable, item: Mapping[str, Any]) -> DeadL
 
 
 def _item(letter: DeadLetter, key: Key, record: bytes, *, whole: bool) -> dict[str, Any]:
-    # The record is stored as text: it may be invalid because its attribute values are.
+    # The record is stored as text, because its attribute values may be invalid.
     return {
         "PK": key.partition,
         "SK": key.sort,

@@ -29,25 +29,28 @@ Address = tuple[Table, Key]
 
 @dataclass(frozen=True, slots=True)
 class Write:
-    """An effect's change of one item: numbers to ADD and values to SET. A missing item is created.
+    """An effect's change of one item. A missing item is created.
 
-    `only_if` is a condition without values: if it does not hold, the write is dropped. `newest` names one of the
-    values to SET: an item with a later value keeps all its values, and only numbers are added. All writes to one item
-    must have the same `only_if` and `newest`, since they are merged into one.
+    All writes to one item must have the same `only_if` and `newest`, since they are merged into one.
     """
 
     table: Table
     key: Key
+    #: Numbers to ADD.
     add: Mapping[str, int] = field(default_factory=dict)
+    #: Values to SET.
     set: Mapping[str, Any] = field(default_factory=dict)
+    #: A condition without values. If it does not hold, the write is dropped.
     only_if: str = ""
+    #: The name of one of the values to SET. An item with a later value keeps all its values; only numbers are added.
     newest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """Changes to be applied once. The name is the same at each delivery of the record."""
+    """Changes that are applied exactly once."""
 
+    #: The same at each delivery of the record.
     name: str
     writes: tuple[Write, ...]
 
@@ -61,8 +64,10 @@ def name_of(handler: str, change: Change) -> str:
 async def apply(store: Store, table: ConsumerTable, effects: Sequence[Effect], now: datetime) -> None:
     """Apply the effects that were not applied before, in few transactions: writes to one item are merged.
 
-    Of effects with one name the first counts. Raises the store's error for a transaction, without the transactions
-    after it. Effects that were applied by then are skipped the next time.
+    Only the first of several effects with the same name is applied.
+
+    Raises: the store's error of the first transaction that fails; later transactions are not sent. The next call skips
+    the effects that were applied.
     """
     unique: dict[str, Effect] = {}
     for effect in effects:
@@ -117,7 +122,7 @@ def _numbers_alone(write: Write) -> Write:
 
 
 def _merged(pack: Sequence[Effect]) -> list[Write]:
-    """Merge writes into one for each item: added numbers are summed; of set values the last or the `newest` wins."""
+    """Merge writes into one for each item. Numbers are summed; the last or the `newest` values replace others."""
     merged: dict[Address, Write] = {}
     for write in (write for effect in pack for write in effect.writes):
         address = write.table, write.key

@@ -16,6 +16,7 @@ from datastore.session.store import Store
 from datastore.session.writes import WriteResult
 
 LIFETIME_SECONDS = 10.0
+# The minimum by which a renewal increases `held_until`.
 STEP_SECONDS = 0.001
 # Longer than AWS lists an ended shard. Other leases do not expire: the stream of an embedded engine is never trimmed,
 # and without its checkpoint a consumer would read it from the start, after the marks of its effects have expired.
@@ -24,16 +25,18 @@ ENDED_LIFETIME = timedelta(hours=26)
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A lease of a shard. `owner` is None when it is free; `checkpoint` is the last sequence number handled.
-
-    The holder renews `held_until` (epoch seconds, by its clock). An unchanged value shows that the holder has ended.
-    """
+    """A lease of a shard."""
 
     shard_id: str
+    #: The fencing token.
     fence: int
+    #: The instance that holds the lease; None if it is free.
     owner: str | None = None
+    #: Epoch seconds by the holder's clock. The holder renews it: an unchanged value shows that the holder has ended.
     held_until: float | None = None
+    #: The sequence number of the last record that was handled.
     checkpoint: str | None = None
+    #: Whether all records of the shard were handled.
     ended: bool = False
 
 
@@ -63,9 +66,9 @@ class Leases:
         return readable_records(lease_from, [item async for item in found])
 
     async def acquire(self, shard_id: str, seen: Lease | None) -> Lease | None:
-        """FEED-P1: acquire a lease and return it; None if it differs from `seen` (None: it did not exist).
+        """FEED-P1: acquire a lease and return it; None if it differs from `seen`. `seen` is None if it did not exist.
 
-        Return None also for a shard that has ended in the meantime, whose lease is released.
+        Return None also for a shard that has ended in the meantime, after the lease is released.
         """
         fence, held = (0, None) if seen is None else (seen.fence, seen.held_until)
         values = {"seen": fence, "held": held or 0, "owner": self._owner, "one": 1, "until": self._expiry()}
@@ -81,7 +84,7 @@ class Leases:
         return lease
 
     async def renew(self, lease: Lease) -> Lease | None:
-        """FEED-P1: renew a lease and return it; None if another owner has acquired it: this instance must stop."""
+        """FEED-P1: renew a lease and return it; None if another owner has acquired it, so that this one must stop."""
         values = {**self._ownership(lease), "until": self._expiry(lease)}
         written = await self._update(self._table.renew_lease, lease.shard_id, **values)
         return replace(lease, held_until=values["until"]) if written.ok else None
@@ -112,7 +115,7 @@ class Leases:
     def _expiry(self, before: Lease | None = None) -> float:
         expiry = (self._now + timedelta(seconds=self._seconds)).timestamp()
         if before is not None and before.held_until is not None:
-            expiry = max(expiry, before.held_until + STEP_SECONDS)  # it increases also when the clock is set back
+            expiry = max(expiry, before.held_until + STEP_SECONDS)  # it increases even if the clock is set back
         return round(expiry, 3)
 
 

@@ -1,1 +1,1 @@
-"""Addresses of Redis, and the errors of its client when Redis is away."""
+"""The validation of Redis URLs, and the exceptions of the Redis client."""

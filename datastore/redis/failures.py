@@ -1,6 +1,6 @@
-"""What Redis's client raises when Redis is away."""
+"""The exceptions of the Redis client while Redis is unavailable."""
 
 from redis.exceptions import RedisError
 
-# RuntimeError: uvloop's, from a write on a connection that was closed since it was made; the client lets it through.
+# uvloop raises RuntimeError when the client writes to a connection that was closed, and the client passes it on.
 REDIS_AWAY = (RedisError, OSError, RuntimeError)

@@ -1,4 +1,4 @@
-"""Addresses of Redis: what they may say, told before anything is asked there."""
+"""The validation of Redis URLs, before the first connection."""
 
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -6,7 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 from datastore.redis.failures import REDIS_AWAY
 
 SCHEMES = ("redis", "rediss", "unix")
-# Where it is, who asks, and how TLS is spoken. How patient the gateway is, and how often it connects, it says itself.
+# The options of a URL: the database, the credentials and TLS. Timeouts and the number of connections are not options,
+# because the gateway sets them.
 OPTIONS = frozenset(("db", "username", "password", "client_name", "protocol"))
 TLS_OPTIONS = frozenset(
     f"ssl_{name}"
@@ -18,8 +19,8 @@ TLS_OPTIONS = frozenset(
 
 
 def check_redis_url(url: str) -> None:
-    """Raises `ValueError` for a URL that the client would not take as it stands; no password is in the message."""
-    from redis.asyncio import ConnectionPool  # for those only who use it
+    """Raise `ValueError` for a URL that the client would not accept. The message contains no password."""
+    from redis.asyncio import ConnectionPool  # imported only where Redis is used
 
     scheme = url.partition("://")[0]
     if scheme not in SCHEMES or "://" not in url:
@@ -29,7 +30,7 @@ def check_redis_url(url: str) -> None:
         options = parse_qs(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
         _ = parts.port
     except ValueError:
-        raise ValueError("must be a URL of Redis: what stands behind the scheme is none") from None
+        raise ValueError("must be a URL of Redis: the part after the scheme is invalid") from None
     _check_location(scheme, parts.path, parts.hostname, parts.fragment)
     _check_options(scheme, options)
     try:
@@ -38,21 +39,21 @@ def check_redis_url(url: str) -> None:
         if scheme == "rediss":
             connection.ssl_context.get()
     except FileNotFoundError:
-        raise ValueError("names a file of certificates or a key that is not there") from None
+        raise ValueError("names a certificate file or key file that does not exist") from None
     except (ValueError, TypeError, *REDIS_AWAY):
-        # What the library says may tell what was given.
-        raise ValueError("must be a URL of Redis: the value of an option cannot be used") from None
+        # The library's message may contain the password.
+        raise ValueError("must be a URL of Redis: the value of an option is invalid") from None
 
 
 def _check_location(scheme: str, path: str, host: str | None, fragment: str) -> None:
     if fragment:
-        raise ValueError("must be a URL of Redis: a # in a password is written %23")
+        raise ValueError("must be a URL of Redis: write a # in a password as %23")
     if scheme == "unix":
         if not path:
-            raise ValueError("must name the path of a socket behind unix://")
+            raise ValueError("must name the path of a socket after unix://")
         return
     if not host:
-        raise ValueError("must name a host behind the scheme")
+        raise ValueError("must name a host after the scheme")
     if "%" in host or any(character.isspace() for character in host):
         raise ValueError("must name a host that can be looked up")
     try:
@@ -60,7 +61,7 @@ def _check_location(scheme: str, path: str, host: str | None, fragment: str) -> 
     except UnicodeError:
         raise ValueError("must name a host that can be looked up") from None
     if path not in ("", "/") and not (path[1:].isascii() and path[1:].isdigit()):
-        raise ValueError("must have the number of a database behind the host, or nothing")
+        raise ValueError("must have the number of a database after the host, or nothing")
 
 
 def _check_options(scheme: str, options: dict[str, list[str]]) -> None:
@@ -68,11 +69,11 @@ def _check_options(scheme: str, options: dict[str, list[str]]) -> None:
     for name, values in options.items():
         if name not in known:
             shown = name if name.isidentifier() and len(name) <= 40 else "one of its options"
-            raise ValueError(f"has an option that is not known or not open to choice here: {shown}")
+            raise ValueError(f"has an option that is unknown or that the gateway sets itself: {shown}")
         if len(values) > 1:
-            raise ValueError(f"says {name} twice")
+            raise ValueError(f"has the option {name} twice")
     (number,) = options.get("db", ["0"])
     if not (number.isascii() and number.isdigit()):
-        raise ValueError("must have a number as db")
+        raise ValueError("must have a number as the option db")
     if options.get("protocol", ["3"]) not in (["2"], ["3"]):
-        raise ValueError("must have 2 or 3 as protocol")
+        raise ValueError("must have 2 or 3 as the option protocol")

@@ -1,10 +1,10 @@
 """A handler of a stream's records in AWS Lambda, for installations that run no consumer process.
 
-The response names the first record that was not handled, and Lambda delivers it again with all after it. Configure the
-function and its event source mapping as follows:
+The response names the first record that was not handled. Lambda delivers it again, with all later records. Configure
+the function and its event source mapping as follows:
 
 - `ReportBatchItemFailures`. https://docs.aws.amazon.com/lambda/latest/dg/services-ddb-batchfailurereporting.html
-- A time-out of at least 30 seconds (the default is 3). With less, records become dead letters after fewer attempts.
+- A timeout of at least 30 seconds (the default is 3). With less, records become dead letters after fewer attempts.
 - A batch size of 100 to 1000, without splitting on errors (`BisectBatchOnFunctionError`): the handler splits batches.
 - Retries and the age of records unlimited (-1, the default): a record that Lambda drops has no dead letter.
 - An event filter that drops the changes that the handlers write and skip: for the feed, keys that begin with
@@ -22,14 +22,14 @@ from datastore.dynamodb.retry.backoff import Backoff
 from pipelines.consumer.batches import BatchProcessor
 from pipelines.consumer.failures import is_outage
 
-# The maximum number of records handled at once. At a timeout all records of the batch are delivered again.
+# The maximum number of records in a batch. After a timeout Lambda delivers all records of the batch again.
 BATCH_RECORDS = 100
 MARGIN_SECONDS = 2.0
 # The number of batches with the longest delays that must fit into the remaining time.
 TIME_SHARES = 3
 # The remaining time below which no further batch begins, since its retries would be too few.
 MIN_BATCH_SECONDS = 1.0
-# Lambda delivers the records again, so a long wait would only cost.
+# Lambda delivers the records again, so a long wait would only add cost.
 OUTAGE = Backoff(initial=0.1, maximum=1.0, attempts=4)
 
 logger = logging.getLogger(__name__)
@@ -44,7 +44,7 @@ class LambdaContext(Protocol):
 
 
 class LambdaHandler:
-    """Lambda's handler for the stream of a table. It keeps what `open_batches` opens between invocations."""
+    """The Lambda handler for the stream of a table. It keeps the batch processor open between invocations."""
 
     def __init__(self, table: str, open_batches: Callable[[], AbstractAsyncContextManager[BatchProcessor]]) -> None:
         self._table = table
@@ -54,9 +54,9 @@ class LambdaHandler:
         self._batches: BatchProcessor | None = None
 
     def __call__(self, event: dict[str, Any], context: LambdaContext) -> LambdaResponse:
-        """Handle the event's records. The response names the first record to deliver again, with all after it."""
+        """Handle the event's records. The response names the first record to deliver again, if any."""
         if self._runner is None:
-            self._runner = asyncio.Runner()  # connections belong to it
+            self._runner = asyncio.Runner()  # kept, since connections belong to its event loop
         seconds = context.get_remaining_time_in_millis() / 1000
         seconds -= min(MARGIN_SECONDS, seconds / TIME_SHARES)
         unhandled = self._runner.run(self._first_unhandled(event["Records"], seconds))
@@ -64,7 +64,7 @@ class LambdaHandler:
         return {"batchItemFailures": failures}
 
     def close(self) -> None:
-        """Close what was opened. Lambda gives no notice before it ends a process; other callers call this."""
+        """Close the batch processor. Lambda ends a process without calling this; other callers call it."""
         if self._runner is not None:
             if self._opened is not None:
                 self._runner.run(self._opened.aclose())
@@ -72,10 +72,10 @@ class LambdaHandler:
         self._runner = self._opened = self._batches = None
 
     async def _first_unhandled(self, records: Sequence[dict[str, Any]], seconds: float) -> dict[str, Any] | None:
-        """Handle the records. Return the first that may be unhandled, or None.
+        """Handle the records. Return the first record that may be unhandled, or None.
 
-        Only the records before it count as handled in the next invocation. The first batch therefore has as many
-        records as seconds remain, and each further one twice as many.
+        The next invocation begins with that record. The first batch therefore has as many records as seconds remain,
+        and each further batch twice as many.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds

@@ -1,4 +1,4 @@
-"""Batch processing of a stream's records: a change that cannot be handled does not delay those of other items."""
+"""Batch processing of a stream's records: a change that cannot be handled does not delay changes of other items."""
 
 import asyncio
 import logging
@@ -31,20 +31,22 @@ MAX_CONCURRENCY = 32
 # The number of failed items after which a batch is no longer split to find those that do not fail.
 MAX_FAILED_ITEMS = 50
 
-# The changes of one item, and the failure if there is only one change and the failure is known.
-Failed = tuple[Sequence[Change], Exception | None]
-ShouldRetry = Callable[[BaseException], bool]  # for a failure that is retried, however long it lasts
+# The changes of one item, and the failure if there is a single change and its failure is known.
+FailedItem = tuple[Sequence[Change], Exception | None]
+# Returns whether a failure is retried.
+ShouldRetry = Callable[[BaseException], bool]
 
 logger = logging.getLogger(__name__)
 
 
 class BatchProcessor:
-    """Passes each record to all handlers.
+    """A processor that passes each record to all handlers, and isolates records that cannot be handled.
 
     An outage of the store is retried `forever`, or else for the attempts of `outage` and then raised. After any other
-    failure the batch is split until the item at fault is alone. Its changes are then tried one by one. One that still
-    fails becomes a dead letter, without retries if it cannot be stored as it is. A batch that is throttled or times out
-    is split as well, since one item or the size may be the reason; a single item is then retried, and never buried.
+    failure the batch is split until the item at fault is alone. Its changes are then retried one by one. A change that
+    still fails becomes a dead letter; a change that cannot be stored as it is becomes one without retries. A batch that
+    is throttled or times out is split as well, since one item or the size may be the reason. A single item is then
+    retried, and never becomes a dead letter.
     """
 
     def __init__(
@@ -69,14 +71,15 @@ class BatchProcessor:
 
     @property
     def patience(self) -> float:
-        """Return twice the total delay between the attempts of one change (seconds): half is for other changes."""
+        """Twice the total delay between the attempts of one change (seconds): half of it is for other changes."""
         return 2 * sum(self._retries.delays(lambda: 1.0))
 
     async def handle(self, table: str, records: Sequence[dict[str, Any]], patience: float | None = None) -> None:
-        """Handle the records: on return each is handled by every handler, or is a dead letter.
+        """Handle the records. On return every handler has handled each record, or the record is a dead letter.
 
-        `patience` limits the total delay between attempts (seconds). Unless outages are retried forever they are raised
-        in an `ExceptionGroup`.
+        `patience` limits the total delay between attempts (seconds).
+
+        Raises: `ExceptionGroup` with an outage, unless outages are retried forever.
         """
         changes = [change for record in records if (change := await self._decoded(table, record)) is not None]
         if not changes:
@@ -96,7 +99,7 @@ class BatchProcessor:
             return None
 
     async def _handle(self, handler: Handler, changes: Sequence[Change], patience: float) -> None:
-        failed: list[Failed] = []
+        failed: list[FailedItem] = []
         # A throttled batch is retried before it is split; its parts are not.
         await self._split(handler, changes, failed, _retries_throttling(self._outage.attempts))
         async with asyncio.TaskGroup() as tasks:
@@ -107,15 +110,15 @@ class BatchProcessor:
         self,
         handler: Handler,
         changes: Sequence[Change],
-        failed: list[Failed],
+        failed: list[FailedItem],
         is_retried: ShouldRetry = is_general_outage,
     ) -> None:
-        """Handle the changes, after a failure in smaller batches. Items that fail alone are added to `failed`."""
+        """Handle the changes, and after a failure each half of them. Add items that fail alone to `failed`."""
         by_item: dict[Any, list[Change]] = {}
         for change in changes:
             by_item.setdefault(_item(change), []).append(change)
         if len(failed) >= MAX_FAILED_ITEMS:
-            failed += [(one, None) for one in by_item.values()]
+            failed += [(item_changes, None) for item_changes in by_item.values()]
             return
         try:
             await self._attempt(handler, changes, is_retried, partial(handler.handle, changes))
@@ -133,7 +136,7 @@ class BatchProcessor:
     async def _retry_item(
         self, handler: Handler, changes: Sequence[Change], problem: Exception | None, patience: float
     ) -> None:
-        """Handle an item's changes one by one. After one is buried for its retries, each has a single attempt."""
+        """Handle an item's changes one by one. After one has failed all its retries, later ones have one attempt."""
         for change in changes:
             delayed = await self._retry(handler, change, problem, self._delays(patience))
             patience = -1.0 if delayed is None else patience - delayed
@@ -164,7 +167,7 @@ class BatchProcessor:
         return delayed if is_permanent(problem) else None
 
     async def _attempt_alone(self, handler: Handler, change: Change) -> Exception | None:
-        """Handle a single change. Return the failure; an outage is raised."""
+        """Handle a single change. Return the failure, or raise it if it is an outage."""
 
         async def handle() -> None:
             async with self._at_once:  # a delayed retry holds no slot
@@ -199,7 +202,7 @@ class BatchProcessor:
             letter.error_type,
             letter.error,
         )
-        # The record is not dropped before its dead letter is stored.
+        # Retried, since the record must not be dropped before its dead letter is stored.
         await self._retry_outage("dead letters", partial(self._store_letter, letter), is_store_error)
         self._metrics.buried(letter.table, letter.handler)
 
@@ -208,7 +211,7 @@ class BatchProcessor:
 
     async def _retry_outage(self, action: str, call: Callable[[], Awaitable[None]], is_retried: ShouldRetry) -> None:
         def log_outage(problem: Exception) -> None:
-            logger.warning("%s: the store failed, the call is tried again: %s", action, problem)
+            logger.warning("%s: the store failed; the call is retried: %s", action, problem)
 
         await retry_outage(call, log_outage, backoff=self._outage, forever=self._forever, is_retried=is_retried)
 

@@ -1,7 +1,7 @@
-"""Consumes a table's stream: any number of instances share its shards, and each shard is read by one of them at a time.
+"""A consumer of a table's stream. Any number of instances share the shards; one instance at a time reads a shard.
 
-Each shard has a lease (datastore/change_streams/leases.py). An instance renews its leases while it works, acquires
-those that are free or expired, and releases them when it stops.
+Each shard has a lease (datastore/change_streams/leases.py). An instance renews its leases while it works, acquires free
+and expired leases, and releases its leases when it stops.
 """
 
 import asyncio
@@ -23,14 +23,14 @@ from pipelines.consumer.metrics import StreamMetrics
 from pipelines.consumer.shard_worker import ConsumerIntervals, ShardWorker
 from pipelines.consumer.shared_pages import Cursor, FollowingCursor, LeadingCursor, SharedPages
 
-# Before the next listing: AWS may list the children of a shard a moment after it has ended.
+# The pause before the next listing: AWS may list the children of a shard a moment after it has ended.
 MISSING_CHILD_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
 
 
 class Consumer:
-    """An instance that reads its share of a table's stream. `instance_id` is unique to this instance and this run.
+    """An instance of a consumer, which reads its share of a table's stream. `instance_id` is unique to this run.
 
     `now` dates stored items and metrics; no clock decides which consumer reads a shard. Consumers of different groups
     read a stream independently: each group has its own leases and checkpoints.
@@ -39,6 +39,13 @@ class Consumer:
     the pages that the leader reads (see `shared_pages`). It leaves shards that the leader's group reads in another
     process to the consumer there, and takes shards that the leader's group does not read.
     """
+
+    #: The pages that this instance shares with a consumer that follows it.
+    pages: SharedPages
+    #: The shards that other instances of the group hold.
+    elsewhere: frozenset[str]
+    #: The consumer whose pages this one takes.
+    leader: "Consumer | None"
 
     def __init__(
         self,
@@ -56,7 +63,7 @@ class Consumer:
         pace: ConsumerIntervals = ConsumerIntervals(),  # noqa: B008 - frozen
     ) -> None:
         self.pages = SharedPages()
-        self.elsewhere: frozenset[str] = frozenset()
+        self.elsewhere = frozenset()
         self.leader = leader
         self._group = group
         self._wire = wire
@@ -81,7 +88,7 @@ class Consumer:
 
     @property
     def working(self) -> set[str]:
-        """Return the ids of the shards that this instance reads."""
+        """The ids of the shards that this instance reads."""
         return set(self._tasks)
 
     async def run(self) -> None:
@@ -102,7 +109,7 @@ class Consumer:
             except Exception as problem:
                 seconds = next(delays, self._pace.outage.maximum)
                 if not is_store_error(problem):
-                    logger.exception("Assigning the shards of %s failed; it is tried again", self._table.name)
+                    logger.exception("Assigning the shards of %s failed; it is retried", self._table.name)
                 elif (moment := asyncio.get_running_loop().time()) >= log_at:
                     logger.warning(
                         "The stream of %s is not available; the consumer tries again: %s", self._table.name, problem
@@ -187,7 +194,7 @@ class Consumer:
         self._tasks[lease.shard_id] = asyncio.create_task(self._work(worker, lease.shard_id), name=lease.shard_id)
 
     def _cursor(self, lease: Lease) -> Cursor:
-        """Return a cursor that publishes pages for followers, or with a leader one that takes its pages."""
+        """Return a cursor that publishes its pages; with a leader, a cursor that takes the leader's pages."""
         cursor = ShardCursor(self._wire, self._stream, lease.shard_id, lease.checkpoint)
         if self.leader is None:
             return LeadingCursor(cursor, self.pages.open(self._stream, lease.shard_id, lease.checkpoint))
@@ -206,7 +213,7 @@ class Consumer:
             self._listing.expire()
             self._refresh_at = 0.0
         except Exception:
-            logger.exception("Reading shard %s of %s failed; it is tried again", shard_id, self._table.name)
+            logger.exception("Reading shard %s of %s failed; it is retried", shard_id, self._table.name)
         finally:
             if self._workers.get(shard_id) is worker:
                 del self._tasks[shard_id], self._workers[shard_id]

@@ -31,7 +31,10 @@ LOG_INTERVAL_SECONDS = 60.0
 
 
 def is_outage(problem: BaseException) -> bool:
-    """Return whether the store has failed, which passes, and not the record. Of a group, whether this holds for all."""
+    """Return whether the store has failed temporarily, so that the record is not at fault.
+
+    For a group, return whether this holds for all of its exceptions.
+    """
     if isinstance(problem, BaseExceptionGroup):
         return all(map(is_outage, problem.exceptions))
     if isinstance(problem, RequestRefused):
@@ -40,12 +43,18 @@ def is_outage(problem: BaseException) -> bool:
 
 
 def _is_from_proxy(refused: RequestRefused) -> bool:
-    """Return whether a proxy before DynamoDB refused, with a status and no code. A size is the record's fault."""
+    """Return whether a proxy before DynamoDB refused the request, with a status and no code.
+
+    If the request is too large, the record is at fault.
+    """
     return refused.code.isdigit() and refused.code != TOO_LARGE
 
 
 def is_permanent(problem: BaseException) -> bool:
-    """Return whether every retry would fail, since the record cannot be stored as it is. Of a group, as above."""
+    """Return whether every retry would fail, since the record cannot be stored as it is.
+
+    For a group, return whether this holds for all of its exceptions.
+    """
     if isinstance(problem, BaseExceptionGroup):
         return all(map(is_permanent, problem.exceptions))
     if isinstance(problem, TransactionCancelled):
@@ -61,7 +70,7 @@ def is_throttled(problem: BaseException) -> bool:
 
 
 def is_general_outage(problem: BaseException) -> bool:
-    """Return whether it is an outage for every record. Throttling and timeouts may be caused by a large request."""
+    """Return whether the outage concerns every record. A large request may cause throttling and timeouts."""
     return is_outage(problem) and not _may_be_load(problem)
 
 
@@ -72,7 +81,10 @@ def _may_be_load(problem: BaseException) -> bool:
 
 
 def is_store_error(problem: BaseException) -> bool:
-    """Return whether the store refused. For a request that concerns no record every refusal may pass."""
+    """Return whether the store failed or refused the request.
+
+    It is for requests that concern no record: every refusal of them may be temporary.
+    """
     return isinstance(problem, DomainError | RequestRefused)
 
 
@@ -84,7 +96,7 @@ async def retry_outage(
     forever: bool = True,
     is_retried: Callable[[BaseException], bool] = is_outage,
 ) -> T:
-    """Return the result of `call`, and retry failures for which `is_retried` holds.
+    """Return the result of `call`. Retry failures for which `is_retried` returns true.
 
     `log_outage` is called at most once a minute. Without `forever` the failure is raised after the attempts of
     `backoff`.

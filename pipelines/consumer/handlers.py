@@ -12,8 +12,8 @@ class Handler(Protocol):
     name: str
 
     async def handle(self, changes: Sequence[Change]) -> None:
-        """Handle changes, which are in order for each item. They may be late or repeated, so this is idempotent.
+        """Handle changes, which are in order for each item. They may be late or repeated: a handler is idempotent.
 
-        Changes that do not concern the handler are skipped. An error means that some were not handled: the caller
-        passes all of them again, in smaller batches, until the change at fault is alone.
+        The handler skips changes that do not concern it. After an error the caller passes all changes again, in smaller
+        batches, until the change at fault is alone.
         """

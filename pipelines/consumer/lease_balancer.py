@@ -1,4 +1,4 @@
-"""Lease balancing: the choice of the shards that an instance reads, its fair share of those that are ready."""
+"""Lease balancing: the choice of the shards that an instance reads, a fair share of the shards that are ready."""
 
 import math
 from collections import Counter
@@ -32,8 +32,8 @@ class _Observation:
 class LeaseBalancer:
     """The leases as one instance has observed them.
 
-    The clocks of several machines differ. Another instance's lease has expired when it was unchanged for its whole
-    lifetime, by a monotonic clock of this instance (seconds).
+    The clocks of several machines differ. The lease of another instance counts as expired when it was unchanged for its
+    whole `lifetime` (seconds), by a monotonic clock of this instance.
     """
 
     def __init__(self, owner: str, lifetime: float) -> None:
@@ -54,7 +54,7 @@ class LeaseBalancer:
     def to_acquire(
         self, shards: Sequence[ListedShard], leases: Sequence[Lease], working: Collection[str], at: float
     ) -> list[LeaseCandidate]:
-        """Return the leases to acquire now: free ones, or one of another instance that has at least two more.
+        """Return the leases to acquire now: free leases, or one of another instance that has at least two more.
 
         `working` are the shards that this instance reads already. `at` is the time before the leases were read.
         """
@@ -68,7 +68,7 @@ class LeaseBalancer:
         free = [shard_id for shard_id in ready if shard_id not in held and shard_id not in working]
         if free:
             return [LeaseCandidate(shard_id, by_shard.get(shard_id)) for shard_id in free[:missing]]
-        # A worker whose lease is lost may still run for a moment.
+        # Not a shard of this instance's own workers: a worker whose lease is lost may still run for a moment.
         return self._from_busiest([lease for lease in held.values() if lease.shard_id not in working], len(working))
 
     def free(
@@ -98,7 +98,7 @@ class LeaseBalancer:
 
 
 def _ready(shards: Sequence[ListedShard], leases: dict[str, Lease]) -> list[ListedShard]:
-    """Return the shards that have not ended and whose parents have: this keeps the order of each item's changes."""
+    """Return the shards that have not ended and whose parents have ended, to keep the order of each item's changes."""
     listed = {shard.id for shard in shards}
     ended = {shard_id for shard_id, lease in leases.items() if lease.ended}
     return [

@@ -17,7 +17,7 @@ class ShardLag:
         self._now = now
         self._caught_up_at = now()
         self._since: datetime | None = None
-        #: Whether the shard was read.
+        #: Whether the shard was read, so that its lag is known.
         self.is_known = False
 
     def set_oldest(self, since: datetime) -> None:
@@ -26,12 +26,13 @@ class ShardLag:
         self.is_known = True
 
     def caught_up(self) -> None:
+        """Set the lag to 0: the shard was read to its end."""
         self._since = None
         self.is_known = True
         self._caught_up_at = self._now()
 
     def stream_unavailable(self) -> None:
-        """Count the time since the stream was read to its end as lag, since newer changes are unknown."""
+        """Count the time since the shard was read to its end as lag, since newer changes are unknown."""
         self._since = self._since or self._caught_up_at
 
     def seconds(self) -> float:
@@ -40,7 +41,7 @@ class ShardLag:
 
 
 class StreamMetrics:
-    """The metrics of a process's consumers of one group. `name` is the prefix of the metric names."""
+    """The metrics of the consumers of one group in a process. `name` is the prefix of the metric names."""
 
     def __init__(self, registry: CollectorRegistry | None = None, name: str = "stream") -> None:
         self.registry = registry or CollectorRegistry()
@@ -76,7 +77,7 @@ class StreamMetrics:
     def lag_of(self, table: str) -> float:
         """Return the largest lag of the table's shards that this process reads, in seconds.
 
-        It is infinite while one of them was not read yet, and if this process reads none.
+        It is infinite while one of them is not read yet, and if this process reads none.
         """
         lags = [lag for (name, _), lag in self._lags.items() if name == table]
         if not lags or not all(lag.is_known for lag in lags):
@@ -99,7 +100,7 @@ class StreamMetrics:
 
     @contextmanager
     def served(self, port: int, host: str = LOCAL) -> Iterator[None]:
-        """Serve http://<host>:<port>/metrics. Raises `OSError` if the address cannot be bound."""
+        """Serve http://<host>:<port>/metrics. Raises: `OSError` if the address cannot be bound."""
         server, thread = start_http_server(port, addr=host, registry=self.registry)
         try:
             yield

@@ -7,15 +7,16 @@ from typing import Any
 
 from datastore.errors import DomainError
 
+# The pause before a job is restarted.
 PAUSE_SECONDS = 10.0
-# The time for jobs to release what they hold, such as leases.
+# The time for jobs to stop and to release their leases.
 STOP_SECONDS = 4.0
 
 logger = logging.getLogger(__name__)
 
 
 async def every(seconds: float, job: Callable[[], Awaitable[object]]) -> None:
-    """Run the job now, and then every `seconds`, counted from its start. Failures are logged."""
+    """Run the job now, and then every `seconds`, counted from the start of each run. Failures are logged."""
     loop = asyncio.get_running_loop()
     while True:
         due = loop.time() + seconds

@@ -1,4 +1,4 @@
-"""Redrive of dead letters: each is handled again by the handler that failed."""
+"""Redrive of dead letters: the handler that failed handles each again."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,11 +14,11 @@ from pipelines.consumer.handlers import Handler
 
 
 class NotReplayable(Exception):
-    """The letter cannot be replayed; the message says why."""
+    """The letter cannot be replayed, for the reason in the message."""
 
 
 class Redrive:
-    """Replays dead letters. Effects are applied once: the change keeps the sequence number that names them."""
+    """The replay of dead letters. Effects are applied once, since their names contain the change's sequence number."""
 
     def __init__(
         self, handlers: Sequence[Handler], open_store: Callable[[], Store], now: Callable[[], datetime]
@@ -28,9 +28,9 @@ class Redrive:
         self._now = now
 
     async def replay(self, letter: DeadLetter) -> DeadLetter | None:
-        """Handle a letter and delete it. Return None, or on failure the letter as it is stored with its new error.
+        """Handle a letter and delete it. Return None; after a failure, the letter as it is stored with its new error.
 
-        An outage of the store is raised, and the letter stays unchanged.
+        Raises: an outage of the store. The letter then stays unchanged.
         """
         try:
             await self._handle(letter)

@@ -27,10 +27,10 @@ from pipelines.consumer.shared_pages import Cursor
 T = TypeVar("T")
 
 RELEASE_SECONDS = 2.0
-# A page is short at the stream's end, and where AWS cuts it at a megabyte: there the records are older than this.
+# A page is short at the stream's end, and where AWS cuts it at a megabyte. Records older than this show the latter.
 # The times of records have a resolution of one second.
 FRESH = timedelta(seconds=2)
-# AWS may return an empty page before the end; not many in a row.
+# The empty pages in a row that show the end of the stream. AWS may return an empty page before the end.
 EMPTY_PAGES = 2
 POSITION_REFUSED = (
     "CHANGES MAY BE LOST: %s Reading continues with the oldest records. Records that were handled before are delivered "
@@ -62,7 +62,7 @@ class ShardLeaseLost(Exception):
 
 
 class ShardWorker:
-    """A worker on one shard until the shard has ended, its lease is lost, or the consumer stops it.
+    """A worker that handles one shard until the shard has ended, its lease is lost, or the consumer stops it.
 
     `open_leases` returns the leases with a fresh store, `held_at` is the loop's time before the lease was acquired, and
     `wait` the seconds for which its former holder may still be at work. `now` returns the store's time.
@@ -82,6 +82,7 @@ class ShardWorker:
         held_at: float,
         wait: float,
     ) -> None:
+        #: Whether all records of the shard were handled.
         self.ended = False
         self._table = table
         self._lease = lease
@@ -230,7 +231,7 @@ class ShardWorker:
         raise ShardLeaseLost
 
     async def _release(self) -> None:
-        """Release the lease, so that other instances need not wait until it expires. Failures are only logged."""
+        """Release the lease, so that other instances need not wait until it expires. Failures are logged."""
         try:
             async with asyncio.timeout(RELEASE_SECONDS):
                 await self._open_leases().release(self._lease)
@@ -243,7 +244,7 @@ class ShardWorker:
         self, action: str, call: Callable[[], Awaitable[T]], on_outage: Callable[[], None] = lambda: None
     ) -> T:
         def log_outage(problem: Exception) -> None:
-            logger.warning("Shard %s: %s failed and is tried again: %s", self._lease.shard_id, action, problem)
+            logger.warning("Shard %s: %s failed and is retried: %s", self._lease.shard_id, action, problem)
             on_outage()
 
         return await retry_outage(call, log_outage, backoff=self._pace.outage, is_retried=is_store_error)

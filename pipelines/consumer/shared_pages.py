@@ -1,7 +1,8 @@
-"""One reader of a shard for two consumers of a process.
+"""Shared pages: two consumers of a process use one reader of a shard.
 
 The leader publishes each page that it reads. The follower has its own position and takes the published records after
-it. It reads the shard itself only if it is further behind or the leader makes no progress. Neither blocks the other.
+it. It reads the shard itself only if its position is before the buffered records or the leader makes no progress.
+Neither consumer blocks the other.
 """
 
 import asyncio
@@ -12,8 +13,8 @@ from typing import Any, Protocol
 
 from datastore.change_streams.shards.shard_reader import BATCH, ShardCursor, ShardPage, Trimmed, sequence_of
 
-# The most records kept for a follower that is behind: two full pages. It reads dropped records itself.
-MOST_RECORDS = 2 * BATCH
+# The maximum number of records buffered for a follower that is behind: two full pages. It reads dropped records itself.
+MAX_RECORDS = 2 * BATCH
 
 Record = dict[str, Any]
 
@@ -22,7 +23,7 @@ class Cursor(Protocol):
     """A cursor: a position in a shard, and the reading from there."""
 
     async def read(self, limit: int = BATCH) -> ShardPage:
-        """Return the next records, at most `limit`. Raises what `ShardCursor.read` raises."""
+        """Return the next records, at most `limit`. Raises: the errors of `ShardCursor.read`."""
 
 
 class SharedShard:
@@ -56,7 +57,7 @@ class SharedShard:
             self._published_to = max((self._published_to, *numbers))
             if not self._is_followed:
                 self._drop_buffer(self._published_to)
-        while len(self._buffer) > MOST_RECORDS:
+        while len(self._buffer) > MAX_RECORDS:
             self._buffered_from = self._buffer.popleft()[0]
         self._wake_followers()
 
@@ -143,11 +144,11 @@ class LeadingCursor:
 
 
 class FollowingCursor:
-    """A follower's cursor: takes the pages that the leader has read, and reads the rest itself.
+    """A follower's cursor, which takes the pages that the leader has read and reads the rest itself.
 
-    It reads if the leader does not read the shard in this process, if the position is before the buffered pages, and if
-    no page arrives for `patience` seconds while the leader, perhaps delayed by a batch, is not at the shard's end. At
-    the end it makes no calls, since the leader reads new records.
+    It reads the shard in three cases: the leader does not read the shard in this process; the position is before the
+    buffered pages; or no page arrives for `patience` seconds while the leader, perhaps delayed by a batch, is not at
+    the shard's end. At the end it makes no calls, since the leader reads new records.
     """
 
     def __init__(self, cursor: ShardCursor, pages: SharedPages, stream: str, shard_id: str, *, patience: float) -> None:

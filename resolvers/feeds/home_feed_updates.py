@@ -101,7 +101,7 @@ class _HomeFeedArrivals:
         self._authors = _MergedAuthors()
 
     async def entries(self, limits: QueueLimits) -> AsyncGenerator[FeedEntry, None]:
-        progress, position = self._progress, self._progress.mark
+        progress, position = self._progress, self._progress.position
         progress.has_given_all = True  # an arrival is sent before the next one is read
         arrivals: AsyncGenerator[_Arrival, None] = follow(
             self._context,
@@ -114,7 +114,7 @@ class _HomeFeedArrivals:
         )
         async with aclosing(arrivals):
             async for arrival in arrivals:
-                previous, position = position, self._ahead.mark
+                previous, position = position, self._ahead.position
                 progress.at(position)
                 if isinstance(arrival, FeedEntry):
                     yield arrival if arrival.author_id is not None else await self._with_author(arrival)

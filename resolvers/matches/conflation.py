@@ -44,7 +44,7 @@ async def conflated(
             urgent: set[str] = set()
             if next_batch.done():
                 batch = next_batch.result()
-                waiting.add(batch, ahead.mark)
+                waiting.add(batch, ahead.position)
                 urgent = {update.match_id for update in batch if update.is_urgent}
                 next_batch = asyncio.ensure_future(anext(updates))
             ready = waiting.take(loop.time(), urgent)

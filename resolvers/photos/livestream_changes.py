@@ -99,7 +99,7 @@ class _LivestreamChanges:
                 await asyncio.wait([next_change], timeout=schedule.sleep_seconds())
                 progress.has_given_all = False
                 if next_change.done():
-                    event, position = next_change.result(), ahead.mark
+                    event, position = next_change.result(), ahead.position
                     is_lost = self._order.is_lost and isinstance(event, _LivestreamChange)
                     livestreams = self._livestreams_of(await self._read_again() if is_lost else event)
                     progress.at(position)

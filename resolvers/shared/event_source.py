@@ -86,7 +86,7 @@ async def follow(
         keeping=limits.upstream,
         key=key,
         subscriber_count=reader.subscriber_count,
-        after=None if progress.resume is None else progress.resume.place,
+        after=None if progress.resume is None else progress.resume.token,
         charge=context.meter.charge,
     )
     async with AsyncExitStack() as stack:

@@ -91,7 +91,7 @@ class BroadcastGroup:
         member = GroupMember(self, subscriber, listener)
         self._members[member] = None
         self._cost_splitter.may_owe = True
-        member.mark = self._delivered_position()
+        member.position = self._delivered_position()
         if missed is not None:
             member.begin_replay()
             self._replays.add(member, missed, now=self._is_ready)
@@ -145,7 +145,7 @@ class BroadcastGroup:
     def begin_queueing(self, members: list[GroupMember]) -> None:
         """Queue the events of the group for these members from now on."""
         for member in members:
-            member.mark = self._delivered_position()
+            member.position = self._delivered_position()
             member.wait()
             member.since = self._source.since and self._source.since()
 
@@ -153,8 +153,8 @@ class BroadcastGroup:
         """Deliver RESYNC, with the present state if the source has a first state."""
         if self._source.first is None:
             for member in members:
-                mark = member.mark or self._progress.latest()
-                event = resync(mark and mark.id(self._progress.known), mark.number if mark else 0)
+                position = member.position or self._progress.latest()
+                event = resync(position and position.id(self._progress.known), position.number if position else 0)
                 member.go_live_with(event, None)
             return
         for member in members:
@@ -180,7 +180,7 @@ class BroadcastGroup:
         """Send the resume id of the start to all members: the source follows its changes now."""
         self._before = self._progress.latest()
         for member in self._members:
-            member.mark = self._before
+            member.position = self._before
             if self._source.first is None and not member.is_waiting:
                 self._send_position(member)
         if self._source.first is None:
@@ -188,8 +188,8 @@ class BroadcastGroup:
 
     @staticmethod
     def _send_position(member: GroupMember) -> None:
-        if member.mark is not None:
-            member.listener.send_position(member.mark.id(""))
+        if member.position is not None:
+            member.listener.send_position(member.position.id(""))
 
     # The source, and the first state
 
@@ -304,7 +304,7 @@ class BroadcastGroup:
         finally:
             self._is_delivering = False
             if not self._workers:
-                self._before = event.mark
+                self._before = event.position
 
     async def _deliver_to_all(self, event: GroupEvent) -> None:
         self._share_source()

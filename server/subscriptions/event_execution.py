@@ -24,7 +24,7 @@ class GroupEvent(NamedTuple):
     """An event with its resume position."""
 
     event: Any
-    mark: ResumePosition | None
+    position: ResumePosition | None
     #: The state of a client after the event: see `SubscriptionProgress.known`.
     known: str
     #: The number of events that this one has replaced.
@@ -33,7 +33,7 @@ class GroupEvent(NamedTuple):
     @classmethod
     def of(cls, event: Any, progress: SubscriptionProgress) -> "GroupEvent":
         """Return the event that a source has just emitted, with the position of its progress."""
-        return cls(event, progress.mark, progress.known, progress.take_dropped())
+        return cls(event, progress.position, progress.known, progress.take_dropped())
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class EventExecutor:
         context = self._billing.open_context(member.subscriber.request)
         self.open.add(context)
         source = self._source
-        event, mark, known, dropped = group_event or GroupEvent(None, settled_position, "")
+        event, position, known, dropped = group_event or GroupEvent(None, settled_position, "")
         try:
             with self._deadlines.deadline():
                 if group_event is None and source.first is not None:
@@ -104,8 +104,8 @@ class EventExecutor:
                 elif source.check is not None:
                     await source.check(context, event)
                 outcome = await self._executed(event, context)
-                if mark is not None and not outcome.is_failure:
-                    outcome.set_event_id(mark.id(known), mark.number)
+                if position is not None and not outcome.is_failure:
+                    outcome.set_event_id(position.id(known), position.number)
                     outcome.set_dropped(dropped)
         except TimeoutError:
             outcome = failure(too_late(self._deadlines))

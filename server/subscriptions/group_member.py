@@ -55,7 +55,7 @@ class GroupMember:
         "is_live",
         "is_over",
         "listener",
-        "mark",
+        "position",
         "report",
         "rights",
         "since",
@@ -74,7 +74,7 @@ class GroupMember:
         #: The filter of events that the first state or the replay includes; None once all later events are new.
         self.since: JoinFilter | None = None
         #: The position of the group when the member joined.
-        self.mark: ResumePosition | None = None
+        self.position: ResumePosition | None = None
         #: Whether the missed events are no longer available, so that the first state is sent with RESYNC.
         self.wants_resync = False
         # The number of the last change that the replay delivered; 0 without a replay.
@@ -182,8 +182,8 @@ class GroupMember:
 
         A replay can be ahead if the client has received events from another process before.
         """
-        mark = None if self.is_over or self.is_waiting else self._group.settled_position()
-        return None if mark is None or mark.number < self._after else mark
+        position = None if self.is_over or self.is_waiting else self._group.settled_position()
+        return None if position is None or position.number < self._after else position
 
     def withdraw(self, outcome: Outcome) -> None:
         self.report.events -= 1

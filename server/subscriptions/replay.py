@@ -114,8 +114,8 @@ class ReplayGroup:
                 while self._present_members():
                     if next_event.done():
                         self._is_open = False
-                        mark = progress.mark
-                        assert mark is not None  # the source has begun, since it has emitted an event
+                        position = progress.position
+                        assert position is not None  # the source has begun, since it has emitted an event
                         event = GroupEvent.of(next_event.result(), progress)
                         if progress.is_too_old:
                             break
@@ -124,7 +124,7 @@ class ReplayGroup:
                         await self._group.deliver_missed(self._present_members(), event)
                         backpressure = backpressure or Backpressure(self.members)
                         await backpressure.wait()
-                        delivered = mark.number
+                        delivered = position.number
                         next_event = asyncio.ensure_future(anext(events))
                     elif is_live.done() and (progress.is_too_old or self._has_caught_up()):
                         break

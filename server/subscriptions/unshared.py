@@ -53,7 +53,7 @@ async def outcomes_of(
             if isinstance(event, Outcome):
                 yield event
                 continue
-            mark, known, dropped = progress.mark, progress.known, progress.take_dropped()
+            position, known, dropped = progress.position, progress.known, progress.take_dropped()
             if slices.is_used_up:
                 await slices.wait_for_slice()
             own.context.reset()
@@ -67,8 +67,8 @@ async def outcomes_of(
             except TimeoutError:
                 raise too_late(deadlines) from None
             outcome = outcome_of(result)
-            if mark is not None and not outcome.is_failure:
-                outcome.set_event_id(mark.id(known), mark.number)
+            if position is not None and not outcome.is_failure:
+                outcome.set_event_id(position.id(known), position.number)
                 outcome.set_dropped(dropped)
             outcome.key = own.key(event)
             if progress.is_too_old and progress.sends_first_event:
@@ -98,9 +98,9 @@ async def _with_start_position(own: UnsharedSubscription) -> AsyncGenerator[Any,
     first, begun = asyncio.ensure_future(anext(events)), asyncio.ensure_future(progress.begun.wait())
     try:
         await asyncio.wait((first, begun), return_when=asyncio.FIRST_COMPLETED)
-        if progress.begun.is_set() and not progress.sends_first_event and progress.mark is not None and progress.id:
+        if progress.begun.is_set() and not progress.sends_first_event and progress.position is not None and progress.id:
             if progress.is_too_old:
-                yield resync(progress.id, progress.mark.number)
+                yield resync(progress.id, progress.position.number)
                 progress.mark_resync_sent()
             elif progress.resume is None:
                 yield position_only(progress.id)

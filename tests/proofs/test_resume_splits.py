@@ -44,7 +44,7 @@ async def test_each_event_comes_once_and_in_order_however_often_shards_split_and
         for key in script.of:  # so that each shard has shown a record
             written.append((key, script.put(key)))
         client.had = [await anext(events) for _ in written]
-        client.place = decode(events.place.encode())
+        client.place = decode(events.token.encode())
     for _ in range(25):
         for _ in range(chance.randrange(6)):
             key = chance.choice([*script.of])
@@ -76,7 +76,7 @@ async def test_each_event_comes_once_though_iterators_expire_and_shards_have_sho
     async with client.following(feeds[0]) as events:
         written.append(("k0", script.put("k0")))
         client.had.append(await anext(events))
-        client.place = decode(events.place.encode())
+        client.place = decode(events.token.encode())
     for _ in range(15):
         for _ in range(chance.randrange(4)):
             key = chance.choice([*script.of])
@@ -98,7 +98,7 @@ async def test_a_client_resumes_elsewhere_after_the_shard_and_its_children_have_
     async with client.following(client.feed()) as events:
         first = script.put("k0")
         assert number_of(await anext(events)) == first
-        client.place = events.place
+        client.place = events.token
     numbers = [script.put(f"k{number}") for number in range(3)]
     for shard in ("s0", "s1"):
         script.split(shard)
@@ -119,8 +119,8 @@ async def test_an_idle_shard_that_is_split_again_and_again_leaves_a_position_tha
         assert number_of(await anext(events)) == first
         for shard in ("s0", "s1", "s2"):
             script.split(shard)
-        await until(lambda: len(events.last_place.positions) == len(script.open))
-        client.place = decode(events.last_place.encode())
+        await until(lambda: len(events.last_token.positions) == len(script.open))
+        client.place = decode(events.last_token.encode())
     for shard in [shard for shard in script.shards if shard not in script.open]:
         del script.shards[shard]
     numbers = [script.put(key) for key in script.of]
@@ -134,7 +134,7 @@ async def test_a_shard_that_is_listed_no_longer_is_too_old(stack: AsyncExitStack
     async with client.following(client.feed()) as events:
         script.put("k0")
         await anext(events)
-        client.place = events.place
+        client.place = events.token
     script.split("s0")
     del script.shards["s0"]
     async with client.following(client.feed()) as events:
@@ -147,7 +147,7 @@ async def test_a_trimmed_position_is_too_old(stack: AsyncExitStack) -> None:
     async with client.following(client.feed()) as events:
         script.put("k0")
         await anext(events)
-        client.place = events.place
+        client.place = events.token
     script.put("k0")
     script.fail("GetRecords", *[RequestRefused("TrimmedDataAccessException", "trimmed")] * 3)
     client_feed = client.feed(poll_interval=10)
@@ -162,7 +162,7 @@ async def test_one_who_saw_no_record_of_a_shard_misses_none_and_has_none_twice(s
     async with client.following(client.feed()) as events:
         numbers = [script.put("k0")]
         client.had.append(await anext(events))
-        client.place = decode(events.place.encode())
+        client.place = decode(events.token.encode())
     for _ in range(3):
         numbers += [script.put("k0"), script.put("k1")]
         await client.read(client.feed(), 2)
@@ -180,7 +180,7 @@ async def test_a_process_that_is_behind_waits_until_it_has_read_as_far(stack: As
         async with client.following(ahead) as events:
             second = script.put("k0")
             assert number_of(await anext(events)) == second
-            client.place = decode(events.place.encode())
+            client.place = decode(events.token.encode())
         third = script.put("k0")
         await client.read(behind, 1)
     assert client.numbers == [third]
@@ -197,7 +197,7 @@ async def test_a_position_that_stays_ahead_of_the_stream_is_too_old(
     async with client.following(client.feed()) as stays:
         script.put("k0")
         await anext(stays)
-        here = stays.place
+        here = stays.token
         (key,) = here.positions
         client.place = ResumeToken.at(here.stream, here.time, {key: "9" * 21})
         async with client.following(client.feed()) as events:
@@ -210,7 +210,7 @@ async def test_another_stream_of_the_table_knows_no_position_of_the_one_before(s
     async with client.following(client.feed()) as events:
         script.put("k0")
         await anext(events)
-        client.place = decode(events.place.encode())
+        client.place = decode(events.token.encode())
     script.arn = "arn:2"
     async with client.following(client.feed()) as events:
         assert events.is_too_old
@@ -221,8 +221,8 @@ async def test_positions_of_more_shards_than_fit_are_not_given(stack: AsyncExitS
     script.page = MAX_SHARDS * 2
     client = Feeds(script, stack)
     async with client.following(client.feed()) as events:
-        assert decode(events.place.encode()).positions == {}
-        client.place = decode(events.place.encode())
+        assert decode(events.token.encode()).positions == {}
+        client.place = decode(events.token.encode())
     async with client.following(client.feed()) as events:
         assert events.is_too_old
 
@@ -237,7 +237,7 @@ async def test_a_herd_that_resumes_from_different_positions_has_the_stream_read_
                 script.put(key)
         for _ in range(4 * KEYS):
             await anext(events)
-            places.append(decode(events.place.encode()))
+            places.append(decode(events.token.encode()))
     script.split("s0")
     script.put("k0")
     feed = client.feed(linger=30, discover_interval=30)

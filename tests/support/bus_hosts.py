@@ -113,7 +113,7 @@ def direct(*processes: Process) -> bool:
 def on_bus(*processes: Process) -> bool:
     """Whether all of them read the bus, and one relays."""
     sources = [process.source for process in processes]
-    return all(one.place is not None for one in sources) and sum(one.is_relaying for one in sources) == 1
+    return all(one.position is not None for one in sources) and sum(one.is_relaying for one in sources) == 1
 
 
 async def reads_settle(*processes: Process) -> None:

@@ -73,7 +73,7 @@ async def write_until(over: asyncio.Event, write: Callable[[int], Awaitable[Any]
 
 def read_up_to(log: ReplayLog) -> int:
     """Return the newest sequence in a log."""
-    return max([sequence_at(position) or 0 for position in log.last_place.positions.values()])
+    return max([sequence_at(position) or 0 for position in log.last_token.positions.values()])
 
 
 async def told_all(served: Served) -> None:

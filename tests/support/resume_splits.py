@@ -64,7 +64,7 @@ class Feeds:
             assert not events.is_too_old
             for _ in range(many):
                 self.had.append(await anext(events))
-            self.place = decode(events.place.encode())
+            self.place = decode(events.token.encode())
 
     def following(self, feed: ChangeFeed) -> Any:
         return feed.follow(TABLE, lambda change: change, after=self.place)

@@ -1,4 +1,4 @@
-"""The relay of tables' changes through Redis Streams (the bus): one process reads each table's stream for all."""
+"""The relay of tables' changes through Redis Streams (the bus): one process reads each stream for all others."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol

@@ -38,7 +38,7 @@ def _new_id() -> str:
 
 
 class MakeReader(Protocol):
-    """A factory of readers of one table's stream, of the given class."""
+    """A factory of readers of one table's stream, which are instances of `kind`."""
 
     def __call__(self, kind: type[R], sink: ChangeSink, start: Reached | None) -> R: ...
 
@@ -46,8 +46,11 @@ class MakeReader(Protocol):
 class Bus:
     """The bus at a `url`, for the tables of a `prefix`. `new_id` returns unique letters and digits.
 
-    While Redis fails, `is_away` is set, tables' streams are read directly, and Redis is probed every half second.
+    While Redis fails, tables' streams are read directly, and Redis is probed every half second.
     """
+
+    #: Whether Redis has failed and no probe has succeeded since.
+    is_away: bool
 
     def __init__(
         self,
@@ -85,7 +88,10 @@ class Bus:
         on_error: Callable[[str, Exception], None],
         now: Callable[[], datetime],
     ) -> BusSource:
-        """Return a source that follows a table and creates readers on demand. `now` returns the store's time."""
+        """Return a source that follows a table. It creates readers of the table's stream on demand by `make`.
+
+        `now` returns the store's time.
+        """
         if not self._tasks:
             self._tasks = [asyncio.create_task(self._receive(), name="changes by the bus")]
             self._tasks.append(asyncio.create_task(self._probe_forever(), name="probe of the bus"))
@@ -171,14 +177,14 @@ class Bus:
 
     async def _receive(self) -> None:
         while True:
-            following = {source.table: source for source in self._sources if source.place is not None}
+            following = {source.table: source for source in self._sources if source.position is not None}
             if self.is_away or not following:
                 self._changed.clear()
                 await self._changed.wait()
                 continue
-            places = {table: source.place for table, source in following.items() if source.place is not None}
+            positions = {table: source.position for table, source in following.items() if source.position is not None}
             try:
-                pages = await self.connection.read(places)
+                pages = await self.connection.read(positions)
             except BusUnavailable as problem:
                 self.mark_unavailable(problem)
                 continue
@@ -188,7 +194,7 @@ class Bus:
                 continue
             for table, entries in pages.items():
                 try:
-                    await following[table].receive(places[table], entries)
+                    await following[table].receive(positions[table], entries)
                 except Exception as problem:  # other tables are not affected
                     following[table].mark_inconsistent(problem)
 

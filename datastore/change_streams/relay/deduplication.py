@@ -1,4 +1,4 @@
-"""Deduplication of a table's changes: the bus and the table's stream both deliver them; each is passed on once."""
+"""Deduplication of a table's changes. Both the bus and the table's stream deliver them, and each is passed on once."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,13 +15,13 @@ from datastore.change_streams.shards.shard_reader import sequence_of
 from datastore.change_streams.shards.stream_reader import Change, decode_change
 
 Record = dict[str, Any]
-# The most forgotten shards that are kept. A stream lists fewer in the 24 hours for which it keeps them, except that of
-# a very busy table.
-MOST_FORGOTTEN = 1_000
+# The maximum number of forgotten shards whose positions are kept. Only the stream of a very busy table lists more in
+# the 24 hours for which it keeps them.
+MAX_FORGOTTEN = 1_000
 
 
 class Deduplicator:
-    """A filter before `sink` that passes each change on once and keeps the position delivered in each shard.
+    """A filter before `sink` that passes each change on once and records the position delivered in each shard.
 
     `on_error` is called with the table and the exception for each record that cannot be decoded. `now` returns the
     store's time.
@@ -103,7 +103,7 @@ class Deduplicator:
             at = self.shards.pop(shard)
             if sequence_at(at) is not None:
                 self._forgotten[shard] = at
-        while len(self._forgotten) > MOST_FORGOTTEN:
+        while len(self._forgotten) > MAX_FORGOTTEN:
             del self._forgotten[next(iter(self._forgotten))]
         for shard, at in positions.items():
             if joined_by(at) is not None and not lacks(self.shards.get(shard), at):
@@ -113,7 +113,7 @@ class Deduplicator:
                 self.shards[shard] = at
                 self._sink.start_shard(shard, state.parents.get(shard))
 
-    # A sink itself, for a reader of the table's own stream.
+    # The methods of a sink, for a reader of the table's own stream
 
     def start_epoch(
         self, stream: str, positions: Mapping[str, str], parents: Mapping[str, str | None], since: float
@@ -158,7 +158,7 @@ class Deduplicator:
         return records if is_sound else []
 
     def _decoded(self, record: Record) -> Change | None:
-        """Return the change; None, after a call of `on_error`, for a malformed record, so that later ones go on."""
+        """Return the change; None for a malformed record, which is reported to `on_error` and delays no later one."""
         try:
             return decode_change(self._table, record)
         except Exception as problem:

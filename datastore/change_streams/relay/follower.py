@@ -1,7 +1,8 @@
-"""A table's changes as this process gets them: from the bus, or from the table's stream while the bus is away.
+"""The source of a table's changes in a process with a bus: the bus, or the table's stream while the bus is away.
 
-After any fault of the bus, one comparison decides: the positions noted in Redis against those delivered here. A process
-that is behind them reads the table's stream from its own position until it has caught up, and then returns to the bus.
+After any failure of the bus one comparison decides: the positions stored in Redis against those delivered here. A
+process that is behind them reads the table's stream from its own position until it has caught up, and then returns to
+the bus.
 """
 
 import asyncio
@@ -27,8 +28,9 @@ from datastore.change_streams.shards.shard_reader import StreamMissing
 from datastore.change_streams.shards.stream_reader import ChangesLost, StreamReader
 from datastore.errors import TableMissing
 
+# The seconds between two comparisons of the positions, and those during a transition.
 TICK_SECONDS, SHORT_TICK_SECONDS = 1.0, 0.05
-# After this time without a process that relays the table, this process reads the table's stream.
+# After these seconds without a process that relays the table, this process reads the table's stream.
 NO_LEADER_SECONDS = 1.0
 PAST_MILLISECONDS = 120_000
 SLICE, SLICE_PAUSE_SECONDS = 50, 0.001
@@ -47,10 +49,10 @@ class Host(Protocol):
     def is_away(self) -> bool: ...
 
     def mark_unavailable(self, problem: BusUnavailable) -> None:
-        """Do without the bus until a probe succeeds. All sources are woken then, and now."""
+        """Do without the bus until a probe succeeds. All sources are woken now, and when the probe succeeds."""
 
     def follow(self, source: "BusSource") -> None:
-        """Deliver the entries after its `place` to a source, while it has one."""
+        """Deliver the entries after its `position` to a source, while it has one."""
 
     def forget(self, source: "BusSource") -> None: ...
 
@@ -60,10 +62,10 @@ class Host(Protocol):
 
 
 class BusSource:
-    """Follows one table until it is stopped, or changes are lost.
+    """A `ChangeSource` that follows one table until it is stopped, or changes are lost."""
 
-    `place` is the id up to which it has read the bus; None while it reads the table's own stream.
-    """
+    #: The id of the bus's entry up to which it has read; None while it reads the table's own stream.
+    position: str | None
 
     def __init__(
         self,
@@ -77,7 +79,7 @@ class BusSource:
     ) -> None:
         self.table = table
         self.problem: Exception | None = None
-        self.place: str | None = None
+        self.position = None
         self._host = host
         self._sink = sink
         self._read = read
@@ -121,7 +123,7 @@ class BusSource:
         """Return once `is_attached`. Raises the store's error if it cannot be reached at first."""
         await self._settled.wait()
         if self.problem is not None:
-            raise self.problem.with_traceback(None)  # followers share it: keep no other's frames
+            raise self.problem.with_traceback(None)  # followers share it: keep no frames of others
 
     async def stop(self) -> None:
         self._host.forget(self)
@@ -134,22 +136,22 @@ class BusSource:
 
     # Entries of the bus
 
-    async def receive(self, place: str, entries: Sequence[tuple[str, Entry]]) -> None:
-        """Deliver the entries that follow `place`, unless the source moves to another position."""
+    async def receive(self, position: str, entries: Sequence[tuple[str, Entry]]) -> None:
+        """Deliver the entries that follow `position`, unless the source moves to another position."""
         delivered = 0
         for entry_id, entry in entries:
-            if self.place != place or self._is_inconsistent:
+            if self.position != position or self._is_inconsistent:
                 return
             for shard, parent, record in self._new_in(entry_id, entry):
                 self._delivered.deliver_record(shard, parent, record)
                 delivered += 1
                 # Spread a large page over time, so that only slow followers overflow.
                 await asyncio.sleep(0 if delivered % SLICE else SLICE_PAUSE_SECONDS)
-                if self.place != place:
+                if self.position != position:
                     return
             if self._is_inconsistent:
                 return
-            self.place = place = entry_id
+            self.position = position = entry_id
 
     def mark_inconsistent(self, problem: Exception) -> None:
         """Report a problem with the bus's entries. The next reconciliation finds out whether changes were missed."""
@@ -166,7 +168,7 @@ class BusSource:
             return []
         records = self._delivered.unseen(entry) if entry.epoch == self._epoch else None
         if records is None:
-            # The entry is of another epoch, or follows a gap. The positions noted in Redis decide which.
+            # The entry is of another epoch, or follows a gap. The positions stored in Redis decide which.
             self.mark_inconsistent(
                 ValueError(f"Entry {entry_id} of the bus does not follow the changes delivered before it.")
             )
@@ -189,7 +191,7 @@ class BusSource:
             self._sink.lost(problem)
             self._on_error(self.table, problem)
         finally:
-            self.place = None
+            self.position = None
             self._settled.set()
             if self._direct is not None:
                 await self._direct.stop()
@@ -215,7 +217,7 @@ class BusSource:
         """Return whether a transition is under way, which needs another check soon. Raises `BusUnavailable`."""
         if self._host.is_away:
             return False
-        place, shards = self.place, dict(self._delivered.shards)
+        position, shards = self.position, dict(self._delivered.shards)
         state = await self._leader.claim()
         await self._leader.run_relay(state, self._delivered.reached)
         if not state.is_attached:
@@ -226,15 +228,15 @@ class BusSource:
             await self._return_to_bus(state)
         elif self._delivered.reached is None:
             await self._join(state)
-        elif place is None or not self._is_continuous(state, place):
+        elif position is None or not self._is_continuous(state, position):
             self._skip_to_bus_position(state)
-        elif place == state.last_id:
+        elif position == state.last_id:
             self._compare(state, shards)
         return self.is_direct
 
-    def _is_continuous(self, state: RelayState, place: str) -> bool:
-        """Whether the bus's next entries follow the changes delivered here."""
-        return state.epoch == self._epoch and not self._is_inconsistent and not later(place, state.last_id)
+    def _is_continuous(self, state: RelayState, position: str) -> bool:
+        """Return whether the bus's next entries follow the changes delivered here."""
+        return state.epoch == self._epoch and not self._is_inconsistent and not later(position, state.last_id)
 
     def _is_behind(self, state: RelayState) -> bool:
         return state.stream != self._delivered.stream or lacking(self._delivered.shards, state.positions)
@@ -247,7 +249,7 @@ class BusSource:
             self._follow_bus(state)
 
     def _compare(self, state: RelayState, shards: Mapping[str, str]) -> None:
-        """Check that no change is missing once all entries were received; `shards` are the positions then."""
+        """Check that no change is missing after all entries were received. `shards` are the positions at that time."""
         if self._is_behind(state):
             self._read_directly()
             return
@@ -270,7 +272,7 @@ class BusSource:
 
     def _follow_bus(self, state: RelayState) -> None:
         """Take changes from the bus from now on."""
-        self._epoch, self.place, self._is_inconsistent = state.epoch, state.last_id, False
+        self._epoch, self.position, self._is_inconsistent = state.epoch, state.last_id, False
         self._leader.refused = None
         self._settled.set()
         self._host.follow(self)
@@ -279,7 +281,7 @@ class BusSource:
 
     def _read_directly(self) -> None:
         if self._direct is None:
-            self.place = None
+            self.position = None
             self._direct = self._read(self._delivered, self._delivered.reached)
 
     def _check_reader(self) -> None:

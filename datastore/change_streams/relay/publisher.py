@@ -1,4 +1,4 @@
-"""The publisher of a table's changes: the leader reads the table's stream for all processes, and appends to the bus."""
+"""The publisher of a table's changes: the leader reads the table's stream for all processes and appends to the bus."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence

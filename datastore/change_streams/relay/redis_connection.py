@@ -1,4 +1,4 @@
-"""The commands of the bus to Redis, with short timeouts, since a process can read tables' streams instead."""
+"""The Redis commands of the bus. Their timeouts are short, since a process can read tables' streams instead."""
 
 import asyncio
 from collections.abc import Collection, Coroutine, Mapping, Sequence
@@ -16,7 +16,7 @@ from datastore.redis.failures import REDIS_AWAY
 
 NAME = "gateway:bus"
 TIMEOUT_SECONDS = 1.0
-# The parts of a timeout: a blocked event loop uses up one of them, not all.
+# A timeout is waited in this many parts: a blocked event loop uses up one of them, not all.
 TIMEOUT_PARTS = 4
 LEASE_SECONDS = 10.0
 # Longer than the default poll interval of streams, so that reads return changes while there are any.
@@ -43,28 +43,32 @@ class BusRefused(BusUnavailable):
 
 
 class RelayLeaseLost(Exception):
-    """Another process, or none, holds the lease of the table: nothing was written."""
+    """The lease of the table is free, or another process holds it. Nothing was written."""
 
 
 class UnexpectedPosition(Exception):
-    """The position in Redis is not the one that the page follows: nothing was written."""
+    """The page does not follow the position that is stored in Redis. Nothing was written."""
 
 
 @dataclass(frozen=True, slots=True)
 class RelayState:
-    """A table's state in Redis: the holder of the lease, the epoch of its changes, and the relayed positions.
+    """A table's state in Redis: the holder of the lease, the epoch of its changes, and the relayed positions."""
 
-    `last_id` is the id of the last entry in Redis. `positions` are the positions of the shards after that entry, and
-    `parents` the parents of those shards that have one. `changes` is the number of changes appended in the epoch.
-    """
-
+    #: `fence:instance`; "" if the lease is free.
     lease: str
+    #: The id of the last entry.
     last_id: str
+    #: The id of the current order of changes; "" if there is none.
     epoch: str
+    #: The ARN of the stream.
     stream: str
+    #: The lease of the last process that attached.
     attached_by: str
+    #: The number of changes appended in the epoch.
     changes: int
+    #: The positions of the shards after the last entry.
     positions: Mapping[str, str]
+    #: The parents of the shards that have one.
     parents: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -97,7 +101,7 @@ Entry = Relayed | dict[bytes, bytes]
 
 
 class RelayConnection:
-    """A connection to the bus at a `url` (redis://, rediss:// or unix://). All calls may raise `BusUnavailable`."""
+    """The connections to the bus at a `url` (redis://, rediss:// or unix://). All calls may raise `BusUnavailable`."""
 
     def __init__(
         self, url: str, prefix: str, *, patience: float = TIMEOUT_SECONDS, lease_seconds: float = LEASE_SECONDS
@@ -181,7 +185,7 @@ class RelayConnection:
     ) -> int:
         """Append the records of a page (sequence number and content) that are new, and return their number.
 
-        Raises `RelayLeaseLost`, and `UnexpectedPosition` if the page does not follow the stored position.
+        Raises: `RelayLeaseLost`, and `UnexpectedPosition` if the page does not follow the stored position.
         """
         arguments = [lease, epoch, shard, follows, parent or "", *(part for record in records for part in record)]
         appended: int = await self._run(self._append, table, arguments)
@@ -199,10 +203,10 @@ class RelayConnection:
     async def release(self, table: str, lease: str) -> None:
         await self._run(self._release, table, [lease])
 
-    async def read(self, places: Mapping[str, str]) -> dict[str, list[tuple[str, Entry]]]:
+    async def read(self, positions: Mapping[str, str]) -> dict[str, list[tuple[str, Entry]]]:
         """Return the entries of each table after an id. Wait up to `BLOCK_SECONDS` for the first one."""
-        keys = {self._keys(table)[2]: table for table in places}
-        streams = {key: places[table] for key, table in keys.items()}
+        keys = {self._keys(table)[2]: table for table in positions}
+        streams = {key: positions[table] for key, table in keys.items()}
         block = round(BLOCK_SECONDS * 1000)
         count = self._count
         page = await self._call_paged(self._redis.xread(streams, count=count, block=block), BLOCK_SECONDS)
@@ -214,7 +218,7 @@ class RelayConnection:
         return pages
 
     async def past(self, table: str, since_ms: int, last_id: str) -> list[Entry]:
-        """Return the entries since a time up to an id, at most `PAST_BYTES`, and the last one in any case."""
+        """Return the entries since a time up to an id, at most `PAST_BYTES` of them, and the last one in any case."""
         key = self._keys(table)[2]
         found = _entries(await self._with_timeout(self._redis.xrevrange(key, last_id, "-", count=1)))
         total, is_more = sum(_size(entry) for _, entry in found), bool(found)

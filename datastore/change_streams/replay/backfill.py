@@ -29,8 +29,8 @@ from datastore.change_streams.shards.stream_reader import Change, decode_change
 from datastore.dynamodb.client import RequestRefused
 from datastore.errors import DomainError, Throttled
 
-# A stream may return empty pages before its end, and does not mark the end of an open shard. Without a known record
-# that must still follow, this many empty pages in this many seconds count as the end. On AWS each skips a sparse part.
+# A stream may return empty pages before its end, and does not mark the end of an open shard. If no known record must
+# still follow, this many empty pages in this many seconds count as the end. On AWS an empty page skips a sparse part.
 EMPTY_PAGES = 25
 EMPTY_SECONDS = 3.0
 PAUSE_SECONDS = 0.01
@@ -46,8 +46,8 @@ class _TooMuch(Exception):
 class _OlderRecords:
     """The changes of one reading, over all its shards, within the bounds of a log."""
 
-    def __init__(self, wanted: list[MissingRange]) -> None:
-        self.by_key = {one.key: list[Change]() for one in wanted}
+    def __init__(self, ranges: list[MissingRange]) -> None:
+        self.by_key = {missing.key: list[Change]() for missing in ranges}
         self._count = self._bytes = 0
 
     def add(self, missing: MissingRange, changes: list[Change]) -> None:
@@ -58,7 +58,7 @@ class _OlderRecords:
             raise _TooMuch
 
     def remove_after(self, missing: MissingRange, before: int) -> None:
-        """Drop the shard's changes from a sequence on."""
+        """Drop the shard's changes from the sequence number `before` on."""
         kept = [change for change in self.by_key[missing.key] if int(change.sequence) < before]
         self._count -= len(self.by_key[missing.key]) - len(kept)
         self.by_key[missing.key] = kept
@@ -67,9 +67,9 @@ class _OlderRecords:
 class Backfill:
     """A reader of the changes that a log lacks: see `replay_log.ReadOlder`.
 
-    One reading of a shard lasts at most `seconds` while the store answers. Failed calls are repeated for `patience`
+    One reading of a shard lasts at most `seconds` while the store answers. Failed calls are retried for `patience`
     seconds, throttled ones at a lower rate (datastore/change_streams/shards/read_pace.py). A shard without new records
-    for `empty_seconds` has been read to its end.
+    for `empty_seconds` counts as read to its end.
     """
 
     def __init__(
@@ -86,6 +86,7 @@ class Backfill:
         self._empty_seconds = empty_seconds
 
     async def shards(self, stream: str) -> Mapping[str, str | None]:
+        """Return the shards that the stream lists, with their parents. Raises: `Unavailable`."""
         try:
             async with asyncio.timeout(self._patience):
                 return await self._listed(stream)
@@ -104,14 +105,15 @@ class Backfill:
                     return {}
             await asyncio.sleep(LONG_PAUSE_SECONDS)
 
-    async def read(self, stream: str, wanted: list[MissingRange]) -> list[tuple[str, Change]] | None:
-        found, turns = _OlderRecords(wanted), asyncio.Semaphore(SHARDS_AT_ONCE)
+    async def read(self, stream: str, ranges: list[MissingRange]) -> list[tuple[str, Change]] | None:
+        """Return the missing changes with their shards: see `replay_log.ReadOlder.read`."""
+        found, turns = _OlderRecords(ranges), asyncio.Semaphore(SHARDS_AT_ONCE)
 
         async def read(missing: MissingRange) -> None:
             async with turns:
                 await self._read(stream, missing, found)
 
-        tasks = [asyncio.create_task(read(one)) for one in wanted]
+        tasks = [asyncio.create_task(read(missing)) for missing in ranges]
         try:
             async with asyncio.timeout(self._patience):
                 await asyncio.gather(*tasks)
@@ -123,7 +125,7 @@ class Backfill:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-        return [(one.shard, change) for one in wanted for change in found.by_key[one.key]]
+        return [(missing.shard, change) for missing in ranges for change in found.by_key[missing.key]]
 
     async def _read(self, stream: str, missing: MissingRange, found: _OlderRecords) -> None:
         earliest = _earliest(missing.start, self._wire.now())
@@ -137,9 +139,9 @@ class Backfill:
             page, seconds = await self._page(cursor, missing.key, pace)
             changes = _changes(_table(stream), page)
             found.add(missing, [change for change in changes if change.time.timestamp() >= earliest])
-            begins, reached = missing.before(), max(reached, *map(_sequence, page.records), 0)
-            if begins is not None and reached >= begins - 1:
-                found.remove_after(missing, begins)
+            before, reached = missing.before(), max(reached, *map(_sequence, page.records), 0)
+            if before is not None and reached >= before - 1:
+                found.remove_after(missing, before)
                 return
             if page.records:
                 empty, empty_seconds = 0, 0.0
@@ -147,11 +149,11 @@ class Backfill:
                 empty += 1
                 seconds += await _paused(PAUSE_SECONDS if empty < EMPTY_PAGES else LONG_PAUSE_SECONDS)
                 empty_seconds += seconds
-            if page.ended and (missing.ends or begins is None):
+            if page.ended and (missing.ends or before is None):
                 return
             if page.ended:
                 raise _TooMuch  # the shard no longer holds the changes that this process had
-            if begins is None and not missing.ends and empty >= EMPTY_PAGES and empty_seconds >= self._empty_seconds:
+            if before is None and not missing.ends and empty >= EMPTY_PAGES and empty_seconds >= self._empty_seconds:
                 return
             elapsed += seconds
         raise _TooMuch
@@ -184,10 +186,10 @@ class Backfill:
 
 
 def _earliest(start: str, now: datetime) -> float:
-    """Return the time of the oldest change to read.
+    """Return the time of the oldest change to read: minus infinity for a position with a sequence number.
 
     Raises:
-        Trimmed: At the store's time `now` the stream may have trimmed that.
+        Trimmed: At the store's time `now` the stream may have trimmed that change.
     """
     since = idle_since(start)
     if since is None:
@@ -198,6 +200,7 @@ def _earliest(start: str, now: datetime) -> float:
 
 
 async def _paused(seconds: float) -> float:
+    """Sleep, and return the seconds."""
     await asyncio.sleep(seconds)
     return seconds
 
@@ -216,5 +219,5 @@ def _changes(table: str, page: ShardPage) -> list[Change]:
         try:
             changes.append(decode_change(table, record))
         except (KeyError, TypeError, ValueError):
-            continue  # the reader of the table skips it too, and reports it
+            continue  # the reader of the table skips it as well, and reports it
     return changes

@@ -1,4 +1,4 @@
-"""The recent changes of one table, and the lookup of those after a position of any process."""
+"""The recent changes of one table, and the lookup of the changes after a resume token of any process."""
 
 import asyncio
 import time
@@ -25,23 +25,32 @@ from datastore.change_streams.shards.stream_reader import Change
 MAX_CHANGES = 10_000
 MAX_BYTES = 16_000_000
 KEPT_SECONDS = 300.0
-# The ended shards that are kept: positions may still name them.
+# The number of ended shards that are kept, since resume tokens may still name them.
 MAX_ENDED_SHARDS = 100
 
 
 class Lack(Enum):
-    """The reason why the changes after a place are unknown."""
+    """The reason why the changes after a resume token are unknown."""
 
-    LISTING = auto()  # the place names unknown shards
-    AHEAD = auto()  # the place is later than the changes that have arrived
-    OLDER = auto()  # changes after the place are no longer held
+    LISTING = auto()  # the token names unknown shards
+    AHEAD = auto()  # the token is later than the changes that have arrived
+    OLDER = auto()  # changes after the token are no longer held
 
 
 class History:
-    """Changes in the order in which they arrived, within bounds, preceded by those that were read again.
+    """Changes in the order of their arrival, within bounds, preceded by older changes that were read again.
 
     `publish` is called with each new change. No method waits.
     """
+
+    #: The ARN of the stream; "" before the first epoch.
+    stream: str
+    #: Increases when the older changes that were read again are replaced or dropped.
+    generation: int
+    #: The number of the last change that has arrived.
+    last_number: int
+    #: The resume token after that change.
+    last_token: ResumeToken
 
     def __init__(
         self,
@@ -60,7 +69,7 @@ class History:
         self._forgetting: asyncio.TimerHandle | None = None
         self._older: EntryRun | None = None
         self._changed = asyncio.Event()
-        self.generation = 0  # of the changes that were read again
+        self.generation = 0
         self._clear()
 
     def _clear(self) -> None:
@@ -70,7 +79,7 @@ class History:
         self._moves = Moves({})
         self.parents.clear()
         self.last_number = self._lowest = 0
-        self.last_place = UNKNOWN
+        self.last_token = UNKNOWN
 
     # Input
 
@@ -91,7 +100,7 @@ class History:
                 self._recent.begin(key, self._frontier[key])
         for key in ended:
             self._frontier.pop(key, None)
-        self._set_positions(max(self.last_place.time, int(since)))
+        self._set_positions(max(self.last_token.time, int(since)))
 
     def start_shard(self, shard: str, parent: str | None) -> None:
         key = self._key(shard)
@@ -102,7 +111,7 @@ class History:
         for ancestor in self.parents.ancestors(key):
             self._frontier.pop(ancestor, None)
         self._frontier[key] = START
-        self._set_positions(self.last_place.time)
+        self._set_positions(self.last_token.time)
         self._wake()
 
     def deliver(self, shard: str, change: Change, *, parent: str | None = None, is_past: bool = False) -> None:
@@ -110,12 +119,12 @@ class History:
         if key not in self._frontier:
             self.start_shard(shard, parent)
         elif int(change.sequence) <= (sequence_at(self._frontier[key]) or -1):
-            return  # a reader whose iterator has expired starts before the position that others have seen
+            return  # a reader whose iterator has expired repeats changes that have arrived before
         number = self.last_number = self.last_number + 1
         if key in self._frontier:
             self._frontier[key] = change.sequence
             self._move(key, change.sequence, int(change.time.timestamp()))
-        entry = LogEntry(number, key, int(change.sequence), self.last_place, change, size_of(change), self._clock())
+        entry = LogEntry(number, key, int(change.sequence), self.last_token, change, size_of(change), self._clock())
         self._recent.add(entry)
         self.drop()
         if not is_past:
@@ -128,21 +137,21 @@ class History:
     def _set_positions(self, seconds: int) -> None:
         """Start a new set of positions after the set of shards has changed."""
         self._moves = Moves(self._frontier)
-        self.last_place = ResumeToken(key_of(self.stream, ""), seconds, self._moves)
+        self.last_token = ResumeToken(key_of(self.stream, ""), seconds, self._moves)
 
     def _move(self, key: Key, position: str, seconds: int) -> None:
         if len(self._moves.moves) >= max(MOVES, len(self._frontier)):
             self._set_positions(seconds)
         else:
             self._moves.moves.append((key, position))
-            self.last_place = ResumeToken(self.last_place.stream, seconds, self._moves, len(self._moves.moves))
+            self.last_token = ResumeToken(self.last_token.stream, seconds, self._moves, len(self._moves.moves))
 
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
     def drop(self) -> None:
-        """Drop changes beyond the bounds. Call it from time to time while no change arrives."""
+        """Drop changes beyond the bounds. The owner also calls it from time to time while no change arrives."""
         earliest = self._clock() - self._kept
         run, entries, dropped, size = self._recent, self._recent.entries, 0, self._recent.bytes
         while len(entries) - dropped > 1 and (
@@ -159,13 +168,13 @@ class History:
             self._bound_older(self._older)
 
     def _forget_ended(self) -> None:
-        """Drop the oldest ended shards beyond a limit: positions may still name the others."""
+        """Drop the oldest ended shards beyond `MAX_ENDED_SHARDS`: resume tokens may still name the others."""
         shards = self._recent.shards
-        most = MAX_ENDED_SHARDS + len(self._frontier)
-        if len(shards) <= most:
+        limit = MAX_ENDED_SHARDS + len(self._frontier)
+        if len(shards) <= limit:
             return
         ended = [key for key, shard in shards.items() if key not in self._frontier and not shard.sequences]
-        for key in ended[: len(shards) - most]:
+        for key in ended[: len(shards) - limit]:
             del shards[key]
         self.parents.keep(shards.keys())
 
@@ -180,21 +189,22 @@ class History:
 
     # Queries
 
-    def after(self, number: int, most: int, generation: int) -> list[LogEntry] | None:
-        """Return the first changes after a number, or None if the number must be looked up again by the place."""
-        older, kept = self._older, self._recent
+    def after(self, number: int, limit: int, generation: int) -> list[LogEntry] | None:
+        """Return the first changes after a number, or None if the number must be looked up again by the token."""
+        older, recent = self._older, self._recent
         if older is not None and older.entries and number < older.entries[-1].number:
-            return older.after(number, most) if generation == self.generation else None
-        is_before = number < (kept.complete_after or 0)  # changes that were read again have negative numbers
+            return older.after(number, limit) if generation == self.generation else None
+        is_before = number < (recent.complete_after or 0)  # changes that were read again have negative numbers
         if is_before and (older is None or generation != self.generation):
             return None
-        return kept.after(number, most)
+        return recent.after(number, limit)
 
-    def seen_by(self, place: ResumeToken) -> Seen:
-        return Seen(self.parents, place.positions)
+    def seen_by(self, token: ResumeToken) -> Seen:
+        """Return the changes that a client with this token has seen."""
+        return Seen(self.parents, token.positions)
 
     def is_news(self, seen: Seen, entry: LogEntry) -> bool:
-        """Whether a change comes after the client's positions."""
+        """Return whether a change comes after the client's positions."""
         position = seen.before(entry.shard)
         if position is None:
             return False
@@ -209,7 +219,7 @@ class History:
         return own is not None and other is not None and own[0] == other[0]
 
     def has_reached(self, seen: Seen) -> bool:
-        """Whether this process has received all changes that the client has seen."""
+        """Return whether this process has received all changes that the client has seen."""
         return not any(self._is_ahead(key, position) for key, position in seen.positions.items())
 
     def _is_ahead(self, key: Key, position: str) -> bool:
@@ -220,9 +230,9 @@ class History:
             return False
         return arrived is None or sequence > arrived
 
-    def number_of(self, place: ResumeToken) -> int | None:
-        """Return the number after which a follower at the place continues, or None if it is unknown."""
-        found = self._found(place.positions)
+    def number_of(self, token: ResumeToken) -> int | None:
+        """Return the number after which a follower with this token continues, or None if it is unknown."""
+        found = self._found(token.positions)
         return found if isinstance(found, int) else None
 
     def _found(self, positions: Positions) -> int | Lack:

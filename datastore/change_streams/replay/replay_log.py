@@ -1,7 +1,7 @@
-"""The log of one table's changes, from which clients resume.
+"""The replay log of one table's changes, from which clients resume.
 
 A client sends a `ResumeToken`: the position in each open shard, valid in every process. Changes before the log's first
-one of a shard are read from the stream again, once for all clients that wait for them.
+change of a shard are read from the stream again, once for all clients that wait for them.
 """
 
 import asyncio
@@ -18,15 +18,15 @@ from datastore.change_streams.shards.parents import Seen
 from datastore.change_streams.shards.stream_reader import Change
 from datastore.errors import Unavailable
 
-# The maximum wait of a client for a reading, and the time for which an unreadable position is remembered.
+# The maximum seconds for which a client waits for a reading, and those for which an unreadable position is remembered.
 REACH_SECONDS = 30.0
 REMEMBERED_SECONDS = 10.0
-# A position ahead of this process comes from a process that reads the stream a little earlier. A position that stays
-# ahead for this time belongs to the stream of a table that was restored since.
+# A token ahead of this process comes from a process that reads the stream a little earlier. A token that stays ahead
+# for these seconds belongs to the stream of a table that was restored since.
 AHEAD_SECONDS = 10.0
-# The time for which clients that resume from unknown shards share a listing.
+# The seconds for which clients that resume from unknown shards share a listing.
 LISTED_SECONDS = 1.0
-# The readings that may fail in that time without a delay; each further reading waits `PAUSE_SECONDS` first.
+# The readings that may fail within `REMEMBERED_SECONDS` without a delay. Each further one waits `PAUSE_SECONDS` first.
 FREE_FAILURES = 10
 PAUSE_SECONDS = 1.0
 # The price of a reading for the client that needs it, in read units.
@@ -44,7 +44,7 @@ class ResumeTokenRefused(Exception):
 
 
 def not_now() -> Unavailable:
-    """Return the error for a place after which the changes cannot be read at present."""
+    """Return the error for a token after which the changes cannot be read at present."""
     return Unavailable("The missed changes cannot be read at the moment: subscribe again after the same event.")
 
 
@@ -70,25 +70,27 @@ class ReadOlder(Protocol):
     async def shards(self, stream: str) -> Mapping[str, str | None]:
         """Return the shards that the stream lists, with their parents."""
 
-    async def read(self, stream: str, wanted: list[MissingRange]) -> list[tuple[str, Change]] | None:
-        """Return the wanted changes with their shards, in the order of each key.
+    async def read(self, stream: str, ranges: list[MissingRange]) -> list[tuple[str, Change]] | None:
+        """Return the missing changes with their shards, in the order of each key.
 
         Return None if the stream no longer holds them, if reading takes too long although the stream answers, or for
         more than `MAX_CHANGES` or `MAX_BYTES`.
 
         Raises:
             ResumeTokenRefused: The stream does not accept a position.
-            Unavailable: The store stays away.
+            Unavailable: The store stays unavailable.
         """
 
 
 @dataclass(eq=False, slots=True)
 class _ResumeWaiter:
-    """A place after which a client wants to resume."""
+    """A client that waits for the changes after its token."""
 
-    place: ResumeToken
+    token: ResumeToken
     positions: Positions
+    #: Whether the changes after the token can never be read.
     is_refused: bool = False
+    #: The idle shards that were read after the wait began.
     answered: set[Key] = field(default_factory=set)
 
 
@@ -119,11 +121,11 @@ class ReplayLog(History):
         self._empty_reads: dict[Key, int] = {}
         self._listed: Mapping[str, str | None] = {}
         self._listed_at = float("-inf")
-        # Changes up to this time cannot be read again; and the number of recent failures.
+        # The age of the newest token whose changes could not be read, the number of failures, and until when both hold.
         self._unreachable, self._failures, self._remembered_until = (-1, -1), 0, 0.0
 
     def read_empty(self, shard: str) -> None:
-        """Count an empty answer: resuming clients wait for such answers of shards that have shown no record."""
+        """Count an empty read: resuming clients wait for empty reads of shards that have shown no record."""
         if self._waiting:
             key = self._key(shard)
             self._empty_reads[key] = self._empty_reads.get(key, 0) + 1
@@ -134,21 +136,21 @@ class ReplayLog(History):
         self._lost(problem)
 
     async def wait_for_change(self) -> None:
-        """Return when a change has arrived."""
+        """Wait until the next change arrives."""
         await self._changed.wait()
 
-    async def load_from(self, place: ResumeToken, charge: Callable[[float], None] = lambda _: None) -> int | None:
-        """Return `number_of` the place. List and read the stream again if needed, once for all waiting clients.
+    async def load_from(self, token: ResumeToken, charge: Callable[[float], None] = lambda _: None) -> int | None:
+        """Return `number_of` the token. List and read the stream again if needed, once for all waiting clients.
 
-        Return None for a place that is too old. Each client that waits for a reading is charged `READING_UNITS`.
+        Return None for a token that is too old. Each client that waits for a reading is charged `READING_UNITS`.
 
         Raises:
-            Unavailable: It is not known within `REACH_SECONDS`, the store stays away, or the log is closed. The client
-                may resume from the same place later.
+            Unavailable: The number is not known within `REACH_SECONDS`, the store stays unavailable, or the log is
+                closed. The client may resume from the same token later.
         """
-        if place.stream != key_of(self.stream, "") or not place.positions:
+        if token.stream != key_of(self.stream, "") or not token.positions:
             return None
-        waiting = _ResumeWaiter(place, place.positions)
+        waiting = _ResumeWaiter(token, token.positions)
         found = self._found(waiting.positions)
         if isinstance(found, int) and not self._unconfirmed(waiting):
             return found
@@ -192,7 +194,7 @@ class ReplayLog(History):
             return self._listed_at >= began
         if self._listed_at + LISTED_SECONDS < began:
             return False
-        return waiting.is_refused or self._is_gone(waiting.positions) or not self._is_readable(waiting.place)
+        return waiting.is_refused or self._is_gone(waiting.positions) or not self._is_readable(waiting.token)
 
     async def _list_or_read(self, found: Lack, began: float) -> None:
         """List the shards, or read the missing changes of the shards that were listed."""
@@ -203,19 +205,19 @@ class ReplayLog(History):
         await self._list(began)
 
     def _is_gone(self, positions: Positions) -> bool:
-        """Whether the stream no longer lists a shard of which changes are missing."""
+        """Return whether the stream no longer lists a shard of which changes are missing."""
         listed = {self._key(shard) for shard in self._listed}
         missing = {key for key in positions if self._first_after(key, positions[key]) is None}
         return bool(missing - listed - self.parents.all_ancestors(positions))
 
     async def _changed_until(self, moment: float) -> None:
-        """Return when a change has arrived, at `moment` at the latest."""
+        """Wait until the next change arrives, until `moment` at the latest."""
         with suppress(TimeoutError):
             async with asyncio.timeout(max(0.0, moment - self._clock())):
                 await self._changed.wait()
 
     async def _wait_for_reads(self, waiting: _ResumeWaiter) -> None:
-        """Wait until each shard was read, with records or with none since it was joined.
+        """Wait until each unconfirmed shard was read. A shard is idle until a read returns a record.
 
         All changes that other processes have seen, or that were read again, precede that read: the last of them is the
         position of the shard.
@@ -228,13 +230,13 @@ class ReplayLog(History):
             await self._changed.wait()
         waiting.answered |= keys
         for key in filter(self._is_idle, keys):
-            last = max(waiting.positions.get(key, START), self._last_read(key), key=lambda one: sequence_at(one) or -1)
+            last = max(waiting.positions.get(key, START), self._last_read(key), key=lambda at: sequence_at(at) or -1)
             if sequence_at(last) is not None:
                 self._frontier[key] = self._recent.shards[key].floor = last
-                self._set_positions(self.last_place.time)
+                self._set_positions(self.last_token.time)
 
     def _last_read(self, key: Key) -> str:
-        """The sequence up to which the shard was read again."""
+        """Return the sequence number up to which the shard was read again; `START` if it was not."""
         entries = [] if self._older is None else self._older.entries
         return next((entry.change.sequence for entry in reversed(entries) if entry.shard == key), START)
 
@@ -244,7 +246,7 @@ class ReplayLog(History):
         return {key for key in keys if not self._is_same_joining(key, waiting.positions.get(key, START))}
 
     async def aclose(self) -> None:
-        """Cancel the readings. Waiting clients get `Unavailable`, and may resume at another process."""
+        """Cancel the readings. Waiting clients receive `Unavailable`, and may resume at another process."""
         self._is_closed = True
         self._forget_older()
         self._wake()
@@ -253,10 +255,10 @@ class ReplayLog(History):
                 task.cancel()
                 await asyncio.wait([task])
 
-    def _is_readable(self, place: ResumeToken) -> bool:
+    def _is_readable(self, token: ResumeToken) -> bool:
         if self._clock() >= self._remembered_until:
             self._unreachable, self._failures = (-1, -1), 0
-        return _age(place) > self._unreachable
+        return _age(token) > self._unreachable
 
     # Reading again
 
@@ -285,58 +287,61 @@ class ReplayLog(History):
         await _wait_for(self._reading)
 
     async def _read(self) -> None:
-        """Read the missing changes before the present ones once."""
+        """Read the changes that the waiting clients need and that are missing before the present ones."""
         if self._failures >= FREE_FAILURES:
             await asyncio.sleep(PAUSE_SECONDS)
         recent, stream, chosen = self._recent, self.stream, self._readable_waiters()
         if not chosen:
             return
-        lowest = self.parents.lowest(one.positions for one in chosen)
-        wanted = self._missing_ranges(lowest)
+        lowest = self.parents.lowest(waiter.positions for waiter in chosen)
+        ranges = self._missing_ranges(lowest)
         try:
-            changes = await self._read_older.read(stream, wanted)
+            changes = await self._read_older.read(stream, ranges)
         except ResumeTokenRefused as refused:
-            for one in chosen:  # only clients at the refused position: others in that shard may still succeed
-                one.is_refused = one.positions.get(refused.key, START) == lowest.get(refused.key, START)
+            for waiter in chosen:  # only clients at the refused position: others in that shard may still succeed
+                waiter.is_refused = waiter.positions.get(refused.key, START) == lowest.get(refused.key, START)
             return
         if recent is not self._recent:
             return  # changes of another stream arrive by now
-        if changes is None or not self._insert_older({one.key: one.start for one in wanted}, changes):
+        if changes is None or not self._insert_older({missing.key: missing.start for missing in ranges}, changes):
             self._failures += 1
             self._remembered_until = self._clock() + REMEMBERED_SECONDS
-            self._unreachable = max(self._unreachable, min(_age(one.place) for one in chosen))
-        elif all(self._found(one.positions) is Lack.OLDER for one in chosen):
-            for one in chosen:  # the missing changes are lost: the stream no longer lists a shard in between
-                one.is_refused = True
+            self._unreachable = max(self._unreachable, min(_age(waiter.token) for waiter in chosen))
+        elif all(self._found(waiter.positions) is Lack.OLDER for waiter in chosen):
+            for waiter in chosen:  # the missing changes are lost: the stream no longer lists a shard in between
+                waiter.is_refused = True
 
     def _readable_waiters(self) -> list[_ResumeWaiter]:
-        """Return the waiting clients; after a failure the newer half, so that too old places do not fail the others."""
-        open_ = [one for one in self._waiting if not one.is_refused and _age(one.place) > self._unreachable]
-        open_ = [one for one in open_ if self._found(one.positions) is Lack.OLDER]
-        open_.sort(key=lambda one: _age(one.place))
-        return open_[len(open_) // 2 if self._failures else 0 :]
+        """Return the clients to read for; after a failure the newer half, since too old tokens fail the others."""
+        waiters = [waiter for waiter in self._waiting if not waiter.is_refused]
+        waiters = [waiter for waiter in waiters if _age(waiter.token) > self._unreachable]
+        waiters = [waiter for waiter in waiters if self._found(waiter.positions) is Lack.OLDER]
+        waiters.sort(key=lambda waiter: _age(waiter.token))
+        return waiters[len(waiters) // 2 if self._failures else 0 :]
 
     def _missing_ranges(self, lowest: dict[Key, str]) -> list[MissingRange]:
         """Return the shards to read, parents first."""
         seen = Seen(self.parents, lowest)
         shards = {self._key(shard): shard for shard in self._listed}
-        wanted = []
+        ranges = []
         for key, shard in shards.items():
             start = seen.before(key)
             if start is None or not seen.is_related(key) or self._first_after(key, start) is not None:
                 continue
-            if key not in self._recent.shards and self._comes_whole(key):
+            if key not in self._recent.shards and self._will_be_read_whole(key):
                 continue
             parent = self._listed[shard]
-            wanted.append(MissingRange(key, shard, parent, start, key not in self._frontier, self._before(key)))
-        depth = {one.key: len([*self.parents.ancestors(one.key)]) for one in wanted}
-        return sorted(wanted, key=lambda one: depth[one.key])
+            ranges.append(MissingRange(key, shard, parent, start, key not in self._frontier, self._before(key)))
+        depth = {missing.key: len([*self.parents.ancestors(missing.key)]) for missing in ranges}
+        return sorted(ranges, key=lambda missing: depth[missing.key])
 
-    def _comes_whole(self, key: Key) -> bool:
-        """Whether this process will read the whole shard, once its parent has ended."""
+    def _will_be_read_whole(self, key: Key) -> bool:
+        """Return whether this process will read the whole shard, once its parent has ended."""
         return any(ancestor in self._frontier for ancestor in self.parents.ancestors(key))
 
     def _before(self, key: Key) -> Callable[[], int | None]:
+        """Return a function that returns the sequence number of the first change of the shard that is held."""
+
         def before() -> int | None:
             for run in (self._older, self._recent):
                 shard = run.shards.get(key) if run is not None else None
@@ -350,10 +355,10 @@ class ReplayLog(History):
 
 
 async def _wait_for(task: asyncio.Task[None]) -> None:
-    """Wait for a task that several clients wait for. Raises the exception that ended it."""
+    """Wait for a task that several clients share. Raise the exception that ended it."""
     await asyncio.wait([task])
     if (problem := _exception_of(task)) is not None:
-        raise problem.with_traceback(None)  # shared by all that waited: keep no frames of others
+        raise problem.with_traceback(None)  # the clients share it: keep no frames of others
 
 
 def _exception_of(task: asyncio.Task[None]) -> BaseException | None:
@@ -361,6 +366,6 @@ def _exception_of(task: asyncio.Task[None]) -> BaseException | None:
     return None if task.cancelled() else task.exception()
 
 
-def _age(place: ResumeToken) -> tuple[int, int]:
-    """Return a sort key that orders the places of a stream approximately: the time and the newest sequence."""
-    return place.time, max((sequence_at(one) or 0 for one in place.positions.values()), default=0)
+def _age(token: ResumeToken) -> tuple[int, int]:
+    """Return a sort key that orders the tokens of a stream approximately: the time and the newest sequence number."""
+    return token.time, max((sequence_at(position) or 0 for position in token.positions.values()), default=0)

@@ -1,7 +1,7 @@
 """Resume tokens: the position in each open shard of a table's stream, which clients hold between two connections.
 
-An ended shard is dropped when one of its children was started: the child implies that the parent was read to its end.
-A token does not depend on the process that created it, so any process can continue from it.
+A token names no ended shard of which a child was started: the child implies that the parent was read to its end. Any
+process can continue from a token, since it does not depend on the process that created it.
 """
 
 from collections.abc import Mapping
@@ -11,11 +11,12 @@ from itertools import starmap
 
 from datastore.change_streams.shards.checkpoints import START, joined, joined_by, sequence_at
 
-# A position of more open shards would not fit into a header. A shard of AWS takes 16 bytes.
+# A token of more open shards would not fit into a header. A shard of AWS takes 16 bytes.
 MAX_SHARDS = 128
 KEY_BYTES = 6
 ORIGIN_BYTES = 4
 MAX_SEQUENCE_DIGITS = 254  # AWS writes up to 40 digits
+# The number of moves after which a new set of positions is stored.
 MOVES = 64
 _VERSION = 1
 _HEAD_BYTES = 1 + KEY_BYTES + 4
@@ -54,9 +55,9 @@ def idle_since(position: str) -> int | None:
 
 
 class Moves:
-    """Positions, followed by a few moves of single shards.
+    """A set of positions, followed by a few moves of single shards.
 
-    The positions after a move are computed when needed: to store them would take too much memory.
+    The positions after a move are computed on demand: storing them would take too much memory.
     """
 
     __slots__ = ("_at", "_base", "_found", "moves")
@@ -76,7 +77,12 @@ class Moves:
 
 
 class ResumeToken:
-    """A resume position in a stream. `time` (seconds since 1970) of the last change orders positions approximately."""
+    """A position in each open shard of a stream."""
+
+    #: The key of the stream.
+    stream: Key
+    #: The time of the last change (seconds since 1970), which orders tokens approximately.
+    time: int
 
     __slots__ = ("_count", "_moves", "stream", "time")
 
@@ -95,7 +101,7 @@ class ResumeToken:
         return dict(self._moves.after(self._count))
 
     def encode(self) -> bytes:
-        """Return the bytes for clients. They name no shard if there are more than `MAX_SHARDS`."""
+        """Return the bytes of the token. They name no shard if there are more than `MAX_SHARDS`."""
         positions = self._moves.after(self._count)
         head = bytes((_VERSION,)) + self.stream + self.time.to_bytes(4, "big")
         if len(positions) > MAX_SHARDS:
@@ -109,14 +115,14 @@ class ResumeToken:
         return hash(self.encode())
 
 
-# A position from which no process can continue.
+# A token from which no process can continue.
 UNKNOWN = ResumeToken.at(bytes(KEY_BYTES), 0, {})
 
 
 def decode(content: bytes) -> ResumeToken:
-    """Return the place that `encode` wrote. Raises `ValueError`."""
+    """Return the token that `encode` encoded. Raises: `ValueError`."""
     if len(content) < _HEAD_BYTES or content[0] != _VERSION:
-        raise ValueError("This is not an encoded position.")
+        raise ValueError("This is not an encoded resume token.")
     stream, time = content[1 : 1 + KEY_BYTES], int.from_bytes(content[1 + KEY_BYTES : _HEAD_BYTES], "big")
     positions: dict[Key, str] = {}
     at = _HEAD_BYTES
@@ -124,11 +130,11 @@ def decode(content: bytes) -> ResumeToken:
         key, kind = content[at : at + KEY_BYTES], content[at + KEY_BYTES : at + KEY_BYTES + 1]
         at += KEY_BYTES + 1
         if not kind or key in positions or len(positions) == MAX_SHARDS:
-            raise ValueError("This is not an encoded position.")
+            raise ValueError("This is not an encoded resume token.")
         size = ORIGIN_BYTES + 4 if kind[0] == _IDLE else _size(kind[0])
         body = content[at : at + size]
         if len(body) < size:
-            raise ValueError("This is not an encoded position.")
+            raise ValueError("This is not an encoded resume token.")
         positions[key] = _decoded(kind[0], body)
         at += size
     return ResumeToken.at(stream, time, positions)
@@ -141,7 +147,7 @@ def _size(digits: int) -> int:
     return size
 
 
-@lru_cache(maxsize=8192)  # from one encoded position to the next, one shard of many has moved
+@lru_cache(maxsize=8192)  # from one encoded token to the next, one shard of many has moved
 def _encoded(key: Key, position: str) -> bytes:
     parts = joined_by(position)
     if parts is not None:

@@ -1,4 +1,4 @@
-"""Runs of a table's changes without a gap: for each shard, all changes after a known position."""
+"""Runs of a table's changes without gaps: for each shard, all changes after a known position."""
 
 from bisect import bisect_right
 from collections.abc import Iterable
@@ -14,27 +14,34 @@ from datastore.change_streams.shards.stream_reader import Change
 
 
 class LogEntry(NamedTuple):
-    """A change with the key of its shard, its sequence, the place after it, and a rising number."""
+    """A change in a log."""
 
+    #: Rises with each entry.
     number: int
     shard: Key
     sequence: int
-    place: ResumeToken
+    #: The resume token after the change.
+    token: ResumeToken
     change: Change
+    #: An estimate of the bytes in memory.
     size: int = 0
+    #: The time of arrival (seconds of a monotonic clock).
     at: float = 0.0
 
 
 @dataclass(slots=True)
 class ShardRun:
-    """A run's changes of one shard: all after `floor`. `floor_time` is the time of the change there, if known."""
+    """A run's changes of one shard: all changes after a position."""
 
+    #: That position.
     floor: str
+    #: The time of the change at `floor`; infinite if it is unknown.
     floor_time: float = inf
     sequences: list[int] = field(default_factory=list)
     numbers: list[int] = field(default_factory=list)
 
     def has_all_after(self, position: str) -> bool:
+        """Return whether the run has all changes of the shard after a position."""
         if self.floor == START:
             return True
         since, floor = idle_since(position), sequence_at(self.floor)
@@ -63,14 +70,15 @@ class EntryRun:
         self.entries: list[LogEntry] = []
         self.shards: dict[Key, ShardRun] = {}
         self.bytes = 0
-        self.complete_after: int | None = None  # the number of the entry that was dropped last
+        #: The number of the entry that was dropped last.
+        self.complete_after: int | None = None
 
     def has_all_after(self, key: Key, position: str) -> bool:
         shard = self.shards.get(key)
         return shard is not None and shard.has_all_after(position)
 
     def begin(self, key: Key, floor: str) -> ShardRun:
-        """Return the run of a shard. A new one begins at the position."""
+        """Return the run of a shard. A new run begins after the position `floor`."""
         shard = self.shards.get(key)
         if shard is None:
             shard = self.shards[key] = ShardRun(floor)
@@ -83,10 +91,10 @@ class EntryRun:
         self.entries.append(entry)
         self.bytes += entry.size
 
-    def drop(self, many: int) -> list[LogEntry]:
+    def drop(self, count: int) -> list[LogEntry]:
         """Drop the oldest entries, and return them."""
-        gone = self.entries[:many]
-        del self.entries[:many]
+        gone = self.entries[:count]
+        del self.entries[:count]
         counts: dict[Key, int] = {}
         for entry in gone:
             counts[entry.shard] = counts.get(entry.shard, 0) + 1
@@ -99,9 +107,9 @@ class EntryRun:
             self.complete_after = gone[-1].number
         return gone
 
-    def after(self, number: int, most: int) -> list[LogEntry]:
+    def after(self, number: int, limit: int) -> list[LogEntry]:
         start = bisect_right(self.entries, number, key=_number)
-        return self.entries[start : start + most]
+        return self.entries[start : start + limit]
 
     def add_all(self, entries: Iterable[LogEntry]) -> None:
         """Add the entries after the last of each shard."""
@@ -111,7 +119,7 @@ class EntryRun:
                 self.add(entry)
 
     def put_before(self, entries: list[LogEntry], starts: Positions) -> None:
-        """Insert entries before all present ones, of shards that were read from these positions on."""
+        """Insert entries before all present ones. Their shards were read from the positions in `starts` on."""
         before: dict[Key, list[LogEntry]] = {}
         for entry in entries:
             before.setdefault(entry.shard, []).append(entry)
@@ -123,7 +131,7 @@ class EntryRun:
 
     def _begin_earlier(self, key: Key, position: str, entries: list[LogEntry]) -> None:
         shard, since = self.shards.get(key), idle_since(position)
-        # The shard was read from that moment on, so the floor names it.
+        # The shard was read from that time on, so the floor contains it.
         floor = position if since is None else idle_again(position, int(oldest(since)))
         if shard is None:
             shard = self.shards[key] = ShardRun(floor)

@@ -1,4 +1,4 @@
-"""Resume ids: a position in a table's stream, signed and bound to the subscription's field and arguments."""
+"""Resume ids: resume tokens that are signed and bound to a subscription's field and arguments."""
 
 import hmac
 import re
@@ -11,7 +11,7 @@ from datastore.model.base64url import decode as decode_base64
 from datastore.model.base64url import encode
 from datastore.model.prehashed_hmac import PrehashedHmac
 
-# Some 180 bytes for a stream of four shards on AWS; a position has at most 128 shards.
+# An id has about 180 bytes for a stream of four shards on AWS. A token has at most 128 shards.
 LONGEST_RESUME = 4096
 TAG_BYTES = 12
 SECRET_BYTES = 3
@@ -24,13 +24,15 @@ Seal = Callable[[ResumeToken, str], str]
 
 
 class ResumeRequest(NamedTuple):
-    """The event after which a client resumes. `known` is the text that the subscription put into the id."""
+    """The event after which a client resumes."""
 
-    place: ResumeToken
+    token: ResumeToken
+    #: The text that the subscription has added to the id: see `SubscriptionProgress.known`.
     known: str
 
 
 def not_an_id() -> BadUserInput:
+    """Return the error for an id that this subscription has not issued."""
     message = "`resumeAfter` must be the `eventId` of an event of this subscription, or null."
     return BadUserInput(message, field="resumeAfter")
 
@@ -51,14 +53,14 @@ class ResumeIds:
 
     def __init__(self, secret: bytes, others: Iterable[bytes] = ()) -> None:
         self._secret = _Secret(secret)
-        self._accepted = {one.name: one for one in (*map(_Secret, others), self._secret)}
+        self._accepted = {known.name: known for known in (*map(_Secret, others), self._secret)}
 
     def sealer(self, binding: bytes) -> Seal:
-        """Return a function that makes ids of a subscription. One longer than `LONGEST_RESUME` names no place."""
+        """Return a function that signs ids of a subscription. An id longer than `LONGEST_RESUME` has no token."""
         name, digest = self._secret.name, self._secret.mac.after(_begun(binding)).digest
 
-        def seal(place: ResumeToken, known: str) -> str:
-            content = place.encode()
+        def seal(token: ResumeToken, known: str) -> str:
+            content = token.encode()
             tag = digest(_signed(content, known))[:TAG_BYTES]
             id = encode(name + tag + content) + (f"~{known}" if known else "")
             return id if len(id) <= LONGEST_RESUME else seal(UNKNOWN, "")
@@ -66,10 +68,10 @@ class ResumeIds:
         return seal
 
     def open(self, text: object, binding: bytes) -> ResumeRequest:
-        """Return the content of an id; an unknown place for an id of another secret or without a signature.
+        """Return the content of an id; the token `UNKNOWN` for an id of another secret or without a signature.
 
         Raises:
-            BadUserInput: It was altered, or is of another field or other arguments.
+            BadUserInput: The id was altered, or is of another field or other arguments.
         """
         if not isinstance(text, str) or len(text) > LONGEST_RESUME:
             raise not_an_id()

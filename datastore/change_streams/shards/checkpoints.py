@@ -1,7 +1,7 @@
-"""Checkpoints: the positions up to which the shards of a stream were read, as texts that every process understands.
+"""Checkpoints: the positions up to which the shards of a stream were read, as texts that are valid in every process.
 
-A position is the sequence number of the last record. Before the first record it is the iterator with which the shard
-was joined at its end and the `origin` of that joining, or `START` for a shard that is read from its first record.
+A position is the sequence number of the last record. Before the first record it is `START` for a shard that is read
+from its first record. For a shard that was joined at its end it is the iterator and the `origin` of that joining.
 """
 
 from collections.abc import Mapping
@@ -13,9 +13,11 @@ _MARK = "@"
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The positions in a stream (its ARN), of each started shard that is still listed."""
+    """The positions up to which a stream was read."""
 
+    #: The ARN of the stream.
     stream: str
+    #: The position in each started shard that is still listed.
     shards: Mapping[str, str]
     #: The known parents of the shards. They are not compared.
     parents: Mapping[str, str | None] = field(default_factory=dict, compare=False)
@@ -35,6 +37,7 @@ def joined_by(position: str) -> tuple[str, str] | None:
 
 
 def sequence_at(position: str | None) -> int | None:
+    """Return the sequence number of a position; None for a position before the first record."""
     return int(position) if position and position.isascii() and position.isdigit() else None
 
 

@@ -1,7 +1,7 @@
 """The listing of one stream's shards, with few calls of DescribeStream.
 
-AWS allows ten calls a second in an account and region, and a listing of 100 shards for 24 hours has eight pages.
-A shard appears when its parent ends, so its reader lists the children of that shard, in one call.
+AWS allows ten calls a second in an account and region, and a listing of 100 shards for 24 hours has eight pages. A
+shard appears when its parent ends, so the reader lists the children of an ended shard, in one call.
 https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_streams_DescribeStream.html
 """
 
@@ -22,7 +22,7 @@ UNKNOWN_PARAMETER = {INVALID, "SerializationException"}
 
 
 class ShardListing:
-    """The shards that a stream lists. `interval` is how often its reader looks for new ones, in seconds."""
+    """The shards that a stream lists. `interval` is the seconds after which the reader looks for new shards."""
 
     def __init__(self, wire: Wire, stream: str, interval: float) -> None:
         self._wire = wire
@@ -36,9 +36,9 @@ class ShardListing:
         self._list_at = -math.inf
 
     async def refresh(self, childless: Collection[str]) -> list[ListedShard]:
-        """Return the shards, with the children of those that have ended and have none yet (`childless`).
+        """Return the shards. List the children of the `childless` ones: ended shards without a known child.
 
-        Other shards that are new or gone are found every `LISTING_INTERVALS` intervals. Raises what the wire raises.
+        Other shards that are new or gone are found every `LISTING_INTERVALS` intervals. Raises: the errors of the wire.
         """
         now = asyncio.get_running_loop().time()
         if not self._known or now >= self._list_at or len(childless) > MAX_CHILD_LISTINGS:
@@ -61,6 +61,6 @@ class ShardListing:
 
     async def _list(self) -> None:
         self._known = {shard.id: shard for shard in await shards_of(self._wire, self._stream)}
-        # Processes that were started together list at different times.
+        # Jitter: processes that were started together list at different times.
         seconds = LISTING_INTERVALS * self._interval * random.uniform(0.75, 1.25)
         self._list_at = asyncio.get_running_loop().time() + seconds

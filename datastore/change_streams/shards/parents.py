@@ -1,11 +1,11 @@
-"""The parents of shards, with which positions before and after splits are compared."""
+"""The parents of shards, by which positions before and after splits are compared."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from datastore.change_streams.replay.resume_token import Key, Positions, idle_since
 from datastore.change_streams.shards.checkpoints import sequence_at
 
-# AWS lists shards for a day: 100 open shards that are replaced every four hours make 700.
+# AWS lists shards for a day: 100 open shards that are replaced every four hours are 700 listed shards.
 MAX_KNOWN = 10_000
 
 
@@ -26,7 +26,7 @@ class Parents:
             self._parents[key] = parent
 
     def keep(self, keys: Collection[Key]) -> None:
-        """Forget all other shards once there are too many."""
+        """Forget all other shards if more than `MAX_KNOWN` are known."""
         if len(self._parents) > MAX_KNOWN:
             self._parents = {key: parent for key, parent in self._parents.items() if key in keys}
 
@@ -38,6 +38,7 @@ class Parents:
             parent = self._parents.get(parent)
 
     def all_ancestors(self, keys: Iterable[Key]) -> set[Key]:
+        """Return the known ancestors of all these shards."""
         found: set[Key] = set()
         for key in keys:
             for ancestor in self.ancestors(key):
@@ -47,7 +48,7 @@ class Parents:
         return found
 
     def is_known(self, positions: Positions) -> bool:
-        """Whether each shard of the positions is known, or is the parent of a known shard."""
+        """Return whether each shard of the positions is known, or is the parent of a known shard."""
         ended = {parent for key in positions if (parent := self._parents.get(key)) is not None}
         return bool(positions) and all(key in self._parents or key in ended for key in positions)
 
@@ -70,11 +71,11 @@ class Seen:
         self.ended = parents.all_ancestors(positions)
 
     def before(self, key: Key) -> str | None:
-        """The position in a shard; None for one that was read to its end."""
+        """Return the client's position in a shard; None for a shard that was read to its end."""
         return None if key in self.ended else self.positions.get(key, "")
 
     def is_related(self, key: Key) -> bool:
-        """Whether the shard is named by a position, or is an ancestor or a descendant of a named shard."""
+        """Return whether the positions name the shard, one of its ancestors or one of its descendants."""
         if key in self.positions or key in self.ended:
             return True
         return any(ancestor in self.positions or ancestor in self.ended for ancestor in self._parents.ancestors(key))

@@ -1,8 +1,8 @@
 """The rate at which a process reads the shards of streams, adapted to throttling.
 
 AWS throttles GetRecords per shard and does not report other readers. A process therefore shares a shard with unknown
-readers by additive increase and multiplicative decrease (AIMD), as TCP shares a link. The increase is bounded,
-so that few calls of many readers are throttled: together they read a shard no more often than two readers do.
+readers by additive increase and multiplicative decrease (AIMD), as TCP shares a link. The increase is bounded, so that
+few calls of many readers are throttled: together they read a shard no more often than two readers do.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
 """
 
@@ -20,14 +20,15 @@ T = TypeVar("T")
 
 # A shard serves five reads a second. A reader that was throttled shares it with at least one other.
 FIRST_INTERVAL_SECONDS = 0.4
-# Of 30 readers of a shard, a tenth of the calls are throttled at most. More of them cannot slow down any further.
+# With 30 readers of a shard at this interval, at most a tenth of the calls are throttled. More readers cannot slow down
+# any further.
 MAX_INTERVAL_SECONDS = 20.0
-# Reads a second that a throttled reader adds to its rate each second; with each read no more than a share of the rate.
+# The reads a second that a throttled reader adds to its rate each second, and the maximum growth with one read.
 RATE_INCREASE = 0.02
 MAX_GROWTH = 0.04
 JITTER = 0.25
 WARN_INTERVAL_SECONDS = 600.0
-# GetRecords calls of a process at the same time: the pool has 128 connections, which clients' reads share
+# The concurrent GetRecords calls of a process. They share the pool's 128 connections with clients' reads
 # (datastore/dynamodb/http1/exchange_types.py).
 MAX_CONCURRENCY = 32
 
@@ -46,7 +47,7 @@ class ReadPace:
         return self.interval > self._shortest
 
     def throttled(self) -> float:
-        """Halve the rate. Return the seconds to wait before the next try."""
+        """Halve the rate. Return the seconds to wait before the retry."""
         self.interval = min(MAX_INTERVAL_SECONDS, max(FIRST_INTERVAL_SECONDS, 2 * self.interval))
         return self.pause()
 
@@ -121,7 +122,7 @@ class StreamReads:
             self._paces.discard(pace)
 
     async def read(self, table: str, pace: ReadPace, read: Callable[[], Awaitable[T]]) -> T:
-        """Return what `read` returns, and repeat it at a lower rate as long as it raises `Throttled`."""
+        """Return the result of `read`. Retry it at a lower rate while it raises `Throttled`."""
         while True:
             try:
                 async with self._turns:

@@ -20,7 +20,7 @@ INVALID = "ValidationException"
 LOST = {TRIMMED, "ResourceNotFoundException"}
 SPENT = {"ExpiredIteratorException", INVALID}
 FROM_THE_START = {"ShardIteratorType": "TRIM_HORIZON"}
-# The refusals in a row after which a position counts as invalid. The first may concern the iterator, which is replaced.
+# The refusals in a row after which a position counts as invalid. The first may be of the iterator, which is replaced.
 MAX_REFUSALS = 3
 
 
@@ -59,9 +59,10 @@ class ListedShard:
 
 @dataclass(frozen=True, slots=True)
 class ShardPage:
-    """Records of a shard, in order. `ended` is set when the shard has no further records."""
+    """Records of a shard, in order."""
 
     records: list[dict[str, Any]]
+    #: Whether the shard has ended: it has no further records.
     ended: bool
 
 
@@ -84,7 +85,7 @@ async def stream_of(wire: Wire, table: str, prefix: str) -> str:
 
 
 async def shards_of(wire: Wire, stream: str, parent: str | None = None) -> list[ListedShard]:
-    """Return all shards that the stream lists, or the children of one (API_streams_ShardFilter)."""
+    """Return all shards that the stream lists, or only the children of `parent` (API_streams_ShardFilter)."""
     listed: list[ListedShard] = []
     page: dict[str, Any] = {"StreamArn": stream}
     if parent is not None:
@@ -124,7 +125,7 @@ def time_of(record: Mapping[str, Any]) -> datetime | None:
 
 
 class ShardCursor:
-    """A cursor that reads one shard after the record that was handled last, or from its start."""
+    """A cursor that reads one shard after the record `last`, or from the shard's start."""
 
     def __init__(self, wire: Wire, stream: str, shard_id: str, last: str | None) -> None:
         self._wire = wire
@@ -145,14 +146,14 @@ class ShardCursor:
         self._last, self._iterator = last, None
 
     async def read(self, limit: int = BATCH) -> ShardPage:
-        """Return the next records, each once, although the stream may deliver some again.
+        """Return the next records. Each is returned once, although the stream may deliver some again.
 
         Raises:
             Trimmed: Changes are lost. The next call reads the oldest records.
             PositionRefused: The stream has refused the position `MAX_REFUSALS` times in a row. The next call reads the
                 oldest records, so records that were handled before are returned again.
             ShardGone: The stream no longer has the shard.
-            DomainError, RequestRefused: As the wire raises them. The next call reads the same records.
+            DomainError, RequestRefused: The error of the wire. The next call reads the same records.
         """
         try:
             answer = await self._read(limit)
@@ -174,7 +175,7 @@ class ShardCursor:
         )
 
     def _count(self, problem: RequestRefused) -> None:
-        """Count a refusal. Raises `PositionRefused` after `MAX_REFUSALS` if there is a position to drop."""
+        """Count a refusal. Raise `PositionRefused` after `MAX_REFUSALS`, and drop the position."""
         self._refusals = self._refusals + 1 if problem.code == INVALID else 0
         if self._refusals < MAX_REFUSALS or self._last is None:
             return

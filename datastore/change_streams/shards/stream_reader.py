@@ -1,7 +1,7 @@
-"""The reader of one table's stream: every change, in order for each key.
+"""The reader of one table's stream, which delivers every change, in order for each key.
 
-Within a shard records are in order. A shard's children are read only after it has ended, which keeps the order of each
-key across splits.
+Within a shard records are in order. The children of a shard are read only after it was read to its end, which keeps the
+order of each key across splits.
 https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/Streams.html
 """
 
@@ -47,6 +47,7 @@ __all__ = ["Change", "ChangesLost", "StreamReader", "decode_change", "encode_cha
 
 T = TypeVar("T")
 
+# The records that are delivered without a pause.
 SLICE = 50
 FIRST_DELAY, MAX_DELAY = 0.1, 1.5
 POSITION_REFUSED = (
@@ -60,7 +61,7 @@ logger = logging.getLogger(__name__)
 
 
 class ChangesLost(Unavailable):
-    """The stream no longer holds the next changes: a follower has to read the current state and follow again."""
+    """The stream no longer has the next changes: a follower must read the current state and follow again."""
 
 
 def _lost() -> ChangesLost:
@@ -80,7 +81,7 @@ def _delay(failures: int) -> float:
 class StreamReader:
     """A `ChangeSource` that reads one table's stream from now on, or from the position of another reader (`start`).
 
-    With `start` it retries from the first call on; without, it fails if the store cannot be reached at first.
+    With `start` it retries from the first call on. Without, it fails if the store cannot be reached at first.
     """
 
     wire: Wire
@@ -102,7 +103,7 @@ class StreamReader:
         self._read_shards: dict[str, ShardIterator] = {}
         self._started: set[str] = set()
         self._finished: set[str] = set()
-        self._missed: dict[str, float] = {}  # the time since which a shard that was read is not listed
+        self._missed: dict[str, float] = {}  # by shard that was read, the time since which it is not listed
         self._parents: set[str | None] = set()
         self._waits = 0  # successive waits for shards that are not listed yet
         self._wake = asyncio.Event()
@@ -127,7 +128,7 @@ class StreamReader:
     async def attached(self) -> None:
         await self._settled.wait()
         if self.problem is not None:
-            raise self.problem.with_traceback(None)  # followers share it: keep no other's frames
+            raise self.problem.with_traceback(None)  # followers share it: keep no frames of others
 
     async def stop(self) -> None:
         self._task.cancel()
@@ -153,7 +154,7 @@ class StreamReader:
         self._report(problem)
 
     async def _attach(self, shards: asyncio.TaskGroup) -> None:
-        """Join the open shards at their end. The children of a shard that ends meanwhile are read from their start."""
+        """Join the open shards at their end. If one ends in the meantime, its children are read from their start."""
         listed = await (self._find() if self.start is None else self._retry_forever(self._find))
         self._started = {shard.id for shard in listed}
         self._finished = {shard.id for shard in listed if shard.id in self._parents}
@@ -167,7 +168,7 @@ class StreamReader:
         self._begin_all(shards, leaves, since)
 
     async def _find(self) -> list[ShardIterator]:
-        """Look up the stream, and list its shards."""
+        """Find the table's stream, and list its shards."""
         self._stream = await self._latest_stream()
         self._listing = ShardListing(self.wire, self._stream, self.discover_interval)
         return await self._list()
@@ -183,7 +184,7 @@ class StreamReader:
         self._started = self._finished | known
         for id in known:
             by_id[id].restore(start.shards[id])
-        # When another process joined a shard is known only from the lifetime of the iterator.
+        # The time at which another process joined an idle shard is unknown, but at most one iterator lifetime ago.
         self._begin_all(shards, [by_id[id] for id in known], self.wire.now() - ITERATOR_LIFE)
         self._wake.set()
 
@@ -218,7 +219,7 @@ class StreamReader:
         self._wake.clear()
 
     async def _discover(self, shards: asyncio.TaskGroup) -> None:
-        """Start the shards that are new and whose parent, if it is known, has been read to its end."""
+        """Start the new shards whose parent, if it is known, was read to its end."""
         listed = await self._retry_forever(self._relist)
         unread = {shard.id for shard in listed} | self._started
         unread -= self._finished
@@ -234,7 +235,7 @@ class StreamReader:
         return {shard for shard in self._finished - self._parents if shard not in self._missed}
 
     def _forget_unlisted(self, listed: set[str]) -> None:
-        """Forget shards that were not listed for the retention time: the stream does not list them again."""
+        """Forget shards that were not listed for the retention time. The stream does not list them again."""
         now = asyncio.get_running_loop().time()
         self._missed = {shard: self._missed.get(shard, now) for shard in self._finished - listed}
         for shard, since in self._missed.items():
@@ -272,10 +273,10 @@ class StreamReader:
 
     async def _read_to_end(self, shard: ShardIterator, pace: ReadPace) -> None:
         clock = asyncio.get_running_loop().time
-        ask = partial(self.reads.read, self.table.name, pace, partial(self._records, shard))
+        read = partial(self.reads.read, self.table.name, pace, partial(self._records, shard))
         while True:
             requested_at = clock()
-            answer, as_of = await self._retry_forever(ask)
+            answer, as_of = await self._retry_forever(read)
             records = answer.get("Records", ())
             await self._publish_all(shard, records)
             shard.update_iterator(answer.get("NextShardIterator"), as_of)
@@ -301,7 +302,7 @@ class StreamReader:
             raise
 
     async def _publish_all(self, shard: ShardIterator, records: Sequence[dict[str, Any]]) -> None:
-        """Deliver records, large batches over about one poll interval, so that only slow followers overflow."""
+        """Deliver records. Spread a large batch over about one poll interval, so that only slow followers overflow."""
         for number, record in enumerate(records, 1):
             self._publish(shard, record)
             await asyncio.sleep(0 if number % SLICE else self.poll_interval * SLICE / BATCH)
@@ -316,8 +317,8 @@ class StreamReader:
             if is_new:
                 self.sink.deliver(shard.id, change, parent=shard.parent)
 
-    async def _retry_forever(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return the result of a call, and retry it until it succeeds.
+    async def _retry_forever(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Return the result of `call`, and retry it until it succeeds.
 
         Raises:
             ChangesLost: Changes were trimmed, or the stream has refused a position `MAX_REFUSALS` times in a row.
@@ -325,7 +326,7 @@ class StreamReader:
         failures = refusals = 0
         while True:
             try:
-                answer = await ask()
+                answer = await call()
                 break
             except (ChangesLost, StreamMissing, TableMissing):
                 raise

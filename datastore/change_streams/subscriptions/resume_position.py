@@ -8,7 +8,7 @@ from datastore.change_streams.replay.resume_token import ResumeToken
 from datastore.change_streams.replay.signed_resume_ids import ResumeRequest, Seal, not_an_id
 
 
-def unsealed(place: ResumeToken, known: str) -> str:
+def unsealed(token: ResumeToken, known: str) -> str:
     """Return an empty resume id. It is for events that no client receives, so that no client resumes after them."""
     return ""
 
@@ -19,13 +19,13 @@ class ResumePosition(NamedTuple):
     #: The number of the change in this process's replay log.
     number: int
     #: The position in the stream, which is valid in every process.
-    place: ResumeToken
+    token: ResumeToken
     #: Signs the position and the client's state: returns the resume id.
     seal: Seal = unsealed
 
     def id(self, known: str) -> str:
         """Return the resume id of an event at this position."""
-        return self.seal(self.place, known)
+        return self.seal(self.token, known)
 
     def id_after(self, event_id: str) -> str:
         """Return the resume id for a client that received `event_id` last, and no later event."""
@@ -40,7 +40,7 @@ class SubscriptionProgress:
     #: Signs a position and the client's state: returns the resume id.
     seal: Seal
     #: The position of the event that the source emitted last; None before the source follows its changes.
-    mark: ResumePosition | None
+    position: ResumePosition | None
     #: The client's state after that event, such as versions. Resume ids contain it; a resuming client sends it back.
     known: str
     #: Set once the source follows its changes: no later change is missed.
@@ -63,7 +63,7 @@ class SubscriptionProgress:
     def __init__(self, resume: ResumeRequest | None = None, seal: Seal = unsealed) -> None:
         self.resume = resume
         self.seal = seal
-        self.mark = None
+        self.position = None
         self.known = ""
         self.begun = asyncio.Event()
         self.is_live = asyncio.Event()
@@ -102,7 +102,7 @@ class SubscriptionProgress:
     @property
     def id(self) -> str | None:
         """The resume id of the event that was emitted last; None before the source follows its changes."""
-        return None if self.mark is None else self.mark.id(self.known)
+        return None if self.position is None else self.position.id(self.known)
 
     def begin(self, following: ChangeSubscription[Any], read_at: int, *, sends_first_event: bool) -> None:
         """Start to follow changes; `read_at` is the latest change delivered to any subscriber."""
@@ -116,7 +116,7 @@ class SubscriptionProgress:
     def take(self) -> None:
         """Advance to the current change: its event is emitted now, or it has no event."""
         if self._following is not None:
-            self.mark = ResumePosition(self._following.number, self._following.place, self.seal)
+            self.position = ResumePosition(self._following.number, self._following.token, self.seal)
 
     def add_dropped(self, dropped: int) -> None:
         """Count events that were replaced by the event just emitted."""
@@ -130,15 +130,15 @@ class SubscriptionProgress:
     def here(self) -> None:
         """Record that all missed events were emitted."""
         self.take()
-        self.live_at = 0 if self.mark is None else self.mark.number
+        self.live_at = 0 if self.position is None else self.position.number
         self.is_live.set()
 
     def latest(self) -> ResumePosition | None:
-        """Return the position after the emitted events. It is later than `mark` if later changes had no event."""
+        """Return the position after the emitted events. It is later than `position` if later changes had no event."""
         following = self._following
         if following is None or following.is_replaying or following.waiting:
-            return self.mark
-        return ResumePosition(following.last_number, following.last_place, self.seal)
+            return self.position
+        return ResumePosition(following.last_number, following.last_token, self.seal)
 
     def mark_resync_sent(self) -> None:
         """Record that the client has received RESYNC."""
@@ -155,16 +155,16 @@ class SubscriptionProgress:
             return self._ahead.settled_position if self.has_given_all else None
         following = self._following
         is_idle = following is not None and following.is_idle
-        return ResumePosition(following.last_number, following.last_place, self.seal) if following and is_idle else None
+        return ResumePosition(following.last_number, following.last_token, self.seal) if following and is_idle else None
 
     def as_ahead(self) -> "SubscriptionProgress":
         """Return the progress for the change subscription of a source that reads ahead of the events it emits."""
         self._ahead = ReadAheadProgress(self)
         return self._ahead
 
-    def at(self, mark: ResumePosition | None) -> None:
+    def at(self, position: ResumePosition | None) -> None:
         """Set the position of the event that a source which reads ahead emits now."""
-        self.mark = mark
+        self.position = position
 
 
 class ReadAheadProgress(SubscriptionProgress):
@@ -181,7 +181,7 @@ class ReadAheadProgress(SubscriptionProgress):
     def begin(self, following: ChangeSubscription[Any], read_at: int, *, sends_first_event: bool) -> None:
         super().begin(following, read_at, sends_first_event=sends_first_event)
         behind = self._behind
-        behind.is_too_old, behind.sends_first_event, behind.mark = self.is_too_old, sends_first_event, self.mark
+        behind.is_too_old, behind.sends_first_event, behind.position = self.is_too_old, sends_first_event, self.position
         behind.known = self.known
 
     def add_dropped(self, dropped: int) -> None:

@@ -242,8 +242,8 @@ def test_no_place_is_told_before_the_client_knows_that_it_has_missed_something()
         waiting=0,
         number=5,
         last_number=5,
-        place=None,
-        last_place=None,
+        token=None,
+        last_token=None,
     )
     progress = SubscriptionProgress(ResumeRequest(UNKNOWN, ""))
     progress.begin(cast(Any, following), 5, sends_first_event=False)

@@ -76,7 +76,7 @@ async def test_who_comes_back_and_leaves_pays_for_it_and_nobody_else(
     streams = served.gateway.edge.subscriptions
     assert served.gateway.services is not None
     log = next(iter(served.gateway.services.changes._tables.values())).log
-    (key,) = log.last_place.positions
+    (key,) = log.last_token.positions
     if alone:
         await stays.socket.close()
         await until(lambda: not streams._groups)

@@ -264,7 +264,7 @@ def check_event_id(example: Any) -> Any:
         if problem.extensions.get("field") != "resumeAfter":
             raise Broken("refusal without a field", str(problem.extensions)) from None
         return _told(problem)
-    again = _IDS.sealer(b"x")(resume.place, resume.known)
+    again = _IDS.sealer(b"x")(resume.token, resume.known)
     if len(example) > LONGEST_RESUME or _IDS.open(again, b"x") != resume or not again.isprintable():
         raise Broken("id read otherwise", f"{example!r} became {again!r}")
     return True

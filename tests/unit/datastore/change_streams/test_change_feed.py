@@ -405,7 +405,7 @@ async def test_who_comes_again_within_the_linger_goes_on_with_the_same_reader(
     async with feed.follow(BLIP, number_of) as events:
         engine.put(1)
         assert await take(events, 1) == [1]
-        place = events.place
+        place = events.token
     for number in range(2, 5):
         engine.put(number)
     async with feed.follow(BLIP, number_of, after=place) as events:
@@ -459,7 +459,7 @@ async def test_what_came_before_the_log_is_read_from_the_stream(engine: Engine, 
     async with feed_of(engine, session).follow(BLIP, number_of) as events:
         engine.put(1)
         await take(events, 1)
-        place = events.place
+        place = events.token
     for number in range(2, 1500):
         engine.put(number)
     async with feed_of(engine, session).follow(BLIP, number_of, after=place) as events:

@@ -119,5 +119,5 @@ async def test_children_begin_after_the_last_entry_of_their_parent() -> None:
     await deduplicator.start_from(state, [of_parent, replace(entry([10, 11]), parent="parent")])
     first, *_ = log._recent.entries
     keys = {shard: key_of("arn", shard) for shard in ("parent", "child", "other")}
-    assert first.place.positions == {keys["parent"]: "8"}
-    assert log.last_place.positions == {keys["child"]: "11", keys["other"]: START}
+    assert first.token.positions == {keys["parent"]: "8"}
+    assert log.last_token.positions == {keys["child"]: "11", keys["other"]: START}

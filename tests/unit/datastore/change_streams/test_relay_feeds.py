@@ -189,10 +189,10 @@ async def held_up(process: Process) -> asyncio.Event:
     """Read nothing from the bus in it until the event is set; what it was reading has been read."""
     go_on, waiting, read = asyncio.Event(), asyncio.Event(), process.bus.connection.read
 
-    async def slowly(places: Any) -> Any:
+    async def slowly(positions: Any) -> Any:
         waiting.set()
         await go_on.wait()
-        return await read(places)
+        return await read(positions)
 
     process.bus.connection.read = slowly  # type: ignore[method-assign]
     await waiting.wait()

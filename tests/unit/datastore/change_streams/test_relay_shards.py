@@ -39,7 +39,7 @@ async def test_processes_tell_the_same_order_and_the_same_places(hosts: Hosts, s
 
     for _ in range(20):
         assert await take(first, 1) == await take(second, 1)
-        assert first.place == second.place
+        assert first.token == second.token
 
 
 async def test_children_come_behind_their_parents_whoever_reads(hosts: Hosts, script: Script) -> None:

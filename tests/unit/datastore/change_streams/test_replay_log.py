@@ -146,14 +146,14 @@ def test_any_position_of_any_process_is_followed_by_all_changes_or_too_old(seed:
     everything = {number for _, number in stream.told}
     for count, entry in enumerate(elsewhere, 1):
         seen = {one.sequence for one in elsewhere[:count]}
-        found = told_after(kept, decode(entry.place.encode()))
+        found = told_after(kept, decode(entry.token.encode()))
         dropped = {one.sequence for one in here[:-most]}
         if found is None:
             assert dropped - seen
         else:
             assert set(found) == everything - seen
             assert len(found) == len(set(found))
-    assert [told_after(kept, entry.place) for entry in here[-most:]] == [
+    assert [told_after(kept, entry.token) for entry in here[-most:]] == [
         [one.sequence for one in here[index:]] for index in range(len(here) - len(here[-most:]) + 1, len(here) + 1)
     ]
 
@@ -205,8 +205,8 @@ def test_it_is_bounded_by_bytes_and_by_age(bounds: dict[str, float]) -> None:
     kept.start_epoch("arn", {"s": ""}, {"s": None}, NOW)
     for number in range(100):
         kept.deliver("s", change(number + 1))
-    assert told_after(kept, published[0].place) is None
-    assert told_after(kept, published[-2].place) == [100]
+    assert told_after(kept, published[0].token) is None
+    assert told_after(kept, published[-2].token) == [100]
     published.clear()
     assert sum(isinstance(one, Change) for one in gc.get_objects()) < 12 + before
 
@@ -218,8 +218,8 @@ def test_another_stream_knows_no_place_of_the_one_before() -> None:
     kept.deliver("s", change(5))
     kept.start_epoch("arn of another", {"s": ""}, {"s": None}, NOW)
     kept.deliver("s", change(1))
-    assert kept.number_of(published[0].place) is None
-    assert told_after(kept, published[1].place) == []
+    assert kept.number_of(published[0].token) is None
+    assert told_after(kept, published[1].token) == []
 
 
 def test_a_shard_that_has_ended_is_named_no_more_once_a_child_was_begun() -> None:
@@ -227,9 +227,9 @@ def test_a_shard_that_has_ended_is_named_no_more_once_a_child_was_begun() -> Non
     kept.start_epoch("arn", {"s": "3"}, {"s": None}, NOW)
     kept.start_shard("c", "s")
     kept.start_shard("d", "s")
-    assert kept.last_place.positions == {key_of("arn", "c"): "", key_of("arn", "d"): ""}
+    assert kept.last_token.positions == {key_of("arn", "c"): "", key_of("arn", "d"): ""}
     kept.deliver("d", change(9), parent="s")
-    assert kept.last_place.positions == {key_of("arn", "c"): "", key_of("arn", "d"): "9"}
+    assert kept.last_token.positions == {key_of("arn", "c"): "", key_of("arn", "d"): "9"}
 
 
 async def test_what_is_older_is_read_once_for_all_who_wait() -> None:
@@ -381,7 +381,7 @@ async def test_a_joined_shard_takes_the_position_of_other_processes_once_it_has_
         assert not waiting.done()
         kept.read_empty("s")
     assert await waiting is not None
-    assert kept.last_place.positions == {S: "50"}
+    assert kept.last_token.positions == {S: "50"}
 
 
 async def test_a_reader_that_begins_before_the_position_of_others_delivers_nothing_twice() -> None:

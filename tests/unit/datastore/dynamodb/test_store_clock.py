@@ -142,7 +142,7 @@ async def test_one_who_resumes_at_another_process_misses_nothing(stack: AsyncExi
     async with client.following(client.feed()) as events:
         script.put("k0")
         await anext(events)
-        client.place = decode(events.place.encode())
+        client.place = decode(events.token.encode())
     numbers = [script.put("k1"), script.put("k0")]
     await client.read(client.feed(), 2)
     assert sorted(client.numbers) == numbers
@@ -169,7 +169,7 @@ async def test_a_shard_that_showed_nothing_for_longer_than_records_are_kept_is_t
     async with client.following(client.feed()) as events:
         script.put("k0")
         await anext(events)
-        client.place = decode(events.place.encode())
+        client.place = decode(events.token.encode())
     script.ahead = timedelta(hours=25)
     async with client.following(client.feed()) as events:
         assert events.is_too_old
@@ -196,7 +196,7 @@ async def test_one_who_leaves_a_bus_without_a_record_of_a_shard_misses_nothing(
         await reads_settle(first, second)
         number = script.write("a", "x")
         assert await take(events, 1) == [number]
-        place = decode(events.place.encode())
+        place = decode(events.token.encode())
     last = script.write("b", "y")
     feed = ChangeFeed(script, poll_interval=0.001, discover_interval=0.02, linger=0, empty_seconds=0)
     stack.push_async_callback(feed.aclose)
@@ -235,7 +235,7 @@ async def test_a_feed_of_the_client_misses_nothing(database: Database, proxy: Pr
             await client.call("PutItem", {"TableName": database.prefix + BLIP.name, "Item": item})
 
         async with feed().follow(BLIP, number_of) as events:
-            place = decode(events.place.encode())  # of an idle shard
+            place = decode(events.token.encode())  # of an idle shard
         await write(1)
         async with feed().follow(BLIP, number_of, after=place) as events, asyncio.timeout(50):
             assert not events.is_too_old

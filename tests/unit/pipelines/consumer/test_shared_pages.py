@@ -17,7 +17,7 @@ from datastore.keyspace.feeds.table import FEED
 from pipelines.consumer.batches import BatchProcessor
 from pipelines.consumer.consumer import Consumer
 from pipelines.consumer.metrics import StreamMetrics
-from pipelines.consumer.shared_pages import MOST_RECORDS, SharedPages, SharedShard
+from pipelines.consumer.shared_pages import MAX_RECORDS, SharedPages, SharedShard
 from pipelines.feeds.pipeline import FeedPipeline
 from pipelines.feeds.search import SearchPipeline
 from tests.support.consumers import (
@@ -288,9 +288,9 @@ def test_a_follower_that_is_ahead_takes_nothing_twice() -> None:
 def test_what_is_kept_is_bounded() -> None:
     shard = SharedShard(None)
     assert shard.records_after(None, 10) == []
-    shard.add([record(number) for number in range(MOST_RECORDS + 1)])
+    shard.add([record(number) for number in range(MAX_RECORDS + 1)])
     assert shard.records_after(None, 10) is None
-    assert shard.records_after("100", MOST_RECORDS) == [record(number) for number in range(1, MOST_RECORDS + 1)]
+    assert shard.records_after("100", MAX_RECORDS) == [record(number) for number in range(1, MAX_RECORDS + 1)]
 
 
 @pytest.mark.parametrize("lost", [True, False])
