@@ -27,7 +27,7 @@ async def days_that_may_have(
     read = _other_bounds if other else _bounds
     years = [read(store, first, last) for first, last in years_of(min(days), max(days))]
     coverage, bounds_by_year = await asyncio.gather(coverage_of(store), asyncio.gather(*years))
-    if coverage is None or not is_kept_up(coverage, now):
+    if coverage is None or not is_current(coverage, now):
         return {*days}
     bounds = {day: bound for year in bounds_by_year for day, bound in year.items()}
     return {
@@ -35,7 +35,7 @@ async def days_that_may_have(
     }
 
 
-def is_kept_up(coverage: Coverage, now: datetime) -> bool:
+def is_current(coverage: Coverage, now: datetime) -> bool:
     """Return whether the consumer of the stream keeps the statistics current."""
     return now - from_epoch_ms(coverage.checked_at_ms) <= MAX_CHECK_AGE
 

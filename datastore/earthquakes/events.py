@@ -148,7 +148,7 @@ def _valid(name: str, is_valid: Callable[[Any], bool]) -> Callable[[Any], Any]:
     return checked
 
 
-def _if(is_valid: Callable[[Any], bool]) -> Callable[[Any], Any]:
+def _or_none(is_valid: Callable[[Any], bool]) -> Callable[[Any], Any]:
     """Return a function that returns a valid value unchanged, and None for any other: the attribute is optional."""
     return lambda value: value if is_valid(value) else None
 
@@ -161,7 +161,7 @@ def _is_flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
-def _is_whole(value: Any) -> bool:
+def _is_int32(value: Any) -> bool:
     return type(value) is int and abs(value) < 2**31
 
 
@@ -216,10 +216,10 @@ event_from = RecordDecoder(
     source=text(ATTRIBUTES["source"], _valid("source", _is_text)),
     ingested_at_ms=number(ATTRIBUTES["ingested_at_ms"], _valid("ingested_at_ms", _is_moment)),
     type=text(ATTRIBUTES["type"], _type, default=EARTHQUAKE),
-    status=text(ATTRIBUTES["status"], _if(_is_text), default=None),
-    updated_at_ms=number(ATTRIBUTES["updated_at_ms"], _if(_is_moment), default=None),
-    alert=text(ATTRIBUTES["alert"], _if(_is_text), default=None),
-    tsunami=flag(ATTRIBUTES["tsunami"], _if(_is_flag), default=None),
-    significance=number(ATTRIBUTES["significance"], _if(_is_whole), default=None),
-    url=text(ATTRIBUTES["url"], _if(_is_text), default=None),
+    status=text(ATTRIBUTES["status"], _or_none(_is_text), default=None),
+    updated_at_ms=number(ATTRIBUTES["updated_at_ms"], _or_none(_is_moment), default=None),
+    alert=text(ATTRIBUTES["alert"], _or_none(_is_text), default=None),
+    tsunami=flag(ATTRIBUTES["tsunami"], _or_none(_is_flag), default=None),
+    significance=number(ATTRIBUTES["significance"], _or_none(_is_int32), default=None),
+    url=text(ATTRIBUTES["url"], _or_none(_is_text), default=None),
 )

@@ -8,7 +8,7 @@ from enum import StrEnum
 from msgspec import Struct
 
 from datastore.dynamodb.codec import Item
-from datastore.earthquakes.days_with_events import is_kept_up, read_days, years_of
+from datastore.earthquakes.days_with_events import is_current, read_days, years_of
 from datastore.earthquakes.regions import SeismicRegion
 from datastore.earthquakes.statistics import Coverage, Tally, coverage_of, tallies_from
 from datastore.session.store import Store
@@ -68,7 +68,7 @@ async def _read(store: Store, first: str, last: str, *, regions: bool) -> list[I
 
 
 def _is_complete(coverage: Coverage | None, now: datetime, first: str, last: str) -> bool:
-    if coverage is None or not is_kept_up(coverage, now):
+    if coverage is None or not is_current(coverage, now):
         return False
     return any(since <= first and last <= until for since, until in coverage.spans)
 

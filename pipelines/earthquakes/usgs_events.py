@@ -41,7 +41,7 @@ class Rejection:
     updated_at_ms: int | None = None
 
 
-class _Refused(Exception):
+class _Rejected(Exception):
     def __init__(self, reason: RejectionReason, updated_at_ms: int | None = None) -> None:
         self.reason = reason
         self.updated_at_ms = updated_at_ms
@@ -53,18 +53,18 @@ def event_or_rejection(feature: object, ingested_at_ms: int) -> Earthquake | Rej
         return Rejection(RejectionReason.NOT_A_FEATURE, None)
     try:
         return _earthquake(feature, ingested_at_ms)
-    except _Refused as refused:
+    except _Rejected as rejected:
         id = feature.get("id")
         event_id = _text(id, MAX_EVENT_ID) if isinstance(id, str) else None
-        return Rejection(refused.reason, event_id, refused.updated_at_ms)
+        return Rejection(rejected.reason, event_id, rejected.updated_at_ms)
 
 
 def _earthquake(feature: dict[str, object], ingested_at_ms: int) -> Earthquake:
     if feature.get("type") != "Feature":
-        raise _Refused(RejectionReason.NOT_A_FEATURE)
+        raise _Rejected(RejectionReason.NOT_A_FEATURE)
     properties = _members(feature.get("properties"))
     if _is_deleted(properties):  # checked first: a deleted feature may lack any other property
-        raise _Refused(RejectionReason.DELETED, _if_time(properties.get("updated")))
+        raise _Rejected(RejectionReason.DELETED, _optional_time(properties.get("updated")))
     event_id = _event_id(feature.get("id"))
     magnitude = _number(properties.get("mag"), RejectionReason.MISSING_MAGNITUDE)
     latitude, longitude, depth = _position(_members(feature.get("geometry")).get("coordinates"))
@@ -80,7 +80,7 @@ def _earthquake(feature: dict[str, object], ingested_at_ms: int) -> Earthquake:
         ingested_at_ms=ingested_at_ms,
         type=_type(properties.get("type")),
         status=_word(properties.get("status")),
-        updated_at_ms=_if_time(properties.get("updated")),
+        updated_at_ms=_optional_time(properties.get("updated")),
         alert=_word(properties.get("alert")),
         tsunami=_flag(properties.get("tsunami")),
         significance=_whole(properties.get("sig")),
@@ -102,7 +102,7 @@ def _word(value: object) -> str | None:
     return _text(value.strip().lower(), MAX_WORD) or None if isinstance(value, str) else None
 
 
-def _if_time(value: object) -> int | None:
+def _optional_time(value: object) -> int | None:
     return value if type(value) is int and EARLIEST_MS <= value <= LATEST_MS else None
 
 
@@ -124,15 +124,15 @@ def _other_ids(value: object, event_id: str) -> tuple[str, ...]:
     if not isinstance(value, str):
         return ()
     listed = (_text(part.strip(), MAX_EVENT_ID + 1) for part in value.split(","))
-    sound = dict.fromkeys(part for part in listed if part != event_id and 1 <= len(part) <= MAX_EVENT_ID)
-    return tuple(sound)[: MAX_IDS - 1]
+    valid = dict.fromkeys(part for part in listed if part != event_id and 1 <= len(part) <= MAX_EVENT_ID)
+    return tuple(valid)[: MAX_IDS - 1]
 
 
 def _members(value: object) -> dict[str, object]:
     if value is None:
         return {}
     if not isinstance(value, dict):
-        raise _Refused(RejectionReason.BAD_VALUE)
+        raise _Rejected(RejectionReason.BAD_VALUE)
     return value
 
 
@@ -148,54 +148,54 @@ def _text(value: str, longest: int) -> str:
 
 def _event_id(value: object) -> str:
     if value is None or value == "":
-        raise _Refused(RejectionReason.MISSING_ID)
+        raise _Rejected(RejectionReason.MISSING_ID)
     if not isinstance(value, str):
-        raise _Refused(RejectionReason.BAD_VALUE)
+        raise _Rejected(RejectionReason.BAD_VALUE)
     if len(value) > MAX_EVENT_ID:
-        raise _Refused(RejectionReason.ID_TOO_LONG)
+        raise _Rejected(RejectionReason.ID_TOO_LONG)
     return _text(value, MAX_EVENT_ID)
 
 
 def _number(value: object, when_missing: RejectionReason) -> float:
     if value is None:
-        raise _Refused(when_missing)
+        raise _Rejected(when_missing)
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        raise _Refused(RejectionReason.BAD_VALUE)
+        raise _Rejected(RejectionReason.BAD_VALUE)
     try:
         number = float(value)
     except OverflowError:
-        raise _Refused(RejectionReason.BAD_VALUE) from None
+        raise _Rejected(RejectionReason.BAD_VALUE) from None
     if not math.isfinite(number):
-        raise _Refused(RejectionReason.BAD_VALUE)
+        raise _Rejected(RejectionReason.BAD_VALUE)
     return number if abs(number) >= SMALLEST else 0.0
 
 
 def _position(coordinates: object) -> tuple[float, float, float | None]:
     """Return latitude, longitude and depth in km from GeoJSON's [longitude, latitude, depth]."""
     if coordinates is not None and not isinstance(coordinates, list):
-        raise _Refused(RejectionReason.BAD_VALUE)
+        raise _Rejected(RejectionReason.BAD_VALUE)
     longitude, latitude, depth = [*(coordinates or []), None, None, None][:3]
     east = _number(longitude, RejectionReason.MISSING_COORDINATES)
     north = _number(latitude, RejectionReason.MISSING_COORDINATES)
     if abs(north) > 90:
-        raise _Refused(RejectionReason.BAD_LATITUDE)
+        raise _Rejected(RejectionReason.BAD_LATITUDE)
     if abs(east) > 180:
-        raise _Refused(RejectionReason.BAD_LONGITUDE)
+        raise _Rejected(RejectionReason.BAD_LONGITUDE)
     return north, east, None if depth is None else _depth(depth)
 
 
 def _depth(value: object) -> float:
     depth = _number(value, RejectionReason.BAD_VALUE)
     if depth >= BEYOND_FLOAT:
-        raise _Refused(RejectionReason.BAD_VALUE)
+        raise _Rejected(RejectionReason.BAD_VALUE)
     return max(0.0, depth)
 
 
 def _time(value: object) -> int:
     if value is None:
-        raise _Refused(RejectionReason.MISSING_TIME)
+        raise _Rejected(RejectionReason.MISSING_TIME)
     if isinstance(value, bool) or not isinstance(value, int) or not EARLIEST_MS <= value <= LATEST_MS:
-        raise _Refused(RejectionReason.BAD_VALUE)
+        raise _Rejected(RejectionReason.BAD_VALUE)
     return value
 
 
@@ -204,5 +204,5 @@ def _place(value: object) -> str:
     if value is None:
         return UNKNOWN_PLACE
     if not isinstance(value, str):
-        raise _Refused(RejectionReason.BAD_VALUE)
+        raise _Rejected(RejectionReason.BAD_VALUE)
     return _text(value, MAX_PLACE) if value.strip() else UNKNOWN_PLACE

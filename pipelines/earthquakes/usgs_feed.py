@@ -188,7 +188,7 @@ class _FeatureReader:
         """
         fault = self._parse(piece)
         for event, value in self._events:
-            feature = self._take(event, value)
+            feature = self._handle(event, value)
             if feature is not None:
                 self._count += 1
                 yield feature[0]
@@ -203,7 +203,7 @@ class _FeatureReader:
         with suppress(*_FAULTS):
             self._parser.close()
 
-    def _readable(self, piece: bytes) -> bytes:
+    def _parsable(self, piece: bytes) -> bytes:
         """Return the text for the parser. An incomplete word at its end is held until the next piece."""
         text = self._held + piece
         if b"NaN" in text or b"Infinity" in text:  # much faster than the pattern
@@ -213,7 +213,7 @@ class _FeatureReader:
         return text.removesuffix(self._held)
 
     def _parse(self, piece: bytes) -> Exception | None:
-        text = self._readable(piece)
+        text = self._parsable(piece)
         try:
             if text:
                 self._parser.send(text)
@@ -236,23 +236,23 @@ class _FeatureReader:
             return _not_geojson()
         return FeedError(FeedCode.TRUNCATED, f"The JSON ends or breaks after {self._count} features.")
 
-    def _take(self, event: str, value: Any) -> tuple[object] | None:
+    def _handle(self, event: str, value: Any) -> tuple[object] | None:
         if self._skipped_depth:
             self._skipped_depth += event.startswith("start") - event.startswith("end")
         elif event == "map_key":
             self._containers[-1].key = value
         elif event.startswith("start"):
-            return self._enter(event)
+            return self._open_container(event)
         elif event.startswith("end"):
             content = self._containers.pop().content
             if self._containers:
-                return self._put(content)
+                return self._add_value(content)
             self._root = content
         else:
-            return self._put(value)
+            return self._add_value(value)
         return None
 
-    def _enter(self, event: str) -> tuple[object] | None:
+    def _open_container(self, event: str) -> tuple[object] | None:
         shape = self._containers[-1].expected() if self._containers else _DOCUMENT
         if event == "start_map" and isinstance(shape, Mapping):
             self._containers.append(_Container({}, shape))
@@ -260,10 +260,10 @@ class _FeatureReader:
             self._containers.append(_Container([], shape))
         else:
             self._skipped_depth = 1
-            return self._put(_OTHER)
+            return self._add_value(_OTHER)
         return None
 
-    def _put(self, value: object) -> tuple[object] | None:
+    def _add_value(self, value: object) -> tuple[object] | None:
         """Add a complete value to its container. A feature is returned instead, in a tuple because it may be None."""
         if not self._containers:
             raise _not_geojson()

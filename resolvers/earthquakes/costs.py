@@ -17,7 +17,7 @@ from itertools import accumulate
 from strawberry.exceptions import StrawberryInputCoercionError
 
 from datastore.dynamodb.client import RequestRefused
-from datastore.earthquakes.days_with_events import is_kept_up, read_days
+from datastore.earthquakes.days_with_events import is_current, read_days
 from datastore.earthquakes.events import SeismicEventKind
 from datastore.earthquakes.statistics import (
     GREATEST_CLASS,
@@ -219,7 +219,7 @@ class EarthquakeCosts:
             return None
         if any(year not in self._years for year in range(reach.start.year, reach.end.year + 1)):
             return None
-        return min(_QuerySimulation(self._years, reach, skips=is_kept_up(coverage, now)).units(), MAX_UNITS)
+        return min(_QuerySimulation(self._years, reach, skips=is_current(coverage, now)).units(), MAX_UNITS)
 
     def _covers(self, reach: Reach) -> bool:
         return any(since <= reach.start and reach.end <= until for since, until in self._complete)

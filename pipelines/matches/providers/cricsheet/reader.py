@@ -165,10 +165,10 @@ class _CricsheetReader:
             legal_balls += ball.legal
             if delivery.replacements and delivery.replacements.match:
                 self.substitutions[ball_id] = tuple(map(self._substitution, delivery.replacements.match))
-        if over is not innings.overs[-1] or legal_balls >= self._due(innings, over):
+        if over is not innings.overs[-1] or legal_balls >= self._legal_balls_due(innings, over):
             self.over_ends.add(ball_id)
 
-    def _due(self, innings: written.CricsheetInnings, over: written.Over) -> int:
+    def _legal_balls_due(self, innings: written.CricsheetInnings, over: written.Over) -> int:
         """Return the number of legal balls after which the umpires end an over."""
         miscount = innings.miscounted_overs.get(str(over.over))
         if miscount is None:
@@ -222,15 +222,15 @@ class _CricsheetReader:
 
         It names the rain rule where it is not one more than the other side's lead.
         """
-        needed = self._needed(innings)
+        computed = self._computed_target(innings)
         stated = innings.target
         if stated is None or stated.runs is None:
-            return Target(needed, "1" if innings.super_over else None) if needed else None
+            return Target(computed, "1" if innings.super_over else None) if computed else None
         method = self.file.info.outcome.method if self.file.info.outcome.method in RAIN_RULES else None
         overs = None if stated.overs is None else f"{stated.overs:g}"
-        return Target(stated.runs, overs, method or (None if stated.runs == needed else "D/L"))
+        return Target(stated.runs, overs, method or (None if stated.runs == computed else "D/L"))
 
-    def _needed(self, innings: written.CricsheetInnings) -> int | None:
+    def _computed_target(self, innings: written.CricsheetInnings) -> int | None:
         """Return one more than the other side's lead in an innings that can be the last; None in other innings."""
         played = zip(self.file.innings[: len(self.totals)], self.totals, strict=True)
         earlier = [(other.team, total) for other, total in played if other.super_over == innings.super_over]

@@ -13,13 +13,13 @@ from datastore.matches.cricket import Ball, Extras, LineupPlayer, Wicket
 from pipelines.matches.providers.sportmonks.values import (
     Row,
     UnreadableRow,
+    convert_rows,
     count,
     flag,
     ident,
     innings_number,
-    needed_id,
     overs,
-    readable,
+    required_id,
     row,
     text,
 )
@@ -122,9 +122,9 @@ def scores_by_id(table: Any) -> dict[str, Score]:
     """Return the table of scores by id."""
 
     def with_id(score: Row) -> tuple[str, Score]:
-        return needed_id(score, "id"), score_from(score)
+        return required_id(score, "id"), score_from(score)
 
-    return dict(readable("score", table, with_id))
+    return dict(convert_rows("score", table, with_id))
 
 
 def score_of(holder: Row, included: str, scores: Scores) -> Score | None:
@@ -145,7 +145,7 @@ def balls_of(fixture: Row, names: PlayerNames, scores: Scores) -> tuple[Ball, ..
     """Return all balls, oldest first. Of two rows with one id the later one counts; unreadable rows are left out."""
     balls: dict[int, Ball] = {}
     repeated: list[int] = []
-    for ball in readable("ball", fixture.get("balls"), lambda ball: _ball(ball, names, scores)):
+    for ball in convert_rows("ball", fixture.get("balls"), lambda ball: _ball(ball, names, scores)):
         if ball.ball_id in balls:
             repeated.append(ball.ball_id)
         balls[ball.ball_id] = ball
@@ -160,13 +160,13 @@ def _ball(ball: Row, names: PlayerNames, scores: Scores) -> Ball:
     position = overs(ball.get("ball"))
     if position is None:
         raise UnreadableRow("ball is not an over and a ball")
-    batter_id = needed_id(ball, "batsman_id")
+    batter_id = required_id(ball, "batsman_id")
     bowler_id = ident(ball.get("bowler_id"))
     crease = [ident(ball.get(f"batsman_{end}_on_creeze_id")) for end in ("one", "two")]
     non_striker_id = next((player for player in crease if player and player != batter_id), None)
     score = score_of(ball, "score", scores) or _unknown_score(ball)
     return Ball(
-        ball_id=int(needed_id(ball, "id")),
+        ball_id=int(required_id(ball, "id")),
         innings=innings_number(ball),
         over=position[0],
         number=position[1],

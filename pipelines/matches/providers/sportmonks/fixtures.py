@@ -26,14 +26,14 @@ from pipelines.matches.providers.sportmonks.results import WICKETS, result_of
 from pipelines.matches.providers.sportmonks.values import (
     Row,
     UnreadableRow,
+    convert_rows,
     count,
     flag,
     ident,
     moment,
-    needed_id,
-    needed_text,
     overs,
-    readable,
+    required_id,
+    required_text,
     row,
     text,
 )
@@ -59,7 +59,7 @@ def snapshot_of(fixture: Row, codes: Mapping[str, str], scores: Scores) -> Match
 
     Raises: `UnreadableRow` when it is not a fixture.
     """
-    lineups = tuple(readable("player", fixture.get("lineup"), _lineup_player))
+    lineups = tuple(convert_rows("player", fixture.get("lineup"), _lineup_player))
     names = PlayerNames(lineups)
     snapshot = _match(fixture, codes, names, scores)
     return msgspec.structs.replace(snapshot, lineups=lineups)
@@ -69,15 +69,15 @@ def _match(fixture: Row, codes: Mapping[str, str], names: PlayerNames, scores: S
     start = moment(fixture.get("starting_at"))
     if start is None:
         raise UnreadableRow("starting_at is not a time")
-    status = needed_text(fixture, "status")
+    status = required_text(fixture, "status")
     match_format = text(fixture.get("type"))
     balls = balls_of(fixture, names, scores)
     match = Match(
-        match_id=needed_id(fixture, "id"),
-        league_id=needed_id(fixture, "league_id"),
+        match_id=required_id(fixture, "id"),
+        league_id=required_id(fixture, "league_id"),
         league_code=_code(fixture, codes),
-        home_team_id=needed_id(fixture, "localteam_id"),
-        away_team_id=needed_id(fixture, "visitorteam_id"),
+        home_team_id=required_id(fixture, "localteam_id"),
+        away_team_id=required_id(fixture, "visitorteam_id"),
         start_time=start,
         status=status,
         phase=phase_of(status),
@@ -133,7 +133,7 @@ def _overs(fixture: Row, match_format: str | None) -> int | None:
 
 def _code(fixture: Row, codes: Mapping[str, str]) -> str:
     """Return the league's code, or its id when the code is unknown: matches are listed by it."""
-    league_id = needed_id(fixture, "league_id")
+    league_id = required_id(fixture, "league_id")
     return ascii_upper(league_code(row(fixture.get("league"))) or codes.get(league_id) or league_id)
 
 
@@ -161,11 +161,11 @@ def _player_of_match(fixture: Row, names: PlayerNames) -> str | None:
 
 def _lineup_player(player: Row) -> LineupPlayer:
     """Convert a player of the lineup. With concussion or impact substitutes a team has more than eleven."""
-    player_id, lineup = needed_id(player, "id"), row(player.get("lineup"))
+    player_id, lineup = required_id(player, "id"), row(player.get("lineup"))
     return LineupPlayer(
         player_id=player_id,
         name=player_name(player) or f"Player {player_id}",
-        team_id=needed_id(lineup, "team_id"),
+        team_id=required_id(lineup, "team_id"),
         captain=flag(lineup.get("captain")),
         wicketkeeper=flag(lineup.get("wicketkeeper")),
         substitute=flag(lineup.get("substitution")),

@@ -24,13 +24,13 @@ from pipelines.matches.providers.sportmonks.balls import PlayerNames, Scores, di
 from pipelines.matches.providers.sportmonks.values import (
     Row,
     UnreadableRow,
+    convert_rows,
     count,
     flag,
     ident,
     innings_number,
-    needed_id,
     overs,
-    readable,
+    required_id,
     whole,
 )
 from pipelines.matches.scoring.dismissals import CREDITED_TO_BOWLER, dismissal_text
@@ -58,9 +58,9 @@ class Play:
 
 def innings_of(fixture: Row, play: Play) -> tuple[InningsScore, ...]:
     """Return the total of each innings that has begun, in their order."""
-    extras = dict(readable("extras", fixture.get("scoreboards"), _extras))
-    totals = readable("run", fixture.get("runs"), lambda row: _total(row, whole(row.get("inning")), "score", play))
-    totals += readable("scoreboard", fixture.get("scoreboards"), lambda row: _scoreboard(row, play))
+    extras = dict(convert_rows("extras", fixture.get("scoreboards"), _extras))
+    totals = convert_rows("run", fixture.get("runs"), lambda row: _total(row, whole(row.get("inning")), "score", play))
+    totals += convert_rows("scoreboard", fixture.get("scoreboards"), lambda row: _scoreboard(row, play))
     by_number = {total.number: total for total in totals}
     return tuple(
         InningsScore(
@@ -90,7 +90,7 @@ def _total(row: Row, number: int | None, runs: str, play: Play) -> InningsScore:
     completed, balls = _bowled(row, play)
     return InningsScore(
         number=number,
-        team_id=needed_id(row, "team_id"),
+        team_id=required_id(row, "team_id"),
         runs=count(row.get(runs)),
         wickets=count(row.get("wickets")),
         completed_overs=completed,
@@ -145,7 +145,7 @@ def scorecards_of(fixture: Row, innings: tuple[InningsScore, ...], play: Play) -
 
 def _by_innings(kind: str, fixture: Row, name: str) -> dict[int, list[Row]]:
     rows: dict[int, list[Row]] = {}
-    for number, row in readable(kind, fixture.get(name), lambda row: (innings_number(row), row)):
+    for number, row in convert_rows(kind, fixture.get(name), lambda row: (innings_number(row), row)):
         rows.setdefault(number, []).append(row)
     return rows
 
@@ -155,11 +155,11 @@ def _scorecard(number: int, batting: list[Row], bowling: list[Row], play: Play, 
     seen = {player for ball in balls for player in (ball.batter_id, ball.non_striker_id)}
     striker = None if closed else next_striker(balls, play.balls_per_over)
     ordered = sorted(batting, key=_sort)
-    lines = readable("batting line", ordered, lambda row: _batter(row, play, seen, closed, striker))
+    lines = convert_rows("batting line", ordered, lambda row: _batter(row, play, seen, closed, striker))
     return Scorecard(
         number=number,
         batting=tuple(lines),
-        bowling=tuple(readable("bowling line", sorted(bowling, key=_sort), lambda row: _bowler(row, play, closed))),
+        bowling=tuple(convert_rows("bowling line", sorted(bowling, key=_sort), lambda row: _bowler(row, play, closed))),
         fall_of_wickets=_fall_of_wickets(batting, lines),
         partnership=None if closed else _partnership(balls, lines),
     )
@@ -170,7 +170,7 @@ def _sort(row: Row) -> int:
 
 
 def _batter(row: Row, play: Play, seen: set[str], closed: bool, striker: str | None) -> BattingLine:
-    player_id = needed_id(row, "player_id")
+    player_id = required_id(row, "player_id")
     score = score_of(row, "result", play.scores)
     name = score.name if score is not None else ""
     status = _status(row, name, score is not None and score.out, player_id in seen, closed)
@@ -223,7 +223,7 @@ def _wicket(row: Row, name: str, line: BattingLine, bowler_id: str | None, names
 
 
 def _bowler(row: Row, play: Play, closed: bool) -> BowlingLine:
-    player_id = needed_id(row, "player_id")
+    player_id = required_id(row, "player_id")
     completed, balls = _bowled(row, play)
     return BowlingLine(
         player_id=player_id,

@@ -25,7 +25,7 @@ from pipelines.matches.providers.sportmonks.http import BASE_URL, LIMITS, RETRY,
 from pipelines.matches.providers.sportmonks.quota import CALLS
 from pipelines.matches.providers.sportmonks.reference import leagues_of, season_teams_of, standings_of, teams_of
 from pipelines.matches.providers.sportmonks.single_flight import SingleFlight
-from pipelines.matches.providers.sportmonks.values import readable, row
+from pipelines.matches.providers.sportmonks.values import convert_rows, row
 
 # SportMonks allows at most ten includes.
 EVERYTHING = "balls.score,batting.result,bowling,scoreboards,runs,lineup,venue,league,manofmatch"
@@ -173,7 +173,7 @@ class SportMonks:
         return await self._flights.join(path, lambda: self._request(path))
 
     async def _request(self, path: str) -> _EndpointResponse:
-        await self._learn_scores()
+        await self._load_scores()
         at = self._now()
         body = await self._http.get(path, {"include": EVERYTHING})
         response = _EndpointResponse(at, {} if body is None else self._snapshots(path, body))
@@ -199,10 +199,10 @@ class SportMonks:
 
     def _snapshot(self, path: str, fixture: bytes) -> MatchSnapshot | None:
         rows = [_decoded(path, fixture, Any)]
-        snapshots = readable("fixture", rows, lambda row: snapshot_of(row, self._codes, self._scores))
+        snapshots = convert_rows("fixture", rows, lambda row: snapshot_of(row, self._codes, self._scores))
         return snapshots[0] if snapshots else None
 
-    async def _learn_scores(self) -> None:
+    async def _load_scores(self) -> None:
         """Load the table of scores once. Balls include their scores, so a failure does not delay the caller."""
         now = self._now()
         if self._scores or (
@@ -235,7 +235,7 @@ class SportMonks:
                 return
             envelope = _decoded(path, body, _Envelope)
             data = _decoded(path, envelope.data, list[Any])
-            matches = {m.match_id: m for m in readable("fixture", data, lambda row: match_of(row, self._codes))}
+            matches = {m.match_id: m for m in convert_rows("fixture", data, lambda row: match_of(row, self._codes))}
             if matches and matches.keys() <= seen:
                 raise Malformed(f"SportMonks {path}: page {page} repeats earlier matches.")
             for match in matches.values():

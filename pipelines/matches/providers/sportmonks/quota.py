@@ -11,7 +11,7 @@ from pipelines.matches.providers.provider import ProviderUnavailable
 CALLS = 2000
 WINDOW = timedelta(hours=1)
 # This share of the calls is not paced. Polling every two seconds uses less than the pace of the rest.
-UNPACED = 0.8
+UNPACED_SHARE = 0.8
 # A caller that would have to wait longer gets an error instead.
 MAX_WAIT = 5.0
 # After other processes with the same token used up the quota, the end of their hour is unknown.
@@ -57,13 +57,13 @@ class Quota:
         rest = self._started + WINDOW - now
         if retry_after is not None:
             rest = timedelta(seconds=retry_after)
-        elif self._used < self._calls * UNPACED:
+        elif self._used < self._calls * UNPACED_SHARE:
             rest = min(rest, RETRY_INTERVAL)
         self._closed_until = now + rest
         return self._closed(rest.total_seconds())
 
     def _next_start(self, now: datetime) -> datetime:
-        if self._used < self._calls * UNPACED:
+        if self._used < self._calls * UNPACED_SHARE:
             return now
         end = self._started + WINDOW
         left = self._calls - self._used

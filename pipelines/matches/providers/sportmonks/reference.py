@@ -7,14 +7,14 @@ from datastore.matches.team_seasons import TeamSeason
 from datastore.matches.teams import Team
 from pipelines.matches.providers.sportmonks.values import (
     Row,
+    convert_rows,
     count,
     decimal,
     flag,
     ident,
     moment,
-    needed_id,
-    needed_text,
-    readable,
+    required_id,
+    required_text,
     row,
     text,
     whole,
@@ -22,11 +22,11 @@ from pipelines.matches.providers.sportmonks.values import (
 
 
 def leagues_of(data: Any) -> list[League]:
-    return list({league.league_id: league for league in readable("league", data, _league)}.values())
+    return list({league.league_id: league for league in convert_rows("league", data, _league)}.values())
 
 
 def teams_of(data: Any) -> list[Team]:
-    return list({team.team_id: team for team in readable("team", data, _team)}.values())
+    return list({team.team_id: team for team in convert_rows("team", data, _team)}.values())
 
 
 def league_code(league: Row) -> str | None:
@@ -35,9 +35,9 @@ def league_code(league: Row) -> str | None:
 
 
 def _league(league: Row) -> League:
-    name = needed_text(league, "name")
+    name = required_text(league, "name")
     return League(
-        league_id=needed_id(league, "id"),
+        league_id=required_id(league, "id"),
         name=name,
         code=text(league.get("code")) or name,
         season_id=ident(league.get("season_id")),
@@ -49,9 +49,9 @@ def _league(league: Row) -> League:
 
 
 def _team(team: Row) -> Team:
-    name = needed_text(team, "name")
+    name = required_text(team, "name")
     return Team(
-        team_id=needed_id(team, "id"),
+        team_id=required_id(team, "id"),
         name=name,
         code=text(team.get("code")) or name,
         image_url=text(team.get("image_path")),
@@ -70,7 +70,7 @@ def standings_of(data: Any, season_id: str) -> list[TeamSeason]:
         if team.team_id not in latest or latest[team.team_id][0] <= stage:
             latest[team.team_id] = (stage, team)
 
-    readable("standing", data, keep)
+    convert_rows("standing", data, keep)
     return [team for _, team in latest.values()]
 
 
@@ -78,7 +78,7 @@ def _team_season(entry: Row, season_id: str) -> TeamSeason:
     season = row(entry.get("season"))
     return TeamSeason(
         season_id=season_id,
-        team_id=needed_id(entry, "team_id"),
+        team_id=required_id(entry, "team_id"),
         league_id=ident(entry.get("league_id")),
         season_name=text(season.get("name")),
         position=whole(entry.get("position")),
@@ -96,7 +96,7 @@ def _team_season(entry: Row, season_id: str) -> TeamSeason:
 def season_teams_of(season: Any, season_id: str) -> list[TeamSeason]:
     """Return the teams of a season without standings, such as a tour of two sides."""
     fields = row(season)
-    team_ids = dict.fromkeys(readable("team", fields.get("teams"), lambda team: needed_id(team, "id")))
+    team_ids = dict.fromkeys(convert_rows("team", fields.get("teams"), lambda team: required_id(team, "id")))
     return [
         TeamSeason(
             season_id=season_id,

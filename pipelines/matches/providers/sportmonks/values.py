@@ -38,7 +38,7 @@ def row(value: Any) -> Row:
     return included if isinstance(included, Mapping) else {}
 
 
-def readable(kind: str, value: Any, convert: Callable[[Row], T | None]) -> list[T]:
+def convert_rows(kind: str, value: Any, convert: Callable[[Row], T | None]) -> list[T]:
     """Convert the rows of a list, and leave out the rows that convert to None.
 
     A row that cannot be read is logged with its id and left out. A value that is not a list is logged, too.
@@ -48,11 +48,11 @@ def readable(kind: str, value: Any, convert: Callable[[Row], T | None]) -> list[
         if rows:
             logger.warning("SportMonks: the list of each %s is a %s", kind, type(rows).__name__)
         return []
-    converted = (_converted(kind, row, convert) for row in rows)
+    converted = (_convert_row(kind, row, convert) for row in rows)
     return [record for record in converted if record is not None]
 
 
-def _converted(kind: str, row: Any, convert: Callable[[Row], T | None]) -> T | None:
+def _convert_row(kind: str, row: Any, convert: Callable[[Row], T | None]) -> T | None:
     if not isinstance(row, Mapping):
         logger.warning("SportMonks: a %s is left out: it is a %s", kind, type(row).__name__)
         return None
@@ -107,14 +107,14 @@ def ident(value: Any) -> str | None:
     return str(number) if number and number > 0 else None
 
 
-def needed_id(row: Row, name: str) -> str:
+def required_id(row: Row, name: str) -> str:
     id = ident(row.get(name))
     if id is None:
         raise UnreadableRow(f"{name} is not an id")
     return id
 
 
-def needed_text(row: Row, name: str) -> str:
+def required_text(row: Row, name: str) -> str:
     value = text(row.get(name))
     if value is None:
         raise UnreadableRow(f"{name} is empty")
