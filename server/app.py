@@ -27,7 +27,7 @@ READY_SECONDS = 2.0
 # A URL with one of these parameters is an operation, even when a browser follows a link.
 _OPERATION_PARAMETERS = {"query", "documentId", "extensions"}
 # A visit needs no parameters. A longer query string goes to GraphQL, which reports the error.
-MOST_VISIT_BYTES = 2048
+MAX_VISIT_BYTES = 2048
 
 
 class GatewayProcess(Protocol):
@@ -147,7 +147,7 @@ class _GraphQL:
 
 def _is_visit(scope: Scope) -> bool:
     """Return whether a browser requests the page, and no operation."""
-    if scope["method"] not in ("GET", "HEAD") or len(scope["query_string"]) > MOST_VISIT_BYTES:
+    if scope["method"] not in ("GET", "HEAD") or len(scope["query_string"]) > MAX_VISIT_BYTES:
         return False
     request = Request(scope)
     accepts_page = "text/html" in request.headers.get("accept", "")

@@ -20,7 +20,7 @@ from server.documents.settings import VARIABLES as DOCUMENT_VARIABLES
 from server.documents.settings import DocumentSettings, document_settings
 from server.operations.explain import Explain
 from server.security.origins import canonical_origins
-from server.shutdown import MOST_GRACE_SECONDS
+from server.shutdown import MAX_GRACE_SECONDS
 
 T = TypeVar("T")
 
@@ -365,8 +365,8 @@ def _number(text: str) -> float:
 
 def _grace(text: str) -> float:
     value = _number(text)
-    if not 0 <= value <= MOST_GRACE_SECONDS:
-        raise Misconfigured(f"{DRAIN} must be a number of seconds from 0 to {MOST_GRACE_SECONDS:g}, not {text!r}.")
+    if not 0 <= value <= MAX_GRACE_SECONDS:
+        raise Misconfigured(f"{DRAIN} must be a number of seconds from 0 to {MAX_GRACE_SECONDS:g}, not {text!r}.")
     return value
 
 

@@ -12,7 +12,7 @@ EXIT_SECONDS = 24.5
 # The same for a worker, whose supervisor ends after it.
 WORKER_SECONDS = 20.0
 # The longest time for which a process goes on serving, so that load balancers notice that it is not ready.
-MOST_GRACE_SECONDS = 10.0
+MAX_GRACE_SECONDS = 10.0
 # The time to answer the requests in progress, after the process has stopped listening.
 ANSWER_SECONDS = 9.0
 # It ends at the latest this long after the signal, however long the grace: a worker's cleanup takes some seconds.
@@ -29,11 +29,11 @@ class Delays:
     """Random delays after which clients reconnect: the more streams end, the longer."""
 
     def __init__(self, streams: int, rng: random.Random) -> None:
-        self._most = min(LONGEST_DELAY_SECONDS, streams / BACK_PER_SECOND)
+        self._longest = min(LONGEST_DELAY_SECONDS, streams / BACK_PER_SECOND)
         self._rng = rng
 
     def next_ms(self) -> int:
-        return round(self._rng.uniform(0.0, self._most) * 1000)
+        return round(self._rng.uniform(0.0, self._longest) * 1000)
 
 
 async def end_gradually(streams: Collection[T], end: Callable[[T], None]) -> None:

@@ -20,32 +20,33 @@ MAX_BODY = 262_144
 BODY_SECONDS = 15.0
 MAX_PARAMETERS = 100
 # Limits of partially received bodies, in all and per client address. A body that arrives whole does not count.
-MOST_HELD_BYTES, MOST_HELD_BYTES_FOR_EACH = 64 * 2**20, 8 * 2**20
+MAX_PARTIAL_BYTES, MAX_PARTIAL_BYTES_PER_ADDRESS = 64 * 2**20, 8 * 2**20
 
 
 class Bodies:
-    """A reader of request bodies of at most `most` bytes, each within `seconds`.
+    """A reader of request bodies of at most `max_bytes`, each within `seconds`.
 
-    Partially received bodies together have at most `most_held` bytes, and `most_held_for_each` per client address.
+    Partially received bodies together have at most `max_partial` bytes, and those of a client's address at most
+    `max_partial_per_address`.
     """
 
     def __init__(
         self,
-        most: int = MAX_BODY,
+        max_bytes: int = MAX_BODY,
         seconds: float = BODY_SECONDS,
         *,
-        most_held: int = MOST_HELD_BYTES,
-        most_held_for_each: int = MOST_HELD_BYTES_FOR_EACH,
+        max_partial: int = MAX_PARTIAL_BYTES,
+        max_partial_per_address: int = MAX_PARTIAL_BYTES_PER_ADDRESS,
     ) -> None:
-        self._most = most
+        self._max_bytes = max_bytes
         self._seconds = seconds
-        self.held = KeyedQuota("bytes of requests under way", most_held, most_held_for_each, "client")
+        self.held = KeyedQuota("bytes of requests under way", max_partial, max_partial_per_address, "client")
 
     def take(self, headers: Headers, cycle: RequestCycle) -> bytes | None:
         """Return the body of a POST if all of it has arrived, otherwise None. Raises `Refused`."""
         self._check(headers)
         body = cycle.take_content()
-        if body is not None and len(body) > self._most:
+        if body is not None and len(body) > self._max_bytes:
             raise self._too_large()
         return body
 
@@ -70,8 +71,8 @@ class Bodies:
         # By a defect of a browser, pages could send other types without a preflight: advisory GHSA-9q82-xgwf-vj6h.
         if b"content-type" in headers.raw and not is_json(headers.raw[b"content-type"]):
             raise Refused(415, BadUserInput(f"A GET has no body; its Content-Type may only be {JSON}."))
-        if len(query_string) > self._most:
-            raise Refused(414, BadUserInput(f"A URL's query may hold at most {self._most:,} bytes: use POST."))
+        if len(query_string) > self._max_bytes:
+            raise Refused(414, BadUserInput(f"A URL's query may hold at most {self._max_bytes:,} bytes: use POST."))
         pairs = _pairs(query_string)
         repeated = [name for name, times in Counter(name for name, _ in pairs).items() if times > 1]
         if repeated:
@@ -85,7 +86,7 @@ class Bodies:
 
     async def _body(self, headers: Mapping[str, str], receive: Receive, address: str) -> bytes:
         declared = headers.get("content-length", "")
-        if declared.isascii() and declared.isdigit() and (len(declared) > 18 or int(declared) > self._most):
+        if declared.isascii() and declared.isdigit() and (len(declared) > 18 or int(declared) > self._max_bytes):
             raise self._too_large()
         try:
             async with asyncio.timeout(self._seconds):
@@ -127,11 +128,11 @@ class Bodies:
             raise Refused(status, error, **{"retry-after": retry_after, "connection": "close"}) from None
 
     def _check_size(self, body: Sized) -> None:
-        if len(body) > self._most:
+        if len(body) > self._max_bytes:
             raise self._too_large()
 
     def _too_large(self) -> Refused:
-        return Refused(413, BadUserInput(f"A request may hold at most {self._most:,} bytes."))
+        return Refused(413, BadUserInput(f"A request may hold at most {self._max_bytes:,} bytes."))
 
 
 def _pairs(query_string: bytes) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from graphql import GraphQLSchema
 
 from server.documents.cache_control import CacheControl
 from server.documents.persisted.registry import names_document, names_hash
-from server.http.headers import MOST_CONDITION_CHARACTERS
+from server.http.headers import MAX_CONDITION_CHARACTERS
 from server.http.responses import Reply
 from server.operations.outcome import Outcome
 from server.operations.request import Request
@@ -78,6 +78,6 @@ def _tag(answer: Reply) -> bytes:
 
 def _matches(condition: str | None, tag: str) -> bool:
     """Return whether If-None-Match names the tag. It compares weak and strong tags alike."""
-    if condition is None or len(condition) > MOST_CONDITION_CHARACTERS:
+    if condition is None or len(condition) > MAX_CONDITION_CHARACTERS:
         return False
     return condition.strip() == "*" or tag in _TAG.findall(condition)

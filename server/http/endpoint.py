@@ -21,7 +21,15 @@ from server.http.csrf import check_get
 from server.http.cycle import RequestCycle, cycle_of
 from server.http.disconnect import DisconnectWatch
 from server.http.headers import Headers
-from server.http.media_types import EVENTS, GRAPHQL, JSON, MOST_ACCEPT_BYTES, MOST_RANGES, AcceptedTypes, parse_accept
+from server.http.media_types import (
+    EVENTS,
+    GRAPHQL,
+    JSON,
+    MAX_ACCEPT_BYTES,
+    MAX_ACCEPT_TYPES,
+    AcceptedTypes,
+    parse_accept,
+)
 from server.http.refusals import ClientGone, Refused
 from server.http.responses import HttpProfile, Reply, fault, head_of, refusal, reply, send_reply
 from server.http.sse import END_ID, EventStreams, Outcomes, send_end
@@ -36,7 +44,7 @@ _METHODS = "GET, POST"
 _ANYTHING = parse_accept("")
 _NOT_ACCEPTED = (
     f"`Accept` must allow one of: {GRAPHQL}, {JSON}, {EVENTS}. "
-    f"It may have at most {MOST_ACCEPT_BYTES:,} bytes and {MOST_RANGES} media types."
+    f"It may have at most {MAX_ACCEPT_BYTES:,} bytes and {MAX_ACCEPT_TYPES} media types."
 )
 _QUERY, _MUTATION, _SUBSCRIPTION = OperationType.QUERY, OperationType.MUTATION, OperationType.SUBSCRIPTION
 # Headers with options of an operation. Few requests have one.

@@ -34,7 +34,7 @@ HEADERS = {
 # A line such as `# QUAKE-2 …` begins an example; `# tab`, `# as admin`, `# variables {…}` and `# find {…}` are its
 # attributes. Comments of the query itself are indented.
 _BEGINNING = re.compile(r"^(?=# [A-Z])", re.M)
-MOST_PATH_CHARACTERS = 256
+MAX_PATH_CHARACTERS = 256
 _THIS_MACHINE = re.compile(r"(127\.0\.0\.1|localhost|\[::1\])(:\d{1,5})?", re.I)
 # The headers that browsers and command-line clients send. A proxy adds another header to the requests that it forwards.
 _CLIENT_HEADERS = re.compile(
@@ -177,7 +177,7 @@ def _is_loopback(address: str) -> bool:
 class _Assets(StaticFiles):
     def get_path(self, scope: Scope) -> str:
         """Return the path of a file. Raise `HTTPException` if it is long: the lookup takes time for each segment."""
-        if len(scope["path"]) > MOST_PATH_CHARACTERS:
+        if len(scope["path"]) > MAX_PATH_CHARACTERS:
             raise HTTPException(404)
         return super().get_path(scope)
 

@@ -14,7 +14,7 @@ SECURITY_HEADERS = (
 )
 
 # The limit of If-None-Match and Range. A client names few tags or ranges; a longer header is ignored.
-MOST_CONDITION_CHARACTERS = 2048
+MAX_CONDITION_CHARACTERS = 2048
 
 
 def lines_of(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

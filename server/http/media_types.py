@@ -9,9 +9,9 @@ EVENTS = "text/event-stream"
 
 _UTF8 = ("utf-8", "utf8")
 # Clients send some 100 bytes. Longer headers are not parsed: each element takes a microsecond or more.
-MOST_ACCEPT_BYTES, MOST_RANGES = 1024, 32
-MOST_CONTENT_TYPE_BYTES = 256
-MOST_PARAMETERS = 8
+MAX_ACCEPT_BYTES, MAX_ACCEPT_TYPES = 1024, 32
+MAX_CONTENT_TYPE_BYTES = 256
+MAX_MEDIA_PARAMETERS = 8
 
 
 class AcceptedTypes(NamedTuple):
@@ -29,9 +29,9 @@ def parse_accept(accept: str) -> AcceptedTypes:
     """Parse an `Accept` header (RFC 9110, 12.5.1) with its weights.
 
     Wildcards and an absent header mean plain JSON, which older clients expect. Events must be accepted by name. A
-    header of more than `MOST_ACCEPT_BYTES` or `MOST_RANGES` accepts nothing.
+    header of more than `MAX_ACCEPT_BYTES` or `MAX_ACCEPT_TYPES` accepts nothing.
     """
-    return _parse_accept(accept) if len(accept) <= MOST_ACCEPT_BYTES else AcceptedTypes(None)
+    return _parse_accept(accept) if len(accept) <= MAX_ACCEPT_BYTES else AcceptedTypes(None)
 
 
 @lru_cache(maxsize=64)
@@ -39,7 +39,7 @@ def _parse_accept(accept: str) -> AcceptedTypes:
     if not accept.strip():
         return AcceptedTypes(JSON)
     ranges = [text for text in accept.split(",") if text.strip()]
-    if len(ranges) > MOST_RANGES:
+    if len(ranges) > MAX_ACCEPT_TYPES:
         return AcceptedTypes(None)
     weights = dict(filter(None, map(_weighted, ranges)))
     anything = weights.get("application/*", weights.get("*/*", 0.0))
@@ -51,8 +51,8 @@ def _parse_accept(accept: str) -> AcceptedTypes:
 
 
 def is_json(content_type: bytes) -> bool:
-    """Return whether a `Content-Type` is JSON in UTF-8, within `MOST_CONTENT_TYPE_BYTES`."""
-    return len(content_type) <= MOST_CONTENT_TYPE_BYTES and _is_json(content_type)
+    """Return whether a `Content-Type` is JSON in UTF-8, within `MAX_CONTENT_TYPE_BYTES`."""
+    return len(content_type) <= MAX_CONTENT_TYPE_BYTES and _is_json(content_type)
 
 
 @lru_cache(maxsize=64)
@@ -71,6 +71,6 @@ def _weighted(media_range: str) -> tuple[str, float] | None:
 
 
 def _parts(value: str) -> tuple[str, dict[str, str]]:
-    media, *rest = (part.strip() for part in value.lower().split(";", MOST_PARAMETERS))
+    media, *rest = (part.strip() for part in value.lower().split(";", MAX_MEDIA_PARAMETERS))
     pairs = (part.partition("=") for part in rest)
     return media, {name.strip(): text.strip().strip('"') for name, _, text in pairs}

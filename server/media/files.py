@@ -22,16 +22,16 @@ from datastore.model.timestamps import to_seconds
 from datastore.objects import UPLOAD_LIFETIME, ObjectStore
 from datastore.objects.local import LocalObjects
 from server.admission.client_address import address_in
-from server.http.headers import MOST_CONDITION_CHARACTERS
+from server.http.headers import MAX_CONDITION_CHARACTERS
 from server.http.refusals import ClientGone, Refused
-from server.media.multipart import MOST_AROUND, UploadForm
+from server.media.multipart import MAX_FORM_OVERHEAD, UploadForm
 from server.media.upload_admission import Upload, UploadAdmission, refusal_of, too_large
 from server.operations.outcome import encode, format_error, mask_error
 from server.security.origins import canonical_origin, canonical_origins
 
-MOST_BYTES = 25 * 2**20  # the largest size in a token
+MAX_FILE_BYTES = 25 * 2**20  # the largest size in a token
 SILENCE_SECONDS = 30.0
-MOST_SECONDS = UPLOAD_LIFETIME.total_seconds()
+MAX_UPLOAD_SECONDS = UPLOAD_LIFETIME.total_seconds()
 PREFLIGHT_SECONDS = 600
 TYPES = {".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".png": "image/png", ".webp": "image/webp"}
 # Browsers show a file as a picture and run no script in it, whatever it contains.
@@ -124,7 +124,7 @@ class Media:
         async with AsyncExitStack() as stack:
             upload = Upload(objects, self._admission, self._now(), length, address_in(request.scope), stack)
             try:
-                async with asyncio.timeout(MOST_SECONDS):
+                async with asyncio.timeout(MAX_UPLOAD_SECONDS):
                     await self._read(request.receive, form, upload)
                 await upload.keep()
             except TimeoutError:
@@ -176,8 +176,8 @@ def _length(headers: Mapping[str, str]) -> int:
     declared = headers.get("content-length", "")
     if not (declared.isascii() and declared.isdigit()):
         raise Refused(411, BadUserInput("The form must be sent with its Content-Length."))
-    if len(declared) > 18 or int(declared) > MOST_BYTES + MOST_AROUND:
-        raise too_large(MOST_BYTES)
+    if len(declared) > 18 or int(declared) > MAX_FILE_BYTES + MAX_FORM_OVERHEAD:
+        raise too_large(MAX_FILE_BYTES)
     return int(declared)
 
 
@@ -198,7 +198,7 @@ def _find_file(objects: LocalObjects, key: str) -> tuple[Path, os.stat_result] |
 
 def _matches(tags: str, etag: str) -> bool:
     """Return whether If-None-Match names the tag."""
-    if len(tags) > MOST_CONDITION_CHARACTERS:
+    if len(tags) > MAX_CONDITION_CHARACTERS:
         return False
     return etag in [tag.strip().removeprefix("W/") for tag in tags.split(",")] or tags.strip() == "*"
 
@@ -221,7 +221,7 @@ def _check_range(request: Request, response: FileResponse, size: int) -> None:
 
 def _satisfiable(header: str, size: int) -> list[bool]:
     """Return for each range whether the file has any of it. Return [] for an invalid header or one that is too long."""
-    if len(header) > MOST_CONDITION_CHARACTERS:
+    if len(header) > MAX_CONDITION_CHARACTERS:
         return []
     unit, _, ranges = header.partition("=")
     parts = [RANGE.fullmatch(part.strip(" \t")) for part in ranges.split(",")]

@@ -14,11 +14,11 @@ from datastore.objects import FILE_FIELD
 
 TOKEN_FIELD = "token"
 LONGEST_TOKEN = 4096
-MOST_CONTENT_TYPE_CHARACTERS = 256
+MAX_CONTENT_TYPE_CHARACTERS = 256
 # RFC 2046, 5.1.1.
 BOUNDARY = re.compile(rb"[0-9A-Za-z'()+_,./:=? -]{0,69}[0-9A-Za-z'()+_,./:=?-]")
 # The limit of a form without its file: the token, boundaries and headers.
-MOST_AROUND = 16_384
+MAX_FORM_OVERHEAD = 16_384
 # The parser logs a warning for each malformed form. Any client can send those without limit; the response suffices.
 logging.getLogger("python_multipart").setLevel(logging.CRITICAL)
 
@@ -40,13 +40,13 @@ class UploadForm:
 
     def __init__(self, content_type: str) -> None:
         # A form has one parameter, and parsing each takes microseconds: a longer header is not parsed.
-        is_parsed = len(content_type) <= MOST_CONTENT_TYPE_CHARACTERS
+        is_parsed = len(content_type) <= MAX_CONTENT_TYPE_CHARACTERS
         media, options = parse_options_header(content_type if is_parsed else "")
         boundary = options.get(b"boundary", b"")
         if media != b"multipart/form-data" or not BOUNDARY.fullmatch(boundary):
             raise BadUserInput(
                 "The body must be sent as Content-Type: multipart/form-data, with a boundary, "
-                f"in at most {MOST_CONTENT_TYPE_CHARACTERS} characters."
+                f"in at most {MAX_CONTENT_TYPE_CHARACTERS} characters."
             )
         self.opening: Opening | None = None
         self._write: Callable[[bytes], None] | None = None
@@ -82,8 +82,8 @@ class UploadForm:
         except FormParserError as problem:
             raise _malformed() from problem
         self._fed += len(content)
-        if self._fed > MOST_AROUND and self.opening is None and self._write is None:
-            raise BadUserInput(f"The file must begin within the first {MOST_AROUND:,} bytes of the form.")
+        if self._fed > MAX_FORM_OVERHEAD and self.opening is None and self._write is None:
+            raise BadUserInput(f"The file must begin within the first {MAX_FORM_OVERHEAD:,} bytes of the form.")
 
     def write_to(self, write: Callable[[bytes], None]) -> None:
         """Set the destination of the file, and write its buffered beginning. Raises the errors of `write`."""

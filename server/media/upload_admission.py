@@ -19,7 +19,7 @@ from datastore.session.store import Store
 from server.admission.budgets import CallerBudgets
 from server.admission.callers import Caller
 from server.http.refusals import Refused
-from server.media.multipart import MOST_AROUND, Opening
+from server.media.multipart import MAX_FORM_OVERHEAD, Opening
 
 # The cost of an upload in read units: the read of its reservation, and one unit for each block of bytes.
 RESERVATION_UNITS, BYTES_PER_UNIT = 1.0, 65_536
@@ -60,8 +60,8 @@ class Upload:
         self._address = address
         self._stack = stack
         self._file: IncomingFile | None = None
-        self._left = 0
-        self._most = 0
+        self._remaining = 0
+        self._max_bytes = 0
 
     async def begin(self, opening: Opening) -> Callable[[bytes], None]:
         """Charge the upload, and return the function that writes the file.
@@ -72,9 +72,9 @@ class Upload:
                 exhausted, or the file cannot be stored.
         """
         token = self._token(opening)
-        self._most = self._left = token["most"]
-        if self._length > self._most + MOST_AROUND:
-            raise too_large(self._most)
+        self._max_bytes = self._remaining = token["most"]
+        if self._length > self._max_bytes + MAX_FORM_OVERHEAD:
+            raise too_large(self._max_bytes)
         self._claim_key(token["key"])
         caller, units = self._uploader(token), float(ceil(self._length / BYTES_PER_UNIT))
         if caller is not None:
@@ -114,7 +114,7 @@ class Upload:
             self._objects.incoming_file(
                 token["key"],
                 owner=reservation.email,
-                max_bytes=min(self._length, self._most),
+                max_bytes=min(self._length, self._max_bytes),
                 seconds=(reservation.expires_at - self._now).total_seconds(),
                 limits=self._admission.limits,
             )
@@ -122,26 +122,26 @@ class Upload:
 
     def _write(self, content: bytes) -> None:
         # Without a thread: to write a piece to a local disk takes no longer than the handover to a thread.
-        self._left -= len(content)
-        if self._left < 0:
-            raise too_large(self._most)
+        self._remaining -= len(content)
+        if self._remaining < 0:
+            raise too_large(self._max_bytes)
         assert self._file is not None
         self._file.write(content)
 
     async def keep(self) -> None:
         """Store the file until `completePhoto`. Raises `DomainError`."""
-        if self._left == self._most:
+        if self._remaining == self._max_bytes:
             raise BadUserInput("The file is empty.")
         assert self._file is not None
         try:
-            await asyncio.to_thread(self._file.keep, self._most - self._left)
+            await asyncio.to_thread(self._file.keep, self._max_bytes - self._remaining)
         except UploadGone:
             raise no_reservation() from None
 
 
-def too_large(most: int) -> Refused:
-    """Return the refusal of a file with more than `most` bytes."""
-    return Refused(413, BadUserInput(f"The file may have at most {most} bytes."))
+def too_large(max_bytes: int) -> Refused:
+    """Return the refusal of a file with more than `max_bytes`."""
+    return Refused(413, BadUserInput(f"The file may have at most {max_bytes} bytes."))
 
 
 def refusal_of(problem: DomainError) -> Refused:

@@ -18,28 +18,28 @@ IDENTIFY_SECONDS = 10.0
 class SocketAuth:
     """The identity of the peer, None without a token. An invalid token ends the socket.
 
-    `offered` is the Authorization header of the upgrade, which browsers cannot send.
+    `authorization` is the Authorization header of the upgrade, which browsers cannot send.
     """
 
-    __slots__ = ("_identify", "_offered", "expires_at", "identity")
+    __slots__ = ("_authorization", "_identify", "expires_at", "identity")
 
-    def __init__(self, identify: Identify, offered: str | None) -> None:
+    def __init__(self, identify: Identify, authorization: str | None) -> None:
         self.identity: Identity | None = None
         self.expires_at = inf
         self._identify = identify
-        self._offered = offered
+        self._authorization = authorization
 
     async def authenticate(self, payload: Mapping[str, Any]) -> None:
         """Authenticate by the token in connection_init, or else by the token of the upgrade."""
-        offered, self._offered = self._offered, None
-        self._set_identity(await self._verified(_given(payload) or offered))
+        authorization, self._authorization = self._authorization, None
+        self._set_identity(await self._verified(_token_in(payload) or authorization))
 
     async def renew(self, payload: Mapping[str, Any]) -> None:
         """Replace the token by the token of a ping.
 
         It must have the same user and the same rights, with which the running operations were authorized.
         """
-        renewed = await self._verified(_given(payload))
+        renewed = await self._verified(_token_in(payload))
         if renewed is None or self.identity is None or renewed.user_id != self.identity.user_id:
             raise ProtocolError(
                 4403, "Forbidden: the new token is not of the user who connected; connect again with it."
@@ -76,7 +76,7 @@ def without_authorization(payload: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in payload.items() if not _is_authorization(key)}
 
 
-def _given(payload: Mapping[str, Any]) -> object:
+def _token_in(payload: Mapping[str, Any]) -> object:
     """Return the token; if there are several, a list, which is no valid token."""
     values = [value for key, value in payload.items() if _is_authorization(key)]
     return values[0] if len(values) == 1 else values or None

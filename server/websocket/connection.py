@@ -27,7 +27,7 @@ from server.websocket.transport import CLOSE_SECONDS, TransportHandler
 # The time for the peer's reply to a close frame after an error or at a shutdown.
 CLOSE_REPLY_SECONDS = 2.0
 # A message arrives in one frame, or in a few if a proxy splits it. The limit bounds empty frames.
-MOST_FRAMES = 1024
+MAX_FRAMES_PER_MESSAGE = 1024
 
 
 class WebSocketConnection(asyncio.Protocol):
@@ -163,7 +163,7 @@ class WebSocketConnection(asyncio.Protocol):
             self._abort_after(CLOSE_REPLY_SECONDS if self.writable else 0.0)
             return
         self._send_close(*GOING_AWAY, CLOSE_REPLY_SECONDS)
-        self._handler.gone()
+        self._handler.closing()
 
     def _fail(self, fault: Fault) -> None:
         """Fail the connection (RFC 6455, 7.1.7). Later input is discarded until the peer closes."""
@@ -173,7 +173,7 @@ class WebSocketConnection(asyncio.Protocol):
         self._send_close(fault.code, fault.reason, CLOSE_REPLY_SECONDS)
         if self.transport.can_write_eof():
             self.transport.write_eof()
-        self._handler.gone()
+        self._handler.closing()
 
     # Input
 
@@ -185,7 +185,7 @@ class WebSocketConnection(asyncio.Protocol):
     def eof_received(self) -> None:
         """Handle the end of input: the transport closes after its buffer is written."""
         self._abort_after(CLOSE_SECONDS)
-        self._handler.gone()
+        self._handler.closing()
 
     def hold(self) -> None:
         self._held = True
@@ -211,14 +211,14 @@ class WebSocketConnection(asyncio.Protocol):
             self._turn_requested = True
             self._limits.fair_reader.enqueue(self._read)
 
-    def _read(self, most: int) -> int:
-        """Read the complete frames in the next `most` bytes, and return how many bytes were read."""
+    def _read(self, max_bytes: int) -> int:
+        """Grant the next `max_bytes`, handle the complete frames, and return the number of bytes that were granted."""
         self._turn_requested = False
         if self.transport.is_closing():
             self._unread.clear()
             return 0
         before = self._granted
-        self._granted = min(len(self._unread), before + most)
+        self._granted = min(len(self._unread), before + max_bytes)
         granted = self._granted - before
         try:
             frames = self._frames()
@@ -280,8 +280,8 @@ class WebSocketConnection(asyncio.Protocol):
         parts = self._parts
         if parts is None:
             raise Fault(1002, "a continuation frame without a message")
-        if len(parts) > MOST_FRAMES:
-            raise Fault(1009, f"a message in more than {MOST_FRAMES:,} frames")
+        if len(parts) > MAX_FRAMES_PER_MESSAGE:
+            raise Fault(1009, f"a message in more than {MAX_FRAMES_PER_MESSAGE:,} frames")
         parts.append(data)
         self._room -= len(data)
         if final:
@@ -309,7 +309,7 @@ class WebSocketConnection(asyncio.Protocol):
         self.transport.write(frame(CLOSE, data))
         self.transport.close()
         self._abort_after(CLOSE_SECONDS)
-        self._handler.gone()
+        self._handler.closing()
 
     def _handle_after_close(self, received: Frame) -> None:
         """Ignore all frames except the reply to our close frame."""

@@ -12,8 +12,8 @@ CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0x0, 0x1, 0x2, 0x8, 0x9, 0xA
 _OPCODES = frozenset({CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG})
 _FINAL, _RESERVED, _MASKED = 0x80, 0x70, 0x80
 # 5.5: the limit of a control frame. A close frame begins with its code, in two bytes.
-MOST_CONTROL_BYTES = 125
-MAX_REASON_BYTES = MOST_CONTROL_BYTES - 2
+MAX_CONTROL_BYTES = 125
+MAX_REASON_BYTES = MAX_CONTROL_BYTES - 2
 # 7.4: the codes that may be sent, besides 3000 to 4999, which are for libraries and applications.
 _CLOSE_CODES = frozenset({1000, 1001, 1002, 1003, 1007, 1008, 1009, 1010, 1011, 1012, 1013, 1014})
 NO_CODE = 1005
@@ -53,7 +53,7 @@ def read_frame(read: bytearray, start: int, stop: int, room: int) -> Frame | Non
     if not second & _MASKED:
         raise Fault(1002, "a frame without a mask")
     length, at = second & 0x7F, start + 2
-    if opcode >= CLOSE and (length > MOST_CONTROL_BYTES or not first & _FINAL):
+    if opcode >= CLOSE and (length > MAX_CONTROL_BYTES or not first & _FINAL):
         raise Fault(1002, "a control frame that is too long, or in parts")
     if length >= 126:
         size = 2 if length == 126 else 8

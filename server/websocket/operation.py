@@ -119,8 +119,8 @@ class OpenOperation:
         subscription, event_id = self._subscription, self.resume_id
         if subscription is None or event_id is None or self._over or self._queue is not None:
             return False
-        mark = subscription.settled_position()
-        self.event_id = event_id if mark is None else mark.id_after(event_id)
+        position = subscription.settled_position()
+        self.event_id = event_id if position is None else position.id_after(event_id)
         return self.event_id != event_id
 
     def begin(self, params: GraphQLParams) -> None:

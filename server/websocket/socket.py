@@ -67,8 +67,8 @@ class Socket:
     )
     transport: WebSocketTransport
 
-    def __init__(self, service: Service, address: str, offered: str | None) -> None:
-        """`offered` is the Authorization header of the upgrade, if there is one."""
+    def __init__(self, service: Service, address: str, authorization: str | None) -> None:
+        """`authorization` is the Authorization header of the upgrade, if there is one."""
         self.runner = service.runner
         self.subscriptions = service.subscriptions
         self.clock = service.clock
@@ -76,7 +76,7 @@ class Socket:
         self.room = ByteBudget(service.limits.waiting_bytes)
         self.tasks: set[asyncio.Task[None]] = set()
         self._service = service
-        self._auth = SocketAuth(service.identify, offered)
+        self._auth = SocketAuth(service.identify, authorization)
         self._address = address
         self._operations: dict[str, OpenOperation] = {}
         self._outbox: deque[bytes] | None = None  # messages that wait for the peer to read, except results
@@ -104,7 +104,7 @@ class Socket:
         except Exception as error:
             self._fail(error)
 
-    def gone(self) -> None:
+    def closing(self) -> None:
         """Stop all operations: the peer has disconnected, or does not read."""
         if self._over:
             return
@@ -126,7 +126,7 @@ class Socket:
 
     def lost(self) -> None:
         self._lost = True
-        self.gone()
+        self.closing()
         self._release_if_ended()
 
     def end(self, close_code: CloseCode) -> None:
@@ -134,7 +134,7 @@ class Socket:
             seconds = CLOSE_SECONDS
             if self._timer is not None:  # a close frame gives a peer that does not read no more time
                 seconds = max(0.0, self._timer.when() - asyncio.get_running_loop().time())
-            self.gone()
+            self.closing()
             self.transport.close(*close_code, seconds)
 
     @property
@@ -263,7 +263,7 @@ class Socket:
 
     def _drop(self) -> None:
         """Abort the connection: the peer does not read."""
-        self.gone()
+        self.closing()
         self.transport.abort()
 
     # Timeouts

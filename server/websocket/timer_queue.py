@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 # The members that are due and called in one turn of the event loop: a ping takes some microseconds.
-MOST_AT_ONCE = 100
+MAX_CALLS_PER_TURN = 100
 
 
 class TimerQueue(Generic[T]):
@@ -41,7 +41,7 @@ class TimerQueue(Generic[T]):
         loop = asyncio.get_running_loop()
         now = loop.time()
         try:
-            for _ in range(min(MOST_AT_ONCE, len(self._due))):
+            for _ in range(min(MAX_CALLS_PER_TURN, len(self._due))):
                 member, due = next(iter(self._due.items()), (None, inf))
                 if member is None or due > now:
                     break

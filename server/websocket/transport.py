@@ -64,7 +64,7 @@ class TransportHandler(Protocol):
     def drained(self) -> None:
         """Handle that the transport is writable again."""
 
-    def gone(self) -> None:
+    def closing(self) -> None:
         """Handle the end of sending: the connection is ending. May be called several times, or never."""
 
     def lost(self) -> None:

@@ -12,7 +12,7 @@ from websockets.http11 import Request as Handshake
 
 from datastore.objects.local import LocalObjects
 from server.app import application
-from server.http.media_types import MOST_ACCEPT_BYTES, MOST_RANGES, AcceptedTypes, parse_accept
+from server.http.media_types import MAX_ACCEPT_BYTES, MAX_ACCEPT_TYPES, AcceptedTypes, parse_accept
 from server.settings import Settings
 from server.websocket.protocol import LIST_HEADERS, MAX_LIST_BYTES, Handshakes
 from tests.support.served import NOON, Served
@@ -143,10 +143,10 @@ async def test_a_long_url_takes_little_work(served: Served, kind: str, path: str
 @pytest.mark.parametrize(
     ("accept", "found"),
     [
-        ("application/json" + " " * (MOST_ACCEPT_BYTES - 16), AcceptedTypes("application/json")),
-        ("application/json" + " " * (MOST_ACCEPT_BYTES - 15), AcceptedTypes(None)),
-        (",".join(["a/b"] * (MOST_RANGES - 1) + ["application/json"]), AcceptedTypes("application/json")),
-        (",".join(["a/b"] * MOST_RANGES + ["application/json"]), AcceptedTypes(None)),
+        ("application/json" + " " * (MAX_ACCEPT_BYTES - 16), AcceptedTypes("application/json")),
+        ("application/json" + " " * (MAX_ACCEPT_BYTES - 15), AcceptedTypes(None)),
+        (",".join(["a/b"] * (MAX_ACCEPT_TYPES - 1) + ["application/json"]), AcceptedTypes("application/json")),
+        (",".join(["a/b"] * MAX_ACCEPT_TYPES + ["application/json"]), AcceptedTypes(None)),
         ("," * 900 + "application/json" + "," * 100, AcceptedTypes("application/json")),  # RFC 9110, 5.6.1.2
         (", ,", AcceptedTypes(None)),
     ],

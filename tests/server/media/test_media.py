@@ -254,7 +254,7 @@ async def test_an_upload_that_takes_too_long_is_ended(
     if limit == "silence":
         monkeypatch.setattr(served.gateway.edge.media, "_silence", 0.05)
     else:
-        monkeypatch.setattr(media, "MOST_SECONDS", 0.05)
+        monkeypatch.setattr(media, "MAX_UPLOAD_SECONDS", 0.05)
     body, content_type = await encoded(target, jpeg())
     reader, writer = await begun(served, content_type, len(body))
     writer.write(body[:-300])

@@ -297,7 +297,7 @@ class Arriving:
 
 @pytest.fixture
 def bodies() -> Iterator[Bodies]:
-    bodies = Bodies(most_held=250, most_held_for_each=150)
+    bodies = Bodies(max_partial=250, max_partial_per_address=150)
     yield bodies
     assert bodies.held.total == 0
 

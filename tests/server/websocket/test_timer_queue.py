@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from server.websocket.timer_queue import MOST_AT_ONCE, TimerQueue
+from server.websocket.timer_queue import MAX_CALLS_PER_TURN, TimerQueue
 from tests.support.until import until
 from tests.support.virtual_time import in_virtual_time
 
@@ -47,10 +47,10 @@ async def test_many_who_are_due_at_once_are_called_in_several_turns_also_when_on
             raise OSError("it is broken")
 
     rounds = TimerQueue(0.0, act)
-    for member in range(3 * MOST_AT_ONCE):
+    for member in range(3 * MAX_CALLS_PER_TURN):
         rounds.add(member)
-    await until(lambda: acted == [*range(3 * MOST_AT_ONCE)])
-    assert in_one_turn == [MOST_AT_ONCE]
+    await until(lambda: acted == [*range(3 * MAX_CALLS_PER_TURN)])
+    assert in_one_turn == [MAX_CALLS_PER_TURN]
     assert [str(problem) for problem in told] == ["it is broken"]
 
 

@@ -164,7 +164,7 @@ async def begun(**limits: float) -> Talk:
 async def talk() -> AsyncIterator[Talk]:
     talk = await begun()
     yield talk
-    talk.socket.gone()
+    talk.socket.closing()
     assert talk.places.total == 1  # as long as there is a connection
     talk.socket.lost()
     talk.socket.lost()
@@ -429,7 +429,7 @@ async def test_tasks_that_have_ended_before_the_connection_are_not_told_as_stuck
 ) -> None:
     talk = Talk(send_timeout=0.01)
     talk.hear(type="connection_init")
-    talk.socket.gone()
+    talk.socket.closing()
     assert talk.socket.tasks
     await asyncio.sleep(0.05)
     assert not talk.socket.tasks
