@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import strawberry
 
 from datastore.errors import BadUserInput
-from datastore.model.access_patterns import LARGEST_PAGE
+from datastore.model.access_patterns import MAX_PAGE_SIZE
 from resolvers.earthquakes.nodes import NODE_READERS as EARTHQUAKE_READERS
 from resolvers.feeds.nodes import NODE_READERS as FEED_READERS
 from resolvers.matches.nodes import NODE_READERS as MATCH_READERS
@@ -32,8 +32,8 @@ async def node(info: Info, id: NodeId) -> Any:
 
 
 async def nodes(info: Info, ids: NodeIds) -> list[Any]:
-    if len(ids) > LARGEST_PAGE:
-        raise BadUserInput(f"`ids` may contain at most {LARGEST_PAGE} ids, not {len(ids)}.", field="ids")
+    if len(ids) > MAX_PAGE_SIZE:
+        raise BadUserInput(f"`ids` may contain at most {MAX_PAGE_SIZE} ids, not {len(ids)}.", field="ids")
     # An error affects only the entry of that id.
     return await asyncio.gather(
         *[read_node(info.context, READERS, id, f"ids[{index}]") for index, id in enumerate(ids)],

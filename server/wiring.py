@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry
 
 from datastore.change_streams.replay.signed_resume_ids import ResumeIds
 from datastore.database import StoreOptions
-from datastore.gateway.persisted_documents import KnownDocuments
+from datastore.gateway.persisted_documents import StoredDocuments
 from datastore.model.access_patterns import CostModel
 from datastore.model.identity import Role
 from datastore.objects import ObjectStore
@@ -262,7 +262,7 @@ class ServerComponents:
         )
 
     async def _document_in_table(self, document_id: str) -> str | None:
-        found = await KnownDocuments(self._dependencies.open_store(DOCUMENT_SECONDS)).by_id(document_id)
+        found = await StoredDocuments(self._dependencies.open_store(DOCUMENT_SECONDS)).by_id(document_id)
         return None if found is None else found.text
 
     @property

@@ -62,11 +62,11 @@ class IdempotencyRecord:
     origin: IdSource | None = None
 
 
-Found = Claim | IdempotencyRecord | None
+ClaimResult = Claim | IdempotencyRecord | None
 
 
 @dataclass(frozen=True, slots=True)
-class Packed:
+class EncodedResponse:
     """A response as it is stored."""
 
     content: bytes
@@ -77,11 +77,11 @@ class Packed:
         return len(self.content) <= MAX_RESPONSE_BYTES
 
 
-def packed(body: bytes) -> Packed:
+def encoded_response(body: bytes) -> EncodedResponse:
     """Return the response, compressed if that makes it smaller."""
     if len(body) >= MIN_COMPRESSED_BYTES and len(deflated := zlib.compress(body)) < len(body):
-        return Packed(deflated, DEFLATED)
-    return Packed(body, PLAIN)
+        return EncodedResponse(deflated, DEFLATED)
+    return EncodedResponse(body, PLAIN)
 
 
 class IdempotencyRecords:
@@ -92,7 +92,7 @@ class IdempotencyRecords:
         self._now = now
         self._lease = lease
 
-    async def begin(self, claim: Claim) -> Found:
+    async def begin(self, claim: Claim) -> ClaimResult:
         """GW-I1: claim a key. Return the claim, or the record of another request.
 
         Return None if that record has just been released: the caller tries again.
@@ -100,7 +100,7 @@ class IdempotencyRecords:
         written = await self._store.put(keys.CLAIM, self._item(claim), now=int(self._now().timestamp()))
         return _claimed(claim, written)
 
-    async def take_over(self, claim: Claim, seen: IdempotencyRecord) -> Found:
+    async def take_over(self, claim: Claim, seen: IdempotencyRecord) -> ClaimResult:
         """GW-I2: claim a key with the next fencing token if its record is still the one that was `seen`.
 
         Return the claim, or the same as `begin`.
@@ -108,7 +108,7 @@ class IdempotencyRecords:
         written = await self._store.put(keys.TAKE_OVER, self._item(claim), fence=seen.fence, owner=seen.owner)
         return _claimed(claim, written)
 
-    async def finish(self, claim: Claim, response: Packed) -> IdempotencyRecord | None:
+    async def finish(self, claim: Claim, response: EncodedResponse) -> IdempotencyRecord | None:
         """GW-I3: store the response. Return the record of the request that took the claim over, if there is one."""
         written = await self._store.update(
             keys.STORE_RESPONSE,
@@ -158,7 +158,7 @@ class IdempotencyRecords:
         }
 
 
-def _claimed(claim: Claim, written: WriteResult) -> Found:
+def _claimed(claim: Claim, written: WriteResult) -> ClaimResult:
     if written.ok:
         return claim
     if written.item is None:

@@ -33,8 +33,8 @@ EXPRESSION_CACHE_SIZE = 4096
 WRITES = ("Put", "Update", "Delete", "BatchWrite", "TransactWrite")
 
 # The number of items on a page of a list: by default, and at most.
-DEFAULT_PAGE = 25
-LARGEST_PAGE = 100
+DEFAULT_PAGE_SIZE = 25
+MAX_PAGE_SIZE = 100
 
 
 class Who(StrEnum):

@@ -27,8 +27,8 @@ from datastore.model.text_characters import has_hidden
 
 # Bytes of UTF-8, where `#` and `%` count three because keys percent-encode them. Every key with a user id of this
 # length is within DynamoDB's limits. In OpenID Connect Core 1.0, section 2, a `sub` has at most 255 ASCII characters.
-LONGEST_USER_ID = 256
-LONGEST_EMAIL = 254  # RFC 5321, section 4.5.3.1.3, and its erratum
+MAX_USER_ID_BYTES = 256
+MAX_EMAIL_CHARACTERS = 254  # RFC 5321, section 4.5.3.1.3, and its erratum
 
 _TO_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
 _TO_UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)
@@ -51,17 +51,17 @@ def is_user_id(text: str) -> bool:
 
 
 def user_id_fits(text: str) -> bool:
-    """Return whether the text has at most `LONGEST_USER_ID` bytes as it is encoded in keys."""
-    if len(text) <= LONGEST_USER_ID // 4:  # a character takes at most four
+    """Return whether the text has at most `MAX_USER_ID_BYTES` bytes as it is encoded in keys."""
+    if len(text) <= MAX_USER_ID_BYTES // 4:  # a character takes at most four
         return True
-    encoded = text.encode(errors="surrogatepass") if len(text) <= LONGEST_USER_ID else b""
-    return bool(encoded) and len(encoded) + 2 * (encoded.count(b"#") + encoded.count(b"%")) <= LONGEST_USER_ID
+    encoded = text.encode(errors="surrogatepass") if len(text) <= MAX_USER_ID_BYTES else b""
+    return bool(encoded) and len(encoded) + 2 * (encoded.count(b"#") + encoded.count(b"%")) <= MAX_USER_ID_BYTES
 
 
 def email(text: str) -> str | None:
     """Return the normal form of an email address of at most 254 characters, or None for any other text."""
     address = ascii_lower(text)
-    if len(address) > LONGEST_EMAIL or not _EMAIL.fullmatch(address) or has_hidden(address):
+    if len(address) > MAX_EMAIL_CHARACTERS or not _EMAIL.fullmatch(address) or has_hidden(address):
         return None
     return address if address.isascii() or _is_stable(address) else None
 

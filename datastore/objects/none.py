@@ -32,26 +32,26 @@ class NoObjects:
         lifetime: timedelta = UPLOAD_LIFETIME,
         claims: Mapping[str, str] = NO_CLAIMS,
     ) -> UploadTarget:
-        raise _none()
+        raise _no_bucket()
 
     async def url(self, key: str, *, now: datetime) -> str | None:
         return None
 
     async def read(self, key: str, *, max_bytes: int) -> bytes | None:
-        raise _none()
+        raise _no_bucket()
 
     async def write(self, key: str, content: bytes, *, content_type: str) -> None:
-        raise _none()
+        raise _no_bucket()
 
     async def delete(self, keys: Collection[str]) -> None:
         # The outbox keeps its entries for a gateway with the bucket.
-        raise _none()
+        raise _no_bucket()
 
     async def sweep(self) -> int:
         return 0
 
 
-def _none() -> Unavailable:
+def _no_bucket() -> Unavailable:
     problem = Unavailable("This gateway stores no files: no bucket for photos is configured.")
     problem.extensions["retryable"] = False
     return problem

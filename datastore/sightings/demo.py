@@ -7,7 +7,7 @@ from datastore.sightings.reporters import TrustTier, UserProfile
 from datastore.sightings.sightings import Sighting, new_sighting
 
 # Description, category (its position in the configured list), minutes ago, confirmations, reporter.
-SEEN = (
+DEMO_SIGHTINGS = (
     ("Queue forming outside the corner shop for the new high-tops", 0, 1, 2, "demo-ada"),
     ("Taco truck parked by the library, short line", 1, 4, 1, "demo-grace"),
     ("Two buskers with a cello near the fountain", 2, 7, 3, "demo-linus"),
@@ -29,7 +29,8 @@ def demo_sightings(
 ) -> list[Sighting]:
     """Return the sightings with these ids, spread over the areas, reported in the half hour before `now`."""
     return [
-        _sighting(areas[number % len(areas)], categories, now, ids[number], seen) for number, seen in enumerate(SEEN)
+        _sighting(areas[number % len(areas)], categories, now, ids[number], seen)
+        for number, seen in enumerate(DEMO_SIGHTINGS)
     ]
 
 

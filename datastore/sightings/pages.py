@@ -5,7 +5,7 @@ same second (`12:00:00.000Z` to `12:00:00.999Z`), but precede them in time: `Z` 
 the table consists of two runs of items, each in the order of time, and the run that is read first in a second comes
 last on the page. The items of a second are complete when the second was read to its end, or up to its second run.
 
-After a cursor in the run that is read last, the page reads its second from the beginning, because the other run
+After a cursor in the run that is read last, the page reads its second from its beginning, because the other run
 follows on the page. After a cursor in the other run, it reads on from that item. Items of earlier pages are left out.
 So a page rereads at most the second of its cursor. It takes one Query, unless the seconds at its ends have more than
 `SPARE` sightings that it does not show.
@@ -30,14 +30,14 @@ SPARE = 6
 async def read_by_moment(store: Store, pattern: AccessPattern, values: Mapping[str, Any], span: Span) -> Page:
     """Return a page of one area. `values` has the bounds of the sort key, `oldest` and `end`."""
     found = _SightingsRead(span)
-    bounds, position = found.beginning(values)
+    bounds, position = found.first_query(values)
     limit = span.size + 1 + SPARE
     while True:
         page = await store.query(pattern, bounds, start=position, limit=limit, backward=span.backward)
         found.add(page.raw)
         position = page.next_start
         if position is None or found.is_complete(position):
-            return page_of(found.in_order(), span, 1)
+            return page_of(found.ordered(), span, 1)
         limit = min(4 * limit, MAX_LIMIT)
 
 
@@ -50,7 +50,7 @@ class _SightingsRead:
         self._start = span.start
         self._items: list[Raw] = []
 
-    def beginning(self, values: Mapping[str, Any]) -> tuple[Mapping[str, Any], Item | None]:
+    def first_query(self, values: Mapping[str, Any]) -> tuple[Mapping[str, Any], Item | None]:
         """Return the values of the first Query, and its start key."""
         if self._start is None or self._is_delayed(self._start["SK"]):
             return values, self._start
@@ -80,7 +80,7 @@ class _SightingsRead:
             delayed += self._is_delayed(sort)
         return len(self._items) > self._size and len(self._items) - delayed >= self._size
 
-    def in_order(self) -> list[Raw]:
+    def ordered(self) -> list[Raw]:
         if any(self._is_delayed(_sort(item)) for item in self._items):
             self._items.sort(key=lambda item: keys.chronological(_sort(item)), reverse=not self._backward)
         return self._items

@@ -113,7 +113,7 @@ def _confirmed(profile: Mapping[str, Any]) -> int:
     return sum(min(count, MAX_CONFIRMED_PER_DAY) for count in keys.confirmed_reports(profile))
 
 
-def introduce(profile: UserProfile) -> Action:
+def create_profile(profile: UserProfile) -> Action:
     """BLIP-8: return the action that creates a profile. It does not change the attributes of an existing one."""
     values = {
         "userId": profile.user_id,

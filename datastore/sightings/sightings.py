@@ -22,7 +22,14 @@ from datastore.session.pagination import Page, Span, empty_page
 from datastore.session.store import Store
 from datastore.session.writes import Action
 from datastore.sightings.pages import read_by_moment
-from datastore.sightings.reporters import TrustTier, UserProfile, count_confirmed, count_report, introduce, profile_from
+from datastore.sightings.reporters import (
+    TrustTier,
+    UserProfile,
+    count_confirmed,
+    count_report,
+    create_profile,
+    profile_from,
+)
 
 LIFETIME = timedelta(seconds=1800)
 CONFIRMATION_BOOST = 0.1
@@ -132,7 +139,7 @@ class Sightings:
         if not with_items:
             return Trend(category, window, await self._store.count(keys.TRENDING, values), ())
         items = [item async for item in self._store.query_all(keys.TRENDING, values)]
-        return Trend(category, window, len(items), sorted(items, key=newness, reverse=True))
+        return Trend(category, window, len(items), sorted(items, key=chronological_key, reverse=True))
 
     async def confirm(self, area: str, sighting_id: str, *, user_id: str, nano_id: str) -> Sighting:
         """BLIP-5: count a user's confirmation once. A further one, or one of the reporter, changes nothing.
@@ -245,7 +252,7 @@ class Sightings:
     async def seed(self, sightings: Sequence[Sighting], profiles: Sequence[UserProfile]) -> None:
         """BLIP-8: store demo sightings and their reporters, all or none. Existing reporters do not change."""
         actions = [Action("Put", item=_sighting_item(sighting)) for sighting in sightings]
-        actions += [introduce(profile) for profile in profiles]
+        actions += [create_profile(profile) for profile in profiles]
         await self._store.transact(keys.SEED, actions)
 
 
@@ -275,7 +282,7 @@ def new_sighting(
     )
 
 
-def newness(item: Mapping[str, Any]) -> tuple[str, bool, str]:
+def chronological_key(item: Mapping[str, Any]) -> tuple[str, bool, str]:
     """Return the sort key of an item or key of TrendingIndex in the order of time."""
     return keys.chronological(keys.SIGHTING_PREFIX + item["GSI1SK"])
 

@@ -20,7 +20,7 @@ from datastore.model.timestamps import epoch_ms
 from datastore.objects import ObjectStore
 from datastore.session.pagination import Span
 from datastore.session.store import Store
-from datastore.sightings.demo import REPORTERS, SEEN, demo_reporters, demo_sightings
+from datastore.sightings.demo import DEMO_SIGHTINGS, REPORTERS, demo_reporters, demo_sightings
 from datastore.sightings.sightings import Sightings
 from pipelines.demo.feeds import FeedDemo
 from pipelines.demo.photos import PhotoDemo
@@ -32,7 +32,7 @@ EARTHQUAKE_EVERY = 20.0
 FEED_EVERY = 8.0
 LIVESTREAM_EVERY = 30.0
 SEEDING_EVERY = 60.0
-IDS = [f"demo-{number}" for number in range(1, len(SEEN) + 1)]
+IDS = [f"demo-{number}" for number in range(1, len(DEMO_SIGHTINGS) + 1)]
 # The sightings are loaded while the youngest of them exists. No area has more active sightings than PAGE_SIZE.
 YOUNGEST, PAGE_SIZE = IDS[0], 100
 # Each whole step of magnitude is ten times as rare: Gutenberg and Richter's law.
@@ -137,7 +137,7 @@ class Demo:
                 logger.warning("The demo skips one activity: %s", problem)
 
     async def _report(self) -> None:
-        description, category, *_ = self._chance.choice(SEEN)
+        description, category, *_ = self._chance.choice(DEMO_SIGHTINGS)
         await Sightings(self._open_store(), self._now()).report(
             sighting_id=self._new_id(),
             area=self._chance.choice(self._areas),

@@ -31,7 +31,7 @@ from datastore.earthquakes.statistics import (
 )
 from datastore.errors import DomainError
 from datastore.keyspace.earthquakes import EARTHQUAKES
-from datastore.model.access_patterns import DEFAULT_PAGE, LARGEST_PAGE, Arguments
+from datastore.model.access_patterns import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, Arguments
 from datastore.session.pagination import SPARSE_AFTER
 from datastore.session.store import Store
 from resolvers.earthquakes.query_window import (
@@ -342,9 +342,9 @@ def _reach(arguments: Arguments, now: datetime) -> Reach | None:
     """Return the reach of a query's arguments, or None if the field rejects them."""
     size, minimum = arguments.get("first"), arguments.get("minMagnitude")
     backward = size is None and arguments.get("last") is not None
-    size = arguments.get("last") if backward else DEFAULT_PAGE if size is None else size
+    size = arguments.get("last") if backward else DEFAULT_PAGE_SIZE if size is None else size
     kind = kind_of(arguments)
-    if type(size) is not int or not 1 <= size <= LARGEST_PAGE or not _is_magnitude(minimum) or kind is None:
+    if type(size) is not int or not 1 <= size <= MAX_PAGE_SIZE or not _is_magnitude(minimum) or kind is None:
         return None
     try:
         end = parse_time(arguments.get("end")) or now

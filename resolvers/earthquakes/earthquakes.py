@@ -21,7 +21,7 @@ from datastore.earthquakes.events import (
 )
 from datastore.errors import BadUserInput
 from datastore.keyspace import earthquakes as keys
-from datastore.model.access_patterns import DEFAULT_PAGE
+from datastore.model.access_patterns import DEFAULT_PAGE_SIZE
 from datastore.model.timestamps import epoch_ms, iso
 from resolvers.earthquakes.query_window import LARGEST_MAGNITUDE, checked_time, window_of
 from resolvers.earthquakes.request_logs import LoggedQuery, logged
@@ -140,7 +140,7 @@ async def earthquakes(
     before: Before = None,
 ) -> Connection[Earthquake]:
     context, paging = info.context, Paging(first, after, last, before)
-    with logged(context, LoggedQuery(first or last or DEFAULT_PAGE)) as query:
+    with logged(context, LoggedQuery(first or last or DEFAULT_PAGE_SIZE)) as query:
         query.window = window = window_of(context.now, start, end)
         query.min_magnitude = minimum = _magnitude(min_magnitude)
         listing = Listing(

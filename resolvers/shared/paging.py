@@ -14,7 +14,7 @@ from datastore.dynamodb.codec import Item, Raw, decode_item, encode_item
 from datastore.dynamodb.record_decoder import RecordDecoder
 from datastore.dynamodb.records import raw_records, record_or_error
 from datastore.errors import BadUserInput, DomainError
-from datastore.model.access_patterns import DEFAULT_PAGE, LARGEST_PAGE, AccessPattern
+from datastore.model.access_patterns import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, AccessPattern
 from datastore.session.cursors import Cursors, binding
 from datastore.session.pagination import Page, Span
 
@@ -32,8 +32,8 @@ class Paging(Struct, frozen=True):
     def check(self) -> None:
         """Raise `BadUserInput`, which names the argument and the limit, for invalid arguments."""
         for name, size in (("first", self.first), ("last", self.last)):
-            if size is not None and not 1 <= size <= LARGEST_PAGE:
-                raise BadUserInput(f"`{name}` must be between 1 and {LARGEST_PAGE}, not {size}.", field=name)
+            if size is not None and not 1 <= size <= MAX_PAGE_SIZE:
+                raise BadUserInput(f"`{name}` must be between 1 and {MAX_PAGE_SIZE}, not {size}.", field=name)
         backward = self.last is not None or self.before is not None
         if backward and (self.first is not None or self.after is not None):
             raise BadUserInput("Page either forward (`first`, `after`) or backward (`last`, `before`), not both.")
@@ -75,13 +75,13 @@ class Listing:
         """Return the part of the list to read. Raises `BadUserInput` or `BadCursor`."""
         if paging.last is None and paging.after is None and paging.before is None:
             size = paging.first
-            if size is None or 1 <= size <= LARGEST_PAGE:  # the usual case
-                return Span(size or DEFAULT_PAGE)
+            if size is None or 1 <= size <= MAX_PAGE_SIZE:  # the usual case
+                return Span(size or DEFAULT_PAGE_SIZE)
         paging.check()
         backward = paging.last is not None or paging.before is not None
         cursor = paging.before if backward else paging.after
         start = None if cursor is None else self.cursors.open(cursor, self.binding, personal=self.pattern.personal)
-        return Span((paging.last if backward else paging.first) or DEFAULT_PAGE, backward, start)
+        return Span((paging.last if backward else paging.first) or DEFAULT_PAGE_SIZE, backward, start)
 
     @property
     def cursor(self) -> Callable[[Raw], str]:

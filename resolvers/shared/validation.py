@@ -12,7 +12,7 @@ from strawberry.utils.str_converters import to_camel_case
 
 from datastore.errors import BadUserInput
 from datastore.model import identifiers
-from datastore.model.identifiers import LONGEST_EMAIL, LONGEST_USER_ID
+from datastore.model.identifiers import MAX_EMAIL_CHARACTERS, MAX_USER_ID_BYTES
 from datastore.model.text_characters import has_hidden
 from datastore.model.timestamps import FIRST_YEAR, LAST_YEAR
 from resolvers.shared import user_text
@@ -76,7 +76,7 @@ def user_id(field: str, value: str) -> str:
         return value
     if value.strip() and identifiers.user_id_fits(value):
         raise _hidden(field)
-    raise BadUserInput(f"`{field}` must have between 1 and {LONGEST_USER_ID} bytes of UTF-8.", field=field)
+    raise BadUserInput(f"`{field}` must have between 1 and {MAX_USER_ID_BYTES} bytes of UTF-8.", field=field)
 
 
 def id(field: str, value: str, longest: int = LONGEST_ID) -> str:
@@ -140,7 +140,8 @@ def email(field: str, value: str) -> str:
     address = identifiers.email(value)
     if address is None:
         raise BadUserInput(
-            f"`{field}` must be an email address of at most {LONGEST_EMAIL} characters, such as ada@example.com.",
+            f"`{field}` must be an email address of at most {MAX_EMAIL_CHARACTERS} characters, "
+            "such as ada@example.com.",
             field=field,
         )
     return address

@@ -14,9 +14,9 @@ from datastore.errors import BadUserInput, NotFound
 from datastore.keyspace import sightings as keys
 from datastore.model.composite_keys import Key
 from datastore.queues import QueueLimits
-from datastore.sightings.demo import SEEN, demo_reporters, demo_sightings
+from datastore.sightings.demo import DEMO_SIGHTINGS, demo_reporters, demo_sightings
 from datastore.sightings.reporters import UserProfile
-from datastore.sightings.sightings import Freshness, Sighting, Trend, is_sighting, newness, sighting_from
+from datastore.sightings.sightings import Freshness, Sighting, Trend, chronological_key, is_sighting, sighting_from
 from datastore.sightings.watches import Watch, is_watch, watch_from
 from resolvers.shared import validation as validate
 from resolvers.shared.arguments import (
@@ -141,7 +141,7 @@ async def trending_sightings(
 ) -> Connection[Sighting]:
     arguments = {"category": parent.category, "hours": parent.window / HOUR}
     listing = Listing(info.context.services.cursors, keys.TRENDING, "TrendingCategory.sightings", arguments)
-    page = page_of_items(list(parent.items), newness, listing.span(Paging(first, after, last, before)))
+    page = page_of_items(list(parent.items), chronological_key, listing.span(Paging(first, after, last, before)))
     return connection(listing, page, sighting_from)
 
 
@@ -195,7 +195,7 @@ async def seed_demo(info: Info) -> list[Sighting]:
     context = info.context
     require(context.identity, keys.SEED)
     places, moment = context.services.places, context.requested_at
-    seeded = demo_sightings(places.areas, places.categories, moment, [context.new_id(info) for _ in SEEN])
+    seeded = demo_sightings(places.areas, places.categories, moment, [context.new_id(info) for _ in DEMO_SIGHTINGS])
     await context.sightings.seed(seeded, demo_reporters(moment))
     return seeded
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from datastore.database import StoreOptions
-from datastore.gateway.persisted_documents import KnownDocuments
+from datastore.gateway.persisted_documents import StoredDocuments
 from runtime.cli.options import takes_store, with_gateway
 from runtime.cli.output import mistake
 from runtime.container import Gateway
@@ -58,7 +58,7 @@ def put_documents(
     texts = {sha256_of(document.text): document.text for document in ready.values()}
     texts |= {document_id: document.text for document_id, document in ready.items()}
 
-    async def put(known: KnownDocuments) -> None:
+    async def put(known: StoredDocuments) -> None:
         there = {found.document_id: found.text async for found in known.all()}
         _check_taken(name for name, text in texts.items() if there.get(name, text) != text)
         now = datetime.now(UTC)
@@ -76,7 +76,7 @@ def list_documents(
 ) -> None:
     """Print the documents in the table as a manifest: {id: text}."""
 
-    async def show(known: KnownDocuments) -> None:
+    async def show(known: StoredDocuments) -> None:
         typer.echo(json.dumps({found.document_id: found.text async for found in known.all()}, indent=2))
 
     _in_table(show, store)
@@ -94,7 +94,7 @@ def delete_documents(
     """
     named = [plain_id(document_id) for document_id in ids]
 
-    async def delete(known: KnownDocuments) -> None:
+    async def delete(known: StoredDocuments) -> None:
         there = {found.document_id: found.text async for found in known.all()}
         going = there.keys() & named
         texts = {there[document_id] for document_id in going}
@@ -167,10 +167,10 @@ def _ready(manifest: Path) -> dict[str, Document]:
         raise mistake(f"{found.problems[-1]}.") from None
 
 
-def _in_table(work: Callable[[KnownDocuments], Coroutine[Any, Any, None]], options: StoreOptions) -> None:
+def _in_table(work: Callable[[StoredDocuments], Coroutine[Any, Any, None]], options: StoreOptions) -> None:
     """Do a piece of work on the documents in the table."""
 
     async def inside(gateway: Gateway) -> None:
-        await work(KnownDocuments(gateway.open_store(TABLE_SECONDS)))
+        await work(StoredDocuments(gateway.open_store(TABLE_SECONDS)))
 
     with_gateway(inside, options)

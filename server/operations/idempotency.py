@@ -25,7 +25,14 @@ from datastore.errors import (
     Unauthenticated,
     Unavailable,
 )
-from datastore.gateway.idempotency_records import Claim, Found, IdempotencyRecord, IdempotencyRecords, Packed, packed
+from datastore.gateway.idempotency_records import (
+    Claim,
+    ClaimResult,
+    EncodedResponse,
+    IdempotencyRecord,
+    IdempotencyRecords,
+    encoded_response,
+)
 from datastore.model.ids import IdSource
 from datastore.model.timestamps import from_iso, iso
 from datastore.session.metering import Meter
@@ -197,7 +204,7 @@ class Idempotency:
                 raise _still_running() from None
         return found
 
-    async def _try_claim(self, claim: Claim, seen: IdempotencyRecord | None, meter: Meter) -> Found:
+    async def _try_claim(self, claim: Claim, seen: IdempotencyRecord | None, meter: Meter) -> ClaimResult:
         """Claim the key, or take over the expired record `seen`. Release a claim that is late or ambiguous."""
         records, started_at = self._records(meter, min(CLAIMING_SECONDS, self._deadline)), self._now()
         try:
@@ -274,15 +281,15 @@ def _still_running() -> Timeout:
     return Timeout("The first request with this Idempotency-Key is still being executed; try again in a moment.")
 
 
-async def _stored(body: bytes) -> Packed:
-    """Return the packed response, or a packed error in its place if the response is too large to be stored."""
-    stored = await asyncio.to_thread(packed, body) if len(body) > LARGE_BODY else packed(body)
+async def _stored(body: bytes) -> EncodedResponse:
+    """Return the encoded response, or an encoded error in its place if the response is too large to be stored."""
+    stored = await asyncio.to_thread(encoded_response, body) if len(body) > LARGE_BODY else encoded_response(body)
     if stored.fits:
         return stored
     lost = AnswerNotKept(
         "This mutation was executed before; its response was too large to be stored. Read what it changed."
     )
-    return packed(encode({"errors": [format_error(lost)]}))
+    return encoded_response(encode({"errors": [format_error(lost)]}))
 
 
 def _log_failure(task: asyncio.Task[Outcome]) -> None:

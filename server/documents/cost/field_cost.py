@@ -14,7 +14,14 @@ from typing import Any
 from graphql import GraphQLField, get_named_type, get_nullable_type, is_leaf_type, is_list_type, is_object_type
 
 from datastore.dynamodb.calls import WRITE_UNIT_COST
-from datastore.model.access_patterns import DEFAULT_PAGE, LARGEST_PAGE, NO_EXTENT, AccessPattern, Arguments, Extent
+from datastore.model.access_patterns import (
+    DEFAULT_PAGE_SIZE,
+    MAX_PAGE_SIZE,
+    NO_EXTENT,
+    AccessPattern,
+    Arguments,
+    Extent,
+)
 
 READ_BYTES, WRITTEN_BYTES = 4096, 1024
 POINT_READS = ("GetItem", "BatchGetItem", "TransactGetItems")
@@ -109,7 +116,7 @@ class FieldCost:
             return _bounded_size(arguments.get(extent), 10)
         if self.is_connection:
             page = arguments.get("last") if arguments.get("first") is None else arguments.get("first")
-            return _bounded_size(page, DEFAULT_PAGE)
+            return _bounded_size(page, DEFAULT_PAGE_SIZE)
         if not self._is_list:
             return 1.0
         return float(list_length or extent or LIST_SIZE)
@@ -175,7 +182,7 @@ def _may_contain_list(of: Any) -> bool:
 def _length(value: object) -> int:
     if isinstance(value, dict):
         return max((_length(inner) for inner in value.values() if isinstance(inner, list)), default=1)
-    return min(len(value), LARGEST_PAGE) if isinstance(value, list) else 1
+    return min(len(value), MAX_PAGE_SIZE) if isinstance(value, list) else 1
 
 
 def _bounded_size(value: object, default: int) -> float:
@@ -183,7 +190,7 @@ def _bounded_size(value: object, default: int) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
         return float(default)
     # Bound the value first: an integer may be too large for a float.
-    return float(min(max(value, 1), LARGEST_PAGE))
+    return float(min(max(value, 1), MAX_PAGE_SIZE))
 
 
 def _blocks(size: float, block: int) -> int:

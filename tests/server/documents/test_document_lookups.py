@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from datastore.errors import Unavailable
-from datastore.gateway.persisted_documents import KnownDocuments
+from datastore.gateway.persisted_documents import StoredDocuments
 from datastore.model.identity import Role
 from server.admission.callers import Caller
 from server.admission.load_shedding import LoadShedder
@@ -91,11 +91,11 @@ async def test_concurrent_lookups_have_the_limit_of_concurrent_operations(
     reads: list[str] = []
     stalled = asyncio.Event()
 
-    async def stall(self: KnownDocuments, document_id: str) -> None:
+    async def stall(self: StoredDocuments, document_id: str) -> None:
         reads.append(document_id)
         await stalled.wait()
 
-    monkeypatch.setattr(KnownDocuments, "by_id", stall)
+    monkeypatch.setattr(StoredDocuments, "by_id", stall)
     asked = [over(served, "POST", "ada", Role.USER, query=text_of(number)) for number in range(12)]
     asking = [asyncio.create_task(one) for one in asked]
     pending = set(asking)

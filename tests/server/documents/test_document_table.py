@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from datastore.errors import Unavailable
-from datastore.gateway.persisted_documents import KnownDocuments
+from datastore.gateway.persisted_documents import StoredDocuments
 from datastore.keyspace.gateway.persisted_documents import PATTERNS
 from server.documents.persisted.manifest import sha256_of
 from server.documents.persisted.trusted import KNOWN_SECONDS, MAX_CACHED, UNKNOWN_SECONDS, DocumentTable
@@ -46,7 +46,7 @@ class TestTable:
 
     async def test_documents_in_the_table_run_by_id_and_by_text(self, served: Served, clock: Clock) -> None:
         assert codes(await over(served, "POST", documentId="areas")) == ["NOT_FOUND"]
-        known = KnownDocuments(served.store())
+        known = StoredDocuments(served.store())
         await known.put("areas", AREAS, NOON)
         await known.put(HASH, AREAS, NOON)
 
@@ -69,7 +69,7 @@ class TestTable:
         large = "{" + " ".join(f"a{number}: __typename" for number in range(400)) + "}"
         one = 'sightings(area: "Harbor", first: 100) {nodes {reporter {userId}}}'
         costly = "{" + " ".join(f"a{number}: {one}" for number in range(60)) + "}"
-        known = KnownDocuments(served.store())
+        known = StoredDocuments(served.store())
         for name, text in {"large": large, "costly": costly}.items():
             await known.put(name, text, NOON)
             await known.put(sha256_of(text), text, NOON)
@@ -87,7 +87,7 @@ class TestTable:
 
 
 async def test_an_id_never_changes_its_text(served: Served) -> None:
-    known = KnownDocuments(served.store())
+    known = StoredDocuments(served.store())
 
     first = await known.put("a#b", AREAS, NOON)
     again = await known.put("a#b", AREAS, NOON)

@@ -9,7 +9,7 @@ import pytest
 from graphql import parse
 
 from datastore.database import Database, StoreOptions
-from datastore.gateway.persisted_documents import KnownDocuments
+from datastore.gateway.persisted_documents import StoredDocuments
 from datastore.session.metering import Deadline
 from datastore.session.store import Store
 from server.documents.persisted.extraction import extract_manifest
@@ -92,7 +92,7 @@ async def test_documents_are_put_into_the_table_listed_and_deleted(
     other = await call("documents", "put", changed)
     as_before = await call("documents", "list")
     store = Store(database.client, prefix=database.prefix, deadline=Deadline(5), token=str)
-    await KnownDocuments(store).put("twin", AREAS, NOON)
+    await StoredDocuments(store).put("twin", AREAS, NOON)
     one_of_two = await call("documents", "delete", "areas")
     between = await call("documents", "list")
     deleted = await call("documents", "delete", "twin", "nothing")
