@@ -105,7 +105,10 @@ async def measure(rounds: int, effort: float) -> BusResult:
         writes = max(20, round(300 * effort))
         without_bus, _ = await _latencies(None, writes)
         at_leader, elsewhere = await _latencies(url, writes)
-        reads = {str(many): (await _reads(None, many, seconds), await _reads(url, many, seconds)) for many in GATEWAYS}
+        reads = {
+            str(gateways): (await _reads(None, gateways, seconds), await _reads(url, gateways, seconds))
+            for gateways in GATEWAYS
+        }
     return BusResult(costs, idle, without_bus, at_leader, elsewhere, reads)
 
 

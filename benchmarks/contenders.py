@@ -90,7 +90,7 @@ class Result:
 
 @dataclass(frozen=True, slots=True)
 class CheckedResponse:
-    """A contender's response, and the DynamoDB calls that it made for it, by operation."""
+    """A contender's response, and its DynamoDB calls for it by operation."""
 
     data: Body
     calls: Mapping[str, int]

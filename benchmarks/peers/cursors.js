@@ -1,10 +1,10 @@
-// Cursors as datastore/session/cursors.py seals them: an index position in base64url, signed, and bound to its list.
+// Cursors in the format of datastore/session/cursors.py: an index position in base64url, signed and bound to its list.
 
 import { createHmac } from 'node:crypto'
 
 const TAG_BYTES = 16
 
-/** Seals positions in one list: `names` are its key attributes in alphabetical order, `binding` what it is bound to. */
+/** Sign positions in one list. `names` are its key attributes in alphabetical order; `binding` identifies the list. */
 export function listing(secret, names, binding) {
   const key = createHmac('sha256', secret).update('cursor').digest()
   return (argumentsOfList) => {

@@ -66,7 +66,7 @@ def match_update(image: Mapping[str, Any]) -> Mapping[str, Any]:
         "matchId": image["matchId"],
         "version": int(image["version"]),
         "changed": [part.upper() for part in image["changed"]],
-        "liveScore": {"status": image["previousStatus"], "innings": [_total(one) for one in innings]},
+        "liveScore": {"status": image["previousStatus"], "innings": [*map(_total, innings)]},
     }
 
 

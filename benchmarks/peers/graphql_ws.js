@@ -1,5 +1,5 @@
 // Subscriptions over graphql-ws with graphql-js, or with graphql-jit (--jit): one execution for each subscriber.
-// What a table's stream tells is published to the in-process PubSub of graphql-subscriptions.
+// The changes of a table's stream are published to the in-process PubSub of graphql-subscriptions.
 
 import { EventEmitter } from "node:events";
 import { createServer } from "node:http";
@@ -63,7 +63,7 @@ function matchUpdate(image) {
   };
 }
 
-// What has its default is not stored.
+// Defaults are not stored.
 function total({ runs = 0, wickets = 0, completed_overs = 0, balls = 0 }) {
   return { runs, wickets, overs: balls ? `${completed_overs}.${balls}` : `${completed_overs}` };
 }
@@ -101,8 +101,8 @@ async function read(iterator) {
 
 const compiled = new Map();
 
-// Kept by the text of the document, as graphql-jit leaves it to its users. It hands variables to `subscribe` in the
-// place of arguments: they have to have the same names.
+// Compiled documents by their text, because graphql-jit has no cache. graphql-jit passes variables to `subscribe` in
+// place of arguments, so both must have the same names.
 function onSubscribe(_ctx, _id, { query, operationName, variables }) {
   let found = compiled.get(query);
   if (!found) {

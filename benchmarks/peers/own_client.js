@@ -1,4 +1,4 @@
-// DynamoDB by hand: signed requests over kept connections, and items decoded as they are needed here.
+// A hand-written DynamoDB client: signed requests over persistent connections, and only the decoding that is needed here.
 
 import { createHmac, hash } from 'node:crypto'
 
@@ -13,7 +13,7 @@ const SIGNED = 'content-type;host;x-amz-date;x-amz-target'
 
 const hmac = (key, text) => createHmac('sha256', key).update(text).digest()
 
-/** Signature Version 4 for DynamoDB's one kind of request; the signing key is derived once a day. */
+/** Signature Version 4 for requests to DynamoDB. The signing key is derived once a day. */
 function signer(host) {
   let keyDay = ''
   let key
@@ -63,7 +63,7 @@ function encodeTexts(texts) {
   return encoded
 }
 
-/** By undici's own dispatcher: its `request` makes a stream of each answer, which costs a third more. */
+/** Send by undici's dispatcher: its `request` creates a stream for each response, which costs a third more. */
 function sent(pool, headers, body) {
   return new Promise((resolve, reject) => {
     let status

@@ -1,4 +1,4 @@
-// The executable schema that all servers of this folder share. The context of a request is { store }.
+// The executable schema of all servers in this folder. The context of a request is { store }.
 
 import { readFileSync } from 'node:fs'
 
@@ -13,7 +13,7 @@ const secret = process.env.GATEWAY_SECRET
 const postsByAuthor = listing(secret, ['GSI1PK', 'GSI1SK', 'PK', 'SK'], 'FEED-002 Query.postsByAuthor')
 const homeFeed = listing(secret, ['GSI3PK', 'GSI3SK', 'PK', 'SK'], 'FEED-003 Query.homeFeed')
 
-/** A page of a list that was read with one item more than `first`. */
+/** Return a page of a list that was read with one item more than `first`. */
 function connection(items, first, cursor) {
   return { items: items.slice(0, first), hasNextPage: items.length > first, cursor }
 }
@@ -27,11 +27,11 @@ const edgeFields = { cursor: ({ node, cursor }) => cursor(node) }
 
 const lastPart = (key) => key.slice(key.lastIndexOf('#') + 1)
 
-// The index of an author's posts holds the author in its key alone.
+// The index of an author's posts has the author only in its key.
 const authorOf = (post) => post.author_id ?? lastPart(post.GSI1PK)
 
 const resolvers = {
-  // Stored in UTC with milliseconds and a Z; answered with an offset, and fractions where there are any.
+  // Stored in UTC with milliseconds and a Z. Responses have an offset, and a fraction unless it is 0.
   DateTime: new GraphQLScalarType({
     name: 'DateTime',
     serialize: (stored) =>

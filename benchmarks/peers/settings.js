@@ -1,4 +1,4 @@
-// How each server is started: node SERVER.js PORT STORE_URL CLIENT, with the secret of cursors in GATEWAY_SECRET.
+// The command line of each server: node SERVER.js PORT STORE_URL CLIENT, with the secret of cursors in GATEWAY_SECRET.
 
 import { ownClient } from './own_client.js'
 import { sdkClient } from './sdk_client.js'

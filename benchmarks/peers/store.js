@@ -1,13 +1,13 @@
-// What the resolvers read, by DynamoDB clients that answer plain items. One instance for each request.
+// The reads of the resolvers, on DynamoDB clients that return plain items. Each request has an instance.
 
 import DataLoader from 'dataloader'
 
 const FEED = 'feed'
 const BATCH_KEYS = 100
-// A feed's first page begins with its sources: so many are read with it.
+// A feed's first page begins with its sources. The Query allows for this number of them.
 const SOURCES_EXPECTED = 8
 
-/** A loader of items by `idOf`: one GetItem for a single key, BatchGetItem for more, UnprocessedKeys asked for again. */
+/** Return a dataloader by `idOf`. It reads one key by GetItem, and several by BatchGetItem until all are processed. */
 function itemLoader(client, table, keyOf, idOf) {
   return new DataLoader(
     async (ids) => {
@@ -54,13 +54,13 @@ export class Store {
       (id) => ({ teamId: id }),
       (item) => item.teamId,
     )
-    // All lists of a page arrive together, so that the users they lead to are read together.
+    // All lists of a page arrive together, so that their users are read in one batch.
     this.comments = new DataLoader((lists) => Promise.all(lists.map((list) => this.#commentsOn(list))), {
       cacheKeyFn: ({ postId, first }) => `${first} ${postId}`,
     })
   }
 
-  /** `first` posts of an author and one more, newest first. */
+  /** Return `first` posts of an author and one more, newest first. */
   async postsByAuthor(authorId, first) {
     return this.client.query({
       TableName: FEED,
@@ -73,7 +73,7 @@ export class Store {
     })
   }
 
-  /** `first` entries of a user's feed and one more, newest first. */
+  /** Return `first` entries of a user's feed and one more, newest first. */
   async homeFeed(userId, first) {
     const items = await this.client.query({
       TableName: FEED,

@@ -118,7 +118,7 @@ LIMITATIONS: Mapping[str, Mapping[str, str]] = {
         "test_client_meter.py::test_the_units_are_those_that_boto3_is_told": NO_UNITS,
         "test_client_meter.py::test_every_operation_is_spoken_and_metered": NO_UNITS,
         "test_point_reads.py::test_keys_of_several_tables_share_a_call": NO_UNITS,
-        "test_notification_handler.py::test_likes_that_were_taken_back_cost_one_read_of_their_posts": NO_UNITS,
+        "test_notification_handler.py::test_removed_likes_cost_one_read_of_their_posts": NO_UNITS,
         "test_read_cache.py::test_what_is_kept_is_bounded_by_what_it_took_to_read": NO_UNITS,
         "test_expired_sightings.py::test_expired_sightings_cost_nothing": OTHER_UNITS,
         "test_point_reads.py::test_more_than_an_answer_holds_comes_in_rounds": "its BatchGetItem answers have no bound",

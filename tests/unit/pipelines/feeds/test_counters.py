@@ -1,4 +1,4 @@
-"""What the pipeline counts: exactly, however records are repeated, split and interrupted."""
+"""The counters of the feed's pipeline are exact, even if records are repeated, split and interrupted."""
 
 import random
 from collections.abc import Sequence
@@ -43,7 +43,7 @@ def counters(database: Database, client: Client | None = None, clock: Clock | No
 
 
 async def numbers(database: Database) -> dict[str, dict[str, int]]:
-    """The counters of users and posts that are not nothing, by key."""
+    """Return the counters of users and posts that are not 0, by key."""
     counted = ("posts", "followers", "following", "likes", "comments")
     found = {
         item["PK"]: {name: item[name] for name in counted if item.get(name)}
@@ -54,7 +54,7 @@ async def numbers(database: Database) -> dict[str, dict[str, int]]:
 
 
 async def metrics(database: Database) -> dict[str, dict[str, int]]:
-    """The counts of months and windows that are not nothing, by period and name."""
+    """Return the counts of months and windows that are not 0, by period and name."""
     found: dict[str, dict[str, int]] = {}
     for item in await items_of(database, FEED_METRICS):
         counts = {name: item[name] for name in ("posts", "likes", "comments", "score") if item.get(name)}
@@ -72,17 +72,17 @@ async def boards(database: Database) -> dict[str, list[tuple[str, int]]]:
 
 
 async def state(database: Database) -> Any:
-    """All that is counted."""
+    """Return all counters, counts and leaderboards."""
     return await numbers(database), await metrics(database), await boards(database)
 
 
-def story(name: str = "", at: datetime = NOON) -> tuple[list[Item], list[Item]]:
-    """Items that come, one after another, and which of them go."""
+def scenario(name: str = "", at: datetime = NOON) -> tuple[list[Item], list[Item]]:
+    """Return the items that are added in order, and the items of them that are deleted later."""
     ada, bob, cleo = (f"{user}{name}" for user in ("ada", "bob", "cleo"))
     post = post_item(f"p1{name}", ada, at, tags=["tea", "cake"])
     followers_only = post_item(f"p2{name}", ada, at, "followers", tags=["tea"])
     private = post_item(f"p3{name}", bob, at, "private", tags=["tea"])
-    come = [
+    added = [
         *map(user_item, (ada, bob, cleo)),
         *(post, followers_only, private),
         *(following_item(bob, ada), following_item(cleo, ada), following_item(ada, bob)),
@@ -90,10 +90,10 @@ def story(name: str = "", at: datetime = NOON) -> tuple[list[Item], list[Item]]:
         *(like_item(followers_only, bob, at), like_item(private, bob, at)),
         *(comment_item(post, "c1", bob, at), comment_item(post, "c2", ada, at), comment_item(post, "c3", bob, at)),
     ]
-    return come, [come[7], come[10], come[16]]
+    return added, [added[7], added[10], added[16]]
 
 
-STORY = (
+EXPECTED = (
     {
         "USER#ada": {"posts": 2, "followers": 1, "following": 1},
         "USER#bob": {"followers": 1, "following": 1},
@@ -115,35 +115,35 @@ STORY = (
 )
 
 
-async def played(database: Database) -> list[Change]:
-    """The story, written to the table and read from its stream."""
-    come, go = story()
-    await put(database, *come)
-    await remove(database, *go)
+async def recorded_changes(database: Database) -> list[Change]:
+    """Write the scenario to the table, and return its changes from the stream."""
+    added, deleted = scenario()
+    await put(database, *added)
+    await remove(database, *deleted)
     return await feed_changes(database)
 
 
-async def test_all_is_counted_where_it_belongs(database: Database) -> None:
-    await counters(database).handle(await played(database))
+async def test_counts_follow_the_changes(database: Database) -> None:
+    await counters(database).handle(await recorded_changes(database))
 
-    assert await state(database) == STORY
+    assert await state(database) == EXPECTED
 
 
-async def test_what_the_counting_itself_changes_is_not_counted(database: Database) -> None:
-    changes = await played(database)
+async def test_the_counters_own_writes_are_not_counted(database: Database) -> None:
+    changes = await recorded_changes(database)
     await counters(database).handle(changes)
 
     own = await feed_changes(database, since=len(changes))
     await counters(database).handle(own)
 
     assert len(own) >= 5
-    assert await state(database) == STORY
+    assert await state(database) == EXPECTED
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_records_that_come_again_in_any_split_change_nothing(database: Database, seed: int) -> None:
+async def test_repeated_records_in_any_batches_change_nothing(database: Database, seed: int) -> None:
     chance = random.Random(seed)
-    changes = await played(database)
+    changes = await recorded_changes(database)
     handled = 0
 
     while handled < len(changes):
@@ -152,10 +152,10 @@ async def test_records_that_come_again_in_any_split_change_nothing(database: Dat
         await counters(database).handle([*changes[start:handled], *changes[start:handled:2]])
     await counters(database).handle(changes)
 
-    assert await state(database) == STORY
+    assert await state(database) == EXPECTED
 
 
-async def test_a_deleted_post_is_taken_back_with_what_it_counted_for(database: Database) -> None:
+async def test_a_deleted_post_is_subtracted_with_its_likes_and_comments(database: Database) -> None:
     post = post_item("p1", tags=["tea", "tea"])
     like, comment = like_item(post), comment_item(post, "c1")
     await put(database, user_item("ada"), post, like, comment)
@@ -169,7 +169,7 @@ async def test_a_deleted_post_is_taken_back_with_what_it_counted_for(database: D
     assert await boards(database) == {"AUTHORS#2026-06": [], "TAGS#2026-06-25": [], "TAGS#2026-06-25T12": []}
 
 
-async def test_a_post_that_is_removed_by_hand_is_deleted(database: Database) -> None:
+async def test_a_removed_item_of_a_post_counts_as_a_deletion(database: Database) -> None:
     post = post_item("p1", tags=["tea"])
     await put(database, user_item("ada"), post)
     await remove(database, post)
@@ -200,7 +200,7 @@ async def test_likes_of_a_deleted_post_do_not_revive_it(database: Database) -> N
     assert kept == tombstone(post)
 
 
-async def test_counters_of_users_who_are_not_there_are_left_out(database: Database) -> None:
+async def test_missing_users_get_no_counters(database: Database) -> None:
     await put(database, user_item("bob"))
 
     await counters(database).handle([inserted(following_item("bob", "nobody")), inserted(post_item("p1", "nobody"))])
@@ -208,10 +208,10 @@ async def test_counters_of_users_who_are_not_there_are_left_out(database: Databa
     assert await numbers(database) == {"USER#bob": {"following": 1}}
 
 
-async def test_what_is_taken_back_before_it_is_counted_is_shown_as_nothing_and_made_good_later(
+async def test_a_removal_handled_before_its_addition_shows_no_negative_count(
     database: Database,
 ) -> None:
-    """What would have counted it is a dead letter at first."""
+    """The records of the additions are dead letters at first."""
     await put(database, user_item("ada"), user_item("bob"), post := post_item("p1"), more := post_item("p2"))
     like, follow = like_item(post), following_item("bob", "ada")
     await counters(database).handle([inserted(post), inserted(more)])
@@ -230,7 +230,7 @@ async def test_what_is_taken_back_before_it_is_counted_is_shown_as_nothing_and_m
     assert (rank.posts, rank.likes, rank.score) == (2, 0, 2)
 
 
-async def test_each_thing_counts_in_the_month_of_its_own_moment(database: Database) -> None:
+async def test_each_action_counts_in_the_month_of_its_own_time(database: Database) -> None:
     june, july = NOON.replace(day=30, hour=23), NOON.replace(month=7, day=1)
     post = post_item("p1", at=june, tags=["tea"])
 
@@ -246,7 +246,7 @@ async def test_each_thing_counts_in_the_month_of_its_own_moment(database: Databa
     assert (await boards(database))["AUTHORS#2026-07"] == [("ada", 1)]
 
 
-async def test_windows_of_tags_that_have_expired_are_left_alone(database: Database) -> None:
+async def test_expired_windows_of_tags_are_not_changed(database: Database) -> None:
     clock = Clock()
     clock.forward(days=4)
     post = post_item("p1", tags=["tea"])
@@ -260,7 +260,7 @@ async def test_windows_of_tags_that_have_expired_are_left_alone(database: Databa
     assert (await boards(database))["TAGS#2026-06-25"] == [("tea", 1)]
 
 
-async def test_counts_of_tags_expire_some_time_after_their_window(database: Database) -> None:
+async def test_counts_of_tags_expire_after_their_window(database: Database) -> None:
     await counters(database).handle([inserted(post_item("p1", tags=["tea"]))])
 
     found = {item["PK"]: item.get("expiresAt") for item in await items_of(database, FEED_METRICS)}
@@ -270,7 +270,7 @@ async def test_counts_of_tags_expire_some_time_after_their_window(database: Data
     assert {until for key, until in found.items() if key.startswith("AUTHORS")} == {None}
 
 
-async def test_a_record_that_makes_no_sense_raises_and_the_others_count_without_it(database: Database) -> None:
+async def test_an_invalid_record_raises_and_the_others_count_without_it(database: Database) -> None:
     post = post_item("p1")
     await put(database, post)
     senseless = {name: value for name, value in like_item(post).items() if name != "created_at"}
@@ -284,8 +284,8 @@ async def test_a_record_that_makes_no_sense_raises_and_the_others_count_without_
     assert await numbers(database) == {"POST#p1": {"likes": 2}}
 
 
-async def test_a_board_that_was_not_renewed_is_when_the_record_comes_again(database: Database) -> None:
-    changes = await played(database)
+async def test_a_stale_leaderboard_is_refreshed_by_a_repeated_record(database: Database) -> None:
+    changes = await recorded_changes(database)
     await counters(database).handle(changes)
     for item in await items_of(database, FEED_METRICS):
         if item["SK"] == leaderboards.BOARD:
@@ -294,11 +294,11 @@ async def test_a_board_that_was_not_renewed_is_when_the_record_comes_again(datab
 
     await counters(database).handle(changes)
 
-    assert await state(database) == STORY
+    assert await state(database) == EXPECTED
 
 
-async def test_a_board_that_was_lost_is_made_of_all_counts(database: Database) -> None:
-    changes = await played(database)
+async def test_a_missing_leaderboard_is_built_from_all_counts(database: Database) -> None:
+    changes = await recorded_changes(database)
     await counters(database).handle(changes)
     for item in await items_of(database, FEED_METRICS):
         if item["SK"] == leaderboards.BOARD:
@@ -306,17 +306,17 @@ async def test_a_board_that_was_lost_is_made_of_all_counts(database: Database) -
 
     await counters(database).handle(changes[3:4])
 
-    assert await state(database) == STORY
+    assert await state(database) == EXPECTED
 
 
-async def done_and_refused(proxy: Proxy, seen: Seen) -> web.StreamResponse:
-    """The engine does it, but the caller is told that it did not."""
+async def applied_but_refused(proxy: Proxy, seen: Seen) -> web.StreamResponse:
+    """Let the engine apply the call, and return an error to the caller."""
     await proxy.ask(seen)
     return await refuse(400, "AccessDeniedException")(proxy, seen)
 
 
-@pytest.mark.parametrize("fault", [refuse(400, "AccessDeniedException"), done_and_refused], ids=["before", "after"])
-async def test_a_failure_at_any_call_leaves_exact_counts_when_the_records_come_again(
+@pytest.mark.parametrize("fault", [refuse(400, "AccessDeniedException"), applied_but_refused], ids=["before", "after"])
+async def test_a_failure_at_any_call_leaves_exact_counts_after_a_retry(
     database: Database, proxy: Proxy, fault: Any
 ) -> None:
     async with client_of(proxy) as client:
@@ -334,7 +334,7 @@ async def test_a_failure_at_any_call_leaves_exact_counts_when_the_records_come_a
     found = await numbers(database)
     for number in range(first):
         ours = {key.removesuffix(f"-{number}"): counts for key, counts in found.items() if key.endswith(f"-{number}")}
-        assert ours == STORY[0], number
+        assert ours == EXPECTED[0], number
     counted, listed = await metrics(database), await boards(database)
     assert listed["AUTHORS#2026-06"] == sorted(
         (f"ada{name}", 3) for name in ("first", *(f"-{n}" for n in range(first)))
@@ -344,7 +344,7 @@ async def test_a_failure_at_any_call_leaves_exact_counts_when_the_records_come_a
 
 
 async def calls_of(database: Database, client: Client, proxy: Proxy, name: str) -> int:
-    """How many calls the story takes, once the boards are there."""
+    """Return the number of calls for the scenario if the leaderboards exist."""
     await counters(database, client).handle([inserted(post_item("first", f"zoe{name}", tags=["zen"]))])
     await counters(database, client).handle([removed(post_item("first", f"zoe{name}", tags=["zen"]))])
     before = len(proxy.seen)
@@ -353,14 +353,14 @@ async def calls_of(database: Database, client: Client, proxy: Proxy, name: str) 
 
 
 async def changes_of(database: Database, name: str) -> list[Change]:
-    come, go = story(name)
-    await put(database, *come)
-    await remove(database, *go)
-    return [*map(inserted, come), *map(removed, go)]
+    added, deleted = scenario(name)
+    await put(database, *added)
+    await remove(database, *deleted)
+    return [*map(inserted, added), *map(removed, deleted)]
 
 
-class Metered:
-    """A handler of which the calls are known."""
+class MeteredCounters:
+    """Counters whose DynamoDB calls are recorded."""
 
     def __init__(self, database: Database) -> None:
         self.calls: list[Call] = []
@@ -372,34 +372,36 @@ class Metered:
 
         self.handler = Counters(open_store, Clock())
 
-    async def made(self, changes: Sequence[Change]) -> list[str]:
+    async def calls_for(self, changes: Sequence[Change]) -> list[str]:
         self.calls.clear()
         await self.handler.handle(changes)
         return [call.operation for call in self.calls]
 
 
-async def test_a_hundred_likes_of_one_post_are_one_write_to_it_beside_their_marks(database: Database) -> None:
+async def test_a_hundred_likes_of_a_post_are_one_write_and_their_marks(database: Database) -> None:
     post = post_item("p1")
     await put(database, post)
-    metered = Metered(database)
-    await metered.made([inserted(post)])
+    metered = MeteredCounters(database)
+    await metered.calls_for([inserted(post)])
     likes = [inserted(like_item(post, f"fan{number}")) for number in range(100)]
 
-    made = await metered.made(likes)
+    calls_for = await metered.calls_for(likes)
 
-    assert made == ["TransactWriteItems"] * 2 + ["GetItem"] * 2 + ["PutItem"]
+    assert calls_for == ["TransactWriteItems"] * 2 + ["GetItem"] * 2 + ["PutItem"]
     assert [len(call.request["TransactItems"]) for call in metered.calls[:2]] == [100, 4]
     assert (await numbers(database))["POST#p1"] == {"likes": 100}
     assert len(await items_of(database, FEED_PIPELINE)) == 101
 
-    assert await metered.made(likes) == made
+    assert await metered.calls_for(likes) == calls_for
     assert (await numbers(database))["POST#p1"] == {"likes": 100}
 
 
-async def test_what_is_of_no_concern_costs_no_call(database: Database) -> None:
+async def test_irrelevant_changes_cost_no_call(database: Database) -> None:
     user = user_item("ada")
     tag = {"PK": "POST#p1", "SK": "TAG#tea", "author_id": "ada"}
 
-    made = await Metered(database).made([inserted(user), modified(user, {**user, "posts": 1}), inserted(tag)])
+    calls_for = await MeteredCounters(database).calls_for(
+        [inserted(user), modified(user, {**user, "posts": 1}), inserted(tag)]
+    )
 
-    assert made == []
+    assert calls_for == []

@@ -1,4 +1,4 @@
-"""Posts get into the feeds of those who follow, and out again, however often and however far the handlers run."""
+"""Posts reach the feeds of followers and leave them again, even if handlers are repeated and interrupted."""
 
 import random
 import time
@@ -20,7 +20,7 @@ FANS = [f"fan{number}" for number in range(7)]
 
 @pytest.fixture
 async def world(database: Database) -> World:
-    """`ada` writes, and has followers; they fill more than two pages."""
+    """An author `ada` with followers that fill more than two pages."""
     world = World(database)
     await world.users("ada", *FANS)
     for fan in FANS:
@@ -30,7 +30,7 @@ async def world(database: Database) -> World:
 
 
 async def handle(world: World, changes: Sequence[Change] | None = None, wire: Wire | None = None) -> Wire:
-    """Have the changes handled, or all that are new, by a process of its own; the wire it used."""
+    """Handle the changes, or all new ones, as a separate process. Return the wire it used."""
     wire = wire or Wire(world.database.client)
     changes = await world.changes() if changes is None else changes
     try:
@@ -44,10 +44,10 @@ async def handle(world: World, changes: Sequence[Change] | None = None, wire: Wi
     return wire
 
 
-async def killed_after(
+async def is_killed_after(
     world: World, calls: int, changes: Sequence[Change], before: Callable[..., Awaitable[None]] | None = None
 ) -> bool:
-    """Whether a process that dies after so many calls died before it was done."""
+    """Handle the changes as a process that is killed after `calls` calls. Return whether it was killed."""
     try:
         await handle(world, changes, Wire(world.database.client, last=calls, before=before))
     except Killed:
@@ -55,8 +55,8 @@ async def killed_after(
     return False
 
 
-def deletion(world: World, post_id: str) -> Happening:
-    """A post is deleted, and another process has handled that."""
+def delete_and_handle(world: World, post_id: str) -> Happening:
+    """Return a function that deletes a post and lets another process handle the delete_and_handle."""
 
     async def delete() -> None:
         await world.delete(post_id, "ada")
@@ -65,8 +65,8 @@ def deletion(world: World, post_id: str) -> Happening:
     return delete
 
 
-def leaving(world: World, follower: str) -> Happening:
-    """Somebody stops to follow, and another process has handled that."""
+def unfollow_and_handle(world: World, follower: str) -> Happening:
+    """Return a function that unfollows `ada` and lets another process handle the change."""
 
     async def leave() -> None:
         await world.unfollow(follower, "ada")
@@ -75,8 +75,8 @@ def leaving(world: World, follower: str) -> Happening:
     return leave
 
 
-async def a_follow_that_finds_a_post(world: World, follower: str, post_id: str) -> Sequence[Change]:
-    """By the clocks the follow was first: it takes its moment before it is written."""
+async def follow_before_a_fanned_out_post(world: World, follower: str, post_id: str) -> Sequence[Change]:
+    """Return the change of a follow whose time is before a post, but which is written after the post's fan-out."""
     late = world.clock()
     await world.write(post_id, "ada")
     await handle(world)
@@ -89,7 +89,7 @@ def is_entry_write(operation: str, _payload: Mapping[str, Any]) -> bool:
     return operation == "BatchWriteItem"
 
 
-async def test_a_post_gets_into_the_feeds_of_those_who_follow(world: World) -> None:
+async def test_a_post_reaches_the_feeds_of_all_followers(world: World) -> None:
     await world.write("p1", "ada")
     await world.follow("ada", "fan0")
     await world.write("p2", "fan0", Visibility.FOLLOWERS)
@@ -99,7 +99,7 @@ async def test_a_post_gets_into_the_feeds_of_those_who_follow(world: World) -> N
     await world.assert_right()
 
 
-async def test_a_private_post_gets_into_no_feed(world: World) -> None:
+async def test_a_private_post_reaches_no_feed(world: World) -> None:
     await world.write("p", "ada", Visibility.PRIVATE)
     wire = await handle(world)
 
@@ -107,7 +107,7 @@ async def test_a_private_post_gets_into_no_feed(world: World) -> None:
     assert wire.sent == 0
 
 
-async def test_a_fan_out_that_was_done_costs_one_read_more(world: World) -> None:
+async def test_a_repeated_fan_out_costs_one_read(world: World) -> None:
     await world.write("p", "ada")
     changes = await world.changes()
     await handle(world, changes)
@@ -123,22 +123,22 @@ async def test_a_feed_begins_with_the_posts_since_the_follow(world: World) -> No
     await world.write("after", "ada")
     await world.write("hidden", "ada", Visibility.PRIVATE)
     follow_and_posts = await world.changes()
-    # The follow is handled last: the fan-out finds the edge, and the follow the posts.
+    # The follow is handled last: the fan-out finds the edge, and the backfill the posts.
     await handle(world, follow_and_posts[::-1])
 
     assert await world.home("eve") == ["after"]
     await world.assert_right()
 
 
-async def test_a_follow_finds_the_posts_that_were_spread_before_it_came(world: World) -> None:
+async def test_a_follow_adds_posts_that_were_fanned_out_before_it_was_written(world: World) -> None:
     await world.users("eve")
-    await handle(world, await a_follow_that_finds_a_post(world, "eve", "p"))
+    await handle(world, await follow_before_a_fanned_out_post(world, "eve", "p"))
 
     assert await world.home("eve") == ["p"]
     await world.assert_right()
 
 
-async def test_unfollowing_takes_all_posts_of_that_author_out(world: World) -> None:
+async def test_unfollowing_removes_all_posts_of_the_author(world: World) -> None:
     await world.users("bob")
     await world.follow("fan0", "bob")
     for number in range(5):
@@ -152,7 +152,7 @@ async def test_unfollowing_takes_all_posts_of_that_author_out(world: World) -> N
     await world.assert_right()
 
 
-async def test_one_who_follows_again_has_the_posts_since_then(world: World) -> None:
+async def test_following_again_adds_only_later_posts(world: World) -> None:
     await world.write("old", "ada")
     await handle(world)
     await world.unfollow("fan0", "ada")
@@ -165,7 +165,7 @@ async def test_one_who_follows_again_has_the_posts_since_then(world: World) -> N
     await world.assert_right()
 
 
-async def test_a_deleted_post_leaves_the_feeds(world: World) -> None:
+async def test_a_deleted_post_is_removed_from_the_feeds(world: World) -> None:
     await world.write("p", "ada")
     await world.write("kept", "ada")
     await handle(world)
@@ -177,7 +177,7 @@ async def test_a_deleted_post_leaves_the_feeds(world: World) -> None:
     assert made((await handle(world, changes)).meter.calls) == {"BatchGetItem": 1}
 
 
-async def a_busy_day(world: World) -> None:
+async def mixed_changes(world: World) -> None:
     await world.users("eve")
     await world.write("p1", "ada")
     await world.unfollow("fan1", "ada")
@@ -196,9 +196,9 @@ async def a_busy_day(world: World) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-async def test_changes_in_any_order_and_more_than_once_lead_to_the_same_feeds(world: World, seed: int) -> None:
+async def test_reordered_and_repeated_changes_lead_to_the_same_feeds(world: World, seed: int) -> None:
     chance = random.Random(seed)
-    await a_busy_day(world)
+    await mixed_changes(world)
     changes = [change for change in await world.changes() if not change.keys["PK"].startswith("FEED#")]
     for _ in range(2):
         chance.shuffle(changes)
@@ -208,26 +208,26 @@ async def test_changes_in_any_order_and_more_than_once_lead_to_the_same_feeds(wo
     await world.assert_right()
 
 
-async def test_a_process_may_die_after_any_call(world: World) -> None:
-    """Each time a new one takes over and dies a call later, until one is done."""
+async def test_the_feeds_are_right_after_kills_at_every_call(world: World) -> None:
+    """Each process is killed one call later than the previous one, until one completes."""
     await world.write("before", "ada")
     await handle(world)
-    await a_busy_day(world)
+    await mixed_changes(world)
     changes = await world.changes()
     calls = 1
-    while await killed_after(world, calls, changes):
+    while await is_killed_after(world, calls, changes):
         calls += 1
 
     assert calls > 20
     await world.assert_right()
 
 
-async def test_what_happens_while_nobody_works_is_seen_by_who_goes_on(world: World) -> None:
-    """Two followers leave, and their leaving is handled, between the death of a process and the next."""
+async def test_unfollows_between_a_kill_and_the_next_process_are_seen(world: World) -> None:
+    """Two users unfollow, and their changes are handled, between the kill of a process and the next process."""
     for calls in count(1):
         await world.write(f"p{calls}", "ada")
         changes = await world.changes()
-        died = await killed_after(world, calls, changes)
+        died = await is_killed_after(world, calls, changes)
         await world.unfollow("fan1", "ada")
         await world.unfollow("fan5", "ada")
         await handle(world)
@@ -243,13 +243,13 @@ async def test_what_happens_while_nobody_works_is_seen_by_who_goes_on(world: Wor
 
 
 @pytest.mark.parametrize("killed", [False, True])
-async def test_who_leaves_while_a_post_is_on_its_way_does_not_get_it(world: World, killed: bool) -> None:
-    """It leaves after the page was read, and all that follows from that is done before the entries are written."""
+async def test_an_unfollow_during_the_fan_out_keeps_the_post_out_of_the_feed(world: World, killed: bool) -> None:
+    """The unfollow is written after the page was read, and is handled before the entries are written."""
     await world.write("p", "ada")
     changes = await world.changes()
-    # The calls: post and author, page, note, entries, page again.
+    # The calls: post and author, page, progress, entries, page again.
     last = 4 if killed else None
-    wire = Wire(world.database.client, last, before=once(leaving(world, "fan1"), is_entry_write))
+    wire = Wire(world.database.client, last, before=once(unfollow_and_handle(world, "fan1"), is_entry_write))
     if killed:
         with pytest.raises(Killed):
             await handle(world, changes, wire)
@@ -261,13 +261,15 @@ async def test_who_leaves_while_a_post_is_on_its_way_does_not_get_it(world: Worl
 
 
 @pytest.mark.parametrize("first", ["the post", "its deletion"])
-async def test_a_post_that_was_deleted_after_its_writer_died_is_left_in_no_feed(world: World, first: str) -> None:
-    """Not even with one who left just before the entries were written: no list of followers leads to it."""
+async def test_a_post_deleted_after_its_fan_out_was_killed_is_removed_from_all_feeds(world: World, first: str) -> None:
+    """This includes the feed of a user who unfollowed just before the entries were written and is in no list."""
     await world.write("p", "ada")
     changes = await world.changes()
     with pytest.raises(Killed):
         await handle(
-            world, changes, Wire(world.database.client, 4, before=once(leaving(world, "fan1"), is_entry_write))
+            world,
+            changes,
+            Wire(world.database.client, 4, before=once(unfollow_and_handle(world, "fan1"), is_entry_write)),
         )
     await world.delete("p", "ada")
     await handle(world, changes if first == "the post" else None)
@@ -275,7 +277,7 @@ async def test_a_post_that_was_deleted_after_its_writer_died_is_left_in_no_feed(
     assert await world.entries() == set()
 
 
-async def test_a_post_that_is_gone_when_its_turn_comes_costs_one_read(world: World) -> None:
+async def test_a_post_deleted_before_its_fan_out_costs_one_read(world: World) -> None:
     await world.write("p", "ada")
     written = await world.changes()
     await world.delete("p", "ada")
@@ -283,7 +285,7 @@ async def test_a_post_that_is_gone_when_its_turn_comes_costs_one_read(world: Wor
     assert made((await handle(world, written)).meter.calls) == {"BatchGetItem": 1}
 
 
-async def test_who_leaves_and_comes_back_while_a_post_is_on_its_way_does_not_get_it(world: World) -> None:
+async def test_unfollowing_and_following_during_the_fan_out_keeps_the_post_out(world: World) -> None:
     async def leave_and_come_back() -> None:
         await world.unfollow("fan1", "ada")
         await world.follow("fan1", "ada")
@@ -297,24 +299,24 @@ async def test_who_leaves_and_comes_back_while_a_post_is_on_its_way_does_not_get
     await world.assert_right()
 
 
-async def test_a_post_that_is_deleted_on_its_way_is_left_in_no_feed(world: World) -> None:
-    """Another process has taken it out before the entries are written, and the writer may die after any call."""
+async def test_a_post_deleted_during_its_fan_out_is_removed_from_all_feeds(world: World) -> None:
+    """Another process handles the deletion before the entries are written. The fan-out is killed after each call."""
     for calls in count(1):
-        delete = deletion(world, f"p{calls}")
+        delete = delete_and_handle(world, f"p{calls}")
         await world.write(f"p{calls}", "ada")
         changes = await world.changes()
-        died = await killed_after(world, calls, changes, before=once(delete, is_entry_write))
+        died = await is_killed_after(world, calls, changes, before=once(delete, is_entry_write))
         if not died:
             break
         await handle(world, changes)
-        await delete()  # of those that were not spread so far before
+        await delete()  # for kills before the post was deleted
 
     assert calls > 20
     assert await world.entries() == set()
 
 
-async def test_who_takes_back_a_post_that_was_deleted_on_its_way_goes_on_where_another_was_killed(world: World) -> None:
-    """The first writes three pages, finds the post gone, and dies in the second page it clears."""
+async def test_a_killed_withdrawal_is_continued_by_the_next_process(world: World) -> None:
+    """The first process writes three pages, finds the post deleted, and is killed in the second page of the removal."""
     await world.write("p", "ada")
     written = await world.changes()
     gone = once(lambda: world.delete("p", "ada"), is_entry_write)
@@ -334,35 +336,35 @@ async def test_who_takes_back_a_post_that_was_deleted_on_its_way_goes_on_where_a
 
     second = await handle(world, written)
     assert await world.entries() == set()
-    # Its second page and the third: the first is done.
+    # The second and the third page; the first is complete.
     assert made(second.meter.calls)["BatchWriteItem"] == 2
     assert made((await handle(world)).meter.calls) == {"BatchGetItem": 1}
 
 
-async def test_a_post_that_is_deleted_while_a_follow_brings_it_is_not_left(world: World) -> None:
-    """The process that brings it may die after any call."""
+async def test_a_post_deleted_during_a_backfill_is_removed(world: World) -> None:
+    """The backfill is killed after each call."""
     await world.users("eve")
     for calls in count(1):
-        changes = await a_follow_that_finds_a_post(world, "eve", f"p{calls}")
-        delete = deletion(world, f"p{calls}")
-        died = await killed_after(world, calls, changes, before=once(delete, is_entry_write))
+        changes = await follow_before_a_fanned_out_post(world, "eve", f"p{calls}")
+        delete = delete_and_handle(world, f"p{calls}")
+        died = await is_killed_after(world, calls, changes, before=once(delete, is_entry_write))
         if not died:
             break
         await handle(world, changes)
         await delete()
-        await leaving(world, "eve")()
+        await unfollow_and_handle(world, "eve")()
 
     assert calls > 4
     assert await world.entries() == set()
 
 
-async def test_a_follow_that_is_taken_back_while_it_is_handled_leaves_nothing(world: World) -> None:
-    """The process that handles it may die after any call."""
+async def test_an_unfollow_during_the_backfill_leaves_no_entry(world: World) -> None:
+    """The backfill is killed after each call."""
     await world.users("eve")
     for calls in count(1):
-        changes = await a_follow_that_finds_a_post(world, "eve", f"p{calls}")
-        leave = leaving(world, "eve")
-        died = await killed_after(world, calls, changes, before=once(leave, is_entry_write))
+        changes = await follow_before_a_fanned_out_post(world, "eve", f"p{calls}")
+        leave = unfollow_and_handle(world, "eve")
+        died = await is_killed_after(world, calls, changes, before=once(leave, is_entry_write))
         if not died:
             break
         await handle(world, changes)
@@ -373,7 +375,7 @@ async def test_a_follow_that_is_taken_back_while_it_is_handled_leaves_nothing(wo
     await world.assert_right()
 
 
-async def test_a_follow_that_was_made_anew_by_a_clock_behind_and_taken_back_leaves_nothing(world: World) -> None:
+async def test_an_unfollow_after_a_second_follow_by_a_slow_clock_leaves_no_entry(world: World) -> None:
     await world.users("eve")
     early = world.clock()
     await world.write("p", "ada")
@@ -383,13 +385,13 @@ async def test_a_follow_that_was_made_anew_by_a_clock_behind_and_taken_back_leav
     world.clock.now = early
     await world.follow("eve", "ada")
     await world.changes()
-    leave = once(leaving(world, "eve"), is_entry_write)
+    leave = once(unfollow_and_handle(world, "eve"), is_entry_write)
     await FollowBackfill(lambda: world.store(Wire(world.database.client, before=leave)), world.clock).handle(changes)
 
     assert await world.entries() == set()
 
 
-async def test_one_post_that_cannot_be_spread_holds_up_no_other_author(world: World) -> None:
+async def test_a_failed_fan_out_delays_no_other_author(world: World) -> None:
     async def refuse(_operation: str, payload: Mapping[str, Any]) -> None:
         if "FOLLOWEE#bob" in str(payload):
             raise OSError("the line is dead")
@@ -408,7 +410,7 @@ async def test_one_post_that_cannot_be_spread_holds_up_no_other_author(world: Wo
     await world.assert_right()
 
 
-async def test_a_thousand_followers_are_written_in_few_calls(world: World) -> None:
+async def test_a_thousand_followers_take_few_calls(world: World) -> None:
     fans = [f"reader-{number:04d}" for number in range(1000)]
     await world.users("bob")
     await world.followed_by("bob", fans)
@@ -421,10 +423,10 @@ async def test_a_thousand_followers_are_written_in_few_calls(world: World) -> No
 
     assert await world.entries() == {(fan, "p") for fan in fans}
     calls = wire.meter.calls
-    # Two pages of followers, each read before and after its entries, and an empty one; the post and how far it is.
+    # Two pages of followers, each read before and after its entries, and an empty page; the post, and the progress.
     assert made(calls) == {"BatchGetItem": 1, "BatchWriteItem": 40, "GetItem": 1, "PutItem": 3, "Query": 5}
     writes = sum(call.units for call in calls if call.operation in ("BatchWriteItem", "PutItem"))
     reads = sum(call.units for call in calls) - writes
     print(f"{len(calls)} calls, {writes} write units, {reads} read units, {seconds:.2f} s")
-    assert writes <= 2100  # an entry and its place in GSI3, for each
+    assert writes <= 2100  # an entry and its index entry in GSI3 for each follower
     assert reads <= 100

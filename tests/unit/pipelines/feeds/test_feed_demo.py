@@ -1,4 +1,4 @@
-"""The demo's feed: loaded once, made lively by the pipeline, and small however long it runs."""
+"""The demo's feed is loaded once, processed by the pipeline, and stays small."""
 
 import asyncio
 import random
@@ -71,7 +71,7 @@ async def posts(world: World) -> dict[str, Item]:
 
 
 async def handle(world: World) -> None:
-    """All that the stream has brought."""
+    """Handle all new changes of the stream."""
     changes = await world.changes()
     for handler in feed_handlers(world.store, world.clock):
         await handler.handle(changes)
@@ -88,7 +88,7 @@ async def test_the_feed_is_loaded_once(world: World) -> None:
 
 
 @pytest.mark.parametrize("last", [5, 60, 200])
-async def test_a_start_that_was_cut_short_is_made_good_by_the_next(world: World, last: int) -> None:
+async def test_an_interrupted_load_is_completed_by_the_next(world: World, last: int) -> None:
     wire = Wire(world.database.client, last, role=None)
     with pytest.raises(Killed):
         await demo(world, wire).load()
@@ -106,7 +106,7 @@ async def test_a_start_that_was_cut_short_is_made_good_by_the_next(world: World,
     assert await stored(world) == loaded
 
 
-async def test_what_is_loaded_a_second_time_changes_nothing(world: World) -> None:
+async def test_a_second_load_changes_nothing(world: World) -> None:
     await demo(world).load()
     loaded = await stored(world)
     await world.store().write_all(FEED, deletes=[users.user(NEWCOMER)])
@@ -117,7 +117,7 @@ async def test_what_is_loaded_a_second_time_changes_nothing(world: World) -> Non
     assert await stored(world) == loaded
 
 
-async def test_the_pipeline_makes_a_lively_feed_of_it(served: Served) -> None:
+async def test_the_pipeline_fills_feeds_and_counters(served: Served) -> None:
     await served.gateway.background.demo().load()
 
     async def seen(query: str) -> Any:
@@ -128,7 +128,7 @@ async def test_the_pipeline_makes_a_lively_feed_of_it(served: Served) -> None:
     entries: list[Any] = []
     around: Any = None
     async with asyncio.timeout(50):
-        while not (_is_lively(entries) and _is_counted(around)):
+        while not (_is_filled(entries) and _is_counted(around)):
             await asyncio.sleep(0.05)
             entries, around = (await seen(HOME))["homeFeed"]["nodes"], await seen(AROUND)
     assert {entry["post"]["visibility"] for entry in entries} == {"PUBLIC", "FOLLOWERS"}
@@ -136,19 +136,19 @@ async def test_the_pipeline_makes_a_lively_feed_of_it(served: Served) -> None:
     assert all(entry["author"]["name"] for entry in entries)
 
 
-def _is_lively(entries: list[Any]) -> bool:
+def _is_filled(entries: list[Any]) -> bool:
     return len(entries) >= 25 and sum(len(entry["post"]["comments"]["nodes"]) == 3 for entry in entries) > 0
 
 
 def _is_counted(around: Any) -> bool:
     counts = {"postCount": 3, "followerCount": 6, "followingCount": 8}
-    told = around and {entry["kind"] for entry in around["notifications"]["nodes"]}
-    return told == {"LIKE", "COMMENT", "FOLLOW", "MENTION"} and bool(
+    kinds = around and {entry["kind"] for entry in around["notifications"]["nodes"]}
+    return kinds == {"LIKE", "COMMENT", "FOLLOW", "MENTION"} and bool(
         around["user"] == counts and around["topAuthors"] and around["trendingTags"]
     )
 
 
-def test_nobody_likes_or_answers_what_they_may_not_see() -> None:
+def test_users_like_and_comment_only_visible_posts() -> None:
     unseen = [
         (post_id, user)
         for post_id, said in feed_demo.posts_with_ids()
@@ -161,7 +161,7 @@ def test_nobody_likes_or_answers_what_they_may_not_see() -> None:
     assert named <= NAMES.keys()
 
 
-async def test_the_feed_lives_and_stays_small(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_feed_is_active_and_stays_small(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_demo, "LIVE_POSTS", 2)
     monkeypatch.setattr(feed_demo, "UNREAD", 6)
     living = demo(world)
@@ -185,7 +185,7 @@ async def test_the_feed_lives_and_stays_small(world: World, monkeypatch: pytest.
     assert len(unread) == 6
 
 
-async def test_a_visitor_sees_it_live(served: Served) -> None:
+async def test_a_visitor_receives_live_events(served: Served) -> None:
     await served.gateway.background.demo().load()
     home, *others = [
         await served.listen(f"subscription {{ {field} }}", user="demo")
@@ -196,7 +196,7 @@ async def test_a_visitor_sees_it_live(served: Served) -> None:
         )
     ]
     await served.settle(FEED, 3)
-    lively = Demo(
+    demo_instance = Demo(
         served.store,
         served.gateway.objects,
         areas=served.gateway.settings.areas,
@@ -206,10 +206,10 @@ async def test_a_visitor_sees_it_live(served: Served) -> None:
         chance=random.Random(4),
         feed_every=0.02,
     )
-    living = asyncio.create_task(lively.live())
+    living = asyncio.create_task(demo_instance.live())
     try:
         async with asyncio.timeout(15):
-            # Before it comes what was loaded.
+            # The loaded posts precede the live ones.
             while not (await home.event())["homeFeedUpdated"]["postId"].startswith("live-"):
                 pass
         assert all([await listener.event() for listener in others])
@@ -218,7 +218,7 @@ async def test_a_visitor_sees_it_live(served: Served) -> None:
         await asyncio.gather(living, return_exceptions=True)
 
 
-async def test_the_feed_is_quieter_while_nobody_follows_it(world: World) -> None:
+async def test_the_feed_is_less_active_without_subscribers(world: World) -> None:
     await demo(world).load()
     before = len(await world.changes())
     quiet = demo(world, followed=False)

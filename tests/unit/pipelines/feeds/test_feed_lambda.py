@@ -1,4 +1,4 @@
-"""The pipeline as a Lambda function, called as Lambda calls it, with records of the engine's own stream."""
+"""The pipeline as a Lambda function, invoked as by Lambda with records of the engine's stream."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
@@ -24,7 +24,7 @@ from tests.support.feed_lambda import records_of
 
 
 class Context:
-    """What Lambda tells of an invocation."""
+    """The context of an invocation."""
 
     def __init__(self, seconds: float = 60) -> None:
         self._milliseconds = round(seconds * 1000)
@@ -34,7 +34,7 @@ class Context:
 
 
 class Function:
-    """A Lambda function with handlers of the test's own."""
+    """A Lambda function with handlers of the test."""
 
     def __init__(self, options: StoreOptions, *handlers: Handler, retries: Backoff = AT_ONCE) -> None:
         self.opened = 0
@@ -58,7 +58,7 @@ class Function:
             )
 
     async def invoke(self, records: Sequence[dict[str, Any]], seconds: float = 60) -> Any:
-        """In a thread, as it has a loop of its own."""
+        """Invoke the function in a thread, since it has its own event loop."""
         return await asyncio.to_thread(self._handler, {"Records": records}, Context(seconds))
 
     def close(self) -> None:
@@ -82,7 +82,7 @@ def sequence(record: dict[str, Any]) -> Any:
     return record["dynamodb"]["SequenceNumber"]
 
 
-async def test_records_are_handled_and_what_was_opened_is_kept(
+async def test_records_are_handled_and_connections_are_reused(
     database: Database, function_of: Callable[..., Function]
 ) -> None:
     handler = Noting()
@@ -97,7 +97,9 @@ async def test_records_are_handled_and_what_was_opened_is_kept(
     assert function.opened == 1
 
 
-async def test_a_poison_record_is_buried_and_not_told(database: Database, function_of: Callable[..., Function]) -> None:
+async def test_a_poison_record_becomes_a_dead_letter_and_is_not_reported(
+    database: Database, function_of: Callable[..., Function]
+) -> None:
     async def fail(changes: Sequence[Change]) -> None:
         if any(change.new is not None and change.new["n"] == 2 for change in changes):
             raise ValueError("no 2")
@@ -112,7 +114,7 @@ async def test_a_poison_record_is_buried_and_not_told(database: Database, functi
     assert [letter.error for letter in await letters_of(database)] == ["no 2"]
 
 
-async def test_an_outage_tells_the_first_record_that_is_not_handled(
+async def test_an_outage_reports_the_first_unhandled_record(
     database: Database, function_of: Callable[..., Function]
 ) -> None:
     async def fail(changes: Sequence[Change]) -> None:
@@ -130,9 +132,7 @@ async def test_an_outage_tells_the_first_record_that_is_not_handled(
     assert await letters_of(database) == []
 
 
-async def test_lambdas_default_of_three_seconds_is_enough_to_bury_poison_records(
-    database: Database, function_of: Callable[..., Function]
-) -> None:
+async def test_three_seconds_suffice_for_dead_letters(database: Database, function_of: Callable[..., Function]) -> None:
     async def fail(_: Sequence[Change]) -> None:
         raise ValueError("a bug")
 
@@ -145,14 +145,14 @@ async def test_lambdas_default_of_three_seconds_is_enough_to_bury_poison_records
             answer = await function.invoke(left, seconds=3)
             told = [failure["itemIdentifier"] for failure in answer["batchItemFailures"]]
             first = next((number for number, one in enumerate(left) if sequence(one) in told), len(left))
-            assert first > 0  # each invocation comes further
+            assert first > 0  # each invocation makes progress
             left = left[first:]
 
     assert left == []
     assert len(await letters_of(database)) == 5
 
 
-async def test_what_is_done_before_the_time_is_up_does_not_come_again(
+async def test_records_handled_before_the_time_out_are_not_reported(
     database: Database, function_of: Callable[..., Function]
 ) -> None:
     async def take_long(changes: Sequence[Change]) -> None:
@@ -168,7 +168,7 @@ async def test_what_is_done_before_the_time_is_up_does_not_come_again(
 
 
 @pytest.mark.parametrize("seconds", [MARGIN_SECONDS + 0.3, MARGIN_SECONDS - 1])
-async def test_the_end_of_the_time_tells_the_first_record_that_is_not_handled(
+async def test_a_time_out_reports_the_first_unhandled_record(
     database: Database, function_of: Callable[..., Function], seconds: float
 ) -> None:
     async def take_long(_: Sequence[Change]) -> None:
@@ -182,7 +182,7 @@ async def test_the_end_of_the_time_tells_the_first_record_that_is_not_handled(
     assert answer == {"batchItemFailures": [{"itemIdentifier": sequence(records[0])}]}
 
 
-async def test_the_feeds_function_is_set_up_by_the_environment(
+async def test_the_environment_configures_the_feeds_function(
     database: Database, store_options: StoreOptions, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GATEWAY_STORE", store_options.store)

@@ -35,12 +35,12 @@ async def renew(
     shown: int = SHOWN,
     uniform: Callable[[], float] = random.random,
 ) -> None:
-    """As a process of its own does it: it knows nothing of others."""
+    """Refresh like a separate process, without its locks."""
     await LeaderboardRefresh(shown=shown, uniform=uniform).refresh(boards, touched)
 
 
 async def add(database: Database, steps: Iterable[tuple[str, int]], period: Period = DAY) -> None:
-    """Change counts, as a handler does before it renews the board."""
+    """Change counts, as a handler does before it refreshes the snapshot."""
     writes = [
         Write(FEED_METRICS, keys.counters(*period, name), add={"posts": step, "score": step}) for name, step in steps
     ]
@@ -55,14 +55,14 @@ async def board_item(database: Database, period: Period = DAY) -> dict[str, obje
 
 
 async def shown(database: Database, most: int = SHOWN) -> list[tuple[str, int]]:
-    """What is shown of the board."""
+    """Return the shown members of the snapshot."""
     board = await LeaderboardSnapshots(store_of(database)).snapshot(*DAY)
     assert board is not None
     return [(member.name, member.score) for member in board.members[:most]]
 
 
 async def top(database: Database, size: int) -> list[tuple[str, int]]:
-    """The board as all counts make it."""
+    """Return the members of a snapshot that is built from all counts."""
     counts = [
         (item["SK"].removeprefix("TAG#"), item["posts"])
         for item in await items_of(database, FEED_METRICS)
@@ -76,7 +76,7 @@ def tag(name: str, posts: int) -> LeaderboardMember:
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_a_board_that_is_merged_is_the_one_that_all_counts_make(seed: int) -> None:
+def test_a_merged_snapshot_equals_one_built_from_all_counts(seed: int) -> None:
     chance = random.Random(seed)
     size, names = 5, [f"t{number:02}" for number in range(chance.choice((4, 12, 30)))]
     counts = dict.fromkeys(names, 0)
@@ -105,8 +105,8 @@ def test_a_board_that_is_merged_is_the_one_that_all_counts_make(seed: int) -> No
     assert anew == 0 or len(names) > STORED_FACTOR * size
 
 
-def test_of_many_who_come_and_go_all_are_read_seldom() -> None:
-    """A thousand tags, and three thousand steps, a fifth of them backwards."""
+def test_all_counts_are_read_seldom() -> None:
+    """There are a thousand tags and three thousand changes, of which a fifth are decrements."""
     chance = random.Random(1)
     names = [f"t{number:04}" for number in range(1000)]
     counts = dict.fromkeys(names, 0)
@@ -125,7 +125,7 @@ def test_of_many_who_come_and_go_all_are_read_seldom() -> None:
     assert anew < 10
 
 
-async def test_two_who_renew_a_board_at_the_same_time_end_with_the_top_of_all_counts(database: Database) -> None:
+async def test_concurrent_refreshes_end_with_the_top_of_all_counts(database: Database) -> None:
     chance = random.Random(7)
     size, names = 10, [f"t{number:03}" for number in range(130)]
 
@@ -141,7 +141,7 @@ async def test_two_who_renew_a_board_at_the_same_time_end_with_the_top_of_all_co
         assert await shown(database, size) == await top(database, size)
 
 
-async def test_a_count_that_was_read_before_it_changed_back_is_not_put(database: Database) -> None:
+async def test_an_intermediate_count_is_not_written(database: Database) -> None:
     reads, goes_on = asyncio.Event(), asyncio.Event()
 
     class Slow(LeaderboardSnapshots):
@@ -164,8 +164,8 @@ async def test_a_count_that_was_read_before_it_changed_back_is_not_put(database:
     assert await shown(database) == [("tea", 6), ("cake", 5)]
 
 
-async def test_a_board_of_which_too_many_fell_is_made_anew_of_all_counts(database: Database) -> None:
-    """It keeps six, and shows three."""
+async def test_a_snapshot_that_lost_too_many_members_is_built_from_all_counts(database: Database) -> None:
+    """The snapshot stores six members and shows three."""
     await add(database, [(f"t{number}", 10 - number) for number in range(9)])
     await renew(LeaderboardSnapshots(store_of(database)), {DAY: [f"t{number}" for number in range(9)]}, shown=3)
     fallen = ["t0", "t1", "t4"]
@@ -186,7 +186,7 @@ async def test_a_board_of_which_too_many_fell_is_made_anew_of_all_counts(databas
     assert (await board_item(database))["floor"] == 1
 
 
-async def test_who_falls_to_the_score_of_those_outside_makes_way_for_an_earlier_name(database: Database) -> None:
+async def test_a_member_that_falls_to_the_bound_is_replaced_by_an_earlier_name(database: Database) -> None:
     await add(database, [("zoe", 2), ("amy", 1), ("bob", 1)])
     await renew(LeaderboardSnapshots(store_of(database)), {DAY: ["zoe", "amy", "bob"]}, shown=1)
     await add(database, [("zoe", -1)])
@@ -201,7 +201,7 @@ async def test_who_falls_to_the_score_of_those_outside_makes_way_for_an_earlier_
     assert await shown(database, 1) == [("bob", 1)]
 
 
-async def test_a_renewal_without_surprises_is_two_reads_and_a_put(database: Database) -> None:
+async def test_a_usual_refresh_is_two_reads_and_a_put(database: Database) -> None:
     names = [f"t{number}" for number in range(20)]
     await add(database, [(name, 1) for name in names])
     await renew(LeaderboardSnapshots(store_of(database)), {DAY: names})
@@ -213,7 +213,7 @@ async def test_a_renewal_without_surprises_is_two_reads_and_a_put(database: Data
     assert [call.operation for call in store.meter.calls] == ["GetItem", "BatchGetItem", "PutItem"]
 
 
-async def test_the_boards_of_a_batch_are_read_together(database: Database) -> None:
+async def test_the_snapshots_of_a_batch_are_read_in_one_call(database: Database) -> None:
     periods = [(keys.TAGS, f"2026-06-25T{hour:02}") for hour in range(5)]
     for period in periods:
         await add(database, [("tea", 1), ("cake", 1)], period)
@@ -225,7 +225,7 @@ async def test_the_boards_of_a_batch_are_read_together(database: Database) -> No
     assert sorted(call.operation for call in store.meter.calls) == ["BatchGetItem"] * 2 + ["PutItem"] * 5
 
 
-async def test_boards_hold_what_is_shown_and_those_of_tags_expire(database: Database) -> None:
+async def test_snapshots_have_the_shown_counts_and_those_of_tags_expire(database: Database) -> None:
     hour: Period = (keys.TAGS, "2026-06-25T14")
     for period in (MONTH, DAY, hour):
         await add(database, [("ada", 2), ("gone", 0)], period)
@@ -240,7 +240,7 @@ async def test_boards_hold_what_is_shown_and_those_of_tags_expire(database: Data
     assert (await board_item(database, hour))["expiresAt"] == to_seconds(midnight + timedelta(days=3, hours=15))
 
 
-async def test_who_always_comes_too_late_is_told_to_try_again(database: Database) -> None:
+async def test_a_refresh_that_always_conflicts_is_throttled(database: Database) -> None:
     class TooLate(LeaderboardSnapshots):
         tries = 0
 
@@ -257,9 +257,7 @@ async def test_who_always_comes_too_late_is_told_to_try_again(database: Database
     assert boards.tries == CONFLICTS.attempts - 1
 
 
-async def test_a_put_whose_answer_is_lost_is_not_taken_for_anothers(
-    database: Database, client: Client, proxy: Proxy
-) -> None:
+async def test_an_ambiguous_put_is_recognized_as_its_own(database: Database, client: Client, proxy: Proxy) -> None:
     await add(database, [("tea", 1)])
     await renew(LeaderboardSnapshots(store_of(database)), {DAY: ["tea"]})
     await add(database, [("tea", 1)])
@@ -271,7 +269,7 @@ async def test_a_put_whose_answer_is_lost_is_not_taken_for_anothers(
     assert (await board_item(database))["version"] == 2
 
 
-async def test_those_of_one_process_take_turns(database: Database) -> None:
+async def test_refreshes_of_one_process_are_serial(database: Database) -> None:
     renewal = LeaderboardRefresh()
     stores = [store_of(database) for _ in range(8)]
     await add(database, [(f"t{number}", 1) for number in range(8)])

@@ -1,4 +1,4 @@
-"""Authors with too many followers: nobody misses a post while they are promoted, and nothing is left over."""
+"""The promotion of authors with too many followers: no reader misses a post, and no entry is left over."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +20,7 @@ MOST = 3
 
 @pytest.fixture
 async def world(database: Database) -> World:
-    """`ada` has a post in the feeds of her followers, who are more than enough; the counters did not tell yet."""
+    """An author `ada` with a fanned-out post and more followers than the bound, which are not counted yet."""
     world = World(database)
     await world.users("eve", *FANS)
     await famous(world, "ada")
@@ -37,7 +37,7 @@ async def famous(world: World, author: str) -> None:
 
 
 async def handle(world: World, changes: Sequence[Change] | None = None, wire: Wire | None = None) -> Wire:
-    """Have the changes handled, or all that are new, by a process of its own; the wire it used."""
+    """Handle the changes, or all new ones, as a separate process. Return the wire it used."""
     wire = wire or Wire(world.database.client)
     changes = await world.changes() if changes is None else changes
     try:
@@ -60,7 +60,7 @@ async def merging_since(world: World, author: str = "ada") -> str:
     return str(item["merging_since"])
 
 
-async def test_from_a_number_of_followers_on_posts_are_merged_when_feeds_are_read(world: World) -> None:
+async def test_posts_are_merged_above_the_bound_of_followers(world: World) -> None:
     await world.write("p1", "ada")
     await handle(world)
     await world.write("p2", "ada")
@@ -72,7 +72,7 @@ async def test_from_a_number_of_followers_on_posts_are_merged_when_feeds_are_rea
     await world.assert_right(merged=["ada"])
 
 
-async def test_an_author_with_as_many_followers_as_may_be_is_not_merged(world: World) -> None:
+async def test_an_author_at_the_bound_is_not_merged(world: World) -> None:
     await world.counted("ada", MOST)
     await world.write("p1", "ada")
     await handle(world)
@@ -81,7 +81,7 @@ async def test_an_author_with_as_many_followers_as_may_be_is_not_merged(world: W
     await world.assert_right()
 
 
-async def test_followers_come_and_go_after_their_author_was_merged(world: World) -> None:
+async def test_follows_and_unfollows_after_the_promotion(world: World) -> None:
     await world.write("p1", "ada")
     await handle(world)
     await world.unfollow("fan0", "ada")
@@ -96,7 +96,7 @@ async def test_followers_come_and_go_after_their_author_was_merged(world: World)
     await world.assert_right(merged=["ada"])
 
 
-async def test_one_who_leaves_a_merged_author_pays_for_no_search_of_the_feed(world: World) -> None:
+async def test_unfollowing_a_merged_author_does_not_search_the_feed(world: World) -> None:
     await world.write("p1", "ada")
     await handle(world)
     world.clock.forward(minutes=6)
@@ -109,8 +109,8 @@ async def test_one_who_leaves_a_merged_author_pays_for_no_search_of_the_feed(wor
     await world.assert_right(merged=["ada"])
 
 
-async def test_a_process_may_die_after_any_call_of_a_promotion(world: World) -> None:
-    """Before another goes on, followers come and go, and posts are written and deleted, all of it handled."""
+async def test_a_promotion_survives_kills_at_every_call(world: World) -> None:
+    """Follows, unfollows, posts and deletions are written and handled between a kill and the next process."""
     for calls in count(1):
         author = f"ada{calls}"
         await famous(world, author)
@@ -142,8 +142,8 @@ async def killed_after(world: World, calls: int, changes: Sequence[Change]) -> b
 
 
 @pytest.mark.parametrize("killed", [False, True])
-async def test_followers_may_come_and_go_while_sources_are_written(world: World, killed: bool) -> None:
-    """After their page was read, and before their sources are written; others have handled it by then."""
+async def test_follows_and_unfollows_while_sources_are_written(world: World, killed: bool) -> None:
+    """The changes are written after the page of followers was read, and handled before its sources are written."""
 
     async def come_and_go() -> None:
         await world.unfollow("fan0", "ada")
@@ -155,7 +155,7 @@ async def test_followers_may_come_and_go_while_sources_are_written(world: World,
     await world.write("p1", "ada")
     changes = await world.changes()
     before = before_the_sources(come_and_go)
-    # The calls: post and author, mark and progress, page, note, sources.
+    # The calls: post and author, mark and progress, page, progress, sources.
     wire = Wire(world.database.client, last=6 if killed else None, before=before)
     if killed:
         with pytest.raises(Killed):
@@ -167,7 +167,7 @@ async def test_followers_may_come_and_go_while_sources_are_written(world: World,
     await world.assert_right(merged=["ada"])
 
 
-async def test_posts_that_are_written_during_a_promotion_are_missed_by_nobody(world: World) -> None:
+async def test_no_reader_misses_a_post_written_during_a_promotion(world: World) -> None:
     async def write_more() -> None:
         await world.write("p2", "ada")
         await world.follow("eve", "ada")
@@ -183,8 +183,8 @@ async def test_posts_that_are_written_during_a_promotion_are_missed_by_nobody(wo
     await world.assert_right(merged=["ada"])
 
 
-async def test_a_fan_out_that_was_cut_before_the_promotion_ends_well(world: World) -> None:
-    """A follower leaves meanwhile, after its entry was meant to be written and before it was."""
+async def test_a_fan_out_interrupted_before_the_promotion_is_completed(world: World) -> None:
+    """A user unfollows after the fan-out read the page of followers and before it writes the entry."""
     await world.counted("ada", MOST)
     await world.write("p1", "ada")
     changes = await world.changes()
@@ -203,7 +203,7 @@ async def test_a_fan_out_that_was_cut_before_the_promotion_ends_well(world: Worl
     await world.assert_right(merged=["ada"])
 
 
-async def test_a_promotion_that_has_begun_is_finished_however_many_follow_then(world: World) -> None:
+async def test_a_started_promotion_is_finished_below_the_bound(world: World) -> None:
     await world.write("p1", "ada")
     changes = await world.changes()
     assert await killed_after(world, 4, changes)
@@ -215,7 +215,7 @@ async def test_a_promotion_that_has_begun_is_finished_however_many_follow_then(w
     await world.assert_right(merged=["ada"])
 
 
-async def test_two_may_promote_an_author_at_once(world: World) -> None:
+async def test_concurrent_promotions_of_an_author(world: World) -> None:
     await world.write("p1", "ada")
     changes = await world.changes()
     await asyncio.gather(*[handle(world, changes) for _ in range(3)])
@@ -223,7 +223,7 @@ async def test_two_may_promote_an_author_at_once(world: World) -> None:
     await world.assert_right(merged=["ada"])
 
 
-async def test_deleted_posts_of_before_leave_the_feeds_and_those_of_after_were_never_there(world: World) -> None:
+async def test_deleted_posts_from_before_the_promotion_are_removed_from_the_feeds(world: World) -> None:
     await world.write("p1", "ada")
     await handle(world)
     world.clock.forward(minutes=6)
@@ -238,8 +238,8 @@ async def test_deleted_posts_of_before_leave_the_feeds_and_those_of_after_were_n
     assert await world.home("fan0") == ["p1"]
 
 
-async def test_a_post_that_was_spread_by_a_clock_ahead_leaves_the_feeds_all_the_same(world: World) -> None:
-    """It seems to be written after the author was merged."""
+async def test_a_post_fanned_out_by_a_fast_clock_is_removed_when_deleted(world: World) -> None:
+    """By its time the post was written after the promotion."""
     await world.counted("ada", MOST)
     now = world.clock()
     world.clock.forward(minutes=4)

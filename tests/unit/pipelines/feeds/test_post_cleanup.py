@@ -1,4 +1,4 @@
-"""What people did with a post goes when the post is deleted, and what comes too late goes as well."""
+"""Cascade delete: likes and comments are deleted with their post, also those written after the deletion."""
 
 from collections.abc import Sequence
 from itertools import count
@@ -28,14 +28,14 @@ async def world(database: Database) -> World:
 
 
 async def react(world: World, post: Post, *readers: str) -> None:
-    """Each likes the post, and says so."""
+    """Let each reader like the post and comment on it."""
     for reader in readers:
         await Likes(world.store(), world.clock()).like(post, reader)
         await Comments(world.store(), world.clock()).add(post, f"{post.post_id}-{reader}", reader, "Nice", ())
 
 
-async def left(world: World, post_id: str) -> list[str]:
-    """The sort keys of what there is of a post."""
+async def remaining(world: World, post_id: str) -> list[str]:
+    """Return the sort keys of a post's items."""
     return sorted(item["SK"] for item in await items_of(world.database, FEED) if item["PK"] == partition(post_id))
 
 
@@ -49,7 +49,7 @@ async def handle(world: World, changes: Sequence[Change] | None = None, wire: Wi
     return wire
 
 
-async def test_likes_and_comments_go_with_their_post(world: World) -> None:
+async def test_likes_and_comments_are_deleted_with_their_post(world: World) -> None:
     gone, kept = await world.write("gone", "ada"), await world.write("kept", "ada")
     await react(world, gone, *READERS)
     await react(world, kept, "reader0")
@@ -57,11 +57,11 @@ async def test_likes_and_comments_go_with_their_post(world: World) -> None:
     await world.delete("gone", "ada")
     await handle(world)
 
-    assert await left(world, "gone") == ["META"]
-    assert await left(world, "kept") == ["COMMENT#kept-reader0", "LIKE#reader0", "META", "TAG#world"]
+    assert await remaining(world, "gone") == ["META"]
+    assert await remaining(world, "kept") == ["COMMENT#kept-reader0", "LIKE#reader0", "META", "TAG#world"]
 
 
-async def test_what_comes_after_its_post_was_deleted_goes_too(world: World) -> None:
+async def test_items_written_after_the_deletion_are_deleted(world: World) -> None:
     post = await world.write("p", "ada")
     kept = await world.write("kept", "ada")
     await world.delete("p", "ada")
@@ -70,12 +70,12 @@ async def test_what_comes_after_its_post_was_deleted_goes_too(world: World) -> N
     await react(world, kept, "reader0")
     calls = (await handle(world)).meter.calls
 
-    assert await left(world, "p") == ["META"]
-    assert len(await left(world, "kept")) == 4
+    assert await remaining(world, "p") == ["META"]
+    assert len(await remaining(world, "kept")) == 4
     assert made(calls) == {"BatchGetItem": 1, "BatchWriteItem": 1}
 
 
-async def test_likes_and_comments_of_a_post_that_was_never_stored_stay(world: World) -> None:
+async def test_likes_and_comments_of_a_post_that_was_never_stored_remain(world: World) -> None:
     """Another program may store the post after its likes and comments."""
     ours = await world.write("p", "ada")
     await world.changes()
@@ -83,28 +83,28 @@ async def test_likes_and_comments_of_a_post_that_was_never_stored_stay(world: Wo
     await react(world, later, "reader0")
     await handle(world)
 
-    assert await left(world, "later") == ["COMMENT#later-reader0", "LIKE#reader0"]
+    assert await remaining(world, "later") == ["COMMENT#later-reader0", "LIKE#reader0"]
 
 
-async def test_likes_of_a_post_that_was_removed_without_a_tombstone_go_with_it(world: World) -> None:
+async def test_likes_of_a_post_removed_without_a_tombstone_are_deleted(world: World) -> None:
     post = await world.write("p", "ada")
     await react(world, post, "reader0")
     await handle(world)
     await remove(world.database, {"PK": partition("p"), "SK": "META"})
     await handle(world)
 
-    assert await left(world, "p") == []
+    assert await remaining(world, "p") == []
 
 
-async def test_what_was_said_of_posts_that_are_there_costs_one_read(world: World) -> None:
+async def test_likes_and_comments_of_existing_posts_cost_one_read(world: World) -> None:
     post = await world.write("p", "ada")
     await react(world, post, *READERS)
 
     assert made((await handle(world)).meter.calls) == {"GetItem": 1}
-    assert len(await left(world, "p")) == 12
+    assert len(await remaining(world, "p")) == 12
 
 
-async def test_changes_that_are_none_of_its_concern_cost_nothing(world: World) -> None:
+async def test_irrelevant_changes_cost_nothing(world: World) -> None:
     await world.users("eve")
     await world.follow("eve", "ada")
     await world.write("p", "ada")
@@ -112,8 +112,8 @@ async def test_changes_that_are_none_of_its_concern_cost_nothing(world: World) -
     assert (await handle(world)).sent == 0
 
 
-async def test_a_post_of_the_same_id_that_came_later_keeps_what_it_has(world: World) -> None:
-    """Its deletion comes again after its tombstone has expired, and the id was taken anew."""
+async def test_a_later_post_of_the_same_id_keeps_its_items(world: World) -> None:
+    """The change of the deletion is repeated after the tombstone expired and the id was used again."""
     await world.write("p", "ada")
     await world.delete("p", "ada")
     changes = await world.changes()
@@ -121,20 +121,20 @@ async def test_a_post_of_the_same_id_that_came_later_keeps_what_it_has(world: Wo
     await react(world, await world.write("p", "ada"), "reader0")
     await handle(world, changes)
 
-    assert len(await left(world, "p")) == 4
+    assert len(await remaining(world, "p")) == 4
 
 
-async def test_a_leftover_tag_goes_too(world: World) -> None:
+async def test_a_leftover_tag_is_deleted(world: World) -> None:
     await world.write("p", "ada")
     tag = next(item for item in await items_of(world.database, FEED) if item["SK"] == "TAG#world")
     await world.delete("p", "ada")
     await world.store().write_all(FEED, puts=[tag])
     await handle(world)
 
-    assert await left(world, "p") == ["META"]
+    assert await remaining(world, "p") == ["META"]
 
 
-async def test_a_process_may_die_after_any_call(world: World) -> None:
+async def test_the_cleanup_survives_kills_at_every_call(world: World) -> None:
     for calls in count(1):
         post = await world.write(f"p{calls}", "ada")
         await react(world, post, *READERS)
@@ -145,8 +145,8 @@ async def test_a_process_may_die_after_any_call(world: World) -> None:
             break
         except Killed:
             await handle(world, changes)
-            assert await left(world, post.post_id) == ["META"]
+            assert await remaining(world, post.post_id) == ["META"]
 
     assert calls > 5
     await handle(world, changes)
-    assert await left(world, f"p{calls}") == ["META"]
+    assert await remaining(world, f"p{calls}") == ["META"]

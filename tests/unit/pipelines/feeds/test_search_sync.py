@@ -1,4 +1,4 @@
-"""The search index follows the stream: its consumer, rebuilds beside it, and the files of the embedded one."""
+"""The search index: its stream consumer, rebuilds beside it, and the files of the embedded index."""
 
 import asyncio
 import sqlite3
@@ -123,7 +123,7 @@ def rebuild(database: Database, index: SqliteIndex, pages: list[RebuildProgress]
 # The consumer
 
 
-async def test_the_consumer_keeps_the_index_in_step(database: Database, index: Flaky) -> None:
+async def test_the_consumer_keeps_the_index_current(database: Database, index: Flaky) -> None:
     async with syncing(database, index) as instance:
         await put(database, user_item("ada"), first := post_item("p1"), second := post_item("p2"))
         await finds(index, "hello", ["p1", "p2"])
@@ -137,7 +137,7 @@ async def test_the_consumer_keeps_the_index_in_step(database: Database, index: F
         await until(lambda: instance.figure("search_stream_lag_seconds", table=FEED.name, shard=shards[0]) == 0)
 
 
-async def test_its_checkpoints_are_its_own(database: Database, index: Flaky) -> None:
+async def test_the_consumer_has_its_own_checkpoints(database: Database, index: Flaky) -> None:
     await put(database, post_item("p1"))
     async with syncing(database, index):
         await finds(index, "hello", ["p1"])
@@ -217,7 +217,7 @@ async def test_posts_of_other_programs_are_read_with_their_tags_once_a_batch(dat
 
 
 @pytest.mark.parametrize("follows", [True, False])
-async def test_an_index_that_is_away_holds_up_no_counts(database: Database, index: Flaky, follows: bool) -> None:
+async def test_an_unavailable_index_delays_no_counters(database: Database, index: Flaky, follows: bool) -> None:
     """This holds for a consumer that shares the feed consumer's reads, and for one that reads the stream itself."""
     index.away = True
     pipeline = FeedPipeline(
@@ -257,7 +257,7 @@ async def test_a_dead_letter_of_the_index_is_replayed(database: Database, index:
 # Rebuilds
 
 
-async def test_a_rebuild_beside_the_consumer_loses_and_revives_nothing(database: Database, index: Flaky) -> None:
+async def test_a_rebuild_beside_the_consumer_loses_and_restores_no_post(database: Database, index: Flaky) -> None:
     """Posts are written and deleted during the rebuild. In the end the index agrees with the table."""
     await put(database, *[post_item(f"p{number}") | {"text": "Hello " + "word " * 300} for number in range(60)])
     async with syncing(database, index):
@@ -360,7 +360,7 @@ async def test_a_rebuild_that_another_replaces_stops(database: Database, index: 
 # The file
 
 
-async def test_the_file_is_the_owners_alone(index: Flaky) -> None:
+async def test_only_the_owner_can_access_the_file(index: Flaky) -> None:
     await index.write(Kind.POSTS, [SearchEntry("a", "1", 1, "hello")])
 
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in [index.path.parent, *index.path.parent.iterdir()]}

@@ -1,4 +1,4 @@
-"""The demo's photo library: loaded once, with pictures of what it says, and a livestream in which things go on."""
+"""The demo's photo library: it is loaded once, its pictures match its data, and its livestream changes."""
 
 from collections import Counter
 from io import BytesIO
@@ -14,7 +14,7 @@ from datastore.keyspace.photos.table import SPARKS
 from datastore.model.composite_keys import key_of
 from datastore.objects.local import LocalObjects
 from datastore.objects.none import NoObjects
-from pipelines.demo import photo_album as demo_album
+from pipelines.demo import photo_album as photo_album
 from pipelines.demo.photo_album import LIVE, LOOKS, SCENES, SHOTS, UPCOMING, USERS, VISITOR
 from pipelines.demo.photos import PhotoDemo
 from pipelines.demo.pictures import Sitter
@@ -41,8 +41,8 @@ def objects(tmp_path: Any) -> LocalObjects:
 
 
 @pytest.fixture
-def drawn_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A blank sheet for each picture: what is drawn is looked at elsewhere."""
+def blank_pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replace the drawing of pictures, which other tests check."""
     monkeypatch.setattr("pipelines.demo.photos.picture", lambda *_: (b"original", b"thumbnail"))
 
 
@@ -60,7 +60,7 @@ async def stored(world: World) -> list[Item]:
     return sorted(await items_of(world.database, SPARKS), key=lambda item: (item["PK"], item["SK"]))
 
 
-async def test_the_library_shows_what_was_drawn(served: Served) -> None:
+async def test_the_library_shows_the_drawn_pictures(served: Served) -> None:
     assert await demo_of(served).load() == len(SHOTS)
 
     data = (await ask_as(served, ALL, VISITOR)).data
@@ -71,7 +71,7 @@ async def test_the_library_shows_what_was_drawn(served: Served) -> None:
         original, thumbnail = [await fetched(served, photo[url]) for url in ("originalUrl", "thumbnailUrl")]
         picture = Image.open(BytesIO(original))
         assert picture.size == (photo["width"], photo["height"])
-        assert [sitter.name for sitter in shot.sitters if not is_where_its_box_says(picture, sitter)] == []
+        assert [sitter.name for sitter in shot.sitters if not is_inside_its_box(picture, sitter)] == []
         assert Image.open(BytesIO(thumbnail)).size == (480, 320)
         assert photo["size"] == len(original)
         assert [person["name"] for person in photo["persons"]] == [sitter.name for sitter in shot.sitters]
@@ -89,8 +89,8 @@ async def fetched(served: Served, url: str) -> bytes:
         return await response.read()
 
 
-def is_where_its_box_says(image: Image.Image, sitter: Sitter) -> bool:
-    """Whether the middle of the box has about the colour of the face: it is between the eyes and the nose."""
+def is_inside_its_box(image: Image.Image, sitter: Sitter) -> bool:
+    """Return whether the middle of the box, between the eyes and the nose, has about the colour of the face."""
     box = sitter.box
     middle = (box["left"] + box["width"] / 2) * image.width, (box["top"] + box["height"] * 0.53) * image.height
     seen = image.getpixel((round(middle[0]), round(middle[1])))
@@ -100,8 +100,8 @@ def is_where_its_box_says(image: Image.Image, sitter: Sitter) -> bool:
     )
 
 
-@pytest.mark.usefixtures("drawn_once")
-async def test_it_is_loaded_once(world: World, objects: LocalObjects) -> None:
+@pytest.mark.usefixtures("blank_pictures")
+async def test_the_library_is_loaded_once(world: World, objects: LocalObjects) -> None:
     assert await demo(world, objects).load() == len(SHOTS)
     loaded = await stored(world)
     world.clock.forward(hours=2)
@@ -113,11 +113,9 @@ async def test_it_is_loaded_once(world: World, objects: LocalObjects) -> None:
     assert users == Counter(shot.user for shot in SHOTS)
 
 
-@pytest.mark.usefixtures("drawn_once")
+@pytest.mark.usefixtures("blank_pictures")
 @pytest.mark.parametrize("last", [2, 12, 24])
-async def test_a_start_that_was_cut_short_is_made_good_by_the_next(
-    world: World, objects: LocalObjects, last: int
-) -> None:
+async def test_an_interrupted_load_is_completed_by_the_next(world: World, objects: LocalObjects, last: int) -> None:
     await demo(world, objects).load()
     whole = await stored(world)
     await world.store().write_all(SPARKS, deletes=[key_of(SPARKS, item) for item in whole])
@@ -132,8 +130,8 @@ async def test_a_start_that_was_cut_short_is_made_good_by_the_next(
     assert await stored(world) == whole
 
 
-@pytest.mark.usefixtures("drawn_once")
-async def test_where_files_cannot_be_written_there_are_the_livestreams_and_the_photos_come_later(
+@pytest.mark.usefixtures("blank_pictures")
+async def test_livestreams_are_loaded_if_files_cannot_be_written(
     world: World, objects: LocalObjects, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def refuse(*_: object, **__: object) -> None:
@@ -155,12 +153,12 @@ async def test_where_files_cannot_be_written_there_are_the_livestreams_and_the_p
     assert (kinds["LIVESTREAM"], kinds["IMAGE"]) == (3, len(SHOTS))
 
 
-async def test_without_a_place_for_files_there_is_no_library(world: World) -> None:
+async def test_without_an_object_store_there_is_no_library(world: World) -> None:
     assert await PhotoDemo(world.store, NoObjects(), now=world.clock, has_subscribers=lambda _: True).load() == 0
     assert await stored(world) == []
 
 
-@pytest.mark.usefixtures("drawn_once")
+@pytest.mark.usefixtures("blank_pictures")
 async def test_the_latest_livestream_is_live_and_begins_again_when_it_has_ended(served: Served) -> None:
     def states(data: Any) -> list[str]:
         return [data["latestLivestream"]["state"], *[node["state"] for node in data["livestreams"]["nodes"]]]
@@ -176,23 +174,23 @@ async def test_the_latest_livestream_is_live_and_begins_again_when_it_has_ended(
     assert states((await served.ask(STREAMS)).data) == ["LIVE", "LIVE", "UPCOMING", "ENDED"]
 
 
-@pytest.mark.usefixtures("drawn_once")
-async def test_something_happens_on_it_while_somebody_follows(world: World, objects: LocalObjects) -> None:
-    async def said(followed: bool) -> str:
+@pytest.mark.usefixtures("blank_pictures")
+async def test_the_livestream_changes_while_it_has_subscribers(world: World, objects: LocalObjects) -> None:
+    async def description_after(followed: bool) -> str:
         await demo(world, objects, followed=followed).live()
         words: str = next(item["description"] for item in await stored(world) if LIVE.livestream_id in item["PK"])
         return words
 
     await demo(world, objects).load()
     before = len(await stored(world))
-    assert await said(followed=False) == LIVE.description
-    assert [await said(followed=True) for _ in range(len(SCENES) + 1)] == [*SCENES, SCENES[0]]
+    assert await description_after(followed=False) == LIVE.description
+    assert [await description_after(followed=True) for _ in range(len(SCENES) + 1)] == [*SCENES, SCENES[0]]
     assert len(await stored(world)) == before
 
 
-def test_examples_name_what_the_demo_has() -> None:
+def test_ids_are_in_the_order_that_examples_need() -> None:
     assert UPCOMING.livestream_id < LIVE.livestream_id
     assert SHOTS[-1].image_id < UPCOMING.livestream_id
     assert SHOTS[-1].user == VISITOR
     assert len({shot.image_id for shot in SHOTS}) == len(SHOTS)
-    assert demo_album.PERSON_IDS.keys() == LOOKS.keys()
+    assert photo_album.PERSON_IDS.keys() == LOOKS.keys()

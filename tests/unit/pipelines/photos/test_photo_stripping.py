@@ -1,4 +1,4 @@
-"""`gateway.py photos strip`: the files of photos lose the metadata they were stored with, whatever interrupts it."""
+"""`gateway.py photos strip`: removes the metadata from the files of stored photos, also after interruptions."""
 
 import asyncio
 import subprocess
@@ -81,7 +81,7 @@ class Library:
         ]
 
     async def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run the command in a process of its own, to its end."""
+        """Run the command in a separate process."""
         return await asyncio.to_thread(run, *self.arguments, *arguments, **self.environment)
 
     async def file(self, key: str) -> bytes:
@@ -90,12 +90,12 @@ class Library:
         return content
 
     async def marked(self) -> list[str]:
-        """The keys of the files that hold a marker."""
+        """Return the keys of the files that contain a marker."""
         names = [key for number in range(PHOTOS) for key in names_of(number)]
         return [key for key in names if MARKER in await self.file(key)]
 
     async def told(self, email: str | None = None) -> list[dict[str, Any]]:
-        """The photos as somebody is shown them, the oldest first."""
+        """Return the photos that a user sees, oldest first."""
         answer = await ask_as(self.served, URLS, email) if email else await self.served.ask(URLS)
         assert answer.errors is None
         return sorted(answer.data["photos"]["nodes"], key=lambda node: str(node["imageId"]))
@@ -130,7 +130,7 @@ def summary(stripped: int = 0, clean: int = 0, missing: int = 0, unreadable: int
     return f"{word:<10}  {stripped}\nclean       {clean}\nmissing     {missing}\nunreadable  {unreadable}\n"
 
 
-async def test_all_files_are_stripped_and_a_second_run_finds_nothing(library: Library) -> None:
+async def test_all_files_are_stripped_and_a_second_run_changes_nothing(library: Library) -> None:
     before = [await library.file(names_of(number)[0]) for number in range(PHOTOS)]
 
     counted = await library.run("--dry-run")
@@ -159,7 +159,7 @@ async def test_the_type_of_a_file_in_the_bucket_is_that_of_its_picture(library: 
 
 
 @pytest.mark.parametrize("kind", ["bucket"], indirect=True)
-async def test_a_run_that_is_killed_is_continued_after_the_last_page(
+async def test_a_killed_run_is_continued_after_its_last_page(
     library: Library, server: S3Server, tmp_path: Path
 ) -> None:
     answer, log = server._serve, tmp_path / "killed.log"
@@ -168,7 +168,7 @@ async def test_a_run_that_is_killed_is_continued_after_the_last_page(
     async def hanging(request: Any, key: str) -> Any:
         nonlocal puts
         puts += request.method == "PUT"
-        if puts > 9:  # one file of the third page is replaced by then
+        if puts > 9:  # one file of the third page has been replaced
             stuck.set()
             await asyncio.sleep(60)
         return await answer(request, key)
@@ -197,8 +197,8 @@ async def test_a_run_that_is_killed_is_continued_after_the_last_page(
     assert None not in [node["originalUrl"] for node in told]
 
 
-class Interrupting:
-    """The object store of a gateway, with something else that is done at a write."""
+class InterruptedObjects:
+    """The object store of a gateway that runs an interruption at each write."""
 
     def __init__(self, objects: ObjectStore, before: Write | None = None, after: Write | None = None) -> None:
         self._objects = objects
@@ -217,17 +217,17 @@ class Interrupting:
 
 
 def stripping(library: Library, step: str, interrupt: Write) -> Stripping:
-    objects: Any = Interrupting(library.objects, **{step: interrupt})
+    objects: Any = InterruptedObjects(library.objects, **{step: interrupt})
     return Stripping(library.served.store, objects, page=1)
 
 
-def nobody(_: StrippingSummary) -> None:
+def ignore_progress(_: StrippingSummary) -> None:
     pass
 
 
 @pytest.mark.parametrize("step", ["before", "after"])
-async def test_whatever_fails_is_made_good_by_the_next_run(library: Library, step: str) -> None:
-    """The store of files fails at each write, one after another, until there is none that has not failed once."""
+async def test_a_failed_run_is_completed_by_the_next(library: Library, step: str) -> None:
+    """In each run the object store fails at a later write, until a run completes."""
     failed: set[str] = set()
 
     async def fail(key: str) -> None:
@@ -239,7 +239,7 @@ async def test_whatever_fails_is_made_good_by_the_next_run(library: Library, ste
     while True:
         runs += 1
         with suppress(Unavailable):
-            ended = await stripping(library, step, fail).run(nobody)
+            ended = await stripping(library, step, fail).run(ignore_progress)
             break
 
     assert runs > PHOTOS
@@ -250,7 +250,7 @@ async def test_whatever_fails_is_made_good_by_the_next_run(library: Library, ste
     assert None not in [node["originalUrl"] for node in told]
 
 
-async def test_no_stranger_is_shown_an_original_while_it_is_replaced(library: Library) -> None:
+async def test_other_users_do_not_see_an_original_while_it_is_replaced(library: Library) -> None:
     seen: dict[str, tuple[Any, Any]] = {}
 
     async def look(key: str) -> None:
@@ -260,7 +260,7 @@ async def test_no_stranger_is_shown_an_original_while_it_is_replaced(library: Li
             strangers, own = await library.told(), await library.told(ADA)
             seen[name] = strangers[number]["originalUrl"], own[number]["originalUrl"]
 
-    await stripping(library, "before", look).run(nobody)
+    await stripping(library, "before", look).run(ignore_progress)
 
     assert len(seen) == PHOTOS
     assert [strangers for strangers, _ in seen.values()] == [None] * PHOTOS
@@ -268,19 +268,19 @@ async def test_no_stranger_is_shown_an_original_while_it_is_replaced(library: Li
 
 
 @pytest.mark.parametrize("step", ["before", "after"])
-async def test_a_photo_that_is_deleted_meanwhile_leaves_no_file(library: Library, step: str) -> None:
+async def test_a_photo_deleted_during_the_run_leaves_no_file(library: Library, step: str) -> None:
     async def delete(key: str) -> None:
         if key == "originals/3.jpg":
             await done(library.served, DELETE, id="3")
 
-    await stripping(library, step, delete).run(nobody)
+    await stripping(library, step, delete).run(ignore_progress)
 
     for key in names_of(3):
         assert await library.objects.read(key, max_bytes=2**25) is None
     assert [node["imageId"] for node in await library.told()] == ["0", "1", "2", "4", "5", "6"]
 
 
-async def test_what_cannot_be_read_is_told_and_shown_to_its_owner_alone(library: Library) -> None:
+async def test_unreadable_files_are_reported_and_shown_only_to_their_owner(library: Library) -> None:
     await library.objects.write("originals/1.jpg", b"GIF89a" + MARKER, content_type="image/gif")
     await library.objects.write("originals/2.jpg", jpeg()[:-2], content_type="image/jpeg")
     await library.objects.delete(["originals/3.jpg"])
@@ -298,13 +298,13 @@ async def test_what_cannot_be_read_is_told_and_shown_to_its_owner_alone(library:
         assert (await ask_as(library.served, urls, id=id)).data["photo"]["originalUrl"] is not None
 
 
-async def test_from_the_start_no_checkpoint_counts(library: Library) -> None:
+async def test_from_the_start_ignores_the_checkpoint(library: Library) -> None:
     async def fail(key: str) -> None:
         if key == "originals/5.jpg":
             raise Unavailable("The object store fails.")
 
     with pytest.raises(Unavailable):
-        await stripping(library, "before", fail).run(nobody)
+        await stripping(library, "before", fail).run(ignore_progress)
     ended = await library.run("--from-the-start")
 
     assert ended.stdout == summary(stripped=2, clean=5)
