@@ -76,7 +76,7 @@ class Media:
             response = _json(refusal.status, format_error(refusal.error), headers)
         except Exception as error:
             response = _json(500, mask_error(error))
-        self._share(request, response)
+        self._add_cors_headers(request, response)
         await response(scope, receive, send)
 
     async def _answer(self, request: Request) -> Response:
@@ -89,9 +89,9 @@ class Media:
             return Response(status_code=204, headers={"Allow": "GET, HEAD, OPTIONS"})
         if request.method not in ("GET", "HEAD"):
             raise Refused(405, BadUserInput("Files are downloaded with GET and HEAD."), allow="GET, HEAD, OPTIONS")
-        return await self._file(request, self._objects, token)
+        return await self._download(request, self._objects, token)
 
-    def _share(self, request: Request, response: Response) -> None:
+    def _add_cors_headers(self, request: Request, response: Response) -> None:
         """Add the CORS headers with which pages of an allowed origin read files and the responses to uploads.
 
         https://fetch.spec.whatwg.org/#http-cors-protocol
@@ -152,7 +152,7 @@ class Media:
             raise ClientGone
         return message.get("body", b""), message.get("more_body", False)
 
-    async def _file(self, request: Request, objects: LocalObjects, token: str) -> Response:
+    async def _download(self, request: Request, objects: LocalObjects, token: str) -> Response:
         now = self._now()
         claims = objects.open_token(token, b"download", now)
         if claims is None:

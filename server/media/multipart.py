@@ -53,7 +53,7 @@ class UploadForm:
         self._beginning = bytearray()
         self._fed = 0
         self._token = bytearray()
-        self._part: str | None = None
+        self._part: str | None = None  # the name of the field that is being read
         self._done: list[str] = []
         self._ended = False
         self._header = (bytearray(), bytearray())
@@ -76,6 +76,7 @@ class UploadForm:
         }
 
     def feed(self, content: bytes) -> None:
+        """Parse the next piece of the body. Raises `BadUserInput`, and the errors of the file's `write`."""
         assert self.opening is None, "write_to() must be called before the next piece."
         try:
             self._parser.write(content)

@@ -40,8 +40,7 @@ class UploadAdmission:
 class Upload:
     """The file of one form. Token and reservation are checked before it is received, and its size while it arrives.
 
-    `length` is the length of the form that the client announced, and `address` the client's. Cleanups are pushed on
-    the `stack`.
+    `length` is the Content-Length of the form, `address` the address of the client. Cleanups are pushed on the `stack`.
     """
 
     def __init__(
