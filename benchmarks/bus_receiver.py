@@ -69,7 +69,7 @@ async def _serve(engine: str, url: str | None) -> None:
 
     async with open_database(StoreOptions(store=engine)) as database:
         feed = ChangeFeed(database.client, bus=bus)
-        async with feed.follow(BLIP, _itself, keeping=QueueLimits(max_events=MAX_WAITING)) as following:
+        async with feed.follow(BLIP, _itself, limits=QueueLimits(max_events=MAX_WAITING)) as following:
             counting = asyncio.create_task(count(following))
             await serve_commands(state)
             counting.cancel()

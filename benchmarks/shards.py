@@ -93,7 +93,7 @@ async def measure(url: str, seconds: float, bus: Bus | None) -> ShardsResult:
             changes += 1
             lag = time.time() - change.time.timestamp()
 
-        async with feed.follow(ACTIVE_MATCHES, count, keeping=QueueLimits(max_events=1)):
+        async with feed.follow(ACTIVE_MATCHES, count, limits=QueueLimits(max_events=1)):
             await asyncio.sleep(WARM_UP_SECONDS)
             before, changes = await client.call("ListStreams", {}), 0
             cpu, began = time.process_time(), time.monotonic()

@@ -49,7 +49,7 @@ async def events(options: PeerOptions) -> AsyncIterator[Mapping[str, Any]]:
     table, event = tables[options.table]
     async with open_database(StoreOptions(store=options.store)) as database:
         feed = ChangeFeed(database.client, poll_interval=options.interval)
-        async with feed.follow(table, _image, keeping=QueueLimits(max_events=MAX_WAITING)) as images:
+        async with feed.follow(table, _image, limits=QueueLimits(max_events=MAX_WAITING)) as images:
             async for image in images:
                 yield event(image)
         await feed.aclose()

@@ -141,7 +141,7 @@ class Broadcaster(Generic[R]):
         topic: str,
         select: Callable[[R], T | None],
         *,
-        keeping: QueueLimits = QueueLimits(),  # noqa: B008 - a tuple
+        limits: QueueLimits = QueueLimits(),  # noqa: B008 - a tuple
         key: Callable[[T], Hashable] | None = None,
     ) -> TopicSubscription[T]:
         """Return a subscription to records from now on. `select` returns the event of a record, or None to skip it.
@@ -149,7 +149,7 @@ class Broadcaster(Generic[R]):
         `key` returns the key of an event for the policy LATEST: the newest event of each key is queued. Without `key`
         only the newest of all events is.
         """
-        backlog: BoundedQueue[T] = BoundedQueue(keeping)
+        backlog: BoundedQueue[T] = BoundedQueue(limits)
         subscription = TopicSubscription(select, backlog, key or (lambda _: None), partial(self._forget, topic))
         self._topics.setdefault(topic, {})[id(subscription)] = subscription
         return subscription

@@ -119,7 +119,7 @@ class ChangeFeed:
         table: Table,
         select: Callable[[Change], T | None],
         *,
-        keeping: QueueLimits = QueueLimits(),  # noqa: B008 - a tuple
+        limits: QueueLimits = QueueLimits(),  # noqa: B008 - a tuple
         key: Callable[[T], Hashable] | None = None,
         subscriber_count: Callable[[], int] = lambda: 1,
         after: ResumeToken | None = None,
@@ -138,7 +138,7 @@ class ChangeFeed:
         try:
             following = ChangeSubscription(followed.log, select, key, self._turns, charge)
             async with self._broadcaster.subscribe(
-                table.name, following.accept, keeping=keeping, key=following.key
+                table.name, following.accept, limits=limits, key=following.key
             ) as events:
                 await followed.source.attached()
                 number = None if after is None else await followed.log.load_from(after, charge)

@@ -83,7 +83,7 @@ async def follow(
     changes = context.services.changes.follow(
         table,
         _tolerant(select),
-        keeping=limits.upstream,
+        limits=limits.upstream,
         key=key,
         subscriber_count=reader.subscriber_count,
         after=None if progress.resume is None else progress.resume.token,

@@ -61,7 +61,7 @@ class BroadcastGroup:
         spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
         forget: Callable[["BroadcastGroup"], None],
     ) -> None:
-        self.keeping = source.keeping
+        self.limits = source.limits
         self._source = source
         self._context = context
         self._is_public = is_public
@@ -76,7 +76,7 @@ class BroadcastGroup:
         self._reading: asyncio.Task[None] | None = None
         self._turns = asyncio.Semaphore(MAX_EXECUTIONS)
         self._workers = KeyedWorkers[Rights | None, _QueuedEvent](
-            self.keeping.upstream, MAX_EXECUTIONS, self._run_queued
+            self.limits.upstream, MAX_EXECUTIONS, self._run_queued
         )
         self._event_executor = EventExecutor(billing, source, executor, deadlines, slices)
         self._progress = context.progress or SubscriptionProgress()
@@ -125,7 +125,7 @@ class BroadcastGroup:
     @property
     def _is_ready(self) -> bool:
         """Whether a replay may begin: the source follows its changes, and the first state, if any, was read."""
-        return self._progress.begun.is_set() and (self._has_begun or self._source.first is None)
+        return self._progress.started.is_set() and (self._has_begun or self._source.first is None)
 
     async def deliver_missed(self, members: list[GroupMember], event: GroupEvent) -> None:
         """Execute a missed event, and deliver it before the queued events."""

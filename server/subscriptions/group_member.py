@@ -35,7 +35,7 @@ class MemberGroup(Protocol):
     """The part of a group that a member uses."""
 
     @property
-    def keeping(self) -> QueueLimits: ...
+    def limits(self) -> QueueLimits: ...
     def settled_position(self) -> ResumePosition | None: ...
     def leave(self, member: "GroupMember") -> None: ...
 
@@ -85,8 +85,8 @@ class GroupMember:
         self._waiting: BoundedQueue[_QueuedResult] | None = None
 
     @property
-    def keeping(self) -> QueueLimits:
-        return self._group.keeping
+    def limits(self) -> QueueLimits:
+        return self._group.limits
 
     @property
     def is_waiting(self) -> bool:
@@ -101,7 +101,7 @@ class GroupMember:
         """Queue events from now on, and drop the events that were queued before."""
         self.is_live = self._is_replaying = False
         self._drop_queue()
-        self._waiting = BoundedQueue(self.keeping.upstream, self.listener.room)
+        self._waiting = BoundedQueue(self.limits.upstream, self.listener.room)
 
     def _drop_queue(self) -> None:
         """Drop the queue, and release its bytes."""

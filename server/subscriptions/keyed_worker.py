@@ -18,8 +18,8 @@ class KeyedWorkers(Generic[Key, Work]):
     while more than `busy` keys have work.
     """
 
-    def __init__(self, keeping: QueueLimits, busy: int, do: Callable[[Work, int], Coroutine[Any, Any, None]]) -> None:
-        self._keeping = keeping
+    def __init__(self, limits: QueueLimits, busy: int, do: Callable[[Work, int], Coroutine[Any, Any, None]]) -> None:
+        self._limits = limits
         self._busy = busy
         self._do = do
         self._queues: dict[Key, BoundedQueue[Work]] = {}
@@ -44,7 +44,7 @@ class KeyedWorkers(Generic[Key, Work]):
                 queue.clear()
                 raise
             return
-        queue = self._queues[key] = BoundedQueue(self._keeping)
+        queue = self._queues[key] = BoundedQueue(self._limits)
         queue.add(work, of, dropped=dropped)
         tasks.create_task(self._run(key, queue))
 

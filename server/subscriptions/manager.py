@@ -95,16 +95,16 @@ class SubscriptionManager:
         The subscription runs when this returns. Before that, only an error is delivered.
         """
         subscriber = Subscriber(self._billing, self._quota, request)
-        begun = await self._begin(subscriber)
-        if isinstance(begun, _Shared):
-            return begun.group.join(subscriber, listener, begun.missed)
-        if isinstance(begun, UnsharedSubscription):
-            return self._start_driving(listener, subscriber, begun)
+        opened = await self._open(subscriber)
+        if isinstance(opened, _Shared):
+            return opened.group.join(subscriber, listener, opened.missed)
+        if isinstance(opened, UnsharedSubscription):
+            return self._start_driving(listener, subscriber, opened)
         await subscriber.end()
-        if begun.is_failure:
-            listener.finish(begun)
+        if opened.is_failure:
+            listener.finish(opened)
         else:
-            listener.deliver(begun, None)
+            listener.deliver(opened, None)
             listener.finish(None)
         return ENDED
 
@@ -117,25 +117,27 @@ class SubscriptionManager:
 
     async def _requested_results(self, request: Request) -> RequestedResults:
         subscriber = Subscriber(self._billing, self._quota, request)
-        begun = await self._begin(subscriber)
-        if isinstance(begun, Outcome):
-            return RequestedResults(_only(subscriber, begun))
+        opened = await self._open(subscriber)
+        if isinstance(opened, Outcome):
+            return RequestedResults(_only(subscriber, opened))
         resumes_after = subscriber.resumes_after
-        if isinstance(begun, _Shared):
-            group, missed = begun
+        if isinstance(opened, _Shared):
+            group, missed = opened
             return pulled(
                 lambda listener: group.join(subscriber, listener, missed), resumes_after, self._max_queued_bytes
             )
-        own = begun
-        if own.keeping is not None:
+        unshared = opened
+        if unshared.limits is not None:
             return pulled(
-                lambda listener: self._start_driving(listener, subscriber, own), resumes_after, self._max_queued_bytes
+                lambda listener: self._start_driving(listener, subscriber, unshared),
+                resumes_after,
+                self._max_queued_bytes,
             )
-        results = self._execute_on_request(subscriber, own)
-        return RequestedResults(results, lambda: own.progress.settled_position, resumes_after)
+        results = self._execute_on_request(subscriber, unshared)
+        return RequestedResults(results, lambda: unshared.progress.settled_position, resumes_after)
 
-    async def _begin(self, subscriber: Subscriber) -> _Shared | UnsharedSubscription | Outcome:
-        """Open a subscription. Return the group to join, or the only outcome. End the subscriber if cancelled."""
+    async def _open(self, subscriber: Subscriber) -> _Shared | UnsharedSubscription | Outcome:
+        """Open a subscription. Return it, the group to join, or the only outcome. End the subscriber if cancelled."""
         request = subscriber.request
         context: OperationContext | None = None
         missed: ReplaySource | None = None
@@ -149,17 +151,17 @@ class SubscriptionManager:
                 if group is not None and resume is None:
                     return _Shared(group)
                 context = self._open_context(request, resume)
-                begun = await self._source(request, context)
-                _check_known(begun, context)
-                if resume is not None and (missed := _missed(begun, context, key)) is not None:
+                result = await self._source(request, context)
+                _check_known(result, context)
+                if resume is not None and (missed := _missed(result, context, key)) is not None:
                     context = self._open_context(request, None)
-                    begun = await self._source(request, context)
-            if isinstance(begun, tuple):
-                executor, source = begun
+                    result = await self._source(request, context)
+            if isinstance(result, tuple):
+                executor, source = result
                 if isinstance(source, SharedSource) and key is not None:
                     return _Shared(self._existing_or_new_group(subscriber, key, executor, source, context), missed)
                 return UnsharedSubscription(context, executor, source, _wants_resume_ids(request))
-            outcome = selection_outcome(begun)
+            outcome = selection_outcome(result)
             outcome.allowance = subscriber.allowance
         except DomainError as error:
             outcome = refusal(error)
@@ -275,12 +277,12 @@ class SubscriptionManager:
     # Unshared subscriptions
 
     async def _execute_on_request(
-        self, subscriber: Subscriber, own: UnsharedSubscription
+        self, subscriber: Subscriber, unshared: UnsharedSubscription
     ) -> AsyncGenerator[Outcome, None]:
         """Yield the results. Each is executed when it is requested, and settled when the next one is requested."""
-        billing, context, request = self._billing, own.context, subscriber.request
+        billing, context, request = self._billing, unshared.context, subscriber.request
         try:
-            async with aclosing(outcomes_of(own, self._deadlines, self._slices)) as outcomes:
+            async with aclosing(outcomes_of(unshared, self._deadlines, self._slices)) as outcomes:
                 async for outcome in outcomes:
                     if outcome.is_position_only:
                         yield outcome
@@ -303,20 +305,20 @@ class SubscriptionManager:
             await subscriber.end()
 
     def _start_driving(
-        self, listener: Listener, subscriber: Subscriber, own: UnsharedSubscription
+        self, listener: Listener, subscriber: Subscriber, unshared: UnsharedSubscription
     ) -> DrivenSubscription:
         """Start the task that requests the results for the listener. Return the handle of the subscription."""
-        driven = DrivenSubscription(listener, own.keeping or QueueLimits(), subscriber.report, own.progress)
-        driven.task = asyncio.create_task(self._drive(driven, subscriber, own))
+        driven = DrivenSubscription(listener, unshared.limits or QueueLimits(), subscriber.report, unshared.progress)
+        driven.task = asyncio.create_task(self._drive(driven, subscriber, unshared))
         return driven
 
-    async def _drive(self, driven: DrivenSubscription, subscriber: Subscriber, own: UnsharedSubscription) -> None:
+    async def _drive(self, driven: DrivenSubscription, subscriber: Subscriber, unshared: UnsharedSubscription) -> None:
         """Request one result after the other; without a queue, wait until the listener has sent the last one."""
         driven.has_begun = True
         last: Outcome | None = None
         try:
             if not driven.is_over:
-                async with aclosing(self._execute_on_request(subscriber, own)) as outcomes:
+                async with aclosing(self._execute_on_request(subscriber, unshared)) as outcomes:
                     async for outcome in outcomes:
                         if outcome.is_failure:
                             last = outcome
@@ -330,14 +332,14 @@ class SubscriptionManager:
                                 subscriber.note(failure(driven.problem))
                             break
                         # A replay is as fast as its listener. Live events are queued while the listener does not read.
-                        if own.keeping is None or not own.progress.is_live.is_set():
+                        if unshared.limits is None or not unshared.progress.is_live.is_set():
                             await driven.listener.drained()
                         else:  # let a consumer take the event before the next one
                             await asyncio.sleep(0)
         except Exception as error:
             last = failure(error)
         finally:
-            own.context.close()
+            unshared.context.close()
             await subscriber.end()
         if not driven.is_over:
             driven.is_over = True
@@ -351,17 +353,17 @@ async def _only(subscriber: Subscriber, outcome: Outcome) -> AsyncGenerator[Outc
 
 
 def _missed(
-    begun: tuple[Executor[Any], AsyncIterable[Any]] | ExecutionResult, context: OperationContext, key: _GroupKey | None
+    result: tuple[Executor[Any], AsyncIterable[Any]] | ExecutionResult, context: OperationContext, key: _GroupKey | None
 ) -> ReplaySource | None:
     """Return the source of the missed events of a subscription that is shared afterwards."""
-    if isinstance(begun, tuple) and isinstance(begun[1], SharedSource) and key is not None:
-        return ReplaySource(begun[1], begun[0], context)
+    if isinstance(result, tuple) and isinstance(result[1], SharedSource) and key is not None:
+        return ReplaySource(result[1], result[0], context)
     return None
 
 
-def _check_known(begun: object, context: OperationContext) -> None:
+def _check_known(result: object, context: OperationContext) -> None:
     """Raise `BadUserInput` for a resume id that this subscription never issued."""
-    if isinstance(begun, tuple) and context.progress is not None:
+    if isinstance(result, tuple) and context.progress is not None:
         context.progress.check_known()
 
 

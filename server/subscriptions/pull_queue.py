@@ -49,7 +49,7 @@ class PullQueue:
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
         following = self.following
         if self._waiting is None:
-            self._waiting = BoundedQueue(following.keeping, self.room)
+            self._waiting = BoundedQueue(following.limits, self.room)
         try:
             dropped = self._waiting.add(outcome, key, size=len(outcome.body), dropped=outcome.dropped)
         except SlowSubscriber as problem:
@@ -97,7 +97,7 @@ class PullQueue:
                 outcome, dropped = self._waiting.take()
                 if not self._waiting:
                     self._drained.set()
-                return outcome.with_dropped_under(dropped, self.following.keeping.policy.count_field)
+                return outcome.with_dropped_under(dropped, self.following.limits.policy.count_field)
             if self._last:
                 return self._last.popleft()
             self._wake.clear()

@@ -33,7 +33,7 @@ class Listener(Protocol):
     def deliver(self, outcome: Outcome, key: Hashable) -> None:
         """Deliver an event. Several listeners may get the same object, whose `body` is encoded once.
 
-        A listener that cannot send it at once queues it by `SubscriptionHandle.keeping`; it replaces a queued event
+        A listener that cannot send it at once queues it by `SubscriptionHandle.limits`; it replaces a queued event
         with the same `key`.
         """
 
@@ -54,7 +54,7 @@ class SubscriptionHandle(Protocol):
     """A subscription whose results are delivered to a listener."""
 
     @property
-    def keeping(self) -> QueueLimits:
+    def limits(self) -> QueueLimits:
         """The queue limits for a listener that reads too slowly."""
 
     def stop(self, problem: Exception | None = None) -> None:

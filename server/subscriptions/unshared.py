@@ -30,9 +30,9 @@ class UnsharedSubscription(NamedTuple):
     sends_start_position: bool = False
 
     @property
-    def keeping(self) -> QueueLimits | None:
+    def limits(self) -> QueueLimits | None:
         """The queue limits. None for a source without limits: its next event is executed once the last one was sent."""
-        return self.source.keeping if isinstance(self.source, SharedSource | UnsharedSource) else None
+        return self.source.limits if isinstance(self.source, SharedSource | UnsharedSource) else None
 
     def key(self, event: Any) -> Hashable:
         return self.source.key(event) if isinstance(self.source, SharedSource | UnsharedSource) else None
@@ -44,11 +44,12 @@ class UnsharedSubscription(NamedTuple):
 
 
 async def outcomes_of(
-    own: UnsharedSubscription, deadlines: Deadlines, slices: TimeSlices
+    subscription: UnsharedSubscription, deadlines: Deadlines, slices: TimeSlices
 ) -> AsyncGenerator[Outcome, None]:
     """Yield the outcome of each event. Reset the context when an event arrives: it has the time of the event."""
-    progress = own.progress
-    async with aclosing(_with_start_position(own) if own.sends_start_position else _plain(own)) as events:
+    progress = subscription.progress
+    source_events = _with_start_position if subscription.sends_start_position else _plain
+    async with aclosing(source_events(subscription)) as events:
         async for event in events:
             if isinstance(event, Outcome):
                 yield event
@@ -56,21 +57,21 @@ async def outcomes_of(
             position, known, dropped = progress.position, progress.known, progress.take_dropped()
             if slices.is_used_up:
                 await slices.wait_for_slice()
-            own.context.reset()
+            subscription.context.reset()
             if progress.is_resumed and not progress.is_live.is_set():
-                own.context.meter.charge(MISSED_EVENT_UNITS)
+                subscription.context.meter.charge(MISSED_EVENT_UNITS)
             try:
                 with deadlines.deadline():
                     with slices.measure():
-                        result: Any = execute_subscription_event(own.executor.build_per_event_executor(event))
-                    result = await result if own.executor.is_awaitable(result) else result
+                        result: Any = execute_subscription_event(subscription.executor.build_per_event_executor(event))
+                    result = await result if subscription.executor.is_awaitable(result) else result
             except TimeoutError:
                 raise too_late(deadlines) from None
             outcome = outcome_of(result)
             if position is not None and not outcome.is_failure:
                 outcome.set_event_id(position.id(known), position.number)
                 outcome.set_dropped(dropped)
-            outcome.key = own.key(event)
+            outcome.key = subscription.key(event)
             if progress.is_too_old and progress.sends_first_event:
                 outcome.add_extension("resync", True)
                 progress.is_too_old = False
@@ -83,8 +84,8 @@ def too_late(deadlines: Deadlines) -> Timeout:
     return Timeout(f"An event was not executed within {deadlines.seconds:g} seconds: subscribe again.")
 
 
-async def _plain(own: UnsharedSubscription) -> AsyncGenerator[Any, None]:
-    events = aiter(own.source)
+async def _plain(subscription: UnsharedSubscription) -> AsyncGenerator[Any, None]:
+    events = aiter(subscription.source)
     try:
         async for event in events:
             yield event
@@ -92,18 +93,19 @@ async def _plain(own: UnsharedSubscription) -> AsyncGenerator[Any, None]:
         await _close(events)
 
 
-async def _with_start_position(own: UnsharedSubscription) -> AsyncGenerator[Any, None]:
+async def _with_start_position(subscription: UnsharedSubscription) -> AsyncGenerator[Any, None]:
     """Yield the events, preceded by an outcome with the resume id of the start, or with RESYNC."""
-    events, progress = aiter(own.source), own.progress
-    first, begun = asyncio.ensure_future(anext(events)), asyncio.ensure_future(progress.begun.wait())
+    events, progress = aiter(subscription.source), subscription.progress
+    first, started = asyncio.ensure_future(anext(events)), asyncio.ensure_future(progress.started.wait())
     try:
-        await asyncio.wait((first, begun), return_when=asyncio.FIRST_COMPLETED)
-        if progress.begun.is_set() and not progress.sends_first_event and progress.position is not None and progress.id:
+        await asyncio.wait((first, started), return_when=asyncio.FIRST_COMPLETED)
+        position, start_id = progress.position, progress.id
+        if progress.started.is_set() and not progress.sends_first_event and position is not None and start_id:
             if progress.is_too_old:
-                yield resync(progress.id, progress.position.number)
+                yield resync(start_id, position.number)
                 progress.mark_resync_sent()
             elif progress.resume is None:
-                yield position_only(progress.id)
+                yield position_only(start_id)
         try:
             yield await first
         except StopAsyncIteration:
@@ -111,9 +113,9 @@ async def _with_start_position(own: UnsharedSubscription) -> AsyncGenerator[Any,
         async for event in events:
             yield event
     finally:
-        for future in (first, begun):
+        for future in (first, started):
             future.cancel()
-        await asyncio.wait((first, begun))
+        await asyncio.wait((first, started))
         if not first.cancelled():
             first.exception()  # mark it as retrieved
         await _close(events)
@@ -128,7 +130,7 @@ async def _close(events: AsyncIterator[Any]) -> None:
 class EndedSubscription:
     """The handle of a subscription that ended at its start."""
 
-    keeping = QueueLimits()
+    limits = QueueLimits()
 
     def stop(self, problem: Exception | None = None) -> None: ...
     def settled_position(self) -> ResumePosition | None: ...
@@ -146,11 +148,9 @@ class DrivenSubscription:
     #: The error with which the subscription was stopped.
     problem: Exception | None
 
-    def __init__(
-        self, listener: Listener, keeping: QueueLimits, report: Report, progress: SubscriptionProgress
-    ) -> None:
+    def __init__(self, listener: Listener, limits: QueueLimits, report: Report, progress: SubscriptionProgress) -> None:
         self.listener = listener
-        self.keeping = keeping
+        self.limits = limits
         self.problem = None
         self._report = report
         self._progress = progress

@@ -224,7 +224,7 @@ class OpenOperation:
             self._socket.wait(self)
             return
         if self._queue is None:
-            self._queue = BoundedQueue(subscription.keeping, self._socket.room)
+            self._queue = BoundedQueue(subscription.limits, self._socket.room)
         try:
             dropped = self._queue.add(outcome, key, size=len(outcome.body), dropped=outcome.dropped)
         except SlowSubscriber as problem:
@@ -248,7 +248,7 @@ class OpenOperation:
             outcome, dropped = self._queue.take()
             body = outcome.body
             if self._subscription is not None:
-                body = outcome.body_with_dropped(dropped, self._subscription.keeping.policy.count_field)
+                body = outcome.body_with_dropped(dropped, self._subscription.limits.policy.count_field)
             self._transport.send(self._next, body, b"}")
             self.event_id = outcome.event_id
         elif self._last is not None:

@@ -82,7 +82,7 @@ class Hosts:
 
     async def follow(self, process: Process) -> ChangeSubscription[int]:
         return await self._stack.enter_async_context(
-            process.feed.follow(BLIP, number_of, keeping=QueueLimits(max_events=100_000))
+            process.feed.follow(BLIP, number_of, limits=QueueLimits(max_events=100_000))
         )
 
     async def write(self, many: int = 1) -> list[int]:

@@ -97,7 +97,7 @@ class SharedSource(Generic[Event]):
     #: The context of the subscriber for which the source was created.
     context: EventContext
     #: The limits of the queue of a subscriber that reads too slowly.
-    keeping: QueueLimits
+    limits: QueueLimits
     #: Returns a new iteration of the events, for one reader.
     events: Callable[[SourceReader[Event]], AsyncGenerator[Event, None]]
     #: Returns the key of an event, for conflation: a newer event replaces a queued one with the same key.
@@ -140,7 +140,7 @@ class UnsharedSource(Generic[Event]):
     """A source whose events are for one subscriber alone."""
 
     #: The limits of the queue while the subscriber does not read.
-    keeping: QueueLimits
+    limits: QueueLimits
     #: The events, to be iterated once.
     events: AsyncGenerator[Event, None]
     #: Returns the key of an event, for conflation.

@@ -44,7 +44,7 @@ class SubscriptionProgress:
     #: The client's state after that event, such as versions. Resume ids contain it; a resuming client sends it back.
     known: str
     #: Set once the source follows its changes: no later change is missed.
-    begun: asyncio.Event
+    started: asyncio.Event
     #: Set once all missed events were emitted.
     is_live: asyncio.Event
     #: The number of the last change when the source went live.
@@ -65,7 +65,7 @@ class SubscriptionProgress:
         self.seal = seal
         self.position = None
         self.known = ""
-        self.begun = asyncio.Event()
+        self.started = asyncio.Event()
         self.is_live = asyncio.Event()
         self.live_at = 0
         self.is_too_old = self.sends_first_event = self.is_resync_sent = False
@@ -111,7 +111,7 @@ class SubscriptionProgress:
         if self.is_resumed and self.resume is not None:
             self.known = self.resume.known
         self.take()
-        self.begun.set()
+        self.started.set()
 
     def take(self) -> None:
         """Advance to the current change: its event is emitted now, or it has no event."""
@@ -176,7 +176,7 @@ class ReadAheadProgress(SubscriptionProgress):
     def __init__(self, behind: SubscriptionProgress) -> None:
         super().__init__(behind.resume, behind.seal)
         self._behind = behind
-        self.begun, self.is_live = behind.begun, behind.is_live
+        self.started, self.is_live = behind.started, behind.is_live
 
     def begin(self, following: ChangeSubscription[Any], read_at: int, *, sends_first_event: bool) -> None:
         super().begin(following, read_at, sends_first_event=sends_first_event)

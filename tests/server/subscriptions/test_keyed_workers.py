@@ -15,11 +15,11 @@ CLOSE = QueueLimits()
 class Doing:
     """Lanes whose work is a key and a number, which is done when the key may go."""
 
-    def __init__(self, keeping: QueueLimits = CLOSE, busy: int = 2) -> None:
+    def __init__(self, limits: QueueLimits = CLOSE, busy: int = 2) -> None:
         self.done: list[tuple[str, int]] = []
         self.dropped = 0
         self.may_go: dict[str, asyncio.Event] = {}
-        self.lanes = KeyedWorkers[str, tuple[str, int]](keeping, busy, self._do)
+        self.lanes = KeyedWorkers[str, tuple[str, int]](limits, busy, self._do)
 
     async def _do(self, work: tuple[str, int], dropped: int) -> None:
         await self.may_go.setdefault(work[0], asyncio.Event()).wait()

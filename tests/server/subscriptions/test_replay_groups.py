@@ -146,7 +146,7 @@ class Alone:
     """A group of one, and who listens."""
 
     def __init__(self, at: int = 0, most_bytes: int = 0) -> None:
-        self.keeping = QueueLimits()
+        self.limits = QueueLimits()
         self.at = at
         self.room = ByteBudget(most_bytes)
         self.told: list[Outcome | None] = []
@@ -339,7 +339,7 @@ async def test_all_places_are_told_though_an_operation_hangs(served: Served, mon
         await stays.socket.send_json({"id": id, "type": "subscribe", "payload": payload})
     await until(lambda: len(served.gateway.edge.subscriptions._groups) == 2)
     quakes = [*served.gateway.edge.subscriptions._groups.values()][1]
-    await until(lambda: len(quakes._members) == 2 and not quakes._replays and quakes._progress.begun.is_set())
+    await until(lambda: len(quakes._members) == 2 and not quakes._replays and quakes._progress.started.is_set())
 
     async def hang(*_: Any) -> None:
         hangs.set()

@@ -83,7 +83,7 @@ async def test_who_does_not_read_is_disconnected_and_holds_up_nobody(
     assert (await anext(slow)).data == (await anext(slower)).data == {"postEngagement": {"likeCount": 0}}
     assert quick.following is not None
     assert quick_latest.following is not None
-    assert [quick.following.keeping.policy, quick_latest.following.keeping.policy] == [
+    assert [quick.following.limits.policy, quick_latest.following.limits.policy] == [
         OverflowPolicy.CLOSE,
         OverflowPolicy.LATEST,
     ]

@@ -69,7 +69,7 @@ class Feed:
     """A subscription that is followed."""
 
     listener: Listener
-    keeping: QueueLimits
+    limits: QueueLimits
     withdrawn: list[Any] = field(default_factory=list)
     stopped: bool = False
 

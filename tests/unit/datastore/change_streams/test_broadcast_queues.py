@@ -48,8 +48,8 @@ async def test_a_waiting_subscriber_is_woken() -> None:
 
 async def test_a_slow_subscriber_is_disconnected_and_others_are_not() -> None:
     hub: Broadcaster[int] = Broadcaster()
-    slow = hub.subscribe("a", same, keeping=QueueLimits(max_events=3))
-    wide = hub.subscribe("a", same, keeping=QueueLimits(max_events=10))
+    slow = hub.subscribe("a", same, limits=QueueLimits(max_events=3))
+    wide = hub.subscribe("a", same, limits=QueueLimits(max_events=10))
     for number in range(6):
         hub.publish("a", number)
     with pytest.raises(SlowSubscriber, match="4 changes behind") as caught:
@@ -61,7 +61,7 @@ async def test_a_slow_subscriber_is_disconnected_and_others_are_not() -> None:
 
 async def test_exactly_full_is_not_slow() -> None:
     hub: Broadcaster[int] = Broadcaster()
-    async with hub.subscribe("a", same, keeping=QueueLimits(max_events=3)) as events:
+    async with hub.subscribe("a", same, limits=QueueLimits(max_events=3)) as events:
         for number in range(3):
             hub.publish("a", number)
         assert await drain(events, 3) == [0, 1, 2]
@@ -70,7 +70,7 @@ async def test_exactly_full_is_not_slow() -> None:
 async def test_latest_keeps_the_newest_of_each_key() -> None:
     hub: Broadcaster[int] = Broadcaster()
     async with hub.subscribe(
-        "a", same, keeping=QueueLimits(OverflowPolicy.LATEST, 2), key=lambda number: number % 2
+        "a", same, limits=QueueLimits(OverflowPolicy.LATEST, 2), key=lambda number: number % 2
     ) as events:
         for number in range(100):
             hub.publish("a", number)
@@ -80,7 +80,7 @@ async def test_latest_keeps_the_newest_of_each_key() -> None:
 
 async def test_latest_without_a_key_keeps_one() -> None:
     hub: Broadcaster[int] = Broadcaster()
-    async with hub.subscribe("a", same, keeping=QueueLimits(OverflowPolicy.LATEST, 1)) as events:
+    async with hub.subscribe("a", same, limits=QueueLimits(OverflowPolicy.LATEST, 1)) as events:
         for number in range(10):
             hub.publish("a", number)
         assert await drain(events, 1) == [9]
@@ -88,7 +88,7 @@ async def test_latest_without_a_key_keeps_one() -> None:
 
 async def test_latest_is_bounded_by_its_keys() -> None:
     hub: Broadcaster[int] = Broadcaster()
-    events = hub.subscribe("a", same, keeping=QueueLimits(OverflowPolicy.LATEST, 5), key=same)
+    events = hub.subscribe("a", same, limits=QueueLimits(OverflowPolicy.LATEST, 5), key=same)
     for number in range(6):
         hub.publish("a", number)
     with pytest.raises(SlowSubscriber):
@@ -98,7 +98,7 @@ async def test_latest_is_bounded_by_its_keys() -> None:
 @pytest.mark.parametrize("policy", OverflowPolicy)
 async def test_a_select_that_raises_ends_only_its_subscriber(policy: OverflowPolicy) -> None:
     hub: Broadcaster[int] = Broadcaster()
-    broken: TopicSubscription[float] = hub.subscribe("a", lambda number: 1 / number, keeping=QueueLimits(policy))
+    broken: TopicSubscription[float] = hub.subscribe("a", lambda number: 1 / number, limits=QueueLimits(policy))
     sound = hub.subscribe("a", same)
     for number in (1, 0, 2):
         hub.publish("a", number)
@@ -111,7 +111,7 @@ async def test_a_select_that_raises_ends_only_its_subscriber(policy: OverflowPol
 
 async def test_a_key_that_raises_ends_only_its_subscriber() -> None:
     hub: Broadcaster[int] = Broadcaster()
-    broken = hub.subscribe("a", same, keeping=QueueLimits(OverflowPolicy.LATEST), key=lambda number: 1 // number)
+    broken = hub.subscribe("a", same, limits=QueueLimits(OverflowPolicy.LATEST), key=lambda number: 1 // number)
     hub.publish("a", 0)
     with pytest.raises(ZeroDivisionError):
         await anext(broken)
@@ -177,22 +177,22 @@ async def test_a_subscriber_may_leave_while_it_is_being_published_to() -> None:
 class Model:
     """What a backlog does, told in lists: what waits, what was left out for each, and what was dropped."""
 
-    def __init__(self, keeping: QueueLimits, most_bytes: int) -> None:
-        self.keeping = keeping
+    def __init__(self, limits: QueueLimits, most_bytes: int) -> None:
+        self.limits = limits
         self.most_bytes = most_bytes
         self.line: list[tuple[int, int, int, int]] = []  # number, key, size, left out
         self.dropped = self.dropped_last = 0
 
     def holds(self, line: list[tuple[int, int, int, int]], size: int, others: int) -> bool:
         used = sum(one[2] for one in line) + others
-        return len(line) < self.keeping.max_events and (not used or used + size <= self.most_bytes)
+        return len(line) < self.limits.max_events and (not used or used + size <= self.most_bytes)
 
     def add(self, number: int, key: int, size: int, others: int) -> bool:
         left_out, line = 0, list(self.line)
-        if self.keeping.policy is OverflowPolicy.LATEST:
+        if self.limits.policy is OverflowPolicy.LATEST:
             left_out = sum(1 + one[3] for one in line if one[1] == key)
             line = [one for one in line if one[1] != key]
-        if self.keeping.policy is OverflowPolicy.BUFFER:
+        if self.limits.policy is OverflowPolicy.BUFFER:
             if not self.holds([], size, others):
                 self.dropped_last += 1
                 return True
@@ -229,9 +229,9 @@ def test_what_waits_is_not_dropped_for_one_that_has_no_place_even_so() -> None:
 @pytest.mark.parametrize("seed", range(40))
 def test_a_backlog_tells_exactly_what_it_has_left_out(policy: OverflowPolicy, seed: int) -> None:
     chance = random.Random(seed)
-    keeping, most_bytes = QueueLimits(policy, chance.randint(1, 6)), chance.choice([50, 200, 10_000])
+    limits, most_bytes = QueueLimits(policy, chance.randint(1, 6)), chance.choice([50, 200, 10_000])
     room = ByteBudget(most_bytes)
-    backlog, model = BoundedQueue[int](keeping, room), Model(keeping, most_bytes)
+    backlog, model = BoundedQueue[int](limits, room), Model(limits, most_bytes)
     added = gone = told = taken = refused = others = 0
     for number in range(300):
         if chance.random() < 0.1:

@@ -227,7 +227,7 @@ async def test_followers_of_a_running_reader_miss_nothing(engine: Engine, sessio
     joined: list[int] = []
 
     async def follow() -> list[int]:
-        async with feed.follow(BLIP, number_of, keeping=QueueLimits(max_events=100_000)) as events:
+        async with feed.follow(BLIP, number_of, limits=QueueLimits(max_events=100_000)) as events:
             joined.append(bound := writer.begun + 1)
             await written.wait()
             seen = await take(events, 1)
@@ -262,7 +262,7 @@ async def test_each_key_comes_in_order(engine: Engine, session: aiohttp.ClientSe
         for number in range(40):
             engine.put(number, key)
 
-    async with feed_of(engine, session).follow(BLIP, every, keeping=QueueLimits(max_events=1000)) as events:
+    async with feed_of(engine, session).follow(BLIP, every, limits=QueueLimits(max_events=1000)) as events:
         await asyncio.gather(*(asyncio.to_thread(write, key) for key in "abcd"))
         seen = await take(events, 160)
     for key in "abcd":
@@ -272,9 +272,9 @@ async def test_each_key_comes_in_order(engine: Engine, session: aiohttp.ClientSe
 async def test_a_follower_that_stops_reading_is_disconnected(engine: Engine, session: aiohttp.ClientSession) -> None:
     feed = feed_of(engine, session)
     async with (
-        feed.follow(BLIP, number_of, keeping=QueueLimits(max_events=5)) as stuck,
+        feed.follow(BLIP, number_of, limits=QueueLimits(max_events=5)) as stuck,
         feed.follow(BLIP, number_of) as sound,
-        feed.follow(BLIP, number_of, keeping=QueueLimits(OverflowPolicy.LATEST, 1)) as newest,
+        feed.follow(BLIP, number_of, limits=QueueLimits(OverflowPolicy.LATEST, 1)) as newest,
     ):
         for number in range(30):
             await asyncio.to_thread(engine.put, number)
@@ -334,7 +334,7 @@ async def test_a_table_without_a_stream_is_refused(engine: Engine, session: aioh
 
 
 async def test_nothing_is_lost_when_the_engine_is_killed(durable: Engine, session: aiohttp.ClientSession) -> None:
-    async with feed_of(durable, session).follow(BLIP, number_of, keeping=QueueLimits(max_events=1000)) as events:
+    async with feed_of(durable, session).follow(BLIP, number_of, limits=QueueLimits(max_events=1000)) as events:
         expected: list[int] = []
         for round_ in range(2):
             for number in range(round_ * 40, round_ * 40 + 40):

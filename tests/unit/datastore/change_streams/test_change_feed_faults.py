@@ -35,7 +35,7 @@ async def test_only_open_shards_are_joined() -> None:
 
 async def test_children_are_read_after_their_parent() -> None:
     script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of, keeping=QueueLimits(max_events=10_000)) as events:
+    async with scripted(script).follow(BLIP, number_of, limits=QueueLimits(max_events=10_000)) as events:
         expected = [script.write("a", "x") for _ in range(2500)]
         script.shards |= {"b": Shard("a"), "c": Shard("a"), "e": Shard("b")}
         script.shards["a"].closed = script.shards["b"].closed = True
@@ -226,7 +226,7 @@ async def test_an_expired_item_is_marked(spelling: str) -> None:
 
 async def test_a_burst_does_not_disconnect_a_follower_that_keeps_up() -> None:
     script = Script(a=Shard())
-    async with scripted(script).follow(BLIP, number_of, keeping=QueueLimits(max_events=8)) as events:
+    async with scripted(script).follow(BLIP, number_of, limits=QueueLimits(max_events=8)) as events:
         for _ in range(3000):
             script.write("a", "x")
         assert await take(events, 3000) == list(range(99, 3099))
