@@ -63,7 +63,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
+class QueryScope:
     """The arguments of a query that determine its cost."""
 
     start: date
@@ -167,11 +167,11 @@ class EarthquakeCosts:
 
     async def load(self, arguments: Arguments, now: datetime) -> None:
         """QUAKE-P5, QUAKE-6: read the statistics that `units` needs and that are not cached: at most twelve years."""
-        reach = _reach(arguments, now)
-        if reach is None or not self._missing_years(reach, now):
+        scope = _scope(arguments, now)
+        if scope is None or not self._missing_years(scope, now):
             return
         async with self._loading:
-            missing = self._missing_years(reach, now)
+            missing = self._missing_years(scope, now)
             try:
                 await self._read(missing, now)
             except (DomainError, RequestRefused) as problem:
@@ -180,9 +180,9 @@ class EarthquakeCosts:
                     problem,
                 )
 
-    def _missing_years(self, reach: Reach, now: datetime) -> list[int]:
+    def _missing_years(self, scope: QueryScope, now: datetime) -> list[int]:
         """Return the years to read: all years of the window if the coverage has expired, else those not cached."""
-        years = range(reach.start.year, reach.end.year + 1)
+        years = range(scope.start.year, scope.end.year + 1)
         if self._coverage is None or not timedelta(0) <= now - self._coverage[1] <= FRESH:
             return list(years)
         return [year for year in years if not self._is_fresh(year, now)]
@@ -213,16 +213,16 @@ class EarthquakeCosts:
         While the consumer of the stream lags, the query skips no day. The statistics are then some minutes old, which
         is exact enough for an estimate.
         """
-        reach = _reach(arguments, now)
+        scope = _scope(arguments, now)
         coverage = self._coverage[0] if self._coverage is not None else None
-        if reach is None or coverage is None or not self._covers(reach):
+        if scope is None or coverage is None or not self._covers(scope):
             return None
-        if any(year not in self._years for year in range(reach.start.year, reach.end.year + 1)):
+        if any(year not in self._years for year in range(scope.start.year, scope.end.year + 1)):
             return None
-        return min(_QuerySimulation(self._years, reach, skips=is_current(coverage, now)).units(), MAX_UNITS)
+        return min(_QuerySimulation(self._years, scope, skips=is_current(coverage, now)).units(), MAX_UNITS)
 
-    def _covers(self, reach: Reach) -> bool:
-        return any(since <= reach.start and reach.end <= until for since, until in self._complete)
+    def _covers(self, scope: QueryScope) -> bool:
+        return any(since <= scope.start and scope.end <= until for since, until in self._complete)
 
 
 class _QuerySimulation:
@@ -231,23 +231,23 @@ class _QuerySimulation:
     `skips` is False if the query reads the remaining days without skipping any.
     """
 
-    def __init__(self, years: Mapping[int, _Year], reach: Reach, *, skips: bool) -> None:
+    def __init__(self, years: Mapping[int, _Year], scope: QueryScope, *, skips: bool) -> None:
         self._years = years
-        self._reach = reach
+        self._scope = scope
         self._skips = skips
-        minimum = EVERYTHING if reach.min_magnitude is None else reach.min_magnitude
+        minimum = EVERYTHING if scope.min_magnitude is None else scope.min_magnitude
         self._class = magnitude_class(minimum) - LEAST_CLASS
         self._class_fraction = min(max(minimum - LEAST_CLASS - self._class, 0.0), 1.0)
-        self._remaining = reach.size + 1.0
+        self._remaining = scope.size + 1.0
         self._units = 0.0
         self._days_read = 0
 
     def units(self) -> float:
-        reach = self._reach
-        length = (reach.end - reach.start).days + 1
+        scope = self._scope
+        length = (scope.end - scope.start).days + 1
         single_days = length if length <= 2 * SPARSE_AFTER else SPARSE_AFTER
-        step = DAY if reach.backward else -DAY
-        day = reach.start if reach.backward else reach.end
+        step = DAY if scope.backward else -DAY
+        day = scope.start if scope.backward else scope.end
         for _ in range(single_days):
             if self._remaining <= 0:
                 return self._total()
@@ -265,15 +265,15 @@ class _QuerySimulation:
         year = self._years[day.year]
         index = year.index(day)
         fraction = self._fraction_in_window(day)
-        events = year.events_of(self._reach.kind).events
+        events = year.events_of(self._scope.kind).events
         matches = fraction * self._interpolated(events[self._class][index], events[self._class + 1][index])
         self._add(matches, max(UNIT, fraction * year.day_units[index]))
         self._days_read += 1
 
     def _fraction_in_window(self, day: date) -> float:
-        reach = self._reach
-        fraction = reach.last_day if day == reach.end else 1.0
-        return fraction - (1.0 - reach.first_day) if day == reach.start else fraction
+        scope = self._scope
+        fraction = scope.last_day if day == scope.end else 1.0
+        return fraction - (1.0 - scope.first_day) if day == scope.start else fraction
 
     def _add(self, matches: float, units: float) -> None:
         """Add the cost of reading `matches` events, or of as many as the page still needs."""
@@ -284,13 +284,13 @@ class _QuerySimulation:
 
     def _add_skipped_days(self, day: date) -> None:
         """Add the cost of the days from `day` on, of which the query skips some."""
-        reach = self._reach
-        span = range(day.year, reach.end.year + 1) if reach.backward else range(day.year, reach.start.year - 1, -1)
+        scope = self._scope
+        span = range(day.year, scope.end.year + 1) if scope.backward else range(day.year, scope.start.year - 1, -1)
         self._units += UNIT  # the item that lists the complete days
         for number in span:
             year = self._years[number]
-            low = year.index(max(day if reach.backward else reach.start, year.start))
-            high = min(year.index(reach.end if reach.backward else day), len(year.day_units) - 1) + 1
+            low = year.index(max(day if scope.backward else scope.start, year.start))
+            high = min(year.index(scope.end if scope.backward else day), len(year.day_units) - 1) + 1
             items = year.days_with_item[high] - year.days_with_item[low]
             self._units += max(UNIT, items * DAY_ITEM_BYTES / BLOCK * UNIT)
             self._add_days_of_year(year, low, high)
@@ -299,7 +299,7 @@ class _QuerySimulation:
 
     def _add_days_of_year(self, year: _Year, low: int, high: int) -> None:
         """Add the cost of the days of a year from position `low` up to `high`."""
-        events = year.events_of(self._reach.kind)
+        events = year.events_of(self._scope.kind)
         matches, more = events.matches[self._class], events.matches[self._class + 1]
         units = events.units[self._class] if self._skips else year.units
         fewer = events.units[self._class + 1] if self._skips else year.units
@@ -314,7 +314,7 @@ class _QuerySimulation:
         # Find the day on which the page is full in the running sums of the magnitude's class.
         share = found / (matches[high] - matches[low])
         needed = self._remaining / share
-        if self._reach.backward:
+        if self._scope.backward:
             index = bisect_left(matches, matches[low] + needed, low, high)
             part = (units[index] - units[low]) / (units[high] - units[low])
         else:
@@ -338,8 +338,8 @@ def day_units(events: int) -> float:
     return max(1, math.ceil(events * EARTHQUAKES.item_bytes / BLOCK)) * UNIT
 
 
-def _reach(arguments: Arguments, now: datetime) -> Reach | None:
-    """Return the reach of a query's arguments, or None if the field rejects them."""
+def _scope(arguments: Arguments, now: datetime) -> QueryScope | None:
+    """Return the scope of a query's arguments, or None if the field rejects them."""
     size, minimum = arguments.get("first"), arguments.get("minMagnitude")
     backward = size is None and arguments.get("last") is not None
     size = arguments.get("last") if backward else DEFAULT_PAGE_SIZE if size is None else size
@@ -354,7 +354,7 @@ def _reach(arguments: Arguments, now: datetime) -> Reach | None:
     if not EARLIEST <= start <= end or end - start > LONGEST_WINDOW:
         return None
     fractions = 1.0 - _elapsed(start), _elapsed(end)
-    return Reach(start.date(), end.date(), *fractions, minimum, size, backward, kind)
+    return QueryScope(start.date(), end.date(), *fractions, minimum, size, backward, kind)
 
 
 def _is_magnitude(value: object) -> bool:

@@ -33,8 +33,8 @@ def bound_send_buffer(transport: asyncio.BaseTransport) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """Limits of the time that a client takes to send and to read, and of the bytes that it sends."""
+class HttpLimits:
+    """Limits of an HTTP connection: the time in which a client has to send and read, and the bytes that it may send."""
 
     head_bytes: int = 32_768
     head_lines: int = 100
@@ -60,12 +60,12 @@ class Connections:
     def __init__(
         self,
         capacity: Capacity = Capacity(),  # noqa: B008 - frozen
-        patience: Patience = Patience(),
+        http_limits: HttpLimits = HttpLimits(),
         *,
         on_refusal: Callable[[int, str], None] = lambda _status, _code: None,
         on_closed: Callable[[int], None] = lambda _code: None,
     ) -> None:
-        self.patience = patience
+        self.http_limits = http_limits
         self.on_refusal = on_refusal
         self.on_closed = on_closed
         #: Whether the process is shutting down. Each response is then the last of its connection.

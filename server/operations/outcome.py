@@ -18,7 +18,7 @@ from server.documents.request import Stage
 
 MAX_ERRORS = 20
 # The largest number of characters in the strings of a response, which is encoded as a whole with its keys and numbers.
-MAX_ANSWER_CHARACTERS = 4_000_000
+MAX_RESPONSE_CHARACTERS = 4_000_000
 # The characters of an error message. graphql-core's messages quote the invalid value, which may be very long.
 MAX_MESSAGE = 1000
 STORE_CODES = frozenset((Throttled.code, Timeout.code, Unavailable.code))
@@ -176,15 +176,15 @@ class Outcome:
         return body
 
 
-class AnswerTooLarge(BadUserInput):
+class ResponseTooLarge(BadUserInput):
     """A response exceeds the limit of its size, which `extensions` hold as `limit`."""
 
     def __init__(self) -> None:
         super().__init__(
-            f"The response has more than {MAX_ANSWER_CHARACTERS:,} characters: "
+            f"The response has more than {MAX_RESPONSE_CHARACTERS:,} characters: "
             "select smaller pages, fewer fields, or fewer aliases of the same field.",
             measure="answerCharacters",
-            limit=MAX_ANSWER_CHARACTERS,
+            limit=MAX_RESPONSE_CHARACTERS,
         )
 
 
@@ -201,7 +201,7 @@ def is_too_large(data: dict[str, Any] | None) -> bool:
                 characters += len(value)
             elif kind is dict or kind is list:
                 containers.append(value)
-        if characters > MAX_ANSWER_CHARACTERS:
+        if characters > MAX_RESPONSE_CHARACTERS:
             return True
     return False
 

@@ -21,7 +21,7 @@ MAX_CHARACTERS = 32_768
 # A value of a response takes some 2 µs, and a read unit pays for about a millisecond.
 VALUES_PER_UNIT = 500
 # The bytes of a response per read unit: as many as an eventually consistent read returns for one.
-ANSWER_BYTES_PER_UNIT = 8_192
+RESPONSE_BYTES_PER_UNIT = 8_192
 FREE_EVENT_BYTES = 4_096
 
 
@@ -74,11 +74,11 @@ def preparation_units(text: str, values: int = 0, introspected: int = 0, size: i
 
 def response_units(outcome: Outcome) -> float:
     """Return the read units that the size of a response costs."""
-    return len(outcome.body) / ANSWER_BYTES_PER_UNIT
+    return len(outcome.body) / RESPONSE_BYTES_PER_UNIT
 
 
 def event_units(request: Request, outcome: Outcome) -> float:
     """Return the read units that an event costs at least: for its execution, or for its size beyond 4 KB."""
     size = len(outcome.body)
-    by_size = 0.0 if size <= FREE_EVENT_BYTES else (size - FREE_EVENT_BYTES) / ANSWER_BYTES_PER_UNIT
+    by_size = 0.0 if size <= FREE_EVENT_BYTES else (size - FREE_EVENT_BYTES) / RESPONSE_BYTES_PER_UNIT
     return max(request.min_units, request.max_values / VALUES_PER_UNIT, by_size)

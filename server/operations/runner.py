@@ -26,7 +26,7 @@ from server.operations.context import OpenContext
 from server.operations.execution import execute_operation
 from server.operations.explain import Explanations
 from server.operations.idempotency import Idempotency
-from server.operations.outcome import MAX_ANSWER_CHARACTERS, AnswerTooLarge, Outcome, failure, is_too_large
+from server.operations.outcome import MAX_RESPONSE_CHARACTERS, Outcome, ResponseTooLarge, failure, is_too_large
 from server.operations.report import Observe, Report, Tracing, new_report
 from server.operations.request import Request, Transport, preparation_units, response_units
 
@@ -35,8 +35,8 @@ CANCELLED = "CANCELLED"
 # Executing for a response with more values waits for a time slice of the event loop.
 UNSLICED_VALUES = 250
 # The characters of a response with more values are counted before it is encoded. A response with fewer values is rarely
-# too long: its characters are counted only if it has more than MAX_ANSWER_CHARACTERS bytes when it is encoded.
-UNMEASURED_VALUES = MAX_ANSWER_CHARACTERS // 2_000
+# too long: its characters are counted only if it has more than MAX_RESPONSE_CHARACTERS bytes when it is encoded.
+UNMEASURED_VALUES = MAX_RESPONSE_CHARACTERS // 2_000
 
 # A step of the processing, including the steps nested in it.
 Work = Callable[[Request, Report], Coroutine[Any, Any, Outcome]]
@@ -246,14 +246,14 @@ class Runner:
         wrote = _wrote(report)
         stopped = meter.stop_error
         if request.max_values > UNMEASURED_VALUES and is_too_large(outcome.data):
-            outcome = failure(AnswerTooLarge())
+            outcome = failure(ResponseTooLarge())
         if stopped is not None and (request.kind is OperationType.QUERY or not wrote):
             # A partial response would be misleading: it is random which fields were resolved before the stop.
             outcome = failure(stopped)
         if wrote:
             outcome.mark_ambiguous()
-        if len(outcome.body) > MAX_ANSWER_CHARACTERS and is_too_large(outcome.data):
-            outcome = failure(AnswerTooLarge())
+        if len(outcome.body) > MAX_RESPONSE_CHARACTERS and is_too_large(outcome.data):
+            outcome = failure(ResponseTooLarge())
             if wrote:
                 outcome.mark_ambiguous()
         return outcome

@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection: a state machine that reads requests and orders their responses.
 
 ======== ========================== ============================= =============================== ======================
-State    Input is                   Next state                    Limits (`Patience`)             Deadline
+State    Input is                   Next state                    Limits (`HttpLimits`)           Deadline
 ======== ========================== ============================= =============================== ======================
 HEAD     a request's head, or       CONTENT: head complete        `head_bytes`, `head_lines`,     `head_seconds`;
          nothing, between two       CLOSED: handed over to the    `pipelined` requests            between two requests
@@ -75,7 +75,7 @@ class HttpProtocol(TimedTransport):
         if not config.loaded:
             config.load()
         self._limits = Connections.from_state(app_state)
-        super().__init__(_loop or asyncio.get_event_loop(), self._limits.patience)
+        super().__init__(_loop or asyncio.get_event_loop(), self._limits.http_limits)
         self.server_state = server_state
         self.tasks = server_state.tasks
         self._connections: set[Any] = server_state.connections
@@ -120,7 +120,7 @@ class HttpProtocol(TimedTransport):
             self._reject(429 if isinstance(full, Throttled) else 503, full)
             return
         self._counted = True
-        self._expect_within(self._patience.head_seconds)
+        self._expect_within(self._http_limits.head_seconds)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._release()
@@ -143,7 +143,7 @@ class HttpProtocol(TimedTransport):
 
     def data_received(self, data: bytes) -> None:
         self._last_received_at = self.loop.time()
-        size, patience = len(data), self._patience
+        size, http_limits = len(data), self._http_limits
         if self._state is HEAD:
             self._head_begun = True
             self._head_bytes += size
@@ -151,21 +151,21 @@ class HttpProtocol(TimedTransport):
             self._framing_bytes += size
         else:
             self._discarded_bytes += size
-            if self._state is DISCARD and self._discarded_bytes > patience.discard_bytes:
+            if self._state is DISCARD and self._discarded_bytes > http_limits.discard_bytes:
                 self.transport.abort()
             return
         # The exact size of a head is only computed if the data received for it could exceed the limit.
-        self._may_be_too_large = self._head_bytes > patience.head_bytes or size > patience.head_bytes
+        self._may_be_too_large = self._head_bytes > http_limits.head_bytes or size > http_limits.head_bytes
         try:
             self._parse(data)
             if self._state is HEAD and self._head_begun:
-                check_size("headers", self._head_bytes, patience.head_bytes, self._url)
+                check_size("headers", self._head_bytes, http_limits.head_bytes, self._url)
                 if not self._head_timed:
                     self._head_timed = True
-                    self._expect_within(patience.head_seconds)
+                    self._expect_within(http_limits.head_seconds)
             elif self._state is CONTENT:
-                check_size("trailers", self._framing_bytes, patience.trailer_bytes, self._url)
-                self._expect_within(patience.silent_seconds)
+                check_size("trailers", self._framing_bytes, http_limits.trailer_bytes, self._url)
+                self._expect_within(http_limits.silent_seconds)
         except RequestRejected as rejected:
             self._reject(rejected.status, rejected.error)
 
@@ -221,21 +221,21 @@ class HttpProtocol(TimedTransport):
     def on_header(self, name: bytes, value: bytes) -> None:
         headers = self._headers
         headers.append((name.lower(), value.rstrip(b" \t")))
-        if len(headers) > self._patience.head_lines:
+        if len(headers) > self._http_limits.head_lines:
             fields = "headers" if self._state is HEAD else "trailers"
-            message = f"A request may have at most {self._patience.head_lines} {fields}."
+            message = f"A request may have at most {self._http_limits.head_lines} {fields}."
             raise RequestRejected(431, BadUserInput(message))
 
     def on_headers_complete(self) -> None:
-        parser, headers, patience = self._parser, self._headers, self._patience
+        parser, headers, http_limits = self._parser, self._headers, self._http_limits
         method, version = parser.get_method().decode("ascii"), parser.get_http_version()
         if self._may_be_too_large:
-            check_size("headers", len(self._url) + size_of(headers), patience.head_bytes, self._url)
+            check_size("headers", len(self._url) + size_of(headers), http_limits.head_bytes, self._url)
         if self._full_head is not None:
             headers, self._full_head = self._full_head, None
         target, expects_100 = check_head(method, version, self._url, headers)
-        if len(self._waiting) >= patience.pipelined:
-            message = f"At most {patience.pipelined} requests may be pipelined on a connection."
+        if len(self._waiting) >= http_limits.pipelined:
+            message = f"At most {http_limits.pipelined} requests may be pipelined on a connection."
             raise RequestRejected(400, BadUserInput(message))
         if parser.should_upgrade():
             # For the parser this request has no content and ends here; `_parse` continues with it.
@@ -275,7 +275,7 @@ class HttpProtocol(TimedTransport):
         if self._parser.should_upgrade():
             return
         if self._headers:
-            check_size("trailers", size_of(self._headers), self._patience.trailer_bytes, self._url)
+            check_size("trailers", size_of(self._headers), self._http_limits.trailer_bytes, self._url)
         assert self._cycle is not None
         self._cycle.complete()
         self._deadline = inf
@@ -310,7 +310,7 @@ class HttpProtocol(TimedTransport):
 
     async def _refuse_method(self, scope: Scope, receive: Receive, send: Send) -> None:
         """An ASGI application for other methods than `METHODS`. It reads some content, so that a request can follow."""
-        rejected, cycle, left = method_not_allowed(), cycle_of(scope), self._patience.discard_bytes
+        rejected, cycle, left = method_not_allowed(), cycle_of(scope), self._http_limits.discard_bytes
         assert cycle is not None
         while (message := await receive()).get("more_body") and left > 0:
             left -= len(message["body"])
@@ -380,7 +380,7 @@ class HttpProtocol(TimedTransport):
     # Deadlines
 
     def _on_deadline(self) -> None:
-        head_seconds, silent_seconds = self._patience.head_seconds, self._patience.silent_seconds
+        head_seconds, silent_seconds = self._http_limits.head_seconds, self._http_limits.silent_seconds
         if self._state is CLOSING:
             self._linger()
         elif self._state is CONTENT and self.read_paused:

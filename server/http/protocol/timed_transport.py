@@ -5,7 +5,7 @@ from enum import Enum, auto
 from functools import partial
 from math import inf
 
-from server.admission.connection_limits import Patience
+from server.admission.connection_limits import HttpLimits
 from server.http.cycle import RequestCycle
 
 # A client that sent part of its content within this many seconds is still sending.
@@ -33,10 +33,10 @@ class TimedTransport(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, patience: Patience) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, http_limits: HttpLimits) -> None:
         self.loop = loop
         self.read_paused = self.write_paused = False
-        self._patience = patience
+        self._http_limits = http_limits
         self._state = HEAD
         self._cycle: RequestCycle | None = None  # the newest
         self._last_received_at = loop.time()
@@ -105,7 +105,7 @@ class TimedTransport(asyncio.Protocol):
     def _watch_reader(self) -> None:
         if self._reader_timer is None:
             unread = self.transport.get_write_buffer_size()
-            seconds = self._patience.silent_seconds
+            seconds = self._http_limits.silent_seconds
             self._reader_timer = self.loop.call_later(seconds, partial(self._check_reader, unread))
 
     def _check_reader(self, unread: int) -> None:
@@ -118,7 +118,7 @@ class TimedTransport(asyncio.Protocol):
         if self._state is CLOSING and not left:
             self._linger()
         elif left and (self.write_paused or self._state is CLOSING or self.transport.is_closing()):
-            self._watch_reader() if unread - left >= self._patience.least_bytes else self.transport.abort()
+            self._watch_reader() if unread - left >= self._http_limits.least_bytes else self.transport.abort()
 
     # The end
 
@@ -130,7 +130,7 @@ class TimedTransport(asyncio.Protocol):
         if self._state in (CLOSING, CLOSED) or self.transport.is_closing():
             return
         self._state = CLOSING
-        self._closing_until = self.loop.time() + self._patience.linger_seconds
+        self._closing_until = self.loop.time() + self._http_limits.linger_seconds
         self.resume_reading()
         self._linger()
 

@@ -21,11 +21,11 @@ from server.documents.variables import characters_in
 from server.http.body import Bodies
 from server.http.headers import Headers
 from server.http.refusals import ClientGone, Refused
-from server.operations.outcome import MAX_ANSWER_CHARACTERS, is_too_large
+from server.operations.outcome import MAX_RESPONSE_CHARACTERS, is_too_large
 from server.operations.request import (
-    ANSWER_BYTES_PER_UNIT,
     FREE_EVENT_BYTES,
     MIN_UNITS,
+    RESPONSE_BYTES_PER_UNIT,
     VALUES_PER_UNIT,
     Request,
     Transport,
@@ -130,8 +130,8 @@ async def test_a_response_costs_at_least_one_unit_per_8_kb(served: Served) -> No
     answer = await served.ask(text, user="ada")
 
     size = len(orjson.dumps(answer.data))
-    assert size > ANSWER_BYTES_PER_UNIT
-    assert spent(answer) == pytest.approx(size / ANSWER_BYTES_PER_UNIT, abs=1)
+    assert size > RESPONSE_BYTES_PER_UNIT
+    assert spent(answer) == pytest.approx(size / RESPONSE_BYTES_PER_UNIT, abs=1)
 
 
 async def test_the_json_of_a_request_is_charged_by_its_size(served: Served) -> None:
@@ -148,7 +148,7 @@ async def test_the_json_of_a_request_is_charged_by_its_size(served: Served) -> N
 
 def test_a_repeated_string_counts_each_time() -> None:
     text = "x" * 1_000
-    least = MAX_ANSWER_CHARACTERS // 1_000
+    least = MAX_RESPONSE_CHARACTERS // 1_000
 
     assert not is_too_large({"nodes": [{"a": text, "n": 1, "none": None}] * least})
     assert is_too_large({"nodes": [{"a": text, "b": [text]}] * (least // 2 + 1)})
@@ -159,8 +159,8 @@ def test_a_repeated_string_counts_each_time() -> None:
 async def test_a_response_with_too_many_characters_is_refused(
     served: Served, monkeypatch: pytest.MonkeyPatch, unmeasured: int
 ) -> None:
-    monkeypatch.setattr("server.operations.outcome.MAX_ANSWER_CHARACTERS", 50)
-    monkeypatch.setattr("server.operations.runner.MAX_ANSWER_CHARACTERS", 50)
+    monkeypatch.setattr("server.operations.outcome.MAX_RESPONSE_CHARACTERS", 50)
+    monkeypatch.setattr("server.operations.runner.MAX_RESPONSE_CHARACTERS", 50)
     monkeypatch.setattr("server.operations.runner.UNMEASURED_VALUES", unmeasured)
 
     answer = await served.ask("{areas categories}")
@@ -197,7 +197,7 @@ async def test_large_events_are_charged_by_their_size(
     # The second event is charged after it was sent. The estimate has paid for the first one.
     await until(lambda: size < FREE_EVENT_BYTES or len(settled) == 2)
     paid = charged + sum(settled)
-    assert paid == pytest.approx(max(0.25, 2 * (size - FREE_EVENT_BYTES) / ANSWER_BYTES_PER_UNIT), abs=0.1)
+    assert paid == pytest.approx(max(0.25, 2 * (size - FREE_EVENT_BYTES) / RESPONSE_BYTES_PER_UNIT), abs=0.1)
 
 
 @pytest.mark.parametrize(("texts", "executions"), [((1, 1), 1), ((1, 2), 2)], ids=["the same", "different"])
