@@ -33,7 +33,7 @@ def bound_send_buffer(transport: asyncio.BaseTransport) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class HttpLimits:
+class HttpConnectionLimits:
     """Limits of an HTTP connection: the time in which a client has to send and read, and the bytes that it may send."""
 
     head_bytes: int = 32_768
@@ -60,7 +60,7 @@ class Connections:
     def __init__(
         self,
         capacity: Capacity = Capacity(),  # noqa: B008 - frozen
-        http_limits: HttpLimits = HttpLimits(),
+        http_limits: HttpConnectionLimits = HttpConnectionLimits(),
         *,
         on_refusal: Callable[[int, str], None] = lambda _status, _code: None,
         on_closed: Callable[[int], None] = lambda _code: None,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from server.admission.connection_limits import HttpLimits
+from server.admission.connection_limits import HttpConnectionLimits
 from tests.support.fuzzing.grammar import head
 from tests.support.fuzzing.rig import HEALTHY, Broken, Conversation, Rig
 from tests.support.fuzzing.rig import Served as RigServed
@@ -154,7 +154,7 @@ MOST_KEPT = 32_768 + 2 * 65_536
 # A piece of a thousand bytes comes every so many seconds. What is refused is thrown away for as long as it lingers.
 PIECE_SECONDS = 0.005
 PIECES = 1_000
-LINGERING_PIECES = round((HttpLimits().linger_seconds + 0.2) / PIECE_SECONDS)
+LINGERING_PIECES = round((HttpConnectionLimits().linger_seconds + 0.2) / PIECE_SECONDS)
 
 
 @pytest.fixture

@@ -10,14 +10,14 @@ from typing import Any
 import uvicorn
 from starlette.types import Receive, Scope, Send
 
-from server.admission.connection_limits import Connections, HttpLimits
+from server.admission.connection_limits import Connections, HttpConnectionLimits
 from server.admission.settings import Capacity
 from server.http.protocol import UVICORN_OPTIONS
 from tests.support.until import until
 
-PATIENT = HttpLimits(head_seconds=30, silent_seconds=30, linger_seconds=0.15)
+PATIENT = HttpConnectionLimits(head_seconds=30, silent_seconds=30, linger_seconds=0.15)
 # Where a test makes the time pass.
-TIMED = HttpLimits(
+TIMED = HttpConnectionLimits(
     head_bytes=2000,
     head_lines=20,
     head_seconds=10,
@@ -176,7 +176,9 @@ class Answers:
 
 
 @asynccontextmanager
-async def serving(patience: HttpLimits = PATIENT, time: Time | None = None, **capacity: int) -> AsyncIterator[Running]:
+async def serving(
+    patience: HttpConnectionLimits = PATIENT, time: Time | None = None, **capacity: int
+) -> AsyncIterator[Running]:
     app = Toy()
     connections = Connections(Capacity(**capacity), patience)  # type: ignore[arg-type]
     config = uvicorn.Config(app, port=0, log_config=None, lifespan="off", access_log=False, **UVICORN_OPTIONS)

@@ -1,7 +1,7 @@
 """One HTTP/1.1 connection: a state machine that reads requests and orders their responses.
 
 ======== ========================== ============================= =============================== ======================
-State    Input is                   Next state                    Limits (`HttpLimits`)           Deadline
+State    Input is                   Next state                    Limits (`http_limits`)          Deadline
 ======== ========================== ============================= =============================== ======================
 HEAD     a request's head, or       CONTENT: head complete        `head_bytes`, `head_lines`,     `head_seconds`;
          nothing, between two       CLOSED: handed over to the    `pipelined` requests            between two requests

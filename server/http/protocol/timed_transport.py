@@ -5,7 +5,7 @@ from enum import Enum, auto
 from functools import partial
 from math import inf
 
-from server.admission.connection_limits import HttpLimits
+from server.admission.connection_limits import HttpConnectionLimits
 from server.http.cycle import RequestCycle
 
 # A client that sent part of its content within this many seconds is still sending.
@@ -33,7 +33,7 @@ class TimedTransport(asyncio.Protocol):
 
     transport: asyncio.Transport
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, http_limits: HttpLimits) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, http_limits: HttpConnectionLimits) -> None:
         self.loop = loop
         self.read_paused = self.write_paused = False
         self._http_limits = http_limits

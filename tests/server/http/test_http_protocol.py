@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from server.admission.connection_limits import HttpLimits
+from server.admission.connection_limits import HttpConnectionLimits
 from tests.support.slow_clients import GET, PATIENT, TIMED, Answers, Running, Time, Toy, respond, serving
 from tests.support.until import until
 
@@ -298,7 +298,7 @@ async def test_a_request_may_be_answered_before_its_content_arrives(server: Runn
 
 
 async def test_limits_are_read_from_the_connections_of_the_process() -> None:
-    async with serving(HttpLimits(trailer_bytes=10, linger_seconds=0.1)) as running:
+    async with serving(HttpConnectionLimits(trailer_bytes=10, linger_seconds=0.1)) as running:
         answers = await running.exchange(CHUNKED + b"\r\n0\r\na: b\r\nc: d\r\n\r\n")
     assert answers.error[0] == 431
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from server.admission.connection_limits import HttpLimits
+from server.admission.connection_limits import HttpConnectionLimits
 from server.http.protocol import UVICORN_OPTIONS
 from server.operations.outcome import MASKED
 from tests.support.slow_clients import GET, PATIENT, TIMED, Answers, Running, Time, serving
@@ -54,7 +54,7 @@ async def patient(caplog: pytest.LogCaptureFixture) -> AsyncIterator[Running]:
     ],
 )
 async def test_heads_that_are_too_large(sent: list[bytes], status: int, says: str) -> None:
-    async with serving(HttpLimits(head_bytes=2000, head_lines=20, linger_seconds=0.15)) as running:
+    async with serving(HttpConnectionLimits(head_bytes=2000, head_lines=20, linger_seconds=0.15)) as running:
         found = (await running.exchange(*sent)).error
         assert found[:2] == (status, "BAD_USER_INPUT")
         assert says in found[2]
@@ -278,7 +278,10 @@ async def test_requests_on_one_connection_are_answered_in_their_order(patient: R
 
 async def test_too_many_requests_on_one_connection_are_not_kept() -> None:
     requests = [GET % b"wait", *[GET % b"%d" % number for number in range(50)]]
-    async with serving(HttpLimits(pipelined=4, linger_seconds=0.15)) as toy, toy.client(*requests) as (reader, _):
+    async with (
+        serving(HttpConnectionLimits(pipelined=4, linger_seconds=0.15)) as toy,
+        toy.client(*requests) as (reader, _),
+    ):
         await until(lambda: toy.app.asked == ["/wait"])
         toy.app.go.set()
         answers = Answers(await reader.read())

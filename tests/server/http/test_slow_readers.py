@@ -17,7 +17,7 @@ from websockets.frames import Frame, Opcode
 from datastore.keyspace import PATTERNS
 from datastore.keyspace.earthquakes import EARTHQUAKES
 from datastore.queues import OverflowPolicy
-from server.admission.connection_limits import Connections, HttpLimits
+from server.admission.connection_limits import Connections, HttpConnectionLimits
 from server.documents.document_cache import Documents
 from server.http.endpoint import GraphQLHTTP
 from server.http.media_types import EVENTS
@@ -138,7 +138,9 @@ async def streams(send_timeout: float = AT_LAST) -> AsyncIterator[Plain]:
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)
-    server.lifespan.state.update(Connections(http_limits=HttpLimits(silent_seconds=send_timeout)).lifespan_state())
+    server.lifespan.state.update(
+        Connections(http_limits=HttpConnectionLimits(silent_seconds=send_timeout)).lifespan_state()
+    )
     await server.startup()
     reader = OverEvents(server.servers[0].sockets[0].getsockname()[1])
     await reader.connect()

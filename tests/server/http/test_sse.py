@@ -10,7 +10,7 @@ import pytest
 
 from datastore.keyspace.sightings import BLIP
 from datastore.model.identity import Role
-from server.admission.connection_limits import Connections, HttpLimits
+from server.admission.connection_limits import Connections, HttpConnectionLimits
 from server.http.protocol import UVICORN_OPTIONS
 from server.http.sse import StreamLimits
 from server.operations.request import Transport
@@ -196,7 +196,7 @@ async def test_a_browser_that_comes_again_after_the_end_is_told_to_stay_away() -
             assert response.status == 200
 
 
-IMPATIENT = {"connections": Connections(http_limits=HttpLimits(silent_seconds=0.2))}
+IMPATIENT = {"connections": Connections(http_limits=HttpConnectionLimits(silent_seconds=0.2))}
 
 
 @pytest.mark.parametrize(
